@@ -18,8 +18,8 @@ use std::sync::{Arc, OnceLock};
 use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_file::FileSource;
 use tapline_filter::{FixedNames, Handle, explain, tree};
-use tapline_flow::export::{Exporter, Options as ExportOptions, Target, Version};
-use tapline_flow::{DetailFields, Flow, KeyFields, Meter, Settings};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
+use tapline_flow::{DetailFields, Flow, KeyFields, Meter, MeterSettings};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_graph::plan::{Plan, Source};
 use tapline_ir::{CompiledFilter, Ir, Machine, Memory};
@@ -548,7 +548,7 @@ pub fn flows(data: &[u8]) {
     let key = if choice & 1 == 0 { "none" } else { "vlan,mpls,tunnel,tos,interface" };
     let all = "tcp,sizes,gaps,dns,tls,http,application,payload";
     let all_details = DetailFields::parse(all).expect("these are groups");
-    let settings = Settings {
+    let settings = MeterSettings {
         active_ns: 3_000_000_000,
         idle_ns: 1_000_000_000,
         closed_ns: 100_000_000,
@@ -568,7 +568,7 @@ pub fn flows(data: &[u8]) {
         ..ExportOptions::default()
     };
     let mut exporter =
-        Exporter::open(&[Target::Udp("127.0.0.1:9".to_owned())], &options).expect("loopback is there");
+        Exporter::open(&[ExportTarget::Udp("127.0.0.1:9".to_owned())], &options).expect("loopback is there");
     let (mut time, mut packets, mut bytes) = (0_i64, 0, 0);
     let mut ended: Vec<Flow> = Vec::new();
     while let Some((&[leap, len, link], behind)) = rest.split_first_chunk() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_ring::{
-    BufferSpec, Held, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Replay, Room, Standing, Start,
-    WakeWish, Writer,
+    BufferSpec, HistoryPacket, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Replay, Room, Standing,
+    Start, WakeThreshold, Writer,
 };
 use tapline_sys::{Memfd, Seals, SharedWords};
 
@@ -129,7 +129,7 @@ pub fn ring_writer(data: &[u8]) {
 }
 
 fn read(mut reader: Reader, later: &[Step], tell: impl Fn(&Step)) {
-    reader.set_wake(WakeWish { min_bytes: 1000, max_delay: Duration::ZERO });
+    reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay: Duration::ZERO });
     for round in 0..later.len() + 8 {
         match reader.advance() {
             Ok(packets) => ensure_within_bounds(&reader, packets),
@@ -183,7 +183,7 @@ pub fn ring_reader(data: &[u8]) {
             4 => writer.tick(now_ns),
             5 => {
                 writer.begin(liar.id, Start::Oldest).expect("a reader");
-                let mut offer = |_: &Held<'_>| Some(1).inspect(|_| offered += 1);
+                let mut offer = |_: &HistoryPacket<'_>| Some(1).inspect(|_| offered += 1);
                 let is_done = writer.replay(liar.id, step.word.into(), &mut offer).expect("a reader");
                 if is_done != Replay::Done {
                     // It lies about its places, or has none: the rest is counted.
@@ -191,7 +191,7 @@ pub fn ring_reader(data: &[u8]) {
                     let rest = writer.replay(liar.id, usize::MAX, &mut offer);
                     assert_eq!(rest.expect("a reader"), Replay::Done);
                 }
-                writer.be_present(liar.id).expect("a reader");
+                writer.finish_replay(liar.id).expect("a reader");
             }
             _ => lie(&memory, step),
         }

@@ -95,7 +95,7 @@ pub struct FilePacket {
     pub wire_len: u32,
 }
 
-/// What libpcap compiled, copied out of its memory.
+/// A program that libpcap compiled, copied out of its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     insns: Vec<Insn>,
@@ -107,13 +107,13 @@ impl Libpcap {
     /// The system's libpcap, loaded once.
     ///
     /// # Errors
-    /// Why there is none, for the message with which a test skips.
+    /// The reason why it is missing, for the message with which a test skips.
     pub fn get() -> Result<&'static Libpcap, &'static str> {
         static LOADED: OnceLock<Result<Libpcap, String>> = OnceLock::new();
         LOADED.get_or_init(Libpcap::load).as_ref().map_err(String::as_str)
     }
 
-    /// What `pcap_lib_version` says, such as `libpcap version 1.10.3 (with TPACKET_V3)`.
+    /// The text of `pcap_lib_version`, such as `libpcap version 1.10.3 (with TPACKET_V3)`.
     pub fn version(&self) -> &str {
         &self.version
     }

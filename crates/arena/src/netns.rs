@@ -57,7 +57,7 @@ impl Namespace {
     /// Makes a namespace of a name not used before, with [`NEAR`] and [`FAR`] up.
     ///
     /// # Errors
-    /// What the failing program said.
+    /// The text of the failing program.
     pub fn with_pair(label: &str) -> Result<Namespace, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Namespace {
     /// Makes a namespace of this name without interfaces other than `lo`.
     ///
     /// # Errors
-    /// What the failing program said, for example that the name is taken.
+    /// The text of the failing program, for example that the name is taken.
     pub fn named(name: &str) -> Result<Namespace, String> {
         run(Command::new("ip").args(["netns", "add", name]))?;
         let namespace = Namespace { name: name.to_owned() };
@@ -86,7 +86,7 @@ impl Namespace {
     /// Adds a pair of veth interfaces, quiet and up.
     ///
     /// # Errors
-    /// What the failing program said.
+    /// The text of the failing program.
     pub fn add_pair(&self, one: &str, other: &str) -> Result<(), String> {
         self.ip(&["link", "add", one, "type", "veth", "peer", "name", other])?;
         for interface in [one, other] {
@@ -102,7 +102,7 @@ impl Namespace {
     /// Runs `ip` in the namespace.
     ///
     /// # Errors
-    /// What it said.
+    /// Its text.
     pub fn ip(&self, arguments: &[&str]) -> Result<String, String> {
         run(Command::new("ip").args(["-n", &self.name]).args(arguments))
     }
@@ -147,7 +147,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // A failure leaves a namespace behind, which is named after us; there is nobody to tell.
+        // A failure leaves a namespace behind, which is named after us; an error here has no receiver.
         let _ = remove(&self.name);
     }
 }
@@ -155,7 +155,7 @@ impl Drop for Namespace {
 /// Removes a namespace by name, with its interfaces.
 ///
 /// # Errors
-/// What `ip` said.
+/// The text of `ip`.
 pub fn remove(name: &str) -> Result<(), String> {
     run(Command::new("ip").args(["netns", "delete", name])).map(drop)
 }

@@ -17,8 +17,8 @@ impl Random {
         Random { state: seed, given: Vec::new() }
     }
 
-    /// A stream whose first choices `bytes` makes: the top byte of a number is the next of them, as long as there are any. A fuzzer that
-    /// changes one byte so changes one choice of whatever is made from the stream.
+    /// A stream whose first choices `bytes` makes: the top byte of a number is the next of them, as long as there are
+    /// any. A fuzzer that changes one byte so changes one choice of whatever is made from the stream.
     pub fn from_bytes(bytes: &[u8]) -> Random {
         Random { state: 0, given: bytes.iter().rev().copied().collect() }
     }

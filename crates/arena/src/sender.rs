@@ -27,7 +27,7 @@ pub enum Pace {
     PerSecond(u64),
 }
 
-/// What was sent.
+/// The bytes and descriptors that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Frames that the kernel took.

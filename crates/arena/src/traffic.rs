@@ -13,7 +13,7 @@ mod session;
 mod wrap;
 
 pub use conversation::Conversation;
-pub use wrap::Wrap;
+pub use wrap::Encapsulation;
 
 use crate::random::Random;
 use std::cmp::Reverse;

@@ -13,7 +13,7 @@ use anyhow::{anyhow, ensure};
 use clap::Args;
 use tapline_capture::FileInput;
 use tapline_file::Order;
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{Control, Engine, Inlet};
 use tapline_packet::{Interface, Now, Timestamp};
@@ -65,7 +65,7 @@ fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Re
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
-        Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+        GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
     let (graph, nodes) = plan::build(&plan, &Meters::private(), maker).map_err(|error| anyhow!(error))?;

@@ -1,7 +1,7 @@
 //! An interface, or all of them, through AF_PACKET.
 //!
 //! ```text
-//! ring block --Single--> records --direction, filter where it runs here--> as C sees them:
+//! ring block --SingleSocket--> records --direction, filter where it runs here--> as C sees them:
 //!   Ethernet   a VLAN tag that the kernel took out goes back before the EtherType, in the 14 free bytes before the frame
 //!   cooked     the SLL or SLL2 header goes before the packet, and a tag before its protocol
 //! ```
@@ -12,7 +12,7 @@ use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use tapline_capture::af_packet::{
-    AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
+    AfPacketError, SingleSettings, SingleSocket, Station, TimestampSource, link_type,
 };
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
@@ -27,8 +27,6 @@ use crate::vlan::{self, Tags};
 
 /// The device name for all interfaces at once.
 pub(crate) const ANY: &str = "any";
-/// `DLT_EN10MB`.
-pub(crate) const ETHERNET: c_int = 1;
 /// `DLT_DOCSIS`: what cable modem head ends put on Ethernet.
 const DOCSIS: c_int = 143;
 /// `ARPHRD_ETHER`.
@@ -37,8 +35,6 @@ const HARDWARE_ETHERNET: u16 = 1;
 const HARDWARE_PPP: u16 = 512;
 /// The longest name of an interface, `IFNAMSIZ` with its zero byte.
 const NAME_MAX: usize = 15;
-/// What libpcap calls `MAXIMUM_SNAPLEN`.
-pub(crate) const SNAP_LEN_MAX: c_int = 262_144;
 /// libpcap's: 2 MiB.
 const BUFFER_LEN: u64 = 2 << 20;
 /// The most that a ring has unless the program says otherwise.
@@ -52,7 +48,7 @@ pub(crate) const LATENCY_MS: u32 = 10;
 
 /// An open interface.
 pub(crate) struct Interface {
-    single: Single,
+    single: SingleSocket,
     settings: SingleSettings,
     dlt: c_int,
     dlts: Vec<c_int>,
@@ -109,7 +105,7 @@ impl Interface {
             // Programs open a capture and go on in a child. `pcap_dispatch` asks them for what this promises.
             is_inherited: true,
         };
-        let single = Single::open(&settings).map_err(open_failure)?;
+        let single = SingleSocket::open(&settings).map_err(open_failure)?;
         let warning = shape.warning.or_else(|| (is_any && wished.promiscuous).then(no_promiscuous_any));
         let interface = Interface {
             single,
@@ -160,12 +156,14 @@ fn is_wanted(station: &Station, direction: c_int, loopback: u32) -> bool {
     }
 }
 
-/// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB and a header.
+/// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB
+/// and a header.
 pub(crate) fn block_len(wished: &Settings) -> u32 {
     if wished.snap_len_or_max() <= SHORT_PACKETS_LEN { 64 << 10 } else { 128 << 10 }
 }
 
-/// Bytes of the ring. A block is handed over when its time is over, however little it holds; so a short time needs many blocks, if the reader may pause.
+/// Bytes of the ring. A block is handed over when its time is over, however little it holds; so a short time needs many
+/// blocks, if the reader may pause.
 pub(crate) fn ring_len(wished: &Settings) -> u64 {
     let hand_overs = PAUSE_MS / u64::from(wished.latency_ms().unwrap_or(LATENCY_MS).max(1));
     let for_pauses = (hand_overs * u64::from(block_len(wished))).clamp(BUFFER_LEN, BUFFER_LEN_MAX);
@@ -357,7 +355,7 @@ fn exists(name: &str, if_index: u32) -> bool {
     unsafe { libc::if_nametoindex(name.as_ptr()) == if_index }
 }
 
-/// What the adapter lost, as libpcap counts it.
+/// Losses of the adapter, as libpcap counts them.
 fn if_drops(name: &str) -> u64 {
     let counter = |file: &str| {
         let path = format!("/sys/class/net/{name}/statistics/{file}");

@@ -1,4 +1,5 @@
-//! "Cooked" captures: the header that stands for the link layer's where that is not the same for all packets, and programs for such sockets.
+//! "Cooked" captures: the header that stands for the link layer's where that is not the same for all packets, and
+//! programs for such sockets.
 //!
 //! ```text
 //! SLL   packet type u16, hardware type u16, address length u16, address 8, protocol u16                        16 bytes
@@ -52,7 +53,8 @@ pub(crate) fn write_header(dlt: c_int, station: &Station, room: &mut [u8]) {
     }
 }
 
-/// The program for a socket whose packets start behind the header; `None` where it asks what the kernel cannot say, and has to run here.
+/// The program for a socket whose packets start behind the header; `None` where it asks what the kernel cannot say, and
+/// has to run here.
 pub(crate) fn for_kernel(insns: &[Insn], dlt: c_int) -> Option<Vec<Insn>> {
     insns.iter().map(|&insn| shifted(insn, dlt)).collect()
 }

@@ -1,8 +1,8 @@
-//! What devices there are: `pcap_findalldevs`, `pcap_lookupdev`, `pcap_lookupnet`.
+//! Devices: `pcap_findalldevs`, `pcap_lookupdev`, `pcap_lookupnet`.
 //!
 //! ```text
 //! getifaddrs(3) --by name--> Device { flags, addresses }   the best first: running before not, "any" and loopback last of these
-//! daemon --captures that we may read--> tap:NAME           last, so that nobody reads one who did not ask for it
+//! daemon --captures that we may read--> tap:NAME           last, so that programs that take the first device get an interface
 //! ```
 //!
 //! A daemon that does not answer is waited for no longer than [`PATIENCE`]: every program that lists devices asks it.
@@ -20,7 +20,8 @@ use tapline_tap::protocol::Offer;
 use crate::af_packet::ANY;
 use crate::failure::{Failure, guard_into, text_at};
 use crate::raw::{Device, DeviceAddress};
-use crate::source::SHARED;
+use crate::shared::SHARED;
+use crate::stored;
 use crate::{memory, shared};
 
 const LOOPBACK: u32 = 0x01;
@@ -315,7 +316,8 @@ pub unsafe extern "C" fn pcap_lookupdev(errbuf: *mut c_char) -> *mut c_char {
 /// `pcap_lookupnet(3PCAP)`: an interface's IPv4 network and mask, in network byte order; 0 for "any".
 ///
 /// # Safety
-/// `device` is null or ends in a zero byte; `network` and `mask` are places for numbers; `errbuf` has room for 256 bytes.
+/// `device` is null or ends in a zero byte; `network` and `mask` are places for numbers; `errbuf` has room for 256
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_lookupnet(
     device: *const c_char,
@@ -326,7 +328,9 @@ pub unsafe extern "C" fn pcap_lookupnet(
     let body = || {
         // SAFETY: as the caller promises.
         let device = unsafe { text_at(device) }.unwrap_or_else(|| ANY.to_owned());
-        let found = if device == ANY { Ok((0, 0)) } else { network_of(&device) };
+        // A store has no network, as the device of all interfaces has none.
+        let has_none = device == ANY || stored::name_of(&device).is_some();
+        let found = if has_none { Ok((0, 0)) } else { network_of(&device) };
         let (address, netmask) = *found.as_ref().unwrap_or(&(0, 0));
         // SAFETY: as the caller promises.
         unsafe { (*network, *mask) = (address & netmask, netmask) };

@@ -1,4 +1,5 @@
-//! Writing capture files: `pcap_dump_open` and its kin. A `pcap_dumper_t *` is the `FILE *` itself, as programs expect that mix the two.
+//! Writing capture files: `pcap_dump_open` and its kin. A `pcap_dumper_t *` is the `FILE *` itself, as programs expect
+//! that mix the two.
 //!
 //! ```text
 //! file = magic u32, 2 u16, 4 u16, 0 u32, 0 u32, snap length u32, link type u32; then for each packet: seconds, fraction, captured, wire u32, data
@@ -13,63 +14,13 @@ use std::ptr;
 use libc::FILE;
 
 use crate::failure::{Failure, guard, system_text, text_at};
-use crate::handle::{Handle, Precision, State, on};
+use crate::file_header::{FILE_HEADER_LEN, FileHeader, MAGIC_MICRO, MAGIC_NANO, record_header};
+use crate::handle::{Handle, State, on};
 use crate::raw::{ERROR, PacketHeader};
 use crate::stdio;
 
-const MAGIC_MICRO: u32 = 0xa1b2_c3d4;
-const MAGIC_NANO: u32 = 0xa1b2_3c4d;
 /// Magic numbers of pcap files that are read only: Kuznetzov's, Navtel's.
 const NO_APPEND: [u32; 2] = [0xa1b2_cd34, 0xa12b_3c4d];
-const FILE_HEADER_LEN: usize = 24;
-
-/// The beginning of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileHeader {
-    magic: u32,
-    version: u32,
-    snap_len: u32,
-    link_field: u32,
-}
-
-impl FileHeader {
-    /// For the packets of a handle.
-    pub(crate) fn of(state: &State) -> Result<FileHeader, Failure> {
-        let link_type = state.link_type().ok_or_else(|| {
-            Failure::error(format!("link-layer type {} isn't supported in savefiles", state.dlt))
-        })?;
-        Ok(FileHeader {
-            magic: if state.precision == Precision::Nano { MAGIC_NANO } else { MAGIC_MICRO },
-            version: u32::from_ne_bytes(bytes_of_halves(2, 4)),
-            snap_len: state.snap_len as u32,
-            link_field: u32::from(link_type.0) | state.dlt_extra as u32,
-        })
-    }
-
-    pub(crate) fn bytes(&self) -> [u8; FILE_HEADER_LEN] {
-        let mut bytes = [0; FILE_HEADER_LEN];
-        let words = [self.magic, self.version, 0, 0, self.snap_len, self.link_field];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
-    }
-}
-
-fn bytes_of_halves(first: u16, second: u16) -> [u8; 4] {
-    let (first, second) = (first.to_ne_bytes(), second.to_ne_bytes());
-    [first[0], first[1], second[0], second[1]]
-}
-
-/// A packet's header as files have it. Times before 1970 and after 2106 wrap, as the format has 32 bits for them.
-pub(crate) fn record_header(header: &PacketHeader) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    let words = [header.ts.tv_sec as u32, header.ts.tv_usec as u32, header.cap_len, header.len];
-    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_ne_bytes());
-    }
-    bytes
-}
 
 /// # Safety
 /// `file` is an open stream.
@@ -78,12 +29,20 @@ unsafe fn write(file: *mut FILE, bytes: &[u8]) -> bool {
     unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), file) == bytes.len() }
 }
 
+/// The file header for the packets of a handle.
+pub(crate) fn file_header(state: &State) -> Result<FileHeader, Failure> {
+    let link_type = state.link_type().ok_or_else(|| {
+        Failure::error(format!("link-layer type {} isn't supported in savefiles", state.dlt))
+    })?;
+    Ok(FileHeader::new(link_type, state.dlt_extra, state.snap_len, state.precision))
+}
+
 /// The header for a handle; `name` stands before errors.
 fn header_of(state: &State, name: &str) -> Result<FileHeader, Failure> {
     if !state.is_active() {
         return Err(Failure::error(format!("{name}: not-yet-activated pcap_t passed to pcap_dump_open")));
     }
-    FileHeader::of(state).map_err(|failure| Failure::error(format!("{name}: {}", failure.text)))
+    file_header(state).map_err(|failure| Failure::error(format!("{name}: {}", failure.text)))
 }
 
 /// # Safety
@@ -143,7 +102,7 @@ pub unsafe extern "C" fn pcap_dump_open(p: *mut Handle, name: *const c_char) -> 
 }
 
 /// # Safety
-/// `file` is an open stream that nobody uses any more.
+/// `file` is an open stream that is not used any more.
 unsafe fn close_unless(is_standard: bool, file: *mut FILE) {
     if !is_standard {
         // SAFETY: as the caller promises.

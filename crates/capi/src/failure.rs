@@ -1,4 +1,4 @@
-//! What goes wrong, on its way to C: a code to return and a text for `pcap_geterr` or a caller's buffer.
+//! Failures on their way to C: a code to return and a text for `pcap_geterr` or a caller's buffer.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};

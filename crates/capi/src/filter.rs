@@ -5,8 +5,8 @@
 //!                                        --pcap_offline_filter, bpf_filter--> verdict on one packet
 //! ```
 //!
-//! Programs may also be the caller's own. Each is validated before it runs; `bpf_filter` gets no length, so its extent is found by following its jumps,
-//! which go forward only. The last few programs are kept decoded, by their content.
+//! Programs may also be the caller's own. Each is validated before it runs; `bpf_filter` gets no length, so its extent
+//! is found by following its jumps, which go forward only. The last few programs are kept decoded, by their content.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
@@ -35,7 +35,8 @@ const KEPT_MAX: usize = 8;
 /// `pcap_compile(3PCAP)`. The program is freed by `pcap_freecode`.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile; `program` is a place for a program; `text` is null or ends in a zero byte.
+/// `p` is an open handle that no other thread uses meanwhile; `program` is a place for a program; `text` is null or
+/// ends in a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_compile(
     p: *mut Handle,
@@ -63,7 +64,12 @@ pub unsafe extern "C" fn pcap_compile(
     unsafe { on(p, body) }
 }
 
-fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Result<CompiledFilter, Failure> {
+fn compile_for(
+    state: &mut State,
+    text: &str,
+    optimise: bool,
+    netmask: u32,
+) -> Result<CompiledFilter, Failure> {
     if !state.is_active() {
         return Err(Failure::error("not-yet-activated pcap_t passed to pcap_compile"));
     }
@@ -77,14 +83,18 @@ fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Resul
         // `pcap_lookupnet` gives it in network byte order.
         netmask: (netmask != NETMASK_UNKNOWN).then(|| u32::from_be(netmask)),
         handle: match state.kind {
-            Kind::Live(_) => Origin::Live,
-            Kind::File(_) => Origin::Savefile,
+            Kind::Live(ref source) if !source.is_stored() => Origin::Live,
+            Kind::Live(_) | Kind::File(_) => Origin::Savefile,
             _ => Origin::Dead,
         },
         optimise,
         ..Options::new(link_type)
     };
-    compile(text, &options).map_err(|error| Failure::error(error.message))
+    let filter = compile(text, &options).map_err(|error| Failure::error(error.message))?;
+    if let Kind::Live(source) = &mut state.kind {
+        source.compiled(text, &options, &filter);
+    }
+    Ok(filter)
 }
 
 /// `pcap_compile_nopcap(3PCAP)`.
@@ -112,7 +122,7 @@ pub unsafe extern "C" fn pcap_compile_nopcap(
 /// `pcap_freecode(3PCAP)`.
 ///
 /// # Safety
-/// `program` is null, or came from `pcap_compile` and nobody uses its instructions any more.
+/// `program` is null, or came from `pcap_compile` and its instructions are not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_freecode(program: *mut Code) {
     // SAFETY: as the caller promises.
@@ -186,7 +196,8 @@ pub unsafe extern "C" fn pcap_offline_filter(
     })
 }
 
-/// `bpf_filter`: what a program of unknown length returns for a packet; all bits set without a program, 0 for one that is not valid.
+/// `bpf_filter`: what a program of unknown length returns for a packet; all bits set without a program, 0 for one that
+/// is not valid.
 ///
 /// # Safety
 /// `pc` is null or points to a program whose every way ends in a return; `data` has `cap_len` bytes.
@@ -216,7 +227,8 @@ pub unsafe extern "C" fn bpf_filter(
 unsafe fn extent(pc: *const Insn) -> Option<usize> {
     let (mut at, mut end) = (0, 1);
     while at < end {
-        // SAFETY: an instruction before `end` can be reached, so it is there; or it stands between such, in the same list.
+        // SAFETY: an instruction before `end` can be reached, so it is there; or it stands between such, in the same
+        // list.
         let insn = unsafe { pc.add(at).read() };
         let reached = match insn.class() {
             code::RET => at + 1,

@@ -8,7 +8,8 @@
 //! Handle = flag and wake-up (any thread, signal handlers) | text of the last error | State (one thread at a time)
 //! ```
 //!
-//! A callback may call functions on the handle that called it. So no reference to the state lives while a callback runs.
+//! A callback may call functions on the handle that called it. So no reference to the state lives while a callback
+//! runs.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
@@ -21,13 +22,14 @@ use tapline_sys::Wakeup;
 
 use crate::engine::Engine;
 use crate::failure::{Failure, PANIC_TEXT, put};
-use crate::offline::Savefile;
+use crate::precision::Precision;
 use crate::raw::{ERRBUF_SIZE, ERROR_NOT_ACTIVATED, PacketHeader, Sampling};
+use crate::savefile::Savefile;
 use crate::settings::Settings;
 use crate::source::Source;
-use crate::statistics_mode::Tally;
+use crate::tally::Tally;
 
-/// What `pcap_t *` points to.
+/// The object behind `pcap_t *`.
 pub struct Handle {
     /// `pcap_breakloop` was called.
     pub(crate) is_broken: AtomicBool,
@@ -37,7 +39,7 @@ pub struct Handle {
     state: UnsafeCell<State>,
 }
 
-/// What only the thread that uses the handle looks at.
+/// The state that the thread with the handle uses alone.
 pub(crate) struct State {
     pub(crate) kind: Kind,
     pub(crate) settings: Settings,
@@ -48,11 +50,12 @@ pub(crate) struct State {
     pub(crate) snap_len: c_int,
     pub(crate) precision: Precision,
     pub(crate) is_nonblocking: bool,
-    /// The filter: for a file's packets when they are handed out, for live ones that the kernel has not filtered when they come, and when it is set.
+    /// The filter: for a file's packets when they are handed out, for live ones that the kernel has not filtered when
+    /// they come, and when it is set.
     pub(crate) engine: Option<Engine>,
     /// The next packet of the batch.
     pub(crate) at: usize,
-    /// What `pcap_next_ex` lends.
+    /// The header that `pcap_next_ex` lends.
     pub(crate) header: PacketHeader,
     pub(crate) extras: Extras,
 }
@@ -70,48 +73,12 @@ pub(crate) struct Extras {
     pub(crate) live_dump: Option<crate::live_dump::LiveDump>,
 }
 
-/// What the handle is for.
+/// The kind of the handle.
 pub(crate) enum Kind {
     Created { device: String },
     Live(Box<dyn Source>),
     File(Box<Savefile>),
     Dead,
-}
-
-/// The unit of `tv_usec`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Precision {
-    #[default]
-    Micro,
-    Nano,
-}
-
-impl Precision {
-    /// `PCAP_TSTAMP_PRECISION_*`.
-    pub(crate) fn from_number(number: c_int) -> Option<Precision> {
-        match number {
-            0 => Some(Precision::Micro),
-            1 => Some(Precision::Nano),
-            _ => None,
-        }
-    }
-
-    /// Nanoseconds as a fraction of a second in this unit.
-    #[inline]
-    pub(crate) fn of_nanos(self, nanos: u32) -> i64 {
-        match self {
-            Precision::Micro => i64::from(nanos / 1000),
-            Precision::Nano => i64::from(nanos),
-        }
-    }
-
-    /// A fraction in this unit as nanoseconds.
-    pub(crate) fn to_nanos(self, fraction: i64) -> i64 {
-        match self {
-            Precision::Micro => fraction.saturating_mul(1000),
-            Precision::Nano => fraction,
-        }
-    }
 }
 
 impl State {
@@ -164,7 +131,8 @@ impl Handle {
     }
 
     /// # Safety
-    /// No other reference to the state is alive: no other thread is in a function on this handle, and no caller up the stack holds one.
+    /// No other reference to the state is alive: no other thread is in a function on this handle, and no caller up the
+    /// stack holds one.
     #[expect(clippy::mut_from_ref, reason = "the state of a C handle; see the conditions")]
     pub(crate) unsafe fn state(&self) -> &mut State {
         // SAFETY: as the caller promises.

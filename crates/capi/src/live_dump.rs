@@ -1,4 +1,5 @@
-//! `pcap_live_dump` (WinPcap's): the library writes packets to a file by itself, in a thread, until a limit or the end of the handle.
+//! `pcap_live_dump` (WinPcap's): the library writes packets to a file by itself, in a thread, until a limit or the end
+//! of the handle.
 //!
 //! ```text
 //! pcap_live_dump ──► thread: source, filter ──► file     pcap_live_dump_ended: ended yet? or wait for it; the handle reads packets again afterwards
@@ -14,13 +15,12 @@ use std::time::Duration;
 use tapline_packet::Packet;
 use tapline_sys::Wakeup;
 
-use crate::dump::{FileHeader, record_header};
 use crate::engine::Engine;
 use crate::failure::{Failure, system_text};
-use crate::handle::Precision;
+use crate::file_header::{FileHeader, record_header};
+use crate::precision::Precision;
 use crate::raw::PacketHeader;
-use crate::read::sleep;
-use crate::source::Source;
+use crate::source::{Source, sleep};
 
 const RECORD_HEADER_LEN: u64 = 16;
 /// How long packets may lie in the writer's buffer.
@@ -40,13 +40,13 @@ pub(crate) struct Form {
     pub(crate) snap_len: u32,
 }
 
-/// What the thread works with and gives back.
+/// The source and the filter that the thread borrows.
 pub(crate) struct Work {
     pub(crate) source: Box<dyn Source>,
     pub(crate) engine: Option<Engine>,
 }
 
-/// What a thread leaves behind: what it worked with, and how it went.
+/// The result of a thread: its work, and an error.
 type Ended = (Box<Work>, Result<(), Failure>);
 
 /// A file that is being written.

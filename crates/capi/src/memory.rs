@@ -1,6 +1,8 @@
 //! Memory that C programs get from us: malloc(3)'s, since many free it themselves.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::failure::Failure;
 
 /// Copies values to memory of malloc(3); null if there is none. An empty list gets a pointer too.
 pub(crate) fn copy<T: Copy>(values: &[T]) -> *mut T {
@@ -25,8 +27,24 @@ pub(crate) fn text(text: &str) -> *mut c_char {
 /// Gives memory of malloc(3) back.
 ///
 /// # Safety
-/// `memory` is null or came from malloc(3), and nobody uses it any more.
+/// `memory` is null or came from malloc(3), and it is not used any more.
 pub(crate) unsafe fn free<T>(memory: *mut T) {
     // SAFETY: as the caller promises.
     unsafe { libc::free(memory.cast::<c_void>()) }
+}
+
+/// Gives a list of numbers to C; returns how many they are.
+///
+/// # Safety
+/// `list` is a place for a pointer.
+pub(crate) unsafe fn hand_out(numbers: &[c_int], list: *mut *mut c_int) -> Result<c_int, Failure> {
+    let memory = copy(numbers);
+    if memory.is_null() || list.is_null() {
+        // SAFETY: it came from malloc(3), or is null.
+        unsafe { free(memory) };
+        return Err(Failure::error("malloc: Cannot allocate memory"));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { *list = memory };
+    Ok(numbers.len() as c_int)
 }

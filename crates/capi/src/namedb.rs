@@ -75,7 +75,8 @@ pub unsafe extern "C" fn pcap_nametoaddr(name: *const c_char) -> *mut *mut u32 {
     };
     let list = found.h_addr_list.cast::<*mut u32>();
     let mut next = list;
-    // SAFETY: gethostbyname(3) gives a list of addresses of 4 bytes that ends in a null pointer, in memory of its own that may be written.
+    // SAFETY: gethostbyname(3) gives a list of addresses of 4 bytes that ends in a null pointer, in memory of its own
+    // that may be written.
     unsafe {
         while !(*next).is_null() {
             (*next).write_unaligned(u32::from_be((*next).read_unaligned()));

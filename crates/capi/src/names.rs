@@ -11,7 +11,7 @@ use tapline_packet::LinkType;
 use crate::failure::{guard, put, text_at};
 use crate::raw::*;
 
-/// What `pcap_lib_version` says: first what programs look for, the libpcap whose interface this is.
+/// The text of `pcap_lib_version`: first what programs look for, the libpcap whose interface this is.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(
     concat!("libpcap version 1.10.3 (Tapline ", env!("CARGO_PKG_VERSION"), ", with TPACKET_V3)\0").as_bytes(),
 ) {
@@ -29,7 +29,7 @@ pub extern "C" fn pcap_lib_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// What a code means; `pcap_statustostr`.
+/// The text of a code; `pcap_statustostr`.
 pub(crate) fn status_text(code: c_int) -> Cow<'static, str> {
     Cow::Borrowed(match code {
         WARNING => "Generic warning",

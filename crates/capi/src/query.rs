@@ -1,4 +1,4 @@
-//! What a handle is and has: link types, numbers of its file, descriptors, statistics, modes, sending, and its end.
+//! Properties of a handle: link types, numbers of its file, descriptors, statistics, modes, sending, and its end.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::ptr;
@@ -8,15 +8,14 @@ use libc::FILE;
 
 use crate::failure::{Failure, guard, guard_into, put, text_at};
 use crate::handle::{Handle, Kind, State, ask, on};
-use crate::memory;
+use crate::memory::{self, hand_out};
 use crate::names::dlt_name;
 use crate::raw::{ERROR, ERROR_NOT_ACTIVATED, Stat};
-use crate::settings::hand_out;
 
 /// `pcap_close(3PCAP)`.
 ///
 /// # Safety
-/// `p` is null or an open handle that nobody uses any more.
+/// `p` is null or an open handle that is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_close(p: *mut Handle) {
     if p.is_null() {
@@ -25,7 +24,7 @@ pub unsafe extern "C" fn pcap_close(p: *mut Handle) {
     guard((), || {
         // SAFETY: it was boxed by `Handle::boxed`, and this is its end.
         let handle = unsafe { Box::from_raw(p) };
-        // SAFETY: nobody else uses it.
+        // SAFETY: no other reference to it is alive.
         let state = unsafe { handle.state() };
         if let Some(dump) = state.extras.live_dump.take() {
             dump.join(true);
@@ -184,7 +183,8 @@ pub unsafe extern "C" fn pcap_minor_version(p: *mut Handle) -> c_int {
     unsafe { ask(p, |state| version(state).1) }
 }
 
-/// `pcap_bufsize`: bytes that a packet may have here; libpcap begins with at most 2,048 for a file, and has no buffer where no packets come from.
+/// `pcap_bufsize`: bytes that a packet may have here; libpcap begins with at most 2,048 for a file, and has no buffer
+/// where no packets come from.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].
@@ -246,8 +246,8 @@ pub unsafe extern "C" fn pcap_get_selectable_fd(p: *mut Handle) -> c_int {
     unsafe { on(p, |state| Ok(fd(state))) }
 }
 
-/// `pcap_get_required_select_timeout(3PCAP)`: null, as the descriptor tells all, but for an interface that is down: whether it went for good is to be
-/// seen by asking.
+/// `pcap_get_required_select_timeout(3PCAP)`: null, as the descriptor tells all, but for an interface that is down:
+/// whether it went for good is to be seen by asking.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].
@@ -419,7 +419,8 @@ pub unsafe extern "C" fn pcap_sendpacket(p: *mut Handle, data: *const c_uchar, l
     unsafe { on(p, body) }
 }
 
-/// `pcap_init(3PCAP)`: 0 for texts in the local encoding, 1 for UTF-8; here the two are one, as names and texts are handed on as they are.
+/// `pcap_init(3PCAP)`: 0 for texts in the local encoding, 1 for UTF-8; here the two are one, as names and texts are
+/// handed on as they are.
 ///
 /// # Safety
 /// `errbuf` has room for 256 bytes.

@@ -1,4 +1,5 @@
-//! The structures that C programs and this library hand to each other, laid out as `pcap/pcap.h` and `pcap/bpf.h` have them.
+//! The structures that C programs and this library hand to each other, laid out as `pcap/pcap.h` and `pcap/bpf.h` have
+//! them.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
 
@@ -40,6 +41,9 @@ pub(crate) const WARNING_TSTAMP_TYPE_NOTSUP: c_int = 3;
 
 /// `PCAP_NETMASK_UNKNOWN`.
 pub(crate) const NETMASK_UNKNOWN: u32 = 0xffff_ffff;
+
+/// `DLT_EN10MB`.
+pub(crate) const ETHERNET: c_int = 1;
 
 /// `struct pcap_pkthdr`.
 #[derive(Clone, Copy)]

@@ -11,33 +11,22 @@
 use std::ffi::{c_int, c_uchar};
 use std::ptr;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use tapline_packet::Packet;
-use tapline_sys::Wakeup;
 
 use crate::failure::Failure;
+use crate::fetch::{Lent, Wait, advance};
 use crate::handle::{Handle, Kind, State, on_handle};
 use crate::raw::{ERROR_BREAK, Handler, PacketHeader};
-use crate::source::Source;
 use crate::statistics_mode;
-
-/// How often an interface that is down is looked at.
-const DOZE: Duration = Duration::from_secs(1);
-
-/// A packet as C gets it, until the next one is asked for.
-#[derive(Clone, Copy)]
-pub(crate) struct Lent {
-    pub(crate) header: PacketHeader,
-    pub(crate) data: *const c_uchar,
-}
 
 /// `pcap_dispatch(3PCAP)`.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called with `user`. A process that was
-/// forked while a live capture was open has the same ring of packets: after that one of the two alone goes on with the handle, and the other may close it, no
-/// more. That holds for all functions on the handle.
+/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called
+/// with `user`. A process that was forked while a live capture was open has the same ring of packets: after that one of
+/// the two alone goes on with the handle, and the other may close it, no more. That holds for all functions on the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dispatch(
     p: *mut Handle,
@@ -63,9 +52,8 @@ pub unsafe extern "C" fn pcap_loop(
     let body = |handle: &Handle| {
         let mut left = count;
         loop {
-            let is_file = is_file(handle);
             let done = dispatch(handle, left, callback, user)?;
-            if done < 0 || done == 0 && is_file {
+            if done < 0 || done == 0 && has_end(handle) {
                 return Ok(done);
             }
             if count > 0 {
@@ -95,10 +83,10 @@ pub unsafe extern "C" fn pcap_next_ex(
         let done = deliver(handle, 1, &mut |lent| got = Some(lent))?;
         let Some(lent) = got else {
             // At the end of a file there is nothing to wait for.
-            return Ok(if done == 0 && is_file(handle) { ERROR_BREAK } else { done });
+            return Ok(if done == 0 && has_end(handle) { ERROR_BREAK } else { done });
         };
         break_later(handle, done);
-        // SAFETY: nobody else uses the state; the places are the caller's.
+        // SAFETY: no other reference to the state is alive; the places are the caller's.
         unsafe {
             let state = handle.state();
             state.header = lent.header;
@@ -166,19 +154,31 @@ fn dispatch(
     // SAFETY: `on_handle`'s caller promises that the callback may be called so; no reference to the state is alive.
     let mut call = |lent: Lent| unsafe { callback(user, &lent.header, lent.data) };
     let done = deliver(handle, count, &mut call)?;
-    // SAFETY: nobody else uses the state.
+    // SAFETY: no other reference to the state is alive.
     release(unsafe { handle.state() });
     Ok(done)
 }
 
 fn is_file(handle: &Handle) -> bool {
-    // SAFETY: nobody else uses the state.
+    // SAFETY: no other reference to the state is alive.
     matches!(unsafe { handle.state() }.kind, Kind::File(_))
 }
 
-/// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or `PCAP_ERROR_BREAK`.
+/// Whether a call that found nothing found the end.
+fn has_end(handle: &Handle) -> bool {
+    // SAFETY: no other reference to the state is alive.
+    match &unsafe { handle.state() }.kind {
+        Kind::File(_) => true,
+        Kind::Live(source) => source.has_ended(),
+        _ => false,
+    }
+}
+
+/// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or
+/// `PCAP_ERROR_BREAK`.
 fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
-    // SAFETY: nobody else uses the state, here and below; no reference outlives its statement, so that the sink may use the handle.
+    // SAFETY: no other reference to the state is alive, here and below; no reference outlives its statement, so that
+    // the sink may use the handle.
     unsafe { handle.state() }.check_readable()?;
     // SAFETY: as above.
     if unsafe { handle.state() }.extras.tally.is_some() {
@@ -206,7 +206,7 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
         let goes_on = match advance(state)? {
             // Packets may come without end of which none passes the filter: then the timeout ends the call.
             true => state.has_batch() || !wait.is_over(state),
-            false => !is_file && done == 0 && wait.once(handle)?,
+            false => done == 0 && !has_end(handle) && wait.once(handle)?,
         };
         if !goes_on {
             return Ok(done);
@@ -214,7 +214,7 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
     }
 }
 
-/// What a call returns that `pcap_breakloop` ended: a file's packets are told first, and the break by the next call.
+/// The result of a call that `pcap_breakloop` ended: a file's packets are told first, and the break by the next call.
 fn broken(handle: &Handle, is_file: bool, done: c_int) -> c_int {
     if is_file && done > 0 {
         return done;
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    /// Puts the stream of a file where the program expects it; see [`crate::offline`].
+    /// Puts the stream of a file where the program expects it; see [`crate::savefile`].
     pub(crate) fn stop_reading_ahead(&mut self) {
         // Before the first batch is asked for, none of its packets was handed out.
         let lent = if self.at == usize::MAX { 0 } else { self.at };
@@ -321,23 +321,8 @@ impl crate::handle::Extras {
     }
 }
 
-/// Gets the next batch, if there is one.
-pub(crate) fn advance(state: &mut State) -> Result<bool, Failure> {
-    state.at = 0;
-    match &mut state.kind {
-        Kind::File(file) => file.advance(),
-        Kind::Live(source) => {
-            let (engine, is_needed) = (&mut state.engine, source.wants_filter());
-            let mut keep = |packet: Packet<'_>| {
-                !is_needed || engine.as_mut().is_none_or(|engine| engine.accepts(packet))
-            };
-            source.advance(&mut keep)
-        }
-        _ => Ok(false),
-    }
-}
-
-/// Gives the ring's block back if its last packet was handed out, so that nobody who waits on the descriptor is woken by it again.
+/// Gives the ring's block back if its last packet was handed out, so that it does not wake a waiter on the descriptor
+/// again.
 fn release(state: &mut State) {
     if let Kind::Live(source) = &mut state.kind
         && state.at >= source.batch().len()
@@ -347,139 +332,5 @@ fn release(state: &mut State) {
     }
 }
 
-/// Waiting for packets, for as long as the handle's timeout says.
-#[derive(Default)]
-pub(crate) struct Wait {
-    until: Option<Instant>,
-}
-
-impl Wait {
-    /// Until a time.
-    pub(crate) fn until(time: Instant) -> Wait {
-        Wait { until: Some(time) }
-    }
-
-    /// Waits until there may be packets. `false`: the time is over, or the handle does not wait.
-    pub(crate) fn once(&mut self, handle: &Handle) -> Result<bool, Failure> {
-        // SAFETY: nobody else uses the state, and nothing here calls back.
-        let state = unsafe { handle.state() };
-        let waits = !state.is_nonblocking && state.settings.timeout_ms >= 0;
-        let left = if waits { self.left(state) } else { Some(Duration::ZERO) };
-        let Kind::Live(source) = &mut state.kind else { return Ok(false) };
-        if waits && left == Some(Duration::ZERO) {
-            return Ok(false);
-        }
-        // Who does not wait is told of errors nevertheless: until somebody takes them, the descriptor says that there is something.
-        sleep(source.as_mut(), handle.wakeup.get(), left)?;
-        Ok(waits)
-    }
-
-    /// Whether the time is over that a call may take without packets.
-    pub(crate) fn is_over(&mut self, state: &State) -> bool {
-        self.left(state) == Some(Duration::ZERO)
-    }
-
-    /// What is left of the time, which begins when it is first asked for; none where it has no end.
-    fn left(&mut self, state: &State) -> Option<Duration> {
-        let timeout_ms = state.settings.timeout_ms;
-        if self.until.is_none() && timeout_ms > 0 {
-            self.until = Some(Instant::now() + Duration::from_millis(timeout_ms as u64));
-        }
-        self.until.map(|until| until.saturating_duration_since(Instant::now()))
-    }
-}
-
-/// Sleeps until the source has something, `wakeup` is notified, a signal comes, or the time is over.
-pub(crate) fn sleep(
-    source: &mut dyn Source,
-    wakeup: Option<&Wakeup>,
-    left: Option<Duration>,
-) -> Result<(), Failure> {
-    use std::os::fd::{AsFd, AsRawFd};
-    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // A negative descriptor is passed over.
-    let mut fds = [entry(source.fd()), entry(wakeup.map_or(-1, |wakeup| wakeup.as_fd().as_raw_fd()))];
-    let left = if source.is_dozing() { Some(left.unwrap_or(DOZE).min(DOZE)) } else { left };
-    // Rounded up, so that a wait does not end in a busy loop just before its time.
-    let timeout =
-        left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX));
-    // SAFETY: two pollfd, which the kernel may write to.
-    let result = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) };
-    if result < 0 {
-        let error = std::io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::EINTR) => Ok(()),
-            _ => Err(Failure::system("can't poll on packet socket", &error)),
-        };
-    }
-    if fds[1].revents != 0
-        && let Some(wakeup) = wakeup
-    {
-        wakeup.take();
-    }
-    let has_error = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    if has_error || source.is_dozing() { source.examine() } else { Ok(()) }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use tapline_bpf::{Insn, Program, code};
-
-    use super::*;
-    use crate::engine::Engine;
-    use crate::query::pcap_close;
-    use crate::source::fake::Fake;
-
-    /// The next packet's byte, or what `pcap_next_ex` returned.
-    fn next(p: *mut Handle) -> Result<u8, c_int> {
-        let (mut header, mut data) = (ptr::null_mut(), ptr::null());
-        // SAFETY: the test's handle; packets have a byte.
-        unsafe {
-            match pcap_next_ex(p, &mut header, &mut data) {
-                1 => Ok(*data),
-                code => Err(code),
-            }
-        }
-    }
-
-    /// A break that comes while a packet is on its way is told by the next call.
-    #[test]
-    fn a_break_is_not_lost_over_a_packet() {
-        for with_ex in [true, false] {
-            let fake = Fake::of(&[b"abc"]);
-            let breaks = Arc::clone(&fake.breaks);
-            let p = fake.into_handle();
-            assert_eq!(next(p), Ok(b'a'));
-            // Between the check and the hand-over, as another thread's may come.
-            breaks.store(p, Ordering::Relaxed);
-            let mut header = PacketHeader::ZERO;
-            // SAFETY: the test's handle and a place of its own; packets have a byte.
-            let got = if with_ex { next(p) } else { Ok(unsafe { *pcap_next(p, &mut header) }) };
-            breaks.store(ptr::null_mut(), Ordering::Relaxed);
-            assert_eq!(got, Ok(b'b'));
-            assert_eq!(next(p), Err(ERROR_BREAK));
-            assert_eq!(next(p), Ok(b'c'));
-            // SAFETY: nobody uses it any more.
-            unsafe { pcap_close(p) };
-        }
-    }
-
-    /// The timeout ends a call also while packets come without end, if none passes the filter.
-    #[test]
-    fn packets_that_do_not_pass_are_no_reason_to_stay() {
-        let p = Fake { endless: Some(b"xyz".to_vec()), ..Fake::default() }.into_handle();
-        let reject = Program::new(vec![Insn::new(code::RET | code::K, 0)]).expect("valid").into();
-        // SAFETY: the test's handle.
-        let state = unsafe { (*p).state() };
-        state.engine = Some(Engine::new(reject));
-        state.settings.timeout_ms = 1;
-        assert_eq!(next(p), Err(0));
-        // SAFETY: as above; the call has returned.
-        unsafe { (*p).state() }.engine = None;
-        assert_eq!(next(p), Ok(b'x'));
-        // SAFETY: nobody uses it any more.
-        unsafe { pcap_close(p) };
-    }
-}
+mod tests;

@@ -8,14 +8,15 @@
 //! descriptor := epoll { bell of each buffer, an eventfd of ours }     readable: packets have come while we slept, or some are left that were not handed out
 //! ```
 //!
-//! Packets are there for the program once they are as many bytes as an interface's block has, or `pcap_setmintocopy` says; or once the first of them has waited for the
-//! program's timeout:
+//! Packets are there for the program once they are as many bytes as an interface's block has, or `pcap_setmintocopy`
+//! says; or once the first of them has waited for the program's timeout:
 //!
 //! ```text
 //! timeout := in the kernel's block of the daemon's socket + at the daemon + in the buffer until the bell rings
 //! ```
 //!
-//! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been offered before the filter came.
+//! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been
+//! offered before the filter came.
 
 use std::ffi::c_int;
 use std::io;
@@ -28,37 +29,42 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Offer, Policy};
-use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeWish, socket_path};
+use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
+use crate::environment;
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
-use crate::source::{self, Keep, Opened, Source};
+use crate::source::{Keep, Opened, Source};
 use crate::vlan::{TAG_LEN, Tags};
 
-/// How long the kernel keeps a packet for the daemon, whose socket is that of somebody who looks on.
+/// The prefix of device names that are captures of a daemon.
+pub(crate) const SHARED: &str = "tap:";
+
+/// How long the kernel keeps a packet for the daemon, whose socket is an interactive one.
 const KERNEL_MS: u32 = 10;
 /// The longest that packets wait at the daemon.
 const DAEMON_MS_MAX: u32 = 50;
 
-/// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for what is in the buffer.
-fn wish(wished: &Settings) -> (u32, WakeWish) {
+/// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for
+/// what is in the buffer.
+fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     let min_bytes = wished.wake_len.unwrap_or(block_len(wished)).into();
     let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
     let daemon_ms = (left_ms / 2).min(DAEMON_MS_MAX);
     let max_delay = Duration::from_millis((left_ms - daemon_ms).into());
-    (daemon_ms, WakeWish { min_bytes, max_delay })
+    (daemon_ms, WakeThreshold { min_bytes, max_delay })
 }
 
 /// A reader of a capture.
 pub(crate) struct Shared {
     tap: Tap,
-    wish: WakeWish,
+    wish: WakeThreshold,
     gate: Gate,
     /// The tap has a batch that was not looked at.
     is_pending: bool,
-    /// What ended the capture, for the next call for packets to tell.
+    /// The error that ended the capture, for the next call for packets.
     failure: Option<Failure>,
     dlts: Vec<c_int>,
     has_program: bool,
@@ -139,7 +145,7 @@ impl Shared {
     }
 }
 
-/// What people call the program that asks.
+/// The name of the program that asks.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
@@ -153,7 +159,7 @@ pub(crate) fn captures(patience: Duration) -> Vec<Offer> {
 
 /// The one socket that programs with more rights than their user ask at; none for others.
 fn trusted_socket() -> Option<&'static Path> {
-    source::is_secure().then_some(Path::new(SOCKET_DEFAULT))
+    environment::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 
 /// After how long one that waits for another buffer looks again.
@@ -178,7 +184,7 @@ impl Gate {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let epoll = unsafe { OwnedFd::from_raw_fd(raw) };
         // SAFETY: timerfd_create(2) takes numbers.
         let raw =
@@ -207,7 +213,8 @@ impl Gate {
         }
         let it_value = if is_wanted { REMINDER } else { NEVER };
         let setting = libc::itimerspec { it_interval: NEVER, it_value };
-        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. It also takes back that the timer ran out.
+        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. It also
+        // takes back that the timer ran out.
         unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
         self.is_reminded = is_wanted;
     }
@@ -246,7 +253,7 @@ impl Source for Shared {
         }
         // Until all of it was handed out.
         self.gate.set(has_come);
-        self.gate.remind(self.tap.is_held_up());
+        self.gate.remind(self.tap.is_holding_back());
         Ok(has_come)
     }
 
@@ -269,7 +276,7 @@ impl Source for Shared {
             Err(failure) => self.failure = Some(failure),
         }
         self.gate.set(self.is_pending || self.failure.is_some());
-        self.gate.remind(self.tap.is_held_up());
+        self.gate.remind(self.tap.is_holding_back());
     }
 
     fn fd(&self) -> RawFd {
@@ -325,7 +332,7 @@ impl Source for Shared {
     }
 
     fn resize(&mut self, _buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure> {
-        // The buffer is the daemon's, and everybody's; nothing in it is lost. When to wake is ours.
+        // The buffer is shared with other readers; nothing in it is lost. The threshold of waking is ours.
         if let Some(bytes) = wake_len {
             self.wish.min_bytes = bytes.into();
             self.tap.set_wake(self.wish);
@@ -375,7 +382,7 @@ mod tests {
         let mut gate = Gate::new(std::iter::empty()).unwrap();
         assert!(!is_readable(&gate, 0));
         gate.remind(true);
-        assert!(is_readable(&gate, 10_000), "nobody was reminded");
+        assert!(is_readable(&gate, 10_000), "no reminder came");
         gate.remind(false);
         assert!(!is_readable(&gate, 0));
         gate.set(true);

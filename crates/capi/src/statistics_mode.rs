@@ -3,50 +3,22 @@
 //! ```text
 //! each timeout: one record, header { time, 16, 16 }, data { packets u64, bytes u64 } since the last one, in this machine's byte order
 //! ```
-//!
-//! Bytes are counted as they are on an Ethernet: a frame has 60 at least, and preamble, delimiter and check sequence add 12.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::failure::Failure;
+use crate::fetch::{Lent, Wait, advance};
 use crate::handle::{Handle, Kind, State};
 use crate::raw::{ERROR_BREAK, PacketHeader};
-use crate::read::{Lent, Wait, advance};
 
-/// What an Ethernet adds to a frame: preamble 7, delimiter 1, check sequence 4.
-const OVERHEAD: u64 = 12;
-/// The shortest frame without its check sequence.
-const FRAME_LEN_MIN: u32 = 60;
 /// The interval where the program named no timeout, WinPcap's.
 const INTERVAL_MS: u64 = 1000;
 
-/// Counts since the last record.
-#[derive(Default)]
-pub(crate) struct Tally {
-    packets: u64,
-    bytes: u64,
-    record: [u8; 16],
-}
-
-impl Tally {
-    fn add(&mut self, wire_len: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(wire_len.max(FRAME_LEN_MIN)) + OVERHEAD;
-    }
-
-    /// The record, and counts from 0 again.
-    fn take(&mut self) -> &[u8; 16] {
-        self.record[..8].copy_from_slice(&self.packets.to_ne_bytes());
-        self.record[8..].copy_from_slice(&self.bytes.to_ne_bytes());
-        (self.packets, self.bytes) = (0, 0);
-        &self.record
-    }
-}
-
 /// Counts for one interval and hands the record out.
 pub(crate) fn deliver(handle: &Handle, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
-    // SAFETY: `on_handle`'s caller promises that nobody else uses the state; the sink is called without a reference to it.
+    // SAFETY: `on_handle`'s caller promises that no other reference to the state is alive; the sink is called without a
+    // reference to it.
     let timeout_ms = unsafe { handle.state() }.settings.timeout_ms;
     let interval_ms = u64::try_from(timeout_ms).ok().filter(|ms| *ms > 0).unwrap_or(INTERVAL_MS);
     let mut wait = Wait::until(Instant::now() + Duration::from_millis(interval_ms));
@@ -88,20 +60,4 @@ fn record(state: &mut State) -> Option<Lent> {
     let record = state.extras.tally.as_mut()?.take();
     let len = record.len() as u32;
     Some(Lent { header: PacketHeader { ts, cap_len: len, len }, data: record.as_ptr() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_are_counted_as_on_the_wire() {
-        let mut tally = Tally::default();
-        tally.add(42);
-        tally.add(1514);
-        let record = *tally.take();
-        assert_eq!(record[..8], 2u64.to_ne_bytes());
-        assert_eq!(record[8..], (72 + 1526u64).to_ne_bytes());
-        assert_eq!(*tally.take(), [0; 16]);
-    }
 }

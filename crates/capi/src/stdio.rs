@@ -9,8 +9,8 @@
 //! fread(3) on a pipe waits until it has all that was asked for, so a reader ahead of a live stream would see packets
 //! late.
 //!
-//! A signal that interrupts the wait ends the file with an error, as in libpcap: the program may want to end. So no error from here is of a kind after which
-//! readers try again.
+//! A signal that interrupts the wait ends the file with an error, as in libpcap: the program may want to end. So no
+//! error from here is of a kind after which readers try again.
 
 use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Read};
@@ -188,19 +188,21 @@ mod tests {
     /// Both ends of a pipe, the one to read as a stream.
     fn pipe() -> (*mut FILE, std::fs::File) {
         let mut ends = [0; 2];
-        // SAFETY: room for two descriptors; they are new and nobody else's; the mode ends in a zero byte.
+        // SAFETY: room for two descriptors; they are new, and no other value owns them; the mode ends in a zero byte.
         unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             (libc::fdopen(ends[0], c"r".as_ptr()), std::fs::File::from_raw_fd(ends[1]))
         }
     }
 
-    /// A signal whose handler asks for no restart ends the read, which is told once: what comes then is read, up to the end.
+    /// A signal whose handler asks for no restart ends the read, which is told once: what comes then is read, up to the
+    /// end.
     #[test]
     fn an_interrupted_read_is_told_and_the_end_is_the_end() {
         extern "C" fn on_alarm(_: c_int) {}
         let (file, mut writer) = pipe();
-        // SAFETY: a handler that does nothing; all-zero bytes are an action without flags. The stream is open until the end of the test.
+        // SAFETY: a handler that does nothing; all-zero bytes are an action without flags. The stream is open until the
+        // end of the test.
         let mut stream = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_alarm as extern "C" fn(c_int) as usize;
@@ -227,7 +229,8 @@ mod tests {
         writer.write_all(b"more").expect("room");
         assert_eq!(stream.read(&mut buffer).expect("reads"), 4);
         drop(writer);
-        // SAFETY: this thread's errno, as an earlier call may have left it; the stream is open, and nobody uses it any more.
+        // SAFETY: this thread's errno, as an earlier call may have left it; the stream is open, and it is not used any
+        // more.
         unsafe {
             *libc::__errno_location() = libc::EINTR;
             assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
@@ -247,7 +250,7 @@ mod tests {
         writer.write_all(b"second").expect("room");
         assert_eq!(stream.read(&mut buffer).expect("reads"), 6);
         drop(writer);
-        // SAFETY: the stream is open, and nobody uses it any more.
+        // SAFETY: the stream is open, and it is not used any more.
         unsafe {
             assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
             libc::fclose(file);

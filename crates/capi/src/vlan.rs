@@ -1,4 +1,5 @@
-//! VLAN tags that the kernel took out of packets: back to where C programs expect them, and out again for a filter that comes later.
+//! VLAN tags that the kernel took out of packets: back to where C programs expect them, and out again for a filter that
+//! comes later.
 //!
 //! ```text
 //! as filtered   |offset: head (12 Ethernet, 14 SLL)| type, data        meta.vlan = tag
@@ -6,14 +7,15 @@
 //! as C sees it  |offset - 4: head | tag | type, data                   meta.vlan = none, the tag kept beside
 //! ```
 //!
-//! Filters of live captures ask for the tag beside the packet, as the kernel has it, so they never see what `put` makes.
+//! Filters of live captures ask for the tag beside the packet, as the kernel has it, so they never see what `put`
+//! makes.
 
 use std::ffi::c_int;
 
 use tapline_packet::{Packet, Record, VlanTag};
 
-use crate::af_packet::ETHERNET;
 use crate::cooked::SLL;
+use crate::raw::ETHERNET;
 use crate::source::Keep;
 
 /// Bytes of a VLAN tag.
@@ -161,7 +163,8 @@ mod tests {
         (memory, records, tags)
     }
 
-    /// A filter that comes in the middle of a batch sees the packets that a filter before would have seen, and C what it would have seen then.
+    /// A filter that comes in the middle of a batch sees the packets that a filter before would have seen, and C what
+    /// it would have seen then.
     #[test]
     fn a_later_filter_sees_packets_as_they_were() {
         for dlt in [ETHERNET, SLL, SLL2] {

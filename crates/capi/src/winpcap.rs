@@ -1,4 +1,5 @@
-//! WinPcap's additions, as functions of this library: buffers, modes, dumps by the library, queues of packets to send, sampling.
+//! WinPcap's additions, as functions of this library: buffers, modes, dumps by the library, queues of packets to send,
+//! sampling.
 //!
 //! ```text
 //! send queue := (pcap_pkthdr data)*       one behind the other, unpadded, up to the length that was asked for
@@ -9,7 +10,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::af_packet::ring_len;
-use crate::dump::FileHeader;
+use crate::dump::file_header;
 use crate::failure::{Failure, text_at};
 use crate::handle::{Handle, Kind, State, on};
 use crate::live_dump::{Form, Limits, LiveDump, Work};
@@ -17,7 +18,7 @@ use crate::memory;
 use crate::query::statistics;
 use crate::raw::{PacketHeader, Sampling, SendQueue, Stat};
 use crate::settings::Settings;
-use crate::statistics_mode::Tally;
+use crate::tally::Tally;
 
 /// Bytes of a packet's header in a send queue.
 const HEADER_LEN: usize = size_of::<PacketHeader>();
@@ -44,8 +45,8 @@ pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_setmintocopy`: how many bytes wake the reader before the timeout, to the next power of two from 64 KiB on: the kernel hands packets over by
-/// blocks that must hold the longest one. Changing it empties the buffer.
+/// `pcap_setmintocopy`: how many bytes wake the reader before the timeout, to the next power of two from 64 KiB on: the
+/// kernel hands packets over by blocks that must hold the longest one. Changing it empties the buffer.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`].
@@ -97,7 +98,8 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_live_dump`: has the library write the packets to a file, up to so many bytes and so many packets; 0 is no limit.
+/// `pcap_live_dump`: has the library write the packets to a file, up to a number of bytes and of packets; 0 is no
+/// limit.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`]; `name` ends in a zero byte.
@@ -113,7 +115,7 @@ pub unsafe extern "C" fn pcap_live_dump(
         // SAFETY: as the caller promises.
         let path = unsafe { text_at(name) }
             .ok_or_else(|| Failure::error("A null pointer was supplied as the file name"))?;
-        let header = FileHeader::of(state)?;
+        let header = file_header(state)?;
         let limit = |number: c_int| u64::try_from(number).unwrap_or(0);
         let limits = Limits { bytes: limit(bytes_max), packets: limit(packets_max) };
         let source = match std::mem::replace(&mut state.kind, Kind::Dead) {
@@ -200,7 +202,7 @@ pub unsafe extern "C" fn pcap_setsampling(p: *mut Handle) -> *mut Sampling {
     place
 }
 
-/// `pcap_sendqueue_alloc`: a queue with room for so many bytes, headers included; null if there is no memory.
+/// `pcap_sendqueue_alloc`: a queue with room for this many bytes, headers included; null if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn pcap_sendqueue_alloc(bytes: c_uint) -> *mut SendQueue {
     // SAFETY: malloc(3) takes any size.
@@ -220,7 +222,7 @@ pub extern "C" fn pcap_sendqueue_alloc(bytes: c_uint) -> *mut SendQueue {
 /// `pcap_sendqueue_destroy`.
 ///
 /// # Safety
-/// `queue` is null, or came from `pcap_sendqueue_alloc` and nobody uses it any more.
+/// `queue` is null, or came from `pcap_sendqueue_alloc` and it is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_sendqueue_destroy(queue: *mut SendQueue) {
     if !queue.is_null() {
@@ -258,8 +260,8 @@ pub unsafe extern "C" fn pcap_sendqueue_queue(
     0
 }
 
-/// `pcap_sendqueue_transmit`: sends a queue's packets, with `sync` as far apart as their times are. Returns the bytes of the queue that were sent:
-/// fewer than it has if one was refused, and the handle then has the error's text.
+/// `pcap_sendqueue_transmit`: sends a queue's packets, with `sync` as far apart as their times are. Returns the bytes
+/// of the queue that were sent: fewer than it has if one was refused, and the handle then has the error's text.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`]; `queue` came from `pcap_sendqueue_alloc`.
@@ -330,9 +332,9 @@ fn wait_until(time: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
     use crate::query::pcap_close;
     use crate::read::pcap_next_ex;
-    use crate::source::fake::Fake;
 
     /// A source that need not drop its batch for another buffer goes on in it.
     #[test]

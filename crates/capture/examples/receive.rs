@@ -1,4 +1,4 @@
-//! What it costs to receive: CPU time a packet of the loop that only looks at each packet's length.
+//! The cost of receiving: processor time a packet of the loop that only looks at each packet's length.
 //!
 //! ```text
 //! cargo run --release -p tapline-capture --example receive [packets [frame_len [ring_KiB]]]

@@ -1,11 +1,13 @@
-//! AF_XDP beside AF_PACKET on a veth pair, interleaved: packets delivered a second, and what the receiving thread spends on each.
+//! AF_XDP beside AF_PACKET on a veth pair, interleaved: packets delivered a second, and what the receiving thread
+//! spends on each.
 //!
 //! ```text
 //! cargo run --release -p tapline-capture --example receive_both [packets [frame_len [rounds]]]
 //! ```
 //!
-//! A thread sends on one end as fast as the kernel takes frames; this thread looks at each packet's length on the other. In a veth with an XDP program
-//! packets wait in a queue of 256: what does not fit is dropped before the program sees it, and is neither delivered nor lost here.
+//! A thread sends on one end as fast as the kernel takes frames; this thread looks at each packet's length on the
+//! other. In a veth with an XDP program packets wait in a queue of 256: what does not fit is dropped before the program
+//! sees it, and is neither delivered nor lost here.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,7 @@ use tapline_sys::usage::CpuTime;
 use tapline_testkit::netns::{FAR, Namespace};
 use tapline_testkit::sender::{Pace, Sender};
 
-/// What a round found.
+/// The result of a round.
 struct Round {
     /// Packets delivered in a second.
     rate: f64,

@@ -15,7 +15,7 @@ use std::fmt;
 
 use crate::transmit::Causes;
 
-/// A counter, or the admission that nobody counts it.
+/// A counter, or the statement that it is not counted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Counted.
@@ -89,7 +89,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Whether it counts frames too that the host only had no use for, of protocols or VLANs that it does not know: `rx_dropped` does, though a capture got them.
+    /// Whether it counts frames too that the host only had no use for, of protocols or VLANs that it does not know:
+    /// `rx_dropped` does, though a capture got them.
     pub fn is_doubtful(&self) -> bool {
         self.place == Place::Nic && self.counter == "rx_dropped"
     }
@@ -104,19 +105,19 @@ pub struct RingAccount {
     pub dropped: u64,
     /// How often the ring stood still because its next block had not been given back.
     pub freezes: u64,
-    /// Packets still in the ring when the capture ended, which nobody looked at.
+    /// Packets still in the ring when the capture ended, not examined.
     pub unread: u64,
 }
 
-/// What AF_XDP says besides, of all queues together. The ring's `dropped` is the sum of the first two.
+/// Counters of AF_XDP besides, of all queues together. The ring's `dropped` is the sum of the first two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpAccount {
     /// Packets for which no free memory was there, or that were too long for it (`rx_dropped`).
     pub no_room: u64,
     /// Packets for which the RX ring had no place (`rx_ring_full`).
     pub ring_full: u64,
-    /// How often the fill ring was found empty (`rx_fill_ring_empty_descs`). Where packets are copied each of these packets is in `no_room` too; with
-    /// zero copy the adapter waits, and what it then loses is in its own counters.
+    /// How often the fill ring was found empty (`rx_fill_ring_empty_descs`). Where packets are copied each of these
+    /// packets is in `no_room` too; with zero copy the adapter waits, and what it then loses is in its own counters.
     pub fill_empty: u64,
     /// Descriptors that were wrong (`rx_invalid_descs`): none, unless a driver has a fault.
     pub invalid: u64,
@@ -140,7 +141,7 @@ impl XdpAccount {
     }
 }
 
-/// What became of the packets that a capture of `tapline serve` had for us.
+/// The fate of the packets that a capture of `tapline serve` had for us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TapAccount {
     /// Packets meant for us, by the daemon's count.
@@ -151,7 +152,7 @@ pub struct TapAccount {
     pub overwritten: u64,
     /// Packets that made no sense.
     pub damaged: u64,
-    /// Packets that nobody looked at before the end.
+    /// Packets not examined before the end.
     pub unread: u64,
     /// Interfaces of the capture: the numbers above are of all of them together.
     pub interfaces: usize,
@@ -164,24 +165,24 @@ impl TapAccount {
     }
 }
 
-/// What became of the packets of one interface before they were lent.
+/// The fate of the packets of one interface before they were lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAccount {
     /// Its name.
     pub name: String,
     /// Losses in the NIC, in the driver, or as a file tells them.
     pub losses: Vec<Loss>,
-    /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only where no filter ran there. AF_XDP: those left to the
-    /// host, which our program counts. A store: those that the threads refused which read it.
+    /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only where no filter ran there.
+    /// AF_XDP: those left to the host, which our program counts. A store: those that the threads refused which read it.
     pub kernel_filtered: Count,
     /// The kernel's ring; `None` for files and what is made.
     pub ring: Option<RingAccount>,
-    /// What AF_XDP says besides; `None` elsewhere. Then `ring` has what the program in front took, by its own count.
+    /// Counters of AF_XDP besides; `None` elsewhere. Then `ring` has what the program in front took, by its own count.
     pub xdp: Option<XdpAccount>,
-    /// What a daemon's buffer did with them; `None` elsewhere.
+    /// Counts of a daemon's buffer; `None` elsewhere.
     pub tap: Option<TapAccount>,
     /// Its packets were neither captured nor read, but made here.
-    pub is_made: bool,
+    pub is_generated: bool,
     /// It is of a file that was not read to its end: there may be more of it.
     pub is_partial: bool,
     /// Packets lent.
@@ -198,15 +199,15 @@ impl InterfaceAccount {
             ring: None,
             xdp: None,
             tap: None,
-            is_made: false,
+            is_generated: false,
             is_partial: false,
             delivered,
         }
     }
 
-    /// What a generator made and lent.
-    pub fn of_made(name: &str, delivered: u64) -> InterfaceAccount {
-        InterfaceAccount { is_made: true, ..InterfaceAccount::of_file(name, delivered) }
+    /// Packets that a generator made and lent.
+    pub fn of_generated(name: &str, delivered: u64) -> InterfaceAccount {
+        InterfaceAccount { is_generated: true, ..InterfaceAccount::of_file(name, delivered) }
     }
 
     /// Packets known to be lost between the wire and us.
@@ -214,7 +215,7 @@ impl InterfaceAccount {
         self.ring.map_or(0, |ring| ring.dropped).saturating_add(self.tap.map_or(0, |tap| tap.lost()))
     }
 
-    /// What does not add up, in words.
+    /// The sums that do not add up, in words.
     pub fn imbalance(&self) -> Option<String> {
         if let Some(tap) = self.tap {
             let sum = tap.lost().saturating_add(tap.unread).saturating_add(self.delivered);
@@ -240,7 +241,7 @@ impl InterfaceAccount {
     }
 }
 
-/// What became of the packets that an output was given.
+/// The fate of the packets that an output was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputAccount {
     /// The output: a file's name, `text`, `json`.
@@ -251,7 +252,8 @@ pub struct OutputAccount {
     pub lost: u64,
     /// Packets in a buffer on their way out; 0 once the output is finished.
     pub buffered: u64,
-    /// Packets that an output which sends them did not send, by cause: those that are lost, and those that were rightly left.
+    /// Packets that an output which sends them did not send, by cause: those that are lost, and those that were rightly
+    /// left.
     pub unsent: Causes,
 }
 
@@ -270,16 +272,16 @@ impl OutputAccount {
     }
 }
 
-/// What runs the filters in user space. Several interfaces and workers have their own.
+/// The engines that run filters in user space. Several interfaces and workers have their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterAccount {
     /// Filters that the interpreter runs.
     pub interpreted: u64,
-    /// Filters that something faster runs, such as native code.
-    pub faster: u64,
+    /// Filters that run as native code.
+    pub compiled: u64,
     /// Packets that were interpreted before, by the first worker to change; `None` as long as none has.
-    pub faster_after: Option<u64>,
-    /// Why a filter cannot be made faster; `None` if that was not tried, or went well.
+    pub compiled_after: Option<u64>,
+    /// Why a filter cannot be compiled to native code; `None` if that was not tried, or went well.
     pub reason: Option<String>,
 }
 
@@ -287,8 +289,8 @@ impl FilterAccount {
     /// Adds those of another worker, or of another stage.
     pub fn merge(&mut self, other: FilterAccount) {
         self.interpreted += other.interpreted;
-        self.faster += other.faster;
-        self.faster_after = [self.faster_after, other.faster_after].into_iter().flatten().min();
+        self.compiled += other.compiled;
+        self.compiled_after = [self.compiled_after, other.compiled_after].into_iter().flatten().min();
         self.reason = self.reason.take().or(other.reason);
     }
 }
@@ -304,11 +306,11 @@ pub struct Account {
     pub filtered: u64,
     /// Packets that the filter let through.
     pub accepted: u64,
-    /// Packets lent after the work had ended (limit reached, output failed): nobody looked at them.
+    /// Packets lent after the work had ended (limit reached, output failed): not examined.
     pub unexamined: u64,
     /// After the engine, for each output.
     pub outputs: Vec<OutputAccount>,
-    /// What runs the filters.
+    /// The engines that run filters.
     pub filter: FilterAccount,
 }
 

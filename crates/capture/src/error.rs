@@ -1,8 +1,8 @@
-//! What can go wrong between a source and a sink.
+//! Errors between a source and a sink.
 
 use std::io;
 
-/// What can go wrong between a source and a sink. Each text says what happened, where, and what to do about it.
+/// Errors between a source and a sink. Each text says what happened, where, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,8 +31,8 @@ pub enum Error {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The reader of our lines of text has gone (`| head`): no fault, but the end of the work. A capture file that is not taken is an
-    /// [`Error::Write`].
+    /// The reader of our lines of text has gone (`| head`): no fault, but the end of the work. A capture file that is
+    /// not taken is an [`Error::Write`].
     #[error("{what}: the reader has gone (broken pipe)")]
     BrokenPipe {
         /// The stream.

@@ -25,7 +25,7 @@ impl FileInput {
     /// Opens a file by name.
     ///
     /// # Errors
-    /// If it cannot be opened or its header is none that we know.
+    /// If it cannot be opened or its header is of no known format.
     pub fn open_file(path: &Path) -> Result<FileSource, Error> {
         Ok(FileSource::open(path)?)
     }
@@ -33,7 +33,7 @@ impl FileInput {
     /// Reads from a stream; `name` is for messages.
     ///
     /// # Errors
-    /// If its header is none that we know.
+    /// If its header is of no known format.
     pub fn open_stream(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
         Ok(FileSource::from_reader(reader, name)?)
     }
@@ -76,7 +76,7 @@ impl FileInput {
     }
 }
 
-/// What the file itself says was lost when it was captured: its last statistics for the interface, or else the sum of
+/// Losses of the capture, as the file has them: its last statistics for the interface, or else the sum of
 /// the drop counts of its packets.
 fn file_losses(last: Option<&InterfaceStatistics>, counters: InterfaceCounters) -> Vec<Loss> {
     let loss = |counter: &str, count| Loss {

@@ -6,8 +6,8 @@
 //!     +---- InterfaceAccount         filtered, accepted   written, lost        = Account
 //! ```
 //!
-//! A source lends packets in place. Filters, outputs and the loop that drives them are stages of a graph (crate `graph`).
-//! Each part's counters end up in the [`Account`], whose sums must balance.
+//! A source lends packets in place. Filters, outputs and the loop that drives them are stages of a graph (crate
+//! `graph`). Each part's counters end up in the [`Account`], whose sums must balance.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,8 +1,8 @@
-//! What has become of an interface, and how people are told.
+//! The fate of an interface, and how people are told.
 
 use tapline_sys::Link;
 
-/// What has become of an interface.
+/// The fate of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkState {
     /// Up, with carrier.
@@ -24,7 +24,7 @@ impl LinkState {
         }
     }
 
-    /// What happened to an interface that is there and has come to this state, as a clause.
+    /// The change of an interface to this state, as a clause.
     pub(crate) fn news(self) -> &'static str {
         match self {
             LinkState::Running => "is up",

@@ -21,7 +21,7 @@ pub trait Source: Send {
     /// Gives the last batch back and gets the next, waiting for at most `wait` if there is none yet.
     ///
     /// # Errors
-    /// What was read before the fault has been lent by then. After an error the source is at its end.
+    /// Packets before the fault have been lent by then. After an error the source is at its end.
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error>;
 
     /// The batch that the last `advance` found; empty unless that said [`Advance::Batch`].
@@ -36,8 +36,9 @@ pub trait Source: Send {
         false
     }
 
-    /// From now on only packets that this program accepts are wanted, which it says for the capture filter too; `None` for that filter again. More than those may
-    /// still come: what waits already, and what a refusing kernel lets through. Returns whether the source can do so at all.
+    /// From now on only packets that this program accepts are wanted, which it says for the capture filter too; `None`
+    /// for that filter again. More than those may still come: what waits already, and what a refusing kernel lets
+    /// through. Returns whether the source can do so at all.
     ///
     /// # Errors
     /// Some packets that are wanted now may not come.
@@ -45,16 +46,16 @@ pub trait Source: Send {
         Ok(false)
     }
 
-    /// The longest time that a packet may wait to be lent, from now on; zero at first. With more than zero a source may sleep
-    /// over packets that have arrived, as long as none is lost by that, instead of waking for few of them.
+    /// The longest time that a packet may wait to be lent, from now on; zero at first. With more than zero a source may
+    /// sleep over packets that have arrived, as long as none is lost by that, instead of waking for few of them.
     fn set_max_latency(&mut self, _latency: Duration) {}
 
-    /// What became of packets before they were lent, for each interface; counted since the source was opened.
+    /// The fate of packets before they were lent, for each interface; counted since the source was opened.
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;
 
-    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) that `advance` slept for want of packets, in all: no cost of theirs. Files never
-    /// sleep.
+    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) that `advance` slept for want of packets, in all: no
+    /// cost of theirs. Files never sleep.
     fn waited_ticks(&self) -> u64 {
         0
     }
@@ -65,12 +66,12 @@ pub trait Source: Send {
         None
     }
 
-    /// What ends a wait in [`advance`](Source::advance) at once, from any thread; `None` where nothing can.
+    /// The handle that ends a wait in [`advance`](Source::advance) at once, from any thread; `None` where nothing can.
     fn wakeup(&self) -> Option<Arc<Wakeup>> {
         None
     }
 
-    /// What happened that a person should know of, since the last call: a link went down, an interface appeared.
+    /// Events since the last call that a user should know of: a link went down, an interface appeared.
     fn events(&mut self) -> Vec<Event> {
         Vec::new()
     }
@@ -81,7 +82,7 @@ pub trait Source: Send {
     }
 }
 
-/// What [`Source::advance`] found.
+/// The result of [`Source::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// Packets: [`Source::batch`] lends them.
@@ -97,7 +98,7 @@ pub enum Advance {
 pub struct Event {
     /// The interface it happened to; empty if it concerns the whole source.
     pub interface: String,
-    /// What happened, as a clause: "link went down".
+    /// The event, as a clause: "link went down".
     pub text: String,
     /// Whether packets may be missing because of it.
     pub warning: bool,

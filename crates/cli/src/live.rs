@@ -15,12 +15,12 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
-use tapline_capture::af_xdp::{self, AfXdp, REST_US};
+use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
 use tapline_packet::{Interface, LinkType};
 use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
 use tapline_tap::protocol::{Attach, Offer, Policy, Start};
-use tapline_tap::{Client, WakeWish, socket_path};
+use tapline_tap::{Client, WakeThreshold, socket_path};
 
 use crate::args::parse_duration;
 
@@ -30,7 +30,7 @@ const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
 /// Delay of packets at the daemon, and then before they are read, for a capture without an audience.
 const PATIENT_DELAY_MS: u32 = 50;
 /// See [`PATIENT_DELAY_MS`].
-const PATIENT: WakeWish = WakeWish { min_bytes: 4 << 20, max_delay: Duration::from_millis(250) };
+const PATIENT: WakeThreshold = WakeThreshold { min_bytes: 4 << 20, max_delay: Duration::from_millis(250) };
 
 /// Prefix of an interface whose packets AF_XDP takes.
 const XDP: &str = "xdp:";
@@ -178,7 +178,7 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
         ..Attach::default()
     };
     let mut tap = client.attach(&attach)?;
-    tap.set_wake(if is_patient { PATIENT } else { WakeWish::IMMEDIATE });
+    tap.set_wake(if is_patient { PATIENT } else { WakeThreshold::IMMEDIATE });
     if args.reconnect {
         tap = tap.reconnecting(&socket, &program, &attach);
     }
@@ -223,7 +223,7 @@ fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
         ring_len: settings.ring_len,
         workers: settings.workers,
         // A reader that prints or forwards packets does not rest.
-        rest_us: if settings.latency_ms > 1 { REST_US } else { 0 },
+        wakeup_delay_us: if settings.latency_ms > 1 { WAKEUP_DELAY_US } else { 0 },
         busy_poll_us: xdp.busy_poll,
         timestamps: settings.timestamps,
         force: xdp.xdp_force,

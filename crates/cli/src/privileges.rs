@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use tapline_file::{Files, Plain};
 use tapline_profile::Meters;
 use tapline_sys::privilege::{self, Identity};
-use tapline_sys::sandbox::{self, Lacks, Needs};
+use tapline_sys::sandbox::{self, MissingConfinement, Needs};
 use tapline_sys::{Opener, Owner, capability, output_file};
 
 /// The user to become: the one named with -Z, or the caller of sudo; `None` for no change.
@@ -54,9 +54,9 @@ pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
 
 /// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads are made. Returns what the
 /// kernel lacks for it.
-pub(crate) fn confine(dropped: Dropped, mut needs: Needs, meters: &Meters) -> Lacks {
+pub(crate) fn confine(dropped: Dropped, mut needs: Needs, meters: &Meters) -> MissingConfinement {
     if dropped == Dropped::Nothing {
-        return Lacks::new();
+        return MissingConfinement::new();
     }
     needs.removes.extend(meters.path().and_then(sandbox::folder_of).map(Path::to_owned));
     sandbox::confine(&needs)

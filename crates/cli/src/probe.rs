@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
+use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
 use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
 
@@ -247,7 +247,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
     }
     if !collectors.is_empty() {
         let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
-        Target::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
+        ExportTarget::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
         check_sampling(args)?;
         if args.version == "5" && details.any() {
             bail!("NetFlow v5 has no place for --details: use --version 10");

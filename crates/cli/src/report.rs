@@ -63,15 +63,15 @@ fn table(account: &Account) -> String {
 
 /// Engine of the filters; nothing if no filter runs in user space.
 fn engine(filter: &FilterAccount) -> String {
-    let FilterAccount { interpreted, faster, faster_after, reason } = filter;
-    let native = faster_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
+    let FilterAccount { interpreted, compiled, compiled_after, reason } = filter;
+    let native = compiled_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
     let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match (native, *interpreted) {
         (None, 0) => String::new(),
         (None, _) => format!("by the interpreter{why}"),
         (Some(native), 0) => native,
         (Some(native), _) => {
-            format!("{native}, {} of {} filters by the interpreter{why}", interpreted, interpreted + faster)
+            format!("{native}, {} of {} filters by the interpreter{why}", interpreted, interpreted + compiled)
         }
     }
 }
@@ -238,7 +238,7 @@ impl Table {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
         } else {
-            let verb = if interface.is_made { "made" } else { "read" };
+            let verb = if interface.is_generated { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
             let refused = interface.kernel_filtered.known().unwrap_or(0);
             self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered + refused), remark);
@@ -414,11 +414,11 @@ fn output_json(output: &OutputAccount) -> Value {
 
 /// The engines by number, null without a filter in user space.
 fn filter_json(filter: &FilterAccount) -> Value {
-    let FilterAccount { interpreted, faster, faster_after, reason } = filter;
-    if interpreted + faster == 0 {
+    let FilterAccount { interpreted, compiled, compiled_after, reason } = filter;
+    if interpreted + compiled == 0 {
         return Value::Null;
     }
-    json!({"interpreted": interpreted, "native": faster, "native_after": faster_after, "reason": reason})
+    json!({"interpreted": interpreted, "native": compiled, "native_after": compiled_after, "reason": reason})
 }
 
 #[cfg(test)]
@@ -431,7 +431,7 @@ mod tests {
         assert!(to_json(&account)["account"]["filter"].is_null());
         account.filter.interpreted = 1;
         assert!(text(&account).contains("0  by the interpreter\n"), "{}", text(&account));
-        let native = FilterAccount { faster: 2, faster_after: Some(65_536), ..FilterAccount::default() };
+        let native = FilterAccount { compiled: 2, compiled_after: Some(65_536), ..FilterAccount::default() };
         account.filter = native.clone();
         assert!(text(&account).contains("0  by native code since packet 65,537\n"), "{}", text(&account));
         assert_eq!(to_json(&account)["account"]["filter"]["native_after"], 65_536);

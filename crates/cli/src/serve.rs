@@ -254,7 +254,7 @@ fn say(line: &str) {
 fn tell(args: &ServeArgs, ended: &[CaptureTotals], log: &Log) -> bool {
     let faults: Vec<String> = ended.iter().flat_map(imbalances).collect();
     for capture in ended {
-        if let Some(why) = capture.why.as_ref().filter(|why| !why.is_empty()) {
+        if let Some(why) = capture.end_reason.as_ref().filter(|why| !why.is_empty()) {
             log.line(&format!("{}: {why}", capture.name));
         }
     }
@@ -310,7 +310,7 @@ fn to_json(capture: &CaptureTotals) -> Value {
         "unwanted": capture.unwanted,
         "stored": capture.stored,
         "not_stored": capture.not_stored,
-        "ended": capture.why,
+        "ended": capture.end_reason,
     })
 }
 

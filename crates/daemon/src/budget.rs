@@ -1,4 +1,4 @@
-//! What a user may cost: processor time, from a purse that time fills.
+//! The budget of a user: processor time, from a purse that time fills.
 //!
 //! ```text
 //! time ---> purse of a user ---> its filters asked, its readers served, its requests answered
@@ -27,7 +27,7 @@ pub(crate) struct Payer {
     pub(crate) time_ms: u32,
 }
 
-/// What one user has left.
+/// The rest of one user's budget.
 #[derive(Clone, Copy, Debug)]
 struct Purse {
     payer: Payer,
@@ -43,7 +43,7 @@ pub(crate) struct Purses {
     span: Duration,
     /// Processor time that all users together may spend, in milliseconds a second.
     time_of_all_ms: u32,
-    /// What is left for all users together.
+    /// The budget of all users together.
     left_of_all_ns: i64,
     /// When they were filled last.
     filled_ns: u64,
@@ -97,7 +97,7 @@ impl Purses {
         self.purses.iter().find(|purse| purse.payer.uid == uid)
     }
 
-    /// What a user has taken lately, in nanoseconds.
+    /// The recent processor time of a user, in nanoseconds.
     pub(crate) fn spent_ns(&self, uid: u32) -> i64 {
         self.of(uid).map_or(0, |purse| purse.full_ns(self.span).saturating_sub(purse.left_ns))
     }
@@ -134,7 +134,7 @@ impl Purse {
     }
 }
 
-/// What so many milliseconds a second come to in some time, in nanoseconds.
+/// A budget of milliseconds a second over some time, in nanoseconds.
 fn gain(rate_ms: u32, time: Duration) -> i64 {
     i64::try_from(time.as_nanos() * u128::from(rate_ms) / 1000).unwrap_or(i64::MAX)
 }

@@ -29,8 +29,9 @@ use crate::{CaptureRule, Error};
 /// How long a worker may take to answer: it answers between two batches.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// The longest filter of a reader in bytes, some 370 addresses of hosts. Others wait while it is compiled, twice: for the set, and for the kernel. Measured once
-/// with `tapline capture -F`: 7 ms of processor time for such a list, 1.1 s for 189 times `inner(...)`, which is made to take long.
+/// The longest filter of a reader in bytes, some 370 addresses of hosts. Others wait while it is compiled, twice: for
+/// the set, and for the kernel. Measured once with `tapline capture -F`: 7 ms of processor time for such a list, 1.1 s
+/// for 189 times `inner(...)`, which is made to take long.
 const TEXT_LEN_MAX: usize = 8 << 10;
 
 /// A capture that runs.
@@ -92,8 +93,9 @@ pub struct CaptureTotals {
     pub stored: u64,
     /// Packets that found no block.
     pub not_stored: u64,
-    /// The reason for which the capture ended by itself; empty for the end of a file, `None` if it was stopped or goes on.
-    pub why: Option<String>,
+    /// The reason for which the capture ended by itself; empty for the end of a file, `None` if it was stopped or goes
+    /// on.
+    pub end_reason: Option<String>,
 }
 
 impl Capture {
@@ -121,7 +123,7 @@ impl Capture {
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
         let handle = if is_file { Handle::Savefile } else { Handle::Live };
-        // A name that a reader asks for keeps nobody waiting, and no server hears of it.
+        // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
         let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };
         let history = rule
@@ -340,7 +342,7 @@ impl Capture {
         (status, readers)
     }
 
-    /// What became of packets up to now; the counters of its parts are of moments that differ a little.
+    /// The fate of packets up to now; the counters of its parts are of moments that differ a little.
     pub(crate) fn account(&self) -> CaptureTotals {
         let mut sum = CaptureTotals::of(&self.rule.name);
         for worker in &self.workers {
@@ -374,7 +376,7 @@ impl CaptureTotals {
             unwanted: 0,
             stored: 0,
             not_stored: 0,
-            why: None,
+            end_reason: None,
         }
     }
 
@@ -384,7 +386,7 @@ impl CaptureTotals {
         self.stored += report.stored;
         self.not_stored += report.not_stored;
         self.interfaces.extend(report.interfaces);
-        self.why = self.why.take().or(report.ended);
+        self.end_reason = self.end_reason.take().or(report.ended);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a connection may do next.
+//! The states of a connection.
 //!
 //! ```text
 //! new --hello--> known --attach--> reading --detach--> known
@@ -12,7 +12,7 @@ use tapline_ring::ReaderParts;
 use tapline_tap::protocol::{Attach, Reply, Request, VERSION};
 use tapline_tap::{Channel, Error};
 
-use crate::Who;
+use crate::ClientIdentity;
 use crate::memory::Charge;
 
 /// Requests that are answered of one connection before others have their turn.
@@ -21,13 +21,13 @@ const REQUESTS_AT_ONCE: usize = 16;
 /// A connection.
 pub(crate) struct Client {
     pub(crate) channel: Channel,
-    pub(crate) who: Who,
+    pub(crate) who: ClientIdentity,
     /// What it says that it is; `None` before it said anything.
     pub(crate) program: Option<String>,
     pub(crate) reading: Option<Reading>,
 }
 
-/// What a connection reads.
+/// The capture that a connection reads.
 pub(crate) struct Reading {
     pub(crate) number: u64,
     /// Which capture.
@@ -37,7 +37,7 @@ pub(crate) struct Reading {
     pub(crate) charge: Option<Charge>,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
     /// Buffers that come behind it.

@@ -27,7 +27,7 @@ pub enum Error {
     File {
         /// Which.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: std::io::Error,
     },
     /// Another daemon has the socket.
@@ -63,7 +63,7 @@ pub enum Error {
     Filter {
         /// Its name.
         capture: String,
-        /// What is wrong with it.
+        /// The fault.
         text: String,
     },
     /// A buffer cannot be made.

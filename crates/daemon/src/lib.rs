@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!            +-- worker thread, one for each source ---------------------------------------+
-//! Source --->| batch --FilterSet::classify--> who wants what --Writer::store, index--> PBuf |--> readers, in their processes
+//! Source --->| batch --FilterSet::classify--> wanted by which readers --Writer::store, index--> PBuf |--> readers, in their processes
 //!            +------^------------------------------------------------------------------^---+
 //!                   | orders: attach, filter, detach, status                           | descriptors, SCM_RIGHTS
 //!            control thread: socket, rules, clients ------------------------------------+
 //! ```
 //!
-//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same rights. Who may not see a packet
-//! cannot map it: readers of different rights have different buffers (a [`view`] each).
+//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same
+//! rights. A reader that may not see a packet cannot map it: readers of different rights have different buffers (a
+//! [`view`] each).
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `rules` | who may read what, from a TOML file |
+//! | `rules` | the access rules, from a TOML file |
 //! | `view` | a buffer for readers of the same rights |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
 //! | `budget` | processor time that a user may take |
@@ -49,6 +50,6 @@ pub use capture::{Capture, CaptureTotals};
 pub use error::Error;
 pub use listener::Socket;
 pub use log::Log;
-pub use rules::{AccessRule, CaptureRule, Rules, TimeStamps, Who};
+pub use rules::{AccessRule, CaptureRule, ClientIdentity, Rules, TimeStamps};
 pub use sandbox::confine;
 pub use server::{Orders, Server};

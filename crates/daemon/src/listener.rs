@@ -1,4 +1,5 @@
-//! The socket that clients connect to: made where nobody can touch it, and accepting as long as descriptors last.
+//! The socket that clients connect to: made where no other user can touch it, and accepting as long as descriptors
+//! last.
 //!
 //! ```text
 //! parent folder --make_private--> bind, mode, owner --rename--> the name        no link is followed, nothing half made is seen
@@ -25,9 +26,10 @@ use crate::{Error, Rules};
 const RESERVED: u64 = 16;
 /// Of these, those that buffers leave alone.
 const RESERVED_OF_BUFFERS: u64 = 8;
-/// Descriptors that a reader takes of each worker while it comes: a buffer, an index, the ends of its bell, one that is opened to try it.
+/// Descriptors that a reader takes of each worker while it comes: a buffer, an index, the ends of its bell, one that is
+/// opened to try it.
 const OF_A_READER: u64 = 5;
-/// How long nobody is accepted after the last descriptor was gone.
+/// The pause of accepting after the last descriptor was gone.
 const REST: Duration = Duration::from_millis(500);
 
 /// The socket of a daemon.
@@ -43,20 +45,21 @@ pub struct Socket {
     descriptors_max: u64,
 }
 
-/// Who came.
+/// The result of accepting.
 pub(crate) enum Accepted {
     /// A connection.
     Connected(UnixStream, Peer),
     /// One that was closed again, of this user, and why.
     Refused(u32, String),
-    /// Nobody, or one that was gone at once.
+    /// No client, or one that was gone at once.
     Nobody,
 }
 
 impl Socket {
-    /// Takes the socket that the rules name, from a daemon that is no more if need be. It belongs to `owner`, the user who started the daemon (without one:
-    /// the user of this process), who has every right, as root has. To be called with all rights: who serves need not be able to write to the folder. It stays
-    /// behind then, and the next daemon takes it. The limit of open descriptors is raised as far as it may be.
+    /// Takes the socket that the rules name, from a daemon that is no more if need be. It belongs to `owner`, the user
+    /// who started the daemon (without one: the user of this process), who has every right, as root has. To be called
+    /// with all rights: the serving user need not be able to write to the folder. It stays behind then, and the next
+    /// daemon takes it. The limit of open descriptors is raised as far as it may be.
     ///
     /// # Errors
     /// [`Error::SocketTaken`], [`Error::File`], [`Error::Senseless`].
@@ -120,7 +123,7 @@ impl Socket {
         true
     }
 
-    /// How long nobody is accepted from now on, at most.
+    /// The longest pause of accepting from now on.
     pub(crate) fn rest(&self) -> Option<Duration> {
         Some(self.rests_until?.saturating_duration_since(Instant::now()))
     }
@@ -162,7 +165,7 @@ impl Socket {
         }
     }
 
-    /// Takes the name away: nobody new comes.
+    /// Removes the name: no new client can connect.
     pub(crate) fn close(self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -215,7 +218,7 @@ fn publish(private: &PrivateFolder<'_>, path: &Path) -> Result<(), Error> {
     .map_err(|error| file(error.source))
 }
 
-/// Whether somebody listens there.
+/// Whether a process listens there.
 fn is_alive(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
@@ -228,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody who may write to the folder puts links in the socket's place as fast as that goes.
+    /// A user who may write to the folder puts links in the socket's place as fast as that goes.
     #[test]
     fn a_link_in_the_sockets_place_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();

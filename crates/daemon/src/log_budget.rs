@@ -1,4 +1,4 @@
-//! What users cause in the log: a number of lines for each, the rest counted and summed up.
+//! Lines in the log that users cause: a number of lines for each, the rest counted and summed up.
 //!
 //! ```text
 //! event of a user --within the budget--> a line         --beyond it--> counted --end of the interval--> one line with the counts
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) const LINES_MAX: u32 = 20;
 /// The interval.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
-/// Users with a budget of their own; further users share one, so that a user with thousands of user ids (subuid(5)) fills no log.
+/// Users with a budget of their own; further users share one, so that a user with thousands of user ids (subuid(5))
+/// fills no log.
 const USERS_MAX: usize = 64;
 /// The key of users without a budget of their own.
 const OTHERS: u64 = u64::MAX;
@@ -22,7 +23,7 @@ const LINE_LEN_MAX: usize = 512;
 /// The longest part of a filter or name that a line quotes, in characters.
 const QUOTE_LEN_MAX: usize = 120;
 
-/// What happened.
+/// The event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Refused,
@@ -33,7 +34,7 @@ pub(crate) enum Event {
 /// Their names in sums, in the order of [`Event`].
 const EVENTS: [&str; 3] = ["refused", "came", "left"];
 
-/// What is told of users.
+/// The status of users.
 #[derive(Debug, Default)]
 pub(crate) struct LogBudget {
     users: HashMap<u64, Interval>,

@@ -17,7 +17,7 @@ pub(crate) const LEFT_KEPT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<BTreeMap<u32, u64>>);
 
-/// What one user may have in all.
+/// The limit of one user in all.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance {
     ledger: Arc<Ledger>,
@@ -53,7 +53,7 @@ impl Left {
 }
 
 impl Ledger {
-    /// What a user may have.
+    /// The limits of a user.
     pub(crate) fn allowance(self: &Arc<Ledger>, uid: u32, most: u64) -> Allowance {
         Allowance { ledger: Arc::clone(self), uid, most }
     }

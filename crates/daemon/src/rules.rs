@@ -1,8 +1,8 @@
-//! Who may read what: a TOML file.
+//! The access rules: a TOML file.
 //!
 //! ```toml
 //! socket = "/run/tapline/serve.sock"
-//! mode = "0660"                       # of the socket; who cannot open it cannot ask
+//! mode = "0660"                       # of the socket; a user who cannot open it cannot ask
 //! group = "netops"
 //! user_time = 200                     # ms of processor time a second, for the readers of each user
 //! user_memory = 320                   # MiB for the readers of each user
@@ -50,20 +50,21 @@ const BUFFER_MIB_DEFAULT: u32 = 64;
 pub struct Rules {
     /// Where to listen.
     pub socket: PathBuf,
-    /// Who may connect, as chmod(1) has it in octal.
+    /// The mode of the socket, as chmod(1) has it in octal.
     pub mode: String,
     /// The group of the socket; none for the group of the daemon.
     pub group: Option<String>,
-    /// Processor time that the readers of each user may take on each thread that captures, in milliseconds a second: 1 to
+    /// Processor time that the readers of each user may take on each thread that captures, in milliseconds a second: 1
+    /// to
     /// 1000. Root and the owner of the daemon may take all.
     pub user_time: u32,
     /// Memory that the readers of each user may take in all captures, in MiB: 1 to 1048576; none for 256 MiB and the
     /// buffers of the largest capture. Root and the owner of the daemon may take all.
     pub user_memory: Option<u32>,
-    /// What is captured.
+    /// The captures.
     #[serde(rename = "capture")]
     pub captures: Vec<CaptureRule>,
-    /// Who may read it.
+    /// The users who may read captures.
     pub access: Vec<AccessRule>,
 }
 
@@ -85,7 +86,7 @@ impl Default for Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CaptureRule {
-    /// What readers call it.
+    /// The name that readers use.
     pub name: String,
     /// Names, globs, `any`, with `xdp:` before each or none.
     pub interfaces: Vec<String>,
@@ -97,11 +98,11 @@ pub struct CaptureRule {
     pub buffer: u32,
     /// Bytes kept of each packet.
     pub snap_len: u32,
-    /// What is captured at all: runs in the kernel.
+    /// The filter of the capture, which runs in the kernel.
     pub filter: String,
-    /// What is stored though nobody reads it, so that readers can start in the past; none for nothing.
+    /// The filter of packets that are stored for readers that start in the past; `None` for no packet.
     pub history: Option<String>,
-    /// Whether packets that nobody wants are taken from the kernel all the same, to be counted.
+    /// Whether unwanted packets are taken from the kernel all the same, to be counted.
     pub count_all: bool,
     /// Threads that share the packets.
     pub workers: u32,
@@ -113,7 +114,7 @@ pub struct CaptureRule {
     pub time_stamps: TimeStamps,
 }
 
-/// Whose clock stamps the packets. Not an adapter's that nobody keeps in step: readers find the past and merge by time.
+/// Whose clock stamps the packets. Not an adapter's that is not kept in step: readers find the past and merge by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeStamps {
@@ -144,7 +145,7 @@ impl Default for CaptureRule {
     }
 }
 
-/// Who may read a capture, and how.
+/// The users who may read a capture, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessRule {
@@ -154,13 +155,13 @@ pub struct AccessRule {
     pub users: Vec<String>,
     /// Names or numbers of groups.
     pub groups: Vec<String>,
-    /// Everybody who can open the socket.
+    /// Every user who can open the socket.
     pub everybody: bool,
-    /// What they see at most.
+    /// The snap length of their packets.
     pub filter: String,
     /// Bytes that they see of each packet.
     pub snap_len: u32,
-    /// What may happen when they are too slow.
+    /// The policies that readers may ask for.
     pub policies: Vec<String>,
     /// Readers at the same time, for each user.
     pub readers: u32,
@@ -181,9 +182,9 @@ impl Default for AccessRule {
     }
 }
 
-/// Somebody who asks.
+/// A client's process and user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct ClientIdentity {
     /// The process.
     pub pid: u32,
     /// The user.
@@ -192,12 +193,12 @@ pub struct Who {
     pub gids: Vec<u32>,
 }
 
-impl Who {
+impl ClientIdentity {
     /// Of the other end of a socket: its group, and those that the user database has.
-    pub fn of(peer: Peer) -> Who {
+    pub fn of(peer: Peer) -> ClientIdentity {
         let mut gids = vec![peer.gid];
         gids.extend(Identity::of_uid(peer.uid).map(|identity| identity.groups).unwrap_or_default());
-        Who { pid: peer.pid, uid: peer.uid, gids }
+        ClientIdentity { pid: peer.pid, uid: peer.uid, gids }
     }
 }
 
@@ -239,7 +240,8 @@ impl Rules {
         self.access.iter().try_for_each(|access| access.check(&self.captures))
     }
 
-    /// Names of users and groups that the user database does not have: a slip of the pen gives somebody the rights of the next rule that fits.
+    /// Names of users and groups that the user database does not have: a typing error gives a user the rights of the
+    /// next rule that fits.
     pub fn unknown(&self) -> Vec<String> {
         let is_user = |name: &&String| name.parse::<u32>().is_err() && Identity::of_name(name).is_none();
         let is_group = |name: &&String| name.parse::<u32>().is_err() && group_of_name(name).is_none();
@@ -263,8 +265,8 @@ impl Rules {
         mode.ok_or_else(|| format!("mode = {:?}: it is an octal number such as \"0660\"", self.mode))
     }
 
-    /// What somebody may do with a capture; `None` for nothing.
-    pub(crate) fn access(&self, who: &Who, capture: &str, ours: u32) -> Option<AccessRule> {
+    /// The rights of a client on a capture; `None` for none.
+    pub(crate) fn access(&self, who: &ClientIdentity, capture: &str, ours: u32) -> Option<AccessRule> {
         if who.uid == 0 || who.uid == ours {
             let policies = ["lossy", "leased", "lossless"].map(str::to_owned).to_vec();
             return Some(AccessRule { policies, readers: u32::MAX, ..AccessRule::default() });
@@ -309,7 +311,7 @@ impl AccessRule {
             return Err(format!("[[access]] names the capture {name:?}, and there is none"));
         }
         if self.users.is_empty() && self.groups.is_empty() && !self.everybody {
-            return Err("[[access]] is for nobody: name users or groups, or say everybody = true".to_owned());
+            return Err("[[access]] names no user: give users, groups or everybody = true".to_owned());
         }
         if let Some(policy) =
             self.policies.iter().find(|name| !["lossy", "leased", "lossless"].contains(&name.as_str()))
@@ -318,15 +320,15 @@ impl AccessRule {
         }
         if self.policies.is_empty() || self.readers == 0 {
             let what = if self.readers == 0 { "readers = 0" } else { "policies = []" };
-            return Err(format!("[[access]] {what}: whoever may not read needs no rule"));
+            return Err(format!("[[access]] {what}: users without access need no rule"));
         }
         if self.snap_len == 0 {
-            return Err("[[access]] snap_len = 0: whoever may see nothing needs no rule".to_owned());
+            return Err("[[access]] snap_len = 0: users without access need no rule".to_owned());
         }
         parses("*", &self.filter)
     }
 
-    fn is_for(&self, who: &Who, capture: &str) -> bool {
+    fn is_for(&self, who: &ClientIdentity, capture: &str) -> bool {
         let user = Identity::of_uid(who.uid).map(|identity| identity.name).unwrap_or_default();
         let is_user = |name: &String| *name == user || name.parse() == Ok(who.uid);
         let is_group = |name: &String| {
@@ -379,10 +381,10 @@ mod tests {
             (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),
             (CAPTURE.to_owned() + "colour = 1\n", "unknown field"),
             (access("captures = [\"home\"]\neverybody = true"), "\"home\", and there is none"),
-            (access("filter = \"udp\""), "for nobody"),
+            (access("filter = \"udp\""), "names no user"),
             (access("everybody = true\npolicies = [\"kind\"]"), "there are lossy"),
-            (access("everybody = true\npolicies = []"), "needs no rule"),
-            (access("everybody = true\nreaders = 0"), "needs no rule"),
+            (access("everybody = true\npolicies = []"), "need no rule"),
+            (access("everybody = true\nreaders = 0"), "need no rule"),
         ] {
             let error = rules(&text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
@@ -397,7 +399,7 @@ mod tests {
         );
         let rules = rules(&text).unwrap();
         let filter = |uid, gids: &[u32]| {
-            let who = Who { pid: 1, uid, gids: gids.to_vec() };
+            let who = ClientIdentity { pid: 1, uid, gids: gids.to_vec() };
             rules.access(&who, "office", 500).map(|access| access.filter)
         };
         assert_eq!(filter(1001, &[77]), Some("udp".to_owned()));

@@ -1,12 +1,12 @@
-//! What the daemon may still do once all is open.
+//! The confinement of the daemon once all is open.
 
 use std::path::Path;
 
-use tapline_sys::sandbox::{self, Lacks, Needs, folder_of};
+use tapline_sys::sandbox::{self, MissingConfinement, Needs, folder_of};
 
-/// Gives up, for this thread and those that it makes, what the daemon does not need to serve: `rules` are read again later, and `socket` removed. `manager` is
-/// the address of the service manager (`NOTIFY_SOCKET`, sd_notify(3)).
-pub fn confine(rules: Option<&Path>, socket: &Path, manager: Option<&str>) -> Lacks {
+/// Gives up, for this thread and those that it makes, what the daemon does not need to serve: `rules` are read again
+/// later, and `socket` removed. `manager` is the address of the service manager (`NOTIFY_SOCKET`, sd_notify(3)).
+pub fn confine(rules: Option<&Path>, socket: &Path, manager: Option<&str>) -> MissingConfinement {
     let folder = |path: &Path| folder_of(path).map(Path::to_owned);
     sandbox::confine(&Needs {
         reads: rules.and_then(folder).into_iter().collect(),

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A filter sees no more of a packet than its reader, so no verdict depends on what lies behind the cut. Processor time
-//! is measured from one part of a batch to the next: a part has as many packets as take about a millisecond, and four at least.
+//! is measured from one part of a batch to the next: a part has as many packets as take about a millisecond, and four
+//! at least.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use crate::budget::{Payer, Purses};
 const PART: Duration = Duration::from_millis(1);
 /// The most packets of a part, as a multiple of the last one that was measured.
 const GROWTH: usize = 4;
-/// The fewest packets of a part once its cost is known, so that the thread's clock is read once for several packets also
-/// where filters take longer than a part should.
+/// The fewest packets of a part once its cost is known, so that the thread's clock is read once for several packets
+/// also where filters take longer than a part should.
 const PART_LEN_MIN: usize = 4;
 
 /// Filters of one user, for one buffer.
@@ -57,7 +58,7 @@ impl Section {
         }
     }
 
-    /// What filters cost is no longer known.
+    /// The cost of filters is no longer known.
     pub(crate) fn forget_cost(&mut self) {
         self.part_len = 1;
     }

@@ -4,7 +4,8 @@
 //! poll: socket -> new client        clients -> requests, answered at once        wakeup -> stop, new rules
 //! ```
 //!
-//! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that does not read its answers is gone.
+//! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that
+//! does not read its answers is gone.
 
 mod attaching;
 mod users;
@@ -31,7 +32,7 @@ use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
-use crate::{AccessRule, Capture, CaptureTotals, Error, Rules, Socket, Who};
+use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Rules, Socket};
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
 /// Connections at the same time.
@@ -45,7 +46,7 @@ const REFUSED_USERS_MAX: usize = 1024;
 /// The longest sleep of the control thread.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// What others want of a running server; from any thread.
+/// Orders to a running server, from any thread.
 #[derive(Debug)]
 pub struct Orders {
     wakeup: Wakeup,
@@ -72,7 +73,8 @@ impl Orders {
         self.wakeup.notify();
     }
 
-    /// Other rules for access, from now on. Readers that they no longer let read as they do are sent away. Captures stay as they are.
+    /// Other rules for access, from now on. Readers that they no longer let read as they do are sent away. Captures
+    /// stay as they are.
     pub fn reload(&self, rules: Rules) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).rules = Some(rules);
         self.wakeup.notify();
@@ -99,7 +101,7 @@ pub struct Server {
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
     begun: Instant,
-    /// Counts rounds of requests: who had the first turn in one has the last in the next.
+    /// Counts rounds of requests: the client with the first turn in one has the last in the next.
     turn: usize,
     /// Processor time that users may take of this thread.
     purses: Purses,
@@ -107,19 +109,27 @@ pub struct Server {
     memory: Arc<Ledger>,
     /// Memory of readers that left.
     left: Left,
-    /// What captures did a moment ago, for users who ask often.
+    /// The status of captures a moment ago, for users who ask often.
     known: RefCell<Vec<Known>>,
     /// The user who started the daemon.
     ours: u32,
 }
 
-/// What a capture did, for readers with the same rights.
+/// The counts of a capture, for readers with the same rights.
 struct Known {
     at: Instant,
     capture: usize,
     rights: Rights,
     status: CaptureStatus,
     readers: Vec<(u64, ReaderSum)>,
+}
+
+/// The events of one wait.
+struct Round {
+    /// Clients with a message, by their place.
+    ready: Vec<usize>,
+    /// A new client connects.
+    comes: bool,
 }
 
 impl Server {
@@ -159,10 +169,11 @@ impl Server {
         Arc::clone(&self.orders)
     }
 
-    /// Serves until it is stopped. `log` gets what a person should know of, each time once; `account`, what became of packets, when it is asked for.
+    /// Serves until it is stopped. `log` gets what a person should know of, each time once; `account`, what became of
+    /// packets, when it is asked for.
     ///
     /// # Errors
-    /// What poll(2) says.
+    /// The error of poll(2).
     pub fn run(
         mut self,
         log: &mut dyn FnMut(&str),
@@ -180,27 +191,7 @@ impl Server {
             if asked.stop {
                 break;
             }
-            poller.clear();
-            poller.add(self.orders.wakeup.as_fd());
-            self.purses.fill(clock::monotonic_ns());
-            for client in &self.clients {
-                match self.waits(client) {
-                    true => poller.add_none(),
-                    false => poller.add(client.channel.as_fd()),
-                }
-            }
-            let is_waiting = |client: &Client| client.channel.has_message() && !self.waits(client);
-            let waiting: Vec<bool> = self.clients.iter().map(is_waiting).collect();
-            let listens = self.socket.listens();
-            if listens {
-                poller.add(self.socket.as_fd());
-            }
-            let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT.min(self.wait()) };
-            let wait = wait.min(self.socket.rest().unwrap_or(WAIT));
-            poller.wait(wait).map_err(|error| error.source)?;
-            let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 1) || poller.has_error(at + 1);
-            let ready: Vec<usize> = (0..waiting.len()).filter(|at| is_ready(*at)).collect();
-            let comes = listens && poller.is_readable(waiting.len() + 1);
+            let Round { ready, comes } = self.poll(&mut poller)?;
             self.serve_in_turn(ready, log);
             self.send_away(log);
             if comes {
@@ -208,21 +199,53 @@ impl Server {
             }
             self.told.sum_up(Instant::now(), log);
             self.left.expire(Instant::now());
-            for capture in &self.captures {
-                for line in capture.news() {
-                    let line = format!("{}: {line}", capture.rule().name);
-                    // Clients cause lines about readers, of which the worker does not know the user.
-                    match line.starts_with(&format!("{}: reader ", capture.rule().name)) {
-                        true => self.told.tell_of_readers(Instant::now(), log, || line),
-                        false => log(&line),
-                    }
-                }
-            }
+            self.tell_news(log);
         }
         self.told.finish(log);
         self.socket.close();
         let ended = std::mem::take(&mut self.captures).into_iter().map(Capture::stop).collect();
         Ok(ended)
+    }
+
+    /// Waits for an order, a message or a new client, for a while.
+    fn poll(&mut self, poller: &mut Poller) -> Result<Round, Error> {
+        poller.clear();
+        poller.add(self.orders.wakeup.as_fd());
+        self.purses.fill(clock::monotonic_ns());
+        for client in &self.clients {
+            match self.waits(client) {
+                true => poller.add_none(),
+                false => poller.add(client.channel.as_fd()),
+            }
+        }
+        let is_waiting = |client: &Client| client.channel.has_message() && !self.waits(client);
+        let waiting: Vec<bool> = self.clients.iter().map(is_waiting).collect();
+        let listens = self.socket.listens();
+        if listens {
+            poller.add(self.socket.as_fd());
+        }
+        let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT.min(self.wait()) };
+        let wait = wait.min(self.socket.rest().unwrap_or(WAIT));
+        poller.wait(wait).map_err(|error| error.source)?;
+        let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 1) || poller.has_error(at + 1);
+        Ok(Round {
+            ready: (0..waiting.len()).filter(|at| is_ready(*at)).collect(),
+            comes: listens && poller.is_readable(waiting.len() + 1),
+        })
+    }
+
+    /// Logs what the captures have to tell.
+    fn tell_news(&mut self, log: &mut dyn FnMut(&str)) {
+        for capture in &self.captures {
+            for line in capture.news() {
+                let line = format!("{}: {line}", capture.rule().name);
+                // Clients cause lines about readers, of which the worker does not know the user.
+                match line.starts_with(&format!("{}: reader ", capture.rule().name)) {
+                    true => self.told.tell_of_readers(Instant::now(), log, || line),
+                    false => log(&line),
+                }
+            }
+        }
     }
 
     fn accept(&mut self, log: &mut dyn FnMut(&str)) {
@@ -247,11 +270,16 @@ impl Server {
         }
         if stream.set_nonblocking(true).is_ok() {
             let channel = Channel::new(stream, false);
-            self.clients.push(Client { channel, who: Who::of(peer), program: None, reading: None });
+            self.clients.push(Client {
+                channel,
+                who: ClientIdentity::of(peer),
+                program: None,
+                reading: None,
+            });
         }
     }
 
-    /// Counts what a user is refused, and tells it as far as the user's budget goes: nobody fills the log.
+    /// Counts what a user is refused, and tells it as far as the user's budget goes, so that no user fills the log.
     fn refuse(&mut self, uid: u32, log: &mut dyn FnMut(&str), what: &str) {
         self.refused += 1;
         if self.refused_of.len() < REFUSED_USERS_MAX || self.refused_of.contains_key(&uid) {
@@ -316,8 +344,8 @@ impl Server {
         answer.unwrap_or_else(|text| Reply::Error(text).into())
     }
 
-    /// What somebody may read.
-    fn offers(&self, who: &Who) -> Vec<Offer> {
+    /// The captures that a client may read.
+    fn offers(&self, who: &ClientIdentity) -> Vec<Offer> {
         let offer = |capture: &Capture| {
             let access = self.rules.access(who, &capture.rule().name, self.ours)?;
             Some(offer(capture, &access))
@@ -359,8 +387,8 @@ impl Server {
         Ok(Reply::Detached { account })
     }
 
-    /// What all captures do, as far as somebody may see.
-    fn status(&self, who: &Who) -> Status {
+    /// The status of all captures, as far as a client may see.
+    fn status(&self, who: &ClientIdentity) -> Status {
         let mut captures = Vec::new();
         let sees_all = self.is_privileged(who);
         for (at, capture) in self.captures.iter().enumerate() {
@@ -394,7 +422,7 @@ impl Server {
         Status { seconds, captures, refused, users }
     }
 
-    /// What a capture does; for users what it did a moment ago, so that its thread is not asked more often.
+    /// The status of a capture; for users that of a moment ago, so that its thread is not asked more often.
     fn status_of(
         &self,
         at: usize,
@@ -418,7 +446,7 @@ impl Server {
         (status, readers)
     }
 
-    /// Other rules. Who may no longer read as they do goes.
+    /// Other rules. Readers that these do not allow are detached.
     fn take_rules(&mut self, rules: Rules, log: &mut dyn FnMut(&str)) {
         let old = std::mem::replace(&mut self.rules, rules);
         let mut stay = Vec::new();
@@ -449,7 +477,7 @@ impl Server {
     }
 }
 
-/// What readers with this access see.
+/// The forced filter of readers with this access.
 fn rights(capture: &Capture, access: &AccessRule) -> Rights {
     Rights { filter: access.filter.clone(), snap_len: access.snap_len.min(capture.rule().snap_len) }
 }
@@ -463,7 +491,7 @@ fn offer(capture: &Capture, access: &AccessRule) -> Offer {
     }
 }
 
-/// What became of a reader's policy.
+/// The fate of a reader's policy.
 fn standing(standing: Standing) -> &'static str {
     match standing {
         Standing::Lossy => "lossy",
@@ -477,6 +505,6 @@ fn standing(standing: Standing) -> &'static str {
 
 /// A client, for people.
 fn name(client: &Client) -> String {
-    let program = client.program.as_deref().unwrap_or("somebody");
+    let program = client.program.as_deref().unwrap_or("a client");
     format!("{program} (process {}, user {})", client.who.pid, client.who.uid)
 }

@@ -1,4 +1,5 @@
-//! What all readers of a capture want, as one program for the kernel: the rest is not even copied.
+//! The union of the filters of all readers of a capture, as one program for the kernel: other packets are not even
+//! copied.
 //!
 //! ```text
 //! first reader    accepts -> ret #all      refuses -> next
@@ -8,15 +9,18 @@
 //! a reader        the capture's own filter and what is forced upon it, then what it asked for
 //! ```
 //!
-//! Only where that is exact: the kernel must accept all that a reader's filter accepts here. So no program may ask for what does not come along with the
-//! packet (the processor, a random number), none may read a scratch cell that another one wrote, and all is kept of what anybody accepts.
+//! Only where that is exact: the kernel must accept all that a reader's filter accepts here. So no program may ask for
+//! what does not come along with the packet (the processor, a random number), none may read a scratch cell that another
+//! one wrote, and all is kept of what anybody accepts.
 //!
-//! What takes time, to compile, is done when a reader asks, by the thread that answers. The capture's own thread only puts programs behind each other.
+//! Slow work, such as compiling, is done when a reader asks, by the thread that answers. The capture's own thread only
+//! puts programs behind each other.
 
 use tapline_bpf::{Insn, Program, ancillary, code};
 use tapline_filter::Options;
 
-/// The longest union that is given to the kernel. A packet that nobody wants passes through all of it, which must cost less than to copy the packet.
+/// The longest union that is given to the kernel. An unwanted packet passes through all of it, which must cost less
+/// than to copy the packet.
 const INSNS_MAX: usize = 512;
 /// Offsets from here on are no bytes of the packet.
 const OFFSETS: u32 = 1 << 31;
@@ -24,16 +28,16 @@ const OFFSETS: u32 = 1 << 31;
 const MODE: u16 = 0xe0;
 /// And how many bytes.
 const SIZE: u16 = 0x18;
-/// What the kernel knows of a packet and passes on with it.
+/// Metadata that the kernel passes on with a packet.
 const KNOWN: [u32; 4] =
     [ancillary::PKTTYPE, ancillary::VLAN_TAG, ancillary::VLAN_TAG_PRESENT, ancillary::VLAN_TPID];
 
-/// What a reader wants, as the kernel could do it.
+/// A reader's filter, as the kernel could run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// All that is captured.
     All,
-    /// What this program accepts, exactly.
+    /// The packets that this program accepts, exactly.
     Only(Program),
     /// The kernel could not say it, or only at length.
     Unsaid,
@@ -50,8 +54,8 @@ impl Asked {
         added.and_then(|()| chain.finish()).map_or(Asked::Unsaid, Asked::Only)
     }
 
-    /// A program, within the capture's own filter and an expression that is forced upon it. Those two see whole packets;
-    /// the program sees `snap_len` bytes of each.
+    /// A program, within the capture's own filter and an expression that is forced upon it. Those two see whole
+    /// packets; the program sees `snap_len` bytes of each.
     pub(crate) fn program(
         capture: &str,
         forced: &str,
@@ -93,7 +97,8 @@ struct Chain {
     open: Vec<(usize, Exit)>,
 }
 
-/// The program that accepts what any of them does; `None` if there is none, none that is worth it, or all is wanted.
+/// The program that accepts a packet if any of them does; `None` if it is impossible, not worth it, or all packets are
+/// wanted.
 pub(crate) fn of<'a>(readers: impl Iterator<Item = &'a Asked>) -> Option<Program> {
     let mut programs: Vec<&Program> = Vec::new();
     for asked in readers {

@@ -15,10 +15,10 @@ use tapline_sys::clock;
 
 use crate::memory::Charge;
 
-/// What readers of a buffer may see.
+/// The rights of the readers of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// What they see at most; empty for all.
+    /// The forced filter; empty for all packets.
     pub(crate) filter: String,
     /// Bytes of each packet.
     pub(crate) snap_len: u32,
@@ -81,11 +81,11 @@ pub(crate) struct View {
     pub(crate) marks: Marks,
     /// Likewise, once it is known.
     pub(crate) wanted: Selection,
-    /// What is stored though nobody reads it.
+    /// Packets that are stored for later readers.
     pub(crate) history: Option<FilterId>,
     /// The rules' filter, in the set of the capture; none where its readers may see all packets.
     pub(crate) gate: Option<FilterId>,
-    /// What of a batch the rules' filter accepts.
+    /// The packets of a batch that the rules' filter accepts.
     pub(crate) allowed: Selection,
     /// The rules withhold something, so counters of the whole capture are withheld too.
     pub(crate) is_restricted: bool,
@@ -95,7 +95,7 @@ pub(crate) struct View {
     pub(crate) is_lent: bool,
     /// Its memory, in the account of the user that it was made for.
     pub(crate) charge: Option<Charge>,
-    /// Since when nobody reads it.
+    /// The time since which it has no reader.
     pub(crate) idle: Option<Instant>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Cut {
 }
 
 impl View {
-    /// A buffer of so many MiB, for a capture that keeps `snap_len` bytes of each packet.
+    /// A buffer of `mib` MiB, for a capture that keeps `snap_len` bytes of each packet.
     pub(crate) fn new(
         rights: Rights,
         link_type: LinkType,
@@ -163,7 +163,8 @@ impl Cut {
     }
 }
 
-/// A record without what lies behind the cut: no bytes of it, and nothing that was computed from all bytes of the packet.
+/// A record without what lies behind the cut: no bytes of it, and nothing that was computed from all bytes of the
+/// packet.
 fn cut(record: &Record, snap_len: u32) -> Record {
     if record.cap_len <= snap_len {
         return *record;

@@ -60,7 +60,8 @@ use waiting::{LINGER, ROOM_WAIT, WAIT, Waiting};
 const BATCHES_BEFORE_ORDERS: u32 = 64;
 /// The interval at which dead readers are looked for, credits of time are checked, and counters are shown.
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
-/// The price of waking a reader, for its user: one system call of the writer, 2 to 4 us on the machines that were measured.
+/// The price of waking a reader, for its user: one system call of the writer, 2 to 4 us on the machines that were
+/// measured.
 const WAKE: Duration = Duration::from_micros(3);
 
 /// Packets that are stored even without readers.
@@ -103,8 +104,8 @@ pub(crate) struct ControlLine {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Worker state apart from the source, so that orders are obeyed also while a batch is borrowed and a lossless reader has
-/// no room for it.
+/// Worker state apart from the source, so that orders are obeyed also while a batch is borrowed and a lossless reader
+/// has no room for it.
 struct Dispatcher {
     setting: Setting,
     line: ControlLine,
@@ -119,7 +120,7 @@ struct Dispatcher {
     ended: Option<String>,
 }
 
-/// What a worker's loop remembers from one round to the next.
+/// The state that a worker's loop keeps from one round to the next.
 #[derive(Default)]
 struct Rounds {
     is_stopping: bool,
@@ -164,7 +165,7 @@ impl Dispatcher {
     fn begin(&mut self, source: &mut dyn Source) {
         self.interfaces = source.account();
         if let Err(error) = self.begin_history() {
-            self.tell(format!("nothing is stored as long as nobody reads: {error}"));
+            self.tell(format!("nothing is stored until a reader attaches: {error}"));
         }
         // From the first packet on: else those of the first tenth of a second would be taken for nothing.
         self.narrow_kernel_filter(source);
@@ -172,7 +173,8 @@ impl Dispatcher {
 
     /// Obeys orders when it is time, then asks the source once. Returns `false` at the end.
     fn round(&mut self, rounds: &mut Rounds, source: &mut dyn Source) -> bool {
-        // Packets that wait already are of the time before an order: a reader that leaves gets them, one that comes does not.
+        // Packets that wait already are of the time before an order: a reader that leaves gets them, one that comes
+        // does not.
         let is_time = rounds.batches == 0 || rounds.batches >= BATCHES_BEFORE_ORDERS;
         rounds.batches = if is_time { 0 } else { rounds.batches };
         if is_time && self.obey(source) && !rounds.is_stopping {
@@ -291,7 +293,7 @@ impl Dispatcher {
         ))
     }
 
-    /// Stores history before any reader comes, for those who may see all.
+    /// Stores history before any reader comes, for readers that may see all.
     fn begin_history(&mut self) -> Result<(), String> {
         let Setting { link_type, buffer_mib, worker, .. } = self.setting;
         let snap_len = self.setting.options.snap_len;
@@ -358,7 +360,8 @@ impl Dispatcher {
         self.kernel.require(history.chain(readers).chain(more), source)
     }
 
-    /// Has the kernel hold back what no reader wants any longer. Not at once: readers that come often cost no more than that.
+    /// Has the kernel hold back what no reader wants any longer. Not at once: readers that come often cost no more than
+    /// that.
     fn narrow_kernel_filter(&mut self, source: &dyn Source) {
         if self.readers.take_loosened() {
             // Packets that the source cannot hold back are lent.

@@ -1,5 +1,5 @@
-//! Blocks of pcapng one by one, for files whose layout is not that of [`FileWriter`](crate::FileWriter): segments of a store,
-//! chunks on a wire.
+//! Blocks of pcapng one by one, for files whose layout is not that of [`FileWriter`](crate::FileWriter): segments of a
+//! store, chunks on a wire.
 //!
 //! ```text
 //! section_header (interface | packet | statistics | local)*     appended to a buffer
@@ -18,7 +18,8 @@ pub const SECTION_HEADER_LEN: usize = 28;
 /// Bytes of a block beside its data: type and two lengths.
 pub const BLOCK_OVERHEAD: usize = 12;
 
-/// The first of the block types for local use (section 11.1 of the draft). Programs pass over those that they do not know.
+/// The first of the block types for local use (section 11.1 of the draft). Programs pass over those that they do not
+/// know.
 pub const LOCAL: u32 = 0x8000_0000;
 
 /// Appends a section header for a section of unknown length.
@@ -31,8 +32,8 @@ pub fn interface(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
     pcapng::interface_description(buffer, interface, snap_len);
 }
 
-/// Appends an enhanced packet block of an interface that the section has described with this `snap_len`. `options` are raw
-/// options in this machine's byte order, as [`Batch::options`](tapline_packet::Batch::options) has them.
+/// Appends an enhanced packet block of an interface that the section has described with this `snap_len`. `options` are
+/// raw options in this machine's byte order, as [`Batch::options`](tapline_packet::Batch::options) has them.
 #[inline]
 pub fn packet(
     buffer: &mut Vec<u8>,

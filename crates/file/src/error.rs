@@ -1,4 +1,4 @@
-//! What can go wrong with a capture file.
+//! Errors with a capture file.
 
 use std::fmt;
 use std::io;
@@ -56,7 +56,7 @@ pub enum Error {
         format: &'static str,
         /// How far they could be unpacked.
         place: Place,
-        /// What the decoder found.
+        /// The result of the decoder.
         source: io::Error,
     },
     /// The file holds nothing.
@@ -83,7 +83,7 @@ pub enum Error {
         name: String,
         /// Where it ends.
         place: Place,
-        /// What is incomplete: a file header, a packet header, packet data, a block.
+        /// The incomplete item: a file header, a packet header, packet data, a block.
         item: &'static str,
         /// Where that begins.
         item_offset: u64,
@@ -109,7 +109,7 @@ pub enum Error {
         name: String,
         /// Where the damaged item begins.
         place: Place,
-        /// What is wrong.
+        /// The fault.
         reason: String,
         /// The captured length that a packet claims, where that is what is wrong: more than its link type can have.
         cap_len: Option<u32>,
@@ -165,7 +165,7 @@ pub enum WriteError {
         /// The interface of the packet.
         interface: String,
     },
-    /// What was asked for makes no sense together.
+    /// The settings contradict each other.
     #[error("{0}")]
     Options(String),
 }

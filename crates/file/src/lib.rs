@@ -6,7 +6,7 @@
 //! SectionReader sections of pcapng in memory         blocks         pcapng, block by block
 //! ```
 //!
-//! What is read and written, with all limits, stands in `docs/files.md`. No length that a file gives makes this crate
+//! Formats and all limits stand in `docs/files.md`. No length that a file gives makes this crate
 //! allocate; what a file contradicts is an [`Error`] that names the byte.
 #![forbid(unsafe_code)]
 

@@ -37,8 +37,8 @@ struct File {
     source: FileSource,
     /// The merged number of each of its interfaces.
     ids: Vec<InterfaceId>,
-    /// The next record of its batch that was not lent; beyond any batch before the first, which a file may hold since it
-    /// was opened.
+    /// The next record of its batch that was not lent; beyond any batch before the first, which a file may hold since
+    /// it was opened.
     next: usize,
     is_ended: bool,
 }

@@ -1,4 +1,4 @@
-//! What pcapng files say besides packets: who wrote them, and what was counted.
+//! Blocks of pcapng files besides packets: their writer, and counters.
 
 use tapline_packet::{InterfaceId, Timestamp};
 
@@ -6,7 +6,7 @@ use crate::byte_order::ByteOrder;
 use crate::read::pcapng::Room;
 use crate::read::pcapng::option::{self, Options};
 
-/// Who wrote a section of a pcapng file, on what.
+/// The writer of a section of a pcapng file, and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     /// The machine.
@@ -54,7 +54,7 @@ impl Section {
     }
 }
 
-/// What was counted on an interface, as an interface statistics block tells it. `None` is "not known", never zero.
+/// The counters of an interface in an interface statistics block. `None` is "not known", never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceStatistics {
     /// The interface.

@@ -11,11 +11,11 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 use crate::read::pcapng::{Keep, Parser};
 use crate::read::{Found, Stop, Window};
 
-/// Lends the packets of sections in memory. Interfaces that sections describe alike are one interface, whenever they come again:
-/// the table grows only with interfaces that are new.
+/// Lends the packets of sections in memory. Interfaces that sections describe alike are one interface, whenever they
+/// come again: the table grows only with interfaces that are new.
 pub struct SectionReader {
     bytes: Vec<u8>,
-    /// What is still to be read.
+    /// The bytes that are to be read.
     at: usize,
     end: usize,
     parser: Parser,
@@ -56,7 +56,8 @@ impl SectionReader {
         filled
     }
 
-    /// Takes sections at a place in a buffer in place of those that were read. Gives that buffer with [`take`](Self::take).
+    /// Takes sections at a place in a buffer in place of those that were read. Gives that buffer with
+    /// [`take`](Self::take).
     pub fn put(&mut self, bytes: Vec<u8>, place: Range<usize>) {
         self.begin();
         self.end = place.end.min(bytes.len());
@@ -79,7 +80,7 @@ impl SectionReader {
     /// Gives the last batch back and parses the next. `false` at the end of the bytes.
     ///
     /// # Errors
-    /// What contradicts itself, as a clause; packets before it have been lent by then. The rest of the bytes is given up.
+    /// The contradiction, as a clause; packets before it have been lent by then. The rest of the bytes is given up.
     pub fn advance(&mut self) -> Result<bool, String> {
         self.records.clear();
         let mut window = Window { bytes: &mut self.bytes[..self.end], at: self.at };

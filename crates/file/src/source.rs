@@ -45,7 +45,7 @@ pub struct FileSource {
     /// The first batch was parsed when the file was opened.
     is_parsed: bool,
     reading: Reading,
-    /// What ended the file, told once all packets before it have been lent.
+    /// The error that ended the file, told once all packets before it have been lent.
     pending: Option<Error>,
     is_ended: bool,
 }
@@ -70,7 +70,7 @@ impl Reading {
     }
 }
 
-/// What a file has given for one interface so far.
+/// The packets of one interface of a file so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// Packets lent.
@@ -173,12 +173,13 @@ impl FileSource {
         }
     }
 
-    /// The first 24 bytes of the file, unpacked, as they stand there; fewer if it has not so many. For what a header says that packets do not need.
+    /// The first 24 bytes of the file, unpacked, as they stand there; fewer if it is shorter. For what a header says
+    /// that packets do not need.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// What the file is packed with, if it is.
+    /// The compression of the file, if it is.
     pub fn compression(&self) -> Option<Compression> {
         self.input.compression()
     }
@@ -187,7 +188,7 @@ impl FileSource {
     /// the end of the file.
     ///
     /// # Errors
-    /// What stands in the file before the fault has been lent by then. After an error the source is at its end.
+    /// Packets before the fault have been lent by then. After an error the source is at its end.
     pub fn advance(&mut self) -> Result<bool, Error> {
         if self.reading == Reading::ByPacket {
             self.input.free_former();
@@ -216,12 +217,12 @@ impl FileSource {
         Batch::new(self.input.buffer(), &self.records[from..to])
     }
 
-    /// What was lent so far, for each interface.
+    /// Packets lent so far, for each interface.
     pub fn counters(&self) -> &[InterfaceCounters] {
         &self.counters
     }
 
-    /// The sections of a pcapng file met so far, the first 4,096: who wrote them, and comments.
+    /// The sections of a pcapng file met so far, the first 4,096: their writers, and comments.
     pub fn sections(&self) -> &[Section] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.sections,
@@ -276,7 +277,7 @@ impl FileSource {
         (self.input.raw_read(), self.input.raw_len())
     }
 
-    /// The records of the current batch, for those who give interfaces other numbers.
+    /// The records of the current batch, for callers that give interfaces other numbers.
     pub(crate) fn records_mut(&mut self) -> &mut [Record] {
         &mut self.records
     }
@@ -412,7 +413,8 @@ fn read_fault(name: String, place: Place, source: io::Error, compression: Option
     }
 }
 
-/// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is as long.
+/// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is
+/// as long.
 fn head(input: &mut Input, reading: Reading) -> Vec<u8> {
     let mut missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
     while missing > 0 && input.fill_up_to(reading.most(missing)) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tapline_packet::{Batch, Packet, Selection};
+use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Udp};
-use tapline_testkit::lent::Lent;
 
 use super::*;
 use tapline_filter::{Options, compile};
@@ -70,7 +70,7 @@ fn each_filter_answers_as_its_program_does_alone() {
     for frame in frames() {
         let cut: Vec<Vec<u8>> = (0..=frame.len().min(120)).map(|len| frame[..len].to_vec()).collect();
         for part in cut.chunks(100) {
-            let frames = Lent::new(part);
+            let frames = FrameBatches::new(part);
             let batch = frames.batch();
             for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
                 let expected: Vec<u32> = ids
@@ -113,7 +113,7 @@ fn the_plan_agrees_with_the_filters_after_each_change() {
         let pair = IpPair::V4([10, 1, 2, at as u8 % 8].into(), [192, 0, 2, 1].into());
         link.ip(&Udp { src: 517 * at, dst: 50 + 97 * at }.packet(pair, b"payload"))
     };
-    let frames = Lent::new(&(0..100).map(frame).collect::<Vec<_>>());
+    let frames = FrameBatches::new(&(0..100).map(frame).collect::<Vec<_>>());
     let mut set = FilterSet::new(Mode::All);
     let mut there: Vec<(FilterId, CompiledFilter)> = Vec::new();
     let check = |set: &mut FilterSet, there: &[(FilterId, CompiledFilter)]| {
@@ -178,7 +178,7 @@ fn of_several_the_first_by_priority_then_by_age_is_reported() {
     let late = set.insert(filter("ip"), 7);
     let older = set.insert(filter("tcp"), 3);
     let younger = set.insert(filter("port 80"), 3);
-    let frames = Lent::new(&frames());
+    let frames = FrameBatches::new(&frames());
     let batch = frames.batch();
     let programs = [(older, program("tcp")), (younger, program("port 80")), (late, program("ip"))];
     for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
@@ -195,7 +195,7 @@ fn layouts_beyond_the_limit_are_asked_one_by_one() {
     let ids: Vec<FilterId> = texts.iter().map(|text| set.insert(filter(text), 0)).collect();
     assert_eq!(set.layouts(), LAYOUTS_MAX);
     assert!(set.unmerged() > 0);
-    let frames = Lent::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
+    let frames = FrameBatches::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
     let batch = frames.batch();
     for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
         let matching =
@@ -248,7 +248,7 @@ fn changed_constants_give_the_filter_of_the_other_text() {
         if let Err(reason) = set.set_constants(id, &changes) {
             panic!("{new}: {reason}");
         }
-        let frames = Lent::new(&frames());
+        let frames = FrameBatches::new(&frames());
         let batch = frames.batch();
         for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
             assert_eq!(!found.is_empty(), accepts(&program(new), batch.packet(packet)), "{new}");
@@ -278,7 +278,7 @@ fn a_program_alone_decides() {
         let known = set.insert(filter(text), 0);
         assert_eq!(known.index(), own.index() + 1);
     }
-    let frames = Lent::new(&frames());
+    let frames = FrameBatches::new(&frames());
     for found in classify(&mut set, &frames.batch()) {
         let (own, known): (Vec<u32>, Vec<u32>) = found.iter().partition(|index| *index % 2 == 0);
         assert_eq!(own, known.iter().map(|index| index - 1).collect::<Vec<_>>());
@@ -297,7 +297,7 @@ fn a_backend_gets_the_programs_and_decides() {
         Filter::compile_with("ip[8] + ip[9] = 70", &Options::default(), &|_| Arc::new(Never)).unwrap();
     let mut set = FilterSet::new(Mode::All);
     set.insert(compiled, 0);
-    let frames = Lent::new(&frames());
+    let frames = FrameBatches::new(&frames());
     assert!(classify(&mut set, &frames.batch()).iter().all(Vec::is_empty));
 }
 
@@ -308,7 +308,7 @@ type States = Vec<Vec<(u32, &'static str)>>;
 fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
     let mut random = tapline_testkit::random::Random::new(3);
     let (mut updates, mut replicas) = Updates::new(Mode::All, 2);
-    let frames = Lent::new(&frames());
+    let frames = FrameBatches::new(&frames());
     let batch = frames.batch();
     let (mut ids, mut states): (Vec<(FilterId, &str)>, States) = (Vec::new(), vec![Vec::new()]);
     let mut applied = [0_usize; 2];
@@ -388,7 +388,7 @@ fn each_packet_has_one_of_two_filters_during_changes() {
     let pair = ["tcp dst port 80", "tcp dst port 80 or tcp dst port 81"].map(|text| Arc::new(filter(text)));
     let mut id = updates.insert(Arc::clone(&pair[0]), 0);
     updates.commit();
-    let frames = Lent::new(&frames());
+    let frames = FrameBatches::new(&frames());
     let program = program("tcp dst port 80");
     let done = AtomicBool::new(false);
     let mut replica = replicas.pop().unwrap();

@@ -4,14 +4,14 @@ use std::error::Error;
 use std::path::Path;
 
 use tapline_file::FileSource;
-use tapline_flow::{Meter, Settings};
+use tapline_flow::{Meter, MeterSettings};
 use tapline_packet::Selection;
 use tapline_sys::usage::CpuTime;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("which file?")?;
-    let mut settings = Settings::default();
+    let mut settings = MeterSettings::default();
     if let Some(flows_max) = arguments.next() {
         settings.flows_max = flows_max.parse()?;
     }

@@ -1,10 +1,10 @@
-//! Flows in the order of their birth.
+//! Flows in order of creation, for the active timeout.
 //!
 //! ```text
-//! first -> slot <-> slot <-> slot <- last      the clock never goes back: whoever is born stands last, whoever has lasted longest first
+//! oldest -> slot <-> slot <-> slot <- newest      the clock never goes back: a new flow is appended, the oldest is first
 //! ```
 //!
-//! All flows have the same active timeout, so nobody has to look behind the first whose time is not over.
+//! All flows have the same active timeout, so the first flow that is not due ends a search.
 
 use std::collections::TryReserveError;
 
@@ -16,7 +16,7 @@ struct Link {
     after: u32,
 }
 
-/// A list of slots, by birth.
+/// A doubly linked list of slots in order of creation.
 pub(crate) struct CreationOrder {
     links: Vec<Link>,
     first: u32,
@@ -24,7 +24,7 @@ pub(crate) struct CreationOrder {
 }
 
 impl CreationOrder {
-    /// For so many slots.
+    /// A list for `slots` slots.
     ///
     /// # Errors
     /// If there is no memory for the slots.
@@ -39,7 +39,7 @@ impl CreationOrder {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// A flow is born in a slot that stands nowhere. Slots come into use one after the other.
+    /// Appends a slot that is not in the list. New slots come in ascending order.
     pub(crate) fn push(&mut self, slot: u32) {
         let link = Link { before: self.last, after: NONE };
         match self.links.get_mut(slot as usize) {
@@ -53,7 +53,7 @@ impl CreationOrder {
         self.last = slot;
     }
 
-    /// Takes a slot out.
+    /// Unlinks a slot.
     pub(crate) fn remove(&mut self, slot: u32) {
         let Link { before, after } = self.links[slot as usize];
         match before {

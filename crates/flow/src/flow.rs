@@ -1,4 +1,4 @@
-//! A flow that has ended, with both its directions.
+//! Expired flows: both directions, and the reason for the end.
 
 use std::net::IpAddr;
 
@@ -6,103 +6,103 @@ use tapline_packet::Timestamp;
 
 use crate::Details;
 
-/// A flow that has ended.
+/// An expired flow (RFC 7011, 5.1), with both directions (a biflow, RFC 5103).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its ends: that which sent the first packet, and the other one. What stands in a side is what that end sent.
+    /// The source of the first packet, then its destination. The counters of a side are of the packets that this endpoint sent.
     pub sides: [Side; 2],
-    /// The IP protocol; with IPv6 that behind all extension headers.
+    /// The IP protocol number; of IPv6 the one behind all extension headers.
     pub protocol: u8,
-    /// Why it ended.
+    /// The reason for the end.
     pub end: EndReason,
-    /// What its first packet had besides.
-    pub context: Context,
-    /// What the meter was asked for besides; `None` if that was nothing.
+    /// Fields of the first packet beside addresses, ports and protocol.
+    pub context: FlowContext,
+    /// The groups of details that the meter was asked for; `None` if there are none.
     pub details: Option<Box<Details>>,
 }
 
-/// One end of a flow, and what it sent.
+/// An endpoint of a flow, and counters of the packets that it sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Its address.
+    /// The address.
     pub address: IpAddr,
-    /// Its port; 0 where the protocol has none. Of ICMP the other end's is type * 256 + code.
+    /// The port; 0 for protocols without ports. For ICMP the destination's is type * 256 + code.
     pub port: u16,
-    /// Packets.
+    /// Packets sent.
     pub packets: u64,
-    /// Bytes of IP packets, by the length in their headers; whole frames if the meter was told so.
+    /// Bytes of IP packets, by the length fields of their headers; of frames with [`MeterSettings::layer2`](crate::MeterSettings::layer2).
     pub bytes: u64,
-    /// The earliest of its packets; the epoch if there is none.
+    /// Time stamp of the earliest packet; the epoch if there is none.
     pub first: Timestamp,
-    /// The latest of its packets.
+    /// Time stamp of the latest packet; the epoch if there is none.
     pub last: Timestamp,
-    /// All TCP flags that it ever set, the low eight bits of them.
+    /// The union of the TCP flags of all packets, low eight bits.
     pub tcp_flags: u8,
-    /// The TCP flags of its first packet.
+    /// The TCP flags of the first packet.
     pub tcp_flags_first: u8,
-    /// The least time to live, or hop limit.
+    /// The least time to live, or hop limit, of any packet.
     pub ttl_min: u8,
-    /// The greatest.
+    /// The greatest time to live, or hop limit.
     pub ttl_max: u8,
-    /// The type of service, or traffic class, of its first packet.
+    /// The type of service, or traffic class, of the first packet.
     pub tos: u8,
 }
 
-/// What the first packet of a flow had besides; fields of the key that were asked for are the same in all of its packets.
+/// Fields of a flow's first packet beside the five-tuple. Fields of the flow key have the same value in all packets of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Context {
+pub struct FlowContext {
     /// The outermost MPLS label; [`NO_LABEL`](Self::NO_LABEL) without.
     pub mpls: u32,
     /// The identifier of the innermost tunnel; 0 without.
     pub tunnel: u32,
-    /// The kernel's index of the interface; of files, the place among their interfaces plus one.
+    /// The kernel's index of the interface; for files, the position in the table of interfaces, counted from 1.
     pub interface: u32,
     /// The outer VLAN's identifier; [`NO_VLAN`](Self::NO_VLAN) without.
     pub vlan: u16,
     /// The type of service, where it is part of the key.
     pub tos: u8,
-    /// Whether the packet was inside of a tunnel that was taken off.
+    /// The packet was carried by a tunnel that the meter removed.
     pub is_inner: bool,
 }
 
-impl Context {
-    /// No label.
+impl FlowContext {
+    /// The value of [`mpls`](Self::mpls) without a label.
     pub const NO_LABEL: u32 = u32::MAX;
-    /// No tag.
+    /// The value of [`vlan`](Self::vlan) without a tag.
     pub const NO_VLAN: u16 = u16::MAX;
-    /// Nothing besides.
-    pub const NONE: Context = Context {
-        mpls: Context::NO_LABEL,
+    /// The context of a packet without labels, tunnels and tags.
+    pub const NONE: FlowContext = FlowContext {
+        mpls: FlowContext::NO_LABEL,
         tunnel: 0,
         interface: 0,
-        vlan: Context::NO_VLAN,
+        vlan: FlowContext::NO_VLAN,
         tos: 0,
         is_inner: false,
     };
 }
 
-/// Why a flow ended, by the numbers of the information element `flowEndReason` (IANA, 136).
+/// The reason for a flow's end, with the numbers of the information element `flowEndReason` (IANA, 136).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EndReason {
     /// No packet for longer than the idle timeout.
     Idle = 1,
-    /// It had lasted for the active timeout; its next packets are another record.
+    /// The active timeout; later packets begin another record.
     Active = 2,
-    /// TCP ended it: FIN from both sides or RST, and then silence, or a new SYN.
+    /// The end of the TCP connection: FIN from both sides or RST, then silence or a new SYN.
     End = 3,
-    /// The meter stopped, or was told to give up its flows.
+    /// The meter stopped, or its flows were flushed.
     Forced = 4,
-    /// The table was full, and no flow had been silent for longer.
+    /// Lack of room in the table: the flow was the least recently active.
     Full = 5,
 }
 
 impl EndReason {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [EndReason; 5] =
         [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Full];
 
-    /// A word for it.
+    /// The reason as one word.
     pub const fn name(self) -> &'static str {
         match self {
             EndReason::Idle => "idle",
@@ -125,12 +125,12 @@ impl Flow {
         self.sides[0].bytes + self.sides[1].bytes
     }
 
-    /// When the earliest packet of either side came.
+    /// Time stamp of the earliest packet of either side.
     pub fn first(&self) -> Timestamp {
         self.times(|side| side.first).min().unwrap_or_default()
     }
 
-    /// When the latest packet of either side came.
+    /// Time stamp of the latest packet of either side.
     pub fn last(&self) -> Timestamp {
         self.times(|side| side.last).max().unwrap_or_default()
     }

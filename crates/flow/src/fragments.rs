@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::Context;
+use crate::FlowContext;
 
 /// First fragments that are remembered; the oldest is forgotten for the next.
 const FIRSTS_MAX: usize = 8192;
@@ -20,7 +20,7 @@ pub(crate) struct Datagram {
     pub(crate) is_v6: bool,
     /// What belongs to the key of its flow: the same addresses may be other hosts elsewhere. Without the type of service, of which routers
     /// change two bits on the way (RFC 3168, 5.3).
-    pub(crate) context: Context,
+    pub(crate) context: FlowContext,
 }
 
 /// What only the first one says: the protocol behind all extension headers, and the ports.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn datagram(id: u32) -> Datagram {
-        Datagram { source: 1, destination: 2, id, protocol: 17, is_v6: false, context: Context::NONE }
+        Datagram { source: 1, destination: 2, id, protocol: 17, is_v6: false, context: FlowContext::NONE }
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(fragments.of(&datagram(1), FIRST_NS), Some(transport));
         assert_eq!(fragments.of(&datagram(1), FIRST_NS + 1), None);
         assert_eq!(fragments.of(&datagram(2), 0), None);
-        let elsewhere = Datagram { context: Context { vlan: 7, ..Context::NONE }, ..datagram(1) };
+        let elsewhere = Datagram { context: FlowContext { vlan: 7, ..FlowContext::NONE }, ..datagram(1) };
         assert_eq!(fragments.of(&elsewhere, 0), None);
     }
 

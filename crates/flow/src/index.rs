@@ -1,4 +1,4 @@
-//! From a hash to a slot in the table.
+//! The hash index of the flow table: from the hash of a key to a slot.
 //!
 //! ```text
 //! bucket = 64 bytes, one cache line:
@@ -30,14 +30,14 @@ const HIGH: usize = 22;
 /// 16-bit words of a bucket.
 const WORDS: usize = 32;
 
-/// What a flow's hash says of where to look.
+/// The home bucket of a flow key, and the tag that the index compares there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BucketTag {
     bucket: u32,
     tag: u16,
 }
 
-/// Buckets of tags and slots.
+/// The index: buckets of tags and slots.
 pub(crate) struct Index {
     words: Vec<u16>,
     /// Words before the first bucket, so that buckets are cache lines.
@@ -52,7 +52,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// For so many slots. The memory is zero and untouched until it is used.
+    /// An index for `slots` slots. Its memory stays untouched until used.
     ///
     /// # Errors
     /// If there is no memory for the slots.
@@ -68,12 +68,12 @@ impl Index {
         Ok(Index { words, start, buckets: buckets(slots), slots, slots_max, chain_max: 0 })
     }
 
-    /// Whether so many slots may be in use.
+    /// Whether `slots` slots may be in use before the index must grow.
     pub(crate) fn has_room(&self, slots: usize) -> bool {
         slots <= self.slots || self.slots == self.slots_max
     }
 
-    /// Makes room for so many slots, as far as there is memory, and forgets all. What a hash led to is no more so: all have to be put in again.
+    /// Grows to `slots` slots, at most to the capacity, and clears the index: all slots must be inserted again.
     pub(crate) fn grow(&mut self, slots: usize) {
         self.clear();
         self.slots = slots.next_power_of_two().min(self.slots_max);
@@ -94,13 +94,13 @@ impl Index {
         self.words[at..].first_chunk().expect("a bucket lies in the index")
     }
 
-    /// Asks for the line of a home.
+    /// Prefetches the cache line of a home bucket.
     #[inline(always)]
     pub(crate) fn prefetch(&self, bucket_tag: BucketTag) {
         memory::prefetch_element(&self.words, self.start + bucket_tag.bucket as usize * WORDS);
     }
 
-    /// The slot that most likely is the one: the first of this tag at home.
+    /// The most likely slot: the first with this tag in the home bucket.
     #[inline(always)]
     pub(crate) fn hint(&self, bucket_tag: BucketTag) -> Option<u32> {
         let words = self.bucket(bucket_tag.bucket);
@@ -134,7 +134,7 @@ impl Index {
         None
     }
 
-    /// TextPool that a slot is in use. There is always room: the table has fewer slots.
+    /// Inserts a slot. There is always room: the table has fewer slots than the index.
     pub(crate) fn insert(&mut self, bucket_tag: BucketTag, slot: u32) {
         let mut bucket = bucket_tag.bucket;
         for chain in 1..=self.buckets {
@@ -195,8 +195,7 @@ fn buckets(slots: usize) -> u32 {
     (slots / SLOTS_PER_BUCKET + 2) as u32
 }
 
-/// Memory that the system gives as zeros, which nobody has to write. Such can only be had in a way that ends the program if there is none, so
-/// whether there is any is tried before.
+/// Zeroed memory from the system, without writing it. `vec!` aborts the program if there is no memory, so a reservation is tried first.
 fn zeros(words: usize) -> Result<Vec<u16>, TryReserveError> {
     let mut trial: Vec<u16> = Vec::new();
     trial.try_reserve_exact(words)?;

@@ -9,7 +9,7 @@
 
 use tapline_packet::headers::IpVersion;
 
-use crate::{Context, Error};
+use crate::{Error, FlowContext};
 
 /// Fields of the key besides addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,8 +60,8 @@ impl KeyFields {
     }
 
     /// Of a context what belongs to the key.
-    pub(crate) fn of(self, context: &Context) -> Context {
-        let mut part = Context::NONE;
+    pub(crate) fn of(self, context: &FlowContext) -> FlowContext {
+        let mut part = FlowContext::NONE;
         if self.vlan {
             part.vlan = context.vlan;
         }
@@ -110,7 +110,7 @@ pub(crate) fn wide(
     source: (u128, u16),
     destination: (u128, u16),
     protocol: u8,
-    part: &Context,
+    part: &FlowContext,
     seed: u64,
 ) -> (Words, Addresses, u8) {
     let is_second = source > destination;
@@ -150,12 +150,12 @@ const KEYS: [u64; 3] = [0xb7e1_5162_8aed_2a6a, 0xbf71_5880_9cf4_f3c7, 0x62e7_160
 
 /// A number for what of a wide key does not fit into it. Without the seed nobody can choose addresses that have the same: where a factor of a
 /// product is known, it can be made 0, and then the other one does not matter.
-fn digest(addresses: &Addresses, part: &Context, seed: u64) -> u64 {
+fn digest(addresses: &Addresses, part: &FlowContext, seed: u64) -> u64 {
     let half = |address: u128, key: u64| {
         fold(address as u64 ^ seed ^ key, (address >> 64) as u64 ^ seed.rotate_left(17) ^ KEYS[2])
     };
     let sides = fold(half(addresses[0], KEYS[0]), half(addresses[1], KEYS[1]).rotate_left(29));
-    if *part == Context::NONE {
+    if *part == FlowContext::NONE {
         return sides;
     }
     let one = u64::from(part.mpls) << 32 | u64::from(part.tunnel);
@@ -205,21 +205,21 @@ mod tests {
 
     #[test]
     fn each_field_of_the_key_tells_flows_apart() {
-        let words = |context: Context| wide(IpVersion::V4, (1, 2), (3, 4), 6, &context, 99).0;
+        let words = |context: FlowContext| wide(IpVersion::V4, (1, 2), (3, 4), 6, &context, 99).0;
         let contexts = [
-            Context::NONE,
-            Context { vlan: 1, ..Context::NONE },
-            Context { mpls: 1, ..Context::NONE },
-            Context { tunnel: 1, ..Context::NONE },
-            Context { interface: 1, ..Context::NONE },
-            Context { tos: 1, ..Context::NONE },
-            Context { is_inner: true, ..Context::NONE },
+            FlowContext::NONE,
+            FlowContext { vlan: 1, ..FlowContext::NONE },
+            FlowContext { mpls: 1, ..FlowContext::NONE },
+            FlowContext { tunnel: 1, ..FlowContext::NONE },
+            FlowContext { interface: 1, ..FlowContext::NONE },
+            FlowContext { tos: 1, ..FlowContext::NONE },
+            FlowContext { is_inner: true, ..FlowContext::NONE },
         ];
         for (at, one) in contexts.iter().enumerate() {
             contexts[..at].iter().for_each(|other| assert_ne!(words(*one), words(*other)));
             let all = KeyFields::parse("vlan, mpls,tunnel,tos,interface").unwrap();
             assert_eq!(all.of(one), *one);
-            assert_eq!(KeyFields::default().of(one), Context::NONE);
+            assert_eq!(KeyFields::default().of(one), FlowContext::NONE);
         }
         assert!(KeyFields::parse("vlan,prot").unwrap_err().to_string().contains("`prot`"));
     }
@@ -231,7 +231,7 @@ mod tests {
         let chosen = |at: u64| {
             [address(at, KEYS[0]), address(KEYS[2], at), address(at, KEYS[1]), address(at, KEYS[0] ^ KEYS[1])]
         };
-        for part in [Context::NONE, Context { vlan: 7, ..Context::NONE }] {
+        for part in [FlowContext::NONE, FlowContext { vlan: 7, ..FlowContext::NONE }] {
             for way in 0..4 {
                 let digests = (0..1000).map(|at| digest(&[chosen(at)[way], chosen(at)[3 - way]], &part, 5));
                 assert_eq!(digests.collect::<std::collections::BTreeSet<_>>().len(), 1000, "{way}");

@@ -28,11 +28,11 @@ mod table;
 mod wheel;
 
 pub use details::{
-    Application, DetailFields, Details, Dns, DnsAnswer, Gaps, Http, PAYLOAD_MAX, Refused, SIZES, SizeCounts,
-    Tcp, TcpSide, Tls, is_plain,
+    Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, PAYLOAD_MAX, RefusedDetails,
+    SIZES, SizeCounts, Tcp, TcpSide, Tls, is_plain,
 };
 pub use error::Error;
-pub use flow::{Context, EndReason, Flow, Side};
+pub use flow::{EndReason, Flow, FlowContext, Side};
 pub use key::KeyFields;
-pub use meter::{Meter, Settings, TIMEOUT_MAX};
-pub use statistics::{Cause, Ends, Statistics, Tally};
+pub use meter::{Meter, MeterSettings, TIMEOUT_MAX};
+pub use statistics::{EndCounts, PacketCount, Statistics, UnmeteredCause};

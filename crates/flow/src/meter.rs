@@ -17,7 +17,7 @@ use crate::fragments::Fragments;
 use crate::packet::{self, ExtraFields, PacketSummary, ParseOptions, TransportSpan, Window};
 use crate::table::{Table, Timeouts};
 use crate::wheel::SLOTS_MAX;
-use crate::{Cause, DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, Statistics, Tally};
+use crate::{DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, PacketCount, Statistics, UnmeteredCause};
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
@@ -28,34 +28,33 @@ const WINDOW: usize = 64;
 /// The longest timeout: ten years.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// How packets become flows.
+/// Settings of a meter: timeouts, flow key, and what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// A flow that lasts so long ends, and its next packet begins another record. Nanoseconds, 1 ms to 10 years.
+pub struct MeterSettings {
+    /// Active timeout: a flow older than this ends, and its next packet begins another record. Nanoseconds, 1 ms to 10 years.
     pub active_ns: i64,
-    /// A flow ends that had no packet for longer. Nanoseconds, 1 ms to 10 years.
+    /// Idle timeout: a flow without a packet for longer than this ends. Nanoseconds, 1 ms to 10 years.
     pub idle_ns: i64,
-    /// After FIN from both sides or RST a TCP flow waits so long for late packets, if that is less than the idle timeout. Nanoseconds, 0 to 10
-    /// years.
+    /// Idle timeout of a TCP flow after FIN from both sides or RST, if less than [`idle_ns`](Self::idle_ns). Nanoseconds, 0 to 10 years.
     pub closed_ns: i64,
-    /// Room for so many flows; if there are more, that which was silent longest ends.
+    /// Capacity of the table in flows, 1 to 2^30 - 1. When the table is full, the least recently active flow ends.
     pub flows_max: usize,
-    /// What flows are told apart by, besides addresses, ports and protocol.
+    /// Fields of the flow key beside addresses, ports and protocol.
     pub key: KeyFields,
-    /// Tunnels are taken off, and the packets inside are metered.
+    /// Meters the packets inside of tunnels, not those outside.
     pub inner: bool,
-    /// Bytes of frames are counted, not of IP packets.
+    /// Counts bytes of frames, not of IP packets.
     pub layer2: bool,
-    /// What flows are asked for besides.
+    /// Groups of details recorded for each flow.
     pub details: DetailFields,
-    /// Of the first payload of each side so many bytes are kept, if that was asked for: 1 to [`PAYLOAD_MAX`].
+    /// Bytes of the first payload of each side that are kept, with [`DetailFields::payload`]: 1 to [`PAYLOAD_MAX`].
     pub payload: u16,
 }
 
-impl Default for Settings {
+impl Default for MeterSettings {
     /// 60 s active, 15 s idle, 2 s after TCP's end, a million flows (2^20), the five-tuple.
-    fn default() -> Settings {
-        Settings {
+    fn default() -> MeterSettings {
+        MeterSettings {
             active_ns: 60_000_000_000,
             idle_ns: 15_000_000_000,
             closed_ns: 2_000_000_000,
@@ -69,8 +68,8 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// Bytes that a flow takes at most, with its part of the index, of the timers and of what all share; beside them are about 6 MiB.
+impl MeterSettings {
+    /// The greatest memory of a flow in bytes, with its share of index, timers and pools; a meter takes about 6 MiB beside.
     pub fn flow_len(&self) -> usize {
         Table::flow_len(self.details, self.payload)
     }
@@ -95,7 +94,7 @@ impl Settings {
     }
 }
 
-/// Puts packets into flows.
+/// A metering process (RFC 7011, 2): packets in, expired flows out.
 pub struct Meter {
     table: Table,
     view: ParseOptions,
@@ -103,18 +102,18 @@ pub struct Meter {
     statistics: Statistics,
     summary: Box<[PacketSummary; WINDOW]>,
     extras: Vec<ExtraFields>,
-    /// No packet counts as later than this.
+    /// The greatest time stamp that a packet may have, in nanoseconds.
     latest: i64,
 }
 
 impl Meter {
-    /// A meter without flows. Its memory is reserved now and taken as flows come.
+    /// Makes a meter without flows. Memory is reserved now, and used as flows are created.
     ///
     /// # Errors
-    /// If a setting is out of its range, or there is no memory for so many flows.
-    pub fn new(settings: &Settings) -> Result<Meter, Error> {
+    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`] if the table does not fit into memory.
+    pub fn new(settings: &MeterSettings) -> Result<Meter, Error> {
         settings.check()?;
-        let Settings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2, details, payload } =
+        let MeterSettings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2, details, payload } =
             *settings;
         let timeouts = Timeouts { active: active_ns, idle: idle_ns, closed: closed_ns };
         let seed = RandomState::new().build_hasher().finish();
@@ -129,8 +128,8 @@ impl Meter {
         })
     }
 
-    /// Meters the selected packets of a batch, and takes those out of the selection that belong to no flow. Flows that end by it are added to
-    /// `ended`, one for each packet at most.
+    /// Meters the selected packets of a batch, and removes those from the selection that are not metered. Flows that end by it are
+    /// appended to `ended`, at most one for each packet.
     pub fn push(
         &mut self,
         batch: &Batch<'_>,
@@ -182,55 +181,56 @@ impl Meter {
         add(table, &mut summary[..waiting], &Window { extras, batch, interfaces }, statistics, ended);
         extras.clear();
         statistics.ahead += ahead;
-        statistics.metered.merge(Tally { packets: selection.len() as u64, bytes });
+        statistics.metered.merge(PacketCount { packets: selection.len() as u64, bytes });
     }
 
-    /// Counts packets that sampling left out, so that the sums have them.
-    pub fn note_sampled_out(&mut self, packets: u64, bytes: u64) {
-        let tally = &mut self.statistics.not_metered[Cause::Sampled as usize];
+    /// Counts packets that sampling did not select.
+    pub fn count_sampled_out(&mut self, packets: u64, bytes: u64) {
+        let tally = &mut self.statistics.not_metered[UnmeteredCause::Sampled as usize];
         tally.packets += packets;
         tally.bytes += bytes;
     }
 
-    /// Says what time it is, where packets do not: the clock never goes back.
+    /// Advances the clock to `now`, for times without packets. The clock never goes back.
     pub fn set_clock(&mut self, now: Timestamp) {
         self.table.clock = self.table.clock.max(now.as_nanos());
     }
 
-    /// The clock was set back to `now`. To be called once [`finish`](Self::finish) has ended all flows, whose times are of the clock as it was.
-    pub fn set_back(&mut self, now: Timestamp) {
+    /// Sets the clock back to `now`. To be called after [`finish`](Self::finish) has ended all flows, whose times are by the old clock.
+    pub fn reset_clock(&mut self, now: Timestamp) {
         self.table.clock = now.as_nanos();
     }
 
-    /// Packets that bear a later time count as if they bore this one: for live interfaces, where that is a clock that is wrong and would hold
-    /// all timers back until that time. Without it packets have any time.
+    /// Limits time stamps: later ones are taken as `latest`. For live interfaces, where one wrong time stamp in the future would stop
+    /// all timers until then. Without a call all time stamps are accepted.
     pub fn set_latest(&mut self, latest: Timestamp) {
         self.latest = latest.as_nanos();
     }
 
-    /// The greatest time of any packet, or that was told; `None` before the first.
+    /// The clock: the greatest time of a packet or of [`set_clock`](Self::set_clock); `None` before the first.
     pub fn clock(&self) -> Option<Timestamp> {
         (self.table.clock != i64::MIN).then(|| Timestamp::from_nanos(self.table.clock))
     }
 
-    /// Ends flows whose time is over, at most 512. Whether that was all; if not, call it again.
+    /// Ends expired flows, at most 512. Returns `false` if more are left: call it again.
     pub fn expire(&mut self, ended: &mut Vec<Flow>) -> bool {
         self.table.expire(ENDED_PER_CALL, &mut self.statistics, ended)
     }
 
-    /// Ends all flows, at most 512. Whether that was all; if not, call it again, and nothing else before. Then it can meter as before.
+    /// Ends all flows, at most 512 in one call. Returns `false` if more are left: call it again, and nothing else before. Afterwards the
+    /// meter can be used again.
     pub fn finish(&mut self, ended: &mut Vec<Flow>) -> bool {
         self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn statistics(&self) -> Statistics {
         let (active, chain_max) = (self.table.len() as u64, self.table.chain_max().into());
         Statistics { active, chain_max, refused: self.table.refused(), ..self.statistics }
     }
 }
 
-/// Adds packets to their flows, whose lines were asked for.
+/// Adds packets to their flows, whose cache lines were prefetched.
 #[inline(never)]
 fn add(
     table: &mut Table,
@@ -264,13 +264,13 @@ fn add(
     statistics.active_max = statistics.active_max.max(table.len() as u64);
 }
 
-/// What is known of the interface of the packet before: most packets have the same.
+/// The interface of the packet before: most packets have the same.
 #[derive(Clone, Copy)]
 struct InterfaceCache {
     at: u32,
     link_type: LinkType,
     number: u32,
-    /// Its packets may be plain.
+    /// The interface may have packets in the plain form.
     is_plain: bool,
 }
 

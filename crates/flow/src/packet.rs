@@ -1,4 +1,4 @@
-//! Of a packet, what its flow needs to know.
+//! The fields of a packet that the flow table needs.
 //!
 //! ```text
 //! plain    Ethernet, IPv4 without options, TCP, UDP or ICMP, whole     read at fixed slots
@@ -16,24 +16,24 @@ use crate::fragments::{Datagram, Fragments, Transport};
 use crate::index::BucketTag;
 use crate::key::{self, Addresses, KeyFields, Words};
 use crate::statistics::Statistics;
-use crate::{Cause, Context};
+use crate::{FlowContext, UnmeteredCause};
 
 /// Tunnels within tunnels that are taken off.
 const TUNNELS_MAX: usize = 8;
 
-/// What a flow needs of one packet.
+/// The fields of one packet that its flow needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketSummary {
     pub(crate) words: Words,
     /// Nanoseconds since 1970.
     pub(crate) time: i64,
-    /// Where the index may know it.
+    /// The home bucket of its key, and its tag.
     pub(crate) bucket_tag: BucketTag,
-    /// The slot that the index gave first.
+    /// The most likely slot of its flow.
     pub(crate) slot: u32,
-    /// As the flow counts them.
+    /// Bytes as the flow counts them.
     pub(crate) bytes: u32,
-    /// Which side of the key sent it, 0 or 1.
+    /// The side of the key that sent the packet, 0 or 1.
     pub(crate) side: u8,
     pub(crate) flags: u8,
     pub(crate) ttl: u8,
@@ -48,7 +48,7 @@ impl PacketSummary {
     pub(crate) const NO_EXTRA: u16 = u16::MAX;
 }
 
-/// Where packets of a window came from: what only the first packet of a flow is asked for.
+/// A window of packets with their batch: the source of fields that only the first packet of a flow needs.
 pub(crate) struct Window<'a> {
     pub(crate) extras: &'a [ExtraFields],
     pub(crate) batch: &'a Batch<'a>,
@@ -56,17 +56,21 @@ pub(crate) struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// What is not plain about a packet, if anything.
+    /// The extra fields of a packet; `None` for a plain one.
     #[inline]
     pub(crate) fn extra(&self, summary: &PacketSummary) -> Option<&ExtraFields> {
         self.extras.get(usize::from(summary.extra))
     }
 
-    /// That of a plain packet.
-    pub(crate) fn plain_context(&self, summary: &PacketSummary) -> Context {
+    /// The context of a plain packet.
+    pub(crate) fn plain_context(&self, summary: &PacketSummary) -> FlowContext {
         let meta = self.batch.packet(summary.index.into()).meta;
         let interface = interface_number(self.interfaces, meta.interface.0);
-        Context { interface, vlan: meta.vlan.map_or(Context::NO_VLAN, VlanTag::id), ..Context::NONE }
+        FlowContext {
+            interface,
+            vlan: meta.vlan.map_or(FlowContext::NO_VLAN, VlanTag::id),
+            ..FlowContext::NONE
+        }
     }
 }
 
@@ -78,16 +82,16 @@ pub(crate) fn interface_number(interfaces: &[Interface], at: u32) -> u32 {
     }
 }
 
-/// What is not plain about a packet.
+/// Fields of a packet that is not plain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtraFields {
     pub(crate) addresses: Addresses,
-    pub(crate) context: Context,
+    pub(crate) context: FlowContext,
     /// `None` for later fragments, and without a transport's header.
     pub(crate) span: Option<TransportSpan>,
 }
 
-/// Where the transport's header is in the bytes of a packet, and where its IP packet ends by its own length, captured or not.
+/// Offsets of the transport header and of the end of its IP packet, by the length in the IP header, captured or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TransportSpan {
     pub(crate) l4: u32,
@@ -103,7 +107,7 @@ impl TransportSpan {
     }
 }
 
-/// How packets are looked at.
+/// The settings that decide how packets are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParseOptions {
     pub(crate) fields: KeyFields,
@@ -165,15 +169,15 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, summary: &mu
     true
 }
 
-/// Why there is no IP header: what comes is said to be IP, but its fixed header was not captured whole; or it is none.
-fn cause_without_ip(headers: &Headers, data: &[u8]) -> Cause {
+/// The cause for a packet without an IP header: cut within the header, or not IP.
+fn cause_without_ip(headers: &Headers, data: &[u8]) -> UnmeteredCause {
     let fixed_len = match headers.ether_type() {
         Some(ethertype::IPV4) => 20,
         Some(ethertype::IPV6) => 40,
-        _ => return Cause::NotIp,
+        _ => return UnmeteredCause::NotIp,
     };
     let is_whole = |at: usize| data.len() >= at + fixed_len;
-    if headers.l3().is_none_or(is_whole) { Cause::NotIp } else { Cause::Cut }
+    if headers.l3().is_none_or(is_whole) { UnmeteredCause::NotIp } else { UnmeteredCause::Cut }
 }
 
 /// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all registers.
@@ -185,8 +189,8 @@ pub(crate) fn any(
     interface: u32,
     fragments: &mut Fragments,
     statistics: &mut Statistics,
-) -> Result<(PacketSummary, ExtraFields), Cause> {
-    let mut context = Context { interface, ..Context::NONE };
+) -> Result<(PacketSummary, ExtraFields), UnmeteredCause> {
+    let mut context = FlowContext { interface, ..FlowContext::NONE };
     let mut layer = Layer {
         headers: Headers::parse(link_type, packet),
         data: packet.data,
@@ -204,15 +208,15 @@ pub(crate) fn any(
     }
     let Layer { headers, data, wire_len, offset } = layer;
     let (version, l3) = headers.ip().zip(headers.l3()).ok_or_else(|| cause_without_ip(&headers, data))?;
-    let (ttl, tos, total) = ip_fields(version, data, l3).ok_or(Cause::Cut)?;
+    let (ttl, tos, total) = ip_fields(version, data, l3).ok_or(UnmeteredCause::Cut)?;
     if view.fields.tos {
         context.tos = tos;
     }
-    let (source, destination) = addresses(version, data, l3).ok_or(Cause::Cut)?;
+    let (source, destination) = addresses(version, data, l3).ok_or(UnmeteredCause::Cut)?;
     let time = packet.meta.timestamp.as_nanos();
     let named = HostPair { version, source, destination };
     let part = view.fields.of(&context);
-    let shared = Context { tos: 0, ..part };
+    let shared = FlowContext { tos: 0, ..part };
     let transport = transport(&headers, data, named, shared, time, fragments, statistics)?;
     let Transport { protocol, ports } = transport;
     let bytes = match (view.layer2, total) {
@@ -243,7 +247,7 @@ struct Layer<'p> {
 }
 
 /// The innermost IP packet.
-fn innermost<'p>(mut layer: Layer<'p>, context: &mut Context) -> Layer<'p> {
+fn innermost<'p>(mut layer: Layer<'p>, context: &mut FlowContext) -> Layer<'p> {
     for _ in 0..TUNNELS_MAX {
         let Some(inner) = layer.headers.inner(layer.data) else { break };
         let headers = inner.headers(layer.data);
@@ -260,8 +264,8 @@ fn innermost<'p>(mut layer: Layer<'p>, context: &mut Context) -> Layer<'p> {
         context.is_inner = true;
         match inner.tunnel {
             // The outermost one counts.
-            Tunnel::Mpls if context.mpls != Context::NO_LABEL => {}
-            Tunnel::Mpls => context.mpls = inner.id.unwrap_or(Context::NO_LABEL),
+            Tunnel::Mpls if context.mpls != FlowContext::NO_LABEL => {}
+            Tunnel::Mpls => context.mpls = inner.id.unwrap_or(FlowContext::NO_LABEL),
             _ => context.tunnel = inner.id.unwrap_or(0),
         }
     }
@@ -313,12 +317,12 @@ fn transport(
     headers: &Headers,
     data: &[u8],
     named: HostPair,
-    context: Context,
+    context: FlowContext,
     now: i64,
     fragments: &mut Fragments,
     statistics: &mut Statistics,
-) -> Result<Transport, Cause> {
-    let protocol = headers.protocol().ok_or(Cause::Cut)?;
+) -> Result<Transport, UnmeteredCause> {
+    let protocol = headers.protocol().ok_or(UnmeteredCause::Cut)?;
     let Some(fragment) = headers.fragment() else {
         return Ok(Transport { protocol, ports: own_ports(headers, data, protocol)? });
     };
@@ -340,20 +344,20 @@ fn transport(
     }
 }
 
-fn datagram(named: HostPair, context: Context, fragment: Fragment) -> Datagram {
+fn datagram(named: HostPair, context: FlowContext, fragment: Fragment) -> Datagram {
     let HostPair { version, source, destination } = named;
     let Fragment { id, protocol, .. } = fragment;
     Datagram { source, destination, id, protocol, is_v6: version == IpVersion::V6, context }
 }
 
 /// The ports in a packet; of ICMP type and code as the destination's.
-fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16), Cause> {
+fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16), UnmeteredCause> {
     match protocol {
-        _ if has_ports(protocol) => headers.ports(data).ok_or(Cause::Cut),
+        _ if has_ports(protocol) => headers.ports(data).ok_or(UnmeteredCause::Cut),
         ICMP | ICMPV6 => {
-            let at = headers.l4().ok_or(Cause::Cut)?;
+            let at = headers.l4().ok_or(UnmeteredCause::Cut)?;
             let end = headers.ip_end().min(data.len());
-            let bytes = data.get(at..end).and_then(|bytes| bytes.first_chunk()).ok_or(Cause::Cut)?;
+            let bytes = data.get(at..end).and_then(|bytes| bytes.first_chunk()).ok_or(UnmeteredCause::Cut)?;
             Ok((0, u16::from_be_bytes(*bytes)))
         }
         _ => Ok((0, 0)),
@@ -392,7 +396,11 @@ mod tests {
         Meta { timestamp, wire_len: frame.len() as u32 + 4, vlan, ..Meta::default() }
     }
 
-    fn read(view: ParseOptions, data: &[u8], meta: &Meta) -> Result<(PacketSummary, ExtraFields), Cause> {
+    fn read(
+        view: ParseOptions,
+        data: &[u8],
+        meta: &Meta,
+    ) -> Result<(PacketSummary, ExtraFields), UnmeteredCause> {
         let (mut fragments, mut statistics) = (Fragments::new(), Statistics::default());
         any(view, LinkType::ETHERNET, Packet { data, meta }, 3, &mut fragments, &mut statistics)
     }
@@ -402,7 +410,7 @@ mod tests {
     }
 
     /// That of a plain packet of the third interface.
-    fn context_of(data: &[u8], meta: &Meta, summary: &PacketSummary) -> Context {
+    fn context_of(data: &[u8], meta: &Meta, summary: &PacketSummary) -> FlowContext {
         let record = Record {
             cap_len: data.len() as u32,
             meta: Meta { interface: InterfaceId(2), ..*meta },

@@ -1,63 +1,64 @@
-//! What the meter did.
+//! Counters of a meter.
 
-use crate::{EndReason, Refused};
+use crate::{EndReason, RefusedDetails};
 
-/// Why a packet belongs to no flow.
+/// The cause for which a packet was not metered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
-pub enum Cause {
-    /// It is no IP packet, or its link type is not known here.
+pub enum UnmeteredCause {
+    /// No IP packet, or an unknown link type.
     NotIp = 0,
-    /// What tells its flow was not captured, or does not fit into its lengths.
+    /// Headers that the flow key needs were not captured, or exceed the lengths of the packet.
     Cut = 1,
-    /// It was not chosen by sampling.
+    /// Not selected by sampling.
     Sampled = 2,
 }
 
-impl Cause {
-    /// All of them.
-    pub const ALL: [Cause; 3] = [Cause::NotIp, Cause::Cut, Cause::Sampled];
+impl UnmeteredCause {
+    /// All causes.
+    pub const ALL: [UnmeteredCause; 3] =
+        [UnmeteredCause::NotIp, UnmeteredCause::Cut, UnmeteredCause::Sampled];
 
-    /// Words for it.
+    /// The cause in a few words.
     pub const fn name(self) -> &'static str {
         match self {
-            Cause::NotIp => "not IP",
-            Cause::Cut => "headers cut short",
-            Cause::Sampled => "sampled out",
+            UnmeteredCause::NotIp => "not IP",
+            UnmeteredCause::Cut => "headers cut short",
+            UnmeteredCause::Sampled => "sampled out",
         }
     }
 }
 
-/// Packets and bytes.
+/// A count of packets and of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PacketCount {
     /// Packets.
     pub packets: u64,
-    /// Bytes: of frames, as they were on the wire.
+    /// Bytes of frames, by their length on the wire.
     pub bytes: u64,
 }
 
-impl Tally {
-    /// One packet more.
+impl PacketCount {
+    /// Counts one packet of `bytes` bytes.
     #[inline]
     pub fn add(&mut self, bytes: u64) {
         self.packets += 1;
         self.bytes += bytes;
     }
 
-    /// Adds another tally.
-    pub fn merge(&mut self, other: Tally) {
+    /// Adds another count.
+    pub fn merge(&mut self, other: PacketCount) {
         self.packets += other.packets;
         self.bytes += other.bytes;
     }
 }
 
-/// How many flows ended, by reason.
+/// Counts of ended flows by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ends([u64; 5]);
+pub struct EndCounts([u64; 5]);
 
-impl Ends {
-    /// How many ended for this reason.
+impl EndCounts {
+    /// Flows that ended for this reason.
     pub fn of(&self, reason: EndReason) -> u64 {
         self.0[reason as usize - 1]
     }
@@ -66,59 +67,59 @@ impl Ends {
         self.0[reason as usize - 1] += 1;
     }
 
-    /// How many ended at all.
+    /// Flows that ended for any reason.
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Adds those of another meter.
-    pub fn merge(&mut self, other: &Ends) {
+    /// Adds the counts of another meter.
+    pub fn merge(&mut self, other: &EndCounts) {
         self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
     }
 }
 
-/// What a meter did. Always: packets read = metered + not metered, flows made = ended + active.
+/// Counters of a meter. At any time packets read = metered + not metered, and flows made = ended + active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that belong to flows, with the bytes of their frames.
-    pub metered: Tally,
-    /// The bytes of these packets as flows count them.
+    /// Metered packets, with the bytes of their frames.
+    pub metered: PacketCount,
+    /// The bytes of metered packets as the flows count them.
     pub flow_bytes: u64,
-    /// Packets that belong to none, by [`Cause`].
-    pub not_metered: [Tally; Cause::ALL.len()],
-    /// Flows begun.
+    /// Packets not metered, by [`UnmeteredCause`].
+    pub not_metered: [PacketCount; UnmeteredCause::ALL.len()],
+    /// Flows created.
     pub made: u64,
     /// Flows ended.
-    pub ended: Ends,
+    pub ended: EndCounts,
     /// Flows in the table now.
     pub active: u64,
-    /// The most that were there at once; of several meters the sum of what each had, at whatever time.
+    /// The greatest number of flows at one time; for several meters the sum of their maxima.
     pub active_max: u64,
-    /// How many flows the table has room for.
+    /// The capacity of the table, in flows.
     pub flows_max: u64,
-    /// The most buckets of the index that a look-up had to read, since the index grew last.
+    /// The greatest number of index buckets read by a look-up since the index grew last.
     pub chain_max: u64,
-    /// Later fragments whose first one was known.
+    /// Later fragments that were metered with the ports of their first fragment.
     pub fragments_joined: u64,
-    /// Later fragments without their first: they are flows without ports.
+    /// Later fragments whose first fragment is unknown; they are metered with ports 0.
     pub fragments_alone: u64,
-    /// Packets that were older than one before them.
+    /// Packets older than a packet before them.
     pub late: u64,
-    /// Packets whose time was later than [`Meter::set_latest`](crate::Meter::set_latest) allows.
+    /// Packets with a time stamp later than [`Meter::set_latest`](crate::Meter::set_latest) allows.
     pub ahead: u64,
     /// Details for which there was no room.
-    pub refused: Refused,
+    pub refused: RefusedDetails,
 }
 
 impl Statistics {
-    /// Packets and bytes that came, metered or not.
-    pub fn read(&self) -> Tally {
+    /// All packets read, metered or not.
+    pub fn read(&self) -> PacketCount {
         let mut read = self.metered;
-        self.not_metered.iter().for_each(|tally| read.merge(*tally));
+        self.not_metered.iter().for_each(|count| read.merge(*count));
         read
     }
 
-    /// Adds what another meter did.
+    /// Adds the counters of another meter.
     pub fn merge(&mut self, other: &Statistics) {
         self.metered.merge(other.metered);
         self.flow_bytes += other.flow_bytes;

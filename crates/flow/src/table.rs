@@ -2,24 +2,24 @@
 //!
 //! ```text
 //! Index: hash -> slot        Hot, 64 bytes a slot                           Cold, 104 bytes a slot
-//!                             key | born | packets, bytes, last, flags, TTL   addresses of wide keys, context, first times, what outgrew the hot part
+//!                             key | created | packets, bytes, last, flags, TTL   addresses of wide keys, context, first times, high words of counters
 //!                             Wheel, CreationOrder: 8 bytes a slot each, untouched by packets
 //! ```
 //!
-//! A packet of a flow that is there reads a line of the index and reads and writes one of the hot part. The cold part is for the first packet of each direction, for
-//! IPv6 and other wide keys, and for flows whose packets came late.
+//! A packet of a known flow reads a cache line of the index, and reads and writes one of the hot part. The cold part is for the first packet of each
+//! direction, for IPv6 and other wide keys, and for flows with late packets.
 //!
 //! # Time
-//! The clock is the greatest time that any packet has had. A flow was born, and was last seen, by the clock: a packet that comes late makes no flow older than the flow is.
-//! As long as packets are in order the clock is the packet's own time, so the hot part holds one `born` and, for each direction, how long after
-//! it the last packet came. The first late packet of a flow makes it an *odd* one, which keeps all its times in the cold part.
+//! The clock is the greatest time stamp so far. The creation and the last packet of a flow are timed by the clock, so a late packet does not make
+//! a flow older. While packets are in order the clock is the packet's own time: the hot part holds one time of creation and, for each direction,
+//! the time from there to the last packet. The first late packet of a flow moves all its times to the cold part.
 //!
 //! # Details
-//! What flows are asked for besides stands in a table of its own, at the same slots ([`DetailTable`]); without any, packets pay one test of a pointer.
+//! Details are in a table of their own, at the same slots ([`DetailTable`]); without details a packet costs one test of a pointer.
 //!
-//! # The end
-//! A flow has ended once it was silent for too long, which the wheel finds, or has lasted for too long, which its place among the births tells.
-//! Whether it is found so or by its next packet makes no difference to any record.
+//! # Expiry
+//! The timer wheel finds flows whose idle timeout has passed, the list in order of creation those whose active timeout has. Whether a flow is found
+//! there or by its next packet makes no difference to any record.
 
 mod entry;
 
@@ -28,7 +28,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tapline_sys::memory;
 
 use crate::creation_order::CreationOrder;
-use crate::details::{DetailFields, DetailTable, PacketView, Refused};
+use crate::details::{DetailFields, DetailTable, PacketView, RefusedDetails};
 use crate::index::{BucketTag, Index};
 use crate::key::{self, KeyFields, Seeds, Words};
 use crate::packet::{ExtraFields, PacketSummary, TransportSpan, Window};
@@ -42,21 +42,21 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// From so many flows on memory is asked for in large pages. Small tables do without: the address cache holds their pages, and a large one costs 2 MiB of zeros.
+/// Flows from which on large pages are requested. The TLB holds the pages of smaller tables, and a large page costs 2 MiB of zeros.
 const SMALL_PAGES: usize = 1 << 15;
 
-/// Bytes that a flow takes, with its part of the index, the wheel and the births.
+/// Bytes of a flow, with its share of the index, the timer wheel and the list of creation.
 const FLOW_LEN: usize = 195;
 
 /// No slot.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// When flows end.
+/// The timeouts, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) active: i64,
     pub(crate) idle: i64,
-    /// Of silence after TCP has ended.
+    /// The idle timeout after the end of a TCP connection.
     pub(crate) closed: i64,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Table {
     wheel: Wheel,
     creation_order: CreationOrder,
     details: Option<Box<DetailTable>>,
-    /// Slots that are in no use: the wheel has them as a list.
+    /// Unused slots, which the wheel links as a list.
     free: u32,
     flows_max: usize,
     seeds: Seeds,
@@ -145,14 +145,14 @@ impl Table {
         }
     }
 
-    /// Finds out where the index may know a packet's flow, and asks for that line.
+    /// Computes the home bucket of a packet's key, and prefetches it.
     #[inline(always)]
     pub(crate) fn prefetch_bucket(&self, summary: &mut PacketSummary) {
         summary.bucket_tag = self.index.bucket_tag(key::hash(summary.words, self.seeds));
         self.index.prefetch(summary.bucket_tag);
     }
 
-    /// Finds the slot that most likely is the flow's, and asks for its line.
+    /// Finds the most likely slot of a packet's flow, and prefetches its hot part.
     #[inline(always)]
     pub(crate) fn prefetch_likely_slot(&self, summary: &mut PacketSummary) {
         summary.slot = NO_SLOT;
@@ -166,26 +166,26 @@ impl Table {
         self.details.is_some()
     }
 
-    /// Asks for the line of a guessed flow that has the numbers of its details.
+    /// Prefetches the entry numbers of the details of the likely slot.
     pub(crate) fn prefetch_numbers(&self, summary: &PacketSummary) {
         if let Some(details) = self.details.as_ref().filter(|_| summary.slot != NO_SLOT) {
             details.prefetch_numbers(summary.slot);
         }
     }
 
-    /// Asks for the details of a guessed flow, whose numbers were asked for.
+    /// Prefetches the detail entries of the likely slot.
     pub(crate) fn prefetch_details(&self, summary: &PacketSummary) {
         if let Some(details) = self.details.as_ref().filter(|_| summary.slot != NO_SLOT) {
             details.prefetch_entries(summary.slot, usize::from(summary.side & 1));
         }
     }
 
-    /// What found no room among the details.
-    pub(crate) fn refused(&self) -> Refused {
-        self.details.as_ref().map_or_else(Refused::default, |details| details.refused())
+    /// Details for which there was no room.
+    pub(crate) fn refused(&self) -> RefusedDetails {
+        self.details.as_ref().map_or_else(RefusedDetails::default, |details| details.refused())
     }
 
-    /// Looks at a packet that was added at a slot, for the details that flows were asked for.
+    /// Updates the details of a slot with a packet that was added to it.
     pub(crate) fn observe(
         &mut self,
         slot: u32,
@@ -218,14 +218,14 @@ impl Table {
         }
         let clock = self.clock;
         let Timeouts { active, idle, .. } = self.timeouts;
-        // The common case: the guess is right, nothing is late, nothing ends.
+        // The common case: the likely slot is right, the packet is in order, and no timeout has passed.
         if let Some(hot) = self.hot.get_mut(summary.slot as usize)
             && hot.words == summary.words
             && !key::is_wide(summary.words)
             && !is_late
             && hot.state & TIMES_COLD == 0
         {
-            let after = clock.wrapping_sub(hot.born) as u64;
+            let after = clock.wrapping_sub(hot.created_ns) as u64;
             let latest = hot.after(0).max(hot.after(1));
             let side = usize::from(summary.side & 1);
             let (bytes, is_over) = hot.bytes[side].overflowing_add(summary.bytes);
@@ -339,7 +339,7 @@ impl Table {
     /// Makes a slot that of a flow which begins with this packet. The packet is not counted yet.
     fn begin(&mut self, slot: u32, summary: &PacketSummary, window: &Window<'_>) {
         let state = if summary.side == 1 { FIRST_SIDE } else { 0 };
-        self.hot[slot as usize] = Hot { words: summary.words, born: self.clock, state, ..Hot::EMPTY };
+        self.hot[slot as usize] = Hot { words: summary.words, created_ns: self.clock, state, ..Hot::EMPTY };
         self.creation_order.push(slot);
         if let Some(details) = &mut self.details {
             details.begin(slot);
@@ -355,7 +355,7 @@ impl Table {
     fn count(&mut self, slot: u32, summary: &PacketSummary) {
         let (clock, side) = (self.clock, usize::from(summary.side & 1));
         let (hot, cold) = (&mut self.hot[slot as usize], &mut self.cold[slot as usize]);
-        let after = clock.wrapping_sub(hot.born) as u64;
+        let after = clock.wrapping_sub(hot.created_ns) as u64;
         if hot.state & TIMES_COLD == 0 && (summary.time < clock || after > AFTER_MAX) {
             hot.move_times_to_cold(cold);
         }
@@ -404,7 +404,7 @@ impl Table {
             true => (closed, EndReason::End),
             false => (idle, EndReason::Idle),
         };
-        (summary.saturating_add(silence), why, hot.born.saturating_add(active))
+        (summary.saturating_add(silence), why, hot.created_ns.saturating_add(active))
     }
 
     /// A new connection between the same ports after the old one was closed.
@@ -413,7 +413,7 @@ impl Table {
         is_begin.then_some(EndReason::End)
     }
 
-    /// Ends flows whose time is over, `most` of them at most; whether that was all.
+    /// Ends at most `most` expired flows; `false` if more are left.
     pub(crate) fn expire(&mut self, most: usize, statistics: &mut Statistics, ended: &mut Vec<Flow>) -> bool {
         let mut found = 0;
         while let Some(slot) = self.wheel.due(self.clock) {
@@ -446,7 +446,7 @@ impl Table {
         self.remove(slot);
     }
 
-    /// Ends every flow, `most` of them at most; whether that was all. Those that are over by the clock have ended of that. The index is cleared at
+    /// Ends at most `most` of all flows; `false` if more are left. Expired ones end by their timeout. The index is cleared at
     /// the end as a whole: to take each flow out would touch all of it at random. No packet may come between.
     pub(crate) fn end_all(
         &mut self,

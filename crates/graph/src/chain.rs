@@ -11,14 +11,14 @@ use tapline_profile::Meters;
 use crate::engine::Control;
 use crate::graph::{Graph, NodeId};
 use crate::stage::Stage;
-use crate::stages::{Compile, Decide, DecideStage, FilterStage, Limit, Snap, SourceStage, Verify};
+use crate::stages::{Compile, FilterStage, FplCompile, FplStage, Limit, Snap, SourceStage, Verify};
 
 /// What stands between a source and its outputs.
 pub struct Chain {
     /// The filter.
     pub compile: Compile,
     /// What has the last word.
-    pub decide: Option<Decide>,
+    pub decide: Option<FplCompile>,
     /// Orders and the limit, of all workers together.
     pub control: Arc<Control>,
     /// The most bytes of a packet that outputs get.
@@ -35,7 +35,7 @@ impl Chain {
         let filter = Box::new(FilterStage::new(self.compile, true));
         let mut last = graph.add("filter", "filter", filter, &[(source, 0)]);
         if let Some(decide) = self.decide {
-            last = graph.add("fpl", "fpl", Box::new(DecideStage::new(decide)), &[(last, 0)]);
+            last = graph.add("fpl", "fpl", Box::new(FplStage::new(decide)), &[(last, 0)]);
         }
         last = graph.add("limit", "limit", Box::new(Limit::new(self.control)), &[(last, 0)]);
         if self.verify {

@@ -19,7 +19,7 @@ use tapline_sys::{Wakeup, tsc};
 use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
 use crate::packets::Packets;
-use crate::stage::{Moment, Wants};
+use crate::stage::{StageStatus, TickContext};
 use crate::table::Table;
 use crate::worker_merge::MergedSource;
 
@@ -35,7 +35,7 @@ const TICK_NS: i64 = 100_000_000;
 const COUNTERS_NS: i64 = 1_000_000_000;
 
 /// A change of a graph, made between two batches. Gives the nodes for the sources, in their order.
-pub type Change = Box<dyn FnOnce(&mut Graph, &Moment<'_>) -> Result<Vec<NodeId>, Error> + Send>;
+pub type Change = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
 
 /// A change that waits for its moment.
 #[derive(Default)]
@@ -227,7 +227,7 @@ impl RunEnd {
 
 /// What a run leaves behind.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Where every packet went.
     pub account: GraphAccount,
     /// Why it ended.
@@ -239,7 +239,7 @@ pub struct Outcome {
 
 /// What a watcher is told while the loop runs.
 #[derive(Debug)]
-pub struct Watch<'a> {
+pub struct RunReport<'a> {
     /// The time of the report, by the steady clock: nanoseconds, for rates and intervals.
     pub steady_ns: i64,
     /// The account so far; balances but for packets that the ring still holds.
@@ -263,19 +263,19 @@ pub struct Inlet<'s> {
     /// For each of its interfaces the number that the graph knows it by; empty where both are the same.
     ids: Vec<InterfaceId>,
     /// All inlets know interfaces by the same numbers.
-    is_joined: bool,
+    is_merged: bool,
     is_at_end: bool,
 }
 
 impl<'s> Inlet<'s> {
     /// What `source` lends goes to `node`.
     pub fn new(source: &'s mut dyn Source, node: NodeId) -> Inlet<'s> {
-        Inlet { source, node, ids: Vec::new(), is_joined: false, is_at_end: false }
+        Inlet { source, node, ids: Vec::new(), is_merged: false, is_at_end: false }
     }
 
     /// The same for packets that workers have handed on: all inlets have one table of interfaces, whose packets the workers account for.
-    pub fn joined(source: &'s mut MergedSource, node: NodeId) -> Inlet<'s> {
-        Inlet { is_joined: true, ..Inlet::new(source, node) }
+    pub fn merged(source: &'s mut MergedSource, node: NodeId) -> Inlet<'s> {
+        Inlet { is_merged: true, ..Inlet::new(source, node) }
     }
 }
 
@@ -319,7 +319,7 @@ impl<'e> Engine<'e> {
     }
 
     /// Drives the sources to their ends, or until the control says so, and completes every stage.
-    pub fn run(mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Outcome {
+    pub fn run(mut self, watch: &mut dyn FnMut(&RunReport<'_>)) -> RunOutcome {
         let start = tsc::now();
         let slept = self.waited_ticks();
         // In the order of the sources, whichever has packets first: outputs were opened with this order.
@@ -333,8 +333,8 @@ impl<'e> Engine<'e> {
             self.control.end();
         }
         self.refresh();
-        let moment = Moment::new((self.clock)(), &self.account.interfaces);
-        if let Err(error) = self.graph.finish(&moment) {
+        let tick = TickContext::new((self.clock)(), &self.account.interfaces);
+        if let Err(error) = self.graph.finish(&tick) {
             ended = match ended {
                 RunEnd::Failed(first) => RunEnd::Failed(first),
                 _ => RunEnd::Failed(error),
@@ -344,14 +344,14 @@ impl<'e> Engine<'e> {
         self.tell(watch, false, true);
         let slept = self.waited_ticks().wrapping_sub(slept);
         let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept + self.stopping);
-        Outcome { account: self.account, ended, ticks }
+        RunOutcome { account: self.account, ended, ticks }
     }
 
     fn waited_ticks(&self) -> u64 {
         self.inlets.iter().fold(0, |sum, inlet| sum.wrapping_add(inlet.source.waited_ticks()))
     }
 
-    fn drive(&mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> RunEnd {
+    fn drive(&mut self, watch: &mut dyn FnMut(&RunReport<'_>)) -> RunEnd {
         let mut timers = Timers::starting((self.clock)().steady_ns);
         let mut failure: Option<Error> = None;
         let mut stopping = false;
@@ -380,7 +380,7 @@ impl<'e> Engine<'e> {
                 };
             }
             let ticked = self.by_the_clock(&mut timers, watch);
-            if matches!(ticked, Ok(Wants::Nothing)) {
+            if matches!(ticked, Ok(StageStatus::Complete)) {
                 self.control.complete();
             }
             failure = failure.or(step.err()).or(ticked.err());
@@ -389,8 +389,8 @@ impl<'e> Engine<'e> {
 
     fn make_change(&mut self) -> Result<(), Error> {
         let Some(change) = self.control.take_change() else { return Ok(()) };
-        let moment = Moment::new((self.clock)(), &self.account.interfaces);
-        let nodes = change(self.graph, &moment)?;
+        let tick = TickContext::new((self.clock)(), &self.account.interfaces);
+        let nodes = change(self.graph, &tick)?;
         self.inlets.iter_mut().zip(nodes).for_each(|(inlet, node)| inlet.node = node);
         Ok(())
     }
@@ -458,7 +458,7 @@ impl<'e> Engine<'e> {
 
     /// Gives numbers to interfaces that a source has found since.
     fn learn_interfaces(&mut self, at: usize) {
-        let is_only = self.inlets.len() == 1 || self.inlets[at].is_joined;
+        let is_only = self.inlets.len() == 1 || self.inlets[at].is_merged;
         let Inlet { source, ids, .. } = &mut self.inlets[at];
         let known = if is_only { self.interfaces.len() } else { ids.len() };
         for (index, interface) in source.interfaces().iter().enumerate().skip(known) {
@@ -473,8 +473,8 @@ impl<'e> Engine<'e> {
     fn by_the_clock(
         &mut self,
         timers: &mut Timers,
-        watch: &mut dyn FnMut(&Watch<'_>),
-    ) -> Result<Wants, Error> {
+        watch: &mut dyn FnMut(&RunReport<'_>),
+    ) -> Result<StageStatus, Error> {
         let now = (self.clock)();
         let steady_ns = now.steady_ns;
         let asked = timers.asked(self.control);
@@ -484,19 +484,19 @@ impl<'e> Engine<'e> {
             self.tell(watch, asked, false);
         }
         if timers.tick.due(steady_ns, TICK_NS) {
-            return self.graph.tick(&Moment::new(now, &self.account.interfaces));
+            return self.graph.tick(&TickContext::new(now, &self.account.interfaces));
         }
-        Ok(Wants::More)
+        Ok(StageStatus::Running)
     }
 
-    fn tell(&mut self, watch: &mut dyn FnMut(&Watch<'_>), asked: bool, is_last: bool) {
+    fn tell(&mut self, watch: &mut dyn FnMut(&RunReport<'_>), asked: bool, is_last: bool) {
         let mut events: Vec<Event> = self.inlets.iter_mut().flat_map(|inlet| inlet.source.events()).collect();
         events.extend(self.graph.events());
         let progress = self.inlets.iter().filter_map(|inlet| inlet.source.progress());
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
         let (steady_ns, account) = ((self.clock)().steady_ns, &self.account);
         let results = if asked || is_last { self.graph.results() } else { Vec::new() };
-        watch(&Watch { steady_ns, account, events: &events, progress, asked, is_last, results });
+        watch(&RunReport { steady_ns, account, events: &events, progress, asked, is_last, results });
     }
 
     /// Reads the sources' counters, in the order of the graph's interface numbers.
@@ -504,7 +504,7 @@ impl<'e> Engine<'e> {
         for at in 0..self.inlets.len() {
             self.learn_interfaces(at);
         }
-        if self.inlets.iter().any(|inlet| inlet.is_joined) {
+        if self.inlets.iter().any(|inlet| inlet.is_merged) {
             return;
         }
         if let [only] = self.inlets.as_mut_slice() {

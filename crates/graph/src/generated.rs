@@ -85,7 +85,7 @@ impl Source for GeneratedSource {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        vec![InterfaceAccount::of_made(GeneratedSource::INTERFACE, self.lent)]
+        vec![InterfaceAccount::of_generated(GeneratedSource::INTERFACE, self.lent)]
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

@@ -19,7 +19,7 @@ use tapline_sys::tsc;
 
 use crate::account::StageAccount;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, Moment, Stage, Wants};
+use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
 use crate::table::Table;
 
 /// A node of a graph.
@@ -175,12 +175,12 @@ impl Graph {
     ///
     /// # Panics
     /// If a node has neither a stage nor an old one under its key, or a key stands twice.
-    pub fn change(&mut self, new: Vec<NewNode>, moment: &Moment<'_>) -> Result<Vec<NodeId>, Error> {
+    pub fn change(&mut self, new: Vec<NewNode>, tick: &TickContext<'_>) -> Result<Vec<NodeId>, Error> {
         let stays = |key: u64| new.iter().any(|node| node.key == key);
         let mut finished = Ok(());
         for at in 0..self.nodes.len() {
             if !stays(self.nodes[at].key) {
-                let end = self.call(at, |stage, out| stage.finish(moment, out).map(|()| Wants::More));
+                let end = self.call(at, |stage, out| stage.finish(tick, out).map(|()| StageStatus::Running));
                 finished = finished.and(end.map(|_| ()));
             }
         }
@@ -225,15 +225,15 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn idle(&mut self) -> Result<(), Error> {
-        self.each(|stage, _| stage.idle().map(|()| Wants::More)).map(|_| ())
+        self.each(|stage, _| stage.idle().map(|()| StageStatus::Running)).map(|_| ())
     }
 
-    /// Tells every stage the time. [`Wants::Nothing`] if one of them is complete, and so is the run.
+    /// Tells every stage the time. [`StageStatus::Complete`] if one of them is complete, and so is the run.
     ///
     /// # Errors
     /// The first of all stages that failed.
-    pub fn tick(&mut self, moment: &Moment<'_>) -> Result<Wants, Error> {
-        let ticked = self.each(|stage, out| stage.tick(moment, out));
+    pub fn tick(&mut self, tick: &TickContext<'_>) -> Result<StageStatus, Error> {
+        let ticked = self.each(|stage, out| stage.tick(tick, out));
         self.show_gauges();
         ticked
     }
@@ -256,8 +256,8 @@ impl Graph {
     ///
     /// # Errors
     /// The first of all stages that failed.
-    pub fn finish(&mut self, moment: &Moment<'_>) -> Result<(), Error> {
-        let finished = self.each(|stage, out| stage.finish(moment, out).map(|()| Wants::More));
+    pub fn finish(&mut self, tick: &TickContext<'_>) -> Result<(), Error> {
+        let finished = self.each(|stage, out| stage.finish(tick, out).map(|()| StageStatus::Running));
         self.show_gauges();
         finished.map(|_| ())
     }
@@ -275,26 +275,26 @@ impl Graph {
 
     fn each(
         &mut self,
-        mut act: impl FnMut(&mut dyn Stage, &mut Out<'_>) -> Result<Wants, Error>,
-    ) -> Result<Wants, Error> {
-        let mut wants = Wants::More;
+        mut act: impl FnMut(&mut dyn Stage, &mut Out<'_>) -> Result<StageStatus, Error>,
+    ) -> Result<StageStatus, Error> {
+        let mut status = StageStatus::Running;
         let mut failure = Ok(());
         for at in 0..self.nodes.len() {
             match self.call(at, &mut act) {
-                Ok(Wants::Nothing) => wants = Wants::Nothing,
-                Ok(Wants::More) => {}
+                Ok(StageStatus::Complete) => status = StageStatus::Complete,
+                Ok(StageStatus::Running) => {}
                 Err(error) => failure = failure.and(Err(error)),
             }
         }
-        failure.map(|()| wants)
+        failure.map(|()| status)
     }
 
     /// Calls one stage without packets, and counts what it hands on.
     fn call(
         &mut self,
         at: usize,
-        act: impl FnOnce(&mut dyn Stage, &mut Out<'_>) -> Result<Wants, Error>,
-    ) -> Result<Wants, Error> {
+        act: impl FnOnce(&mut dyn Stage, &mut Out<'_>) -> Result<StageStatus, Error>,
+    ) -> Result<StageStatus, Error> {
         let mut rest = Rest { nodes: &mut self.nodes, first: 0, is_measured: self.is_measured };
         let (node, rest) = rest.split(at);
         let start = rest.now();

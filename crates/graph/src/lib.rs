@@ -35,13 +35,13 @@ mod worker_merge;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
-pub use engine::{Change, Control, Engine, Inlet, Outcome, RunEnd, Watch};
+pub use engine::{Change, Control, Engine, Inlet, RunEnd, RunOutcome, RunReport};
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;
 pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;
-pub use stage::{ExpiredFlows, Moment, Stage, StageCounters, Wants};
+pub use stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::Error;
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge};

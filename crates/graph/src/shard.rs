@@ -517,7 +517,7 @@ impl Source for FlowShardSource {
         }
         for (index, account) in accounts.iter_mut().enumerate() {
             account.delivered = self.lent.get(index).copied().unwrap_or(0);
-            account.is_partial |= self.is_stopped && !account.is_made;
+            account.is_partial |= self.is_stopped && !account.is_generated;
         }
         accounts
     }

@@ -1,4 +1,4 @@
-//! What a stage is.
+//! The trait of stages.
 //!
 //! ```text
 //!            push(packets)            out.pass(packets)
@@ -35,17 +35,17 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::table::Table;
 
-/// One step of the work: it takes packets, and hands on what is to go on.
+/// A stage of a graph: takes packets, and passes some of them on.
 ///
-/// The engine counts what comes in and what goes out of each stage, and the cycles between; a stage does not count for the account.
+/// The graph counts the packets into and out of each stage, and its cycles; a stage counts only what its [`StageCounters`] name.
 pub trait Stage: Send {
-    /// Takes packets, at least one. What goes on is handed to `out`; what is not has been refused, kept, or stored.
+    /// Processes packets, at least one. Packets passed to `out` go on; all others are refused, held or stored by the stage.
     ///
     /// # Errors
     /// The run ends; the other stages still get these packets, and every output is completed.
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error>;
 
-    /// Flows that a stage before found to have ended. They travel beside the packets, and are not in the account of those.
+    /// Processes expired flows of a meter before this stage. Flows are not in the account of packets.
     ///
     /// # Errors
     /// As for [`push`](Stage::push).
@@ -53,7 +53,7 @@ pub trait Stage: Send {
         out.pass_flows(ended)
     }
 
-    /// The source has nothing to lend: what lingers in buffers goes out.
+    /// Called when the source has no packets: buffered output is flushed.
     ///
     /// # Errors
     /// As for [`push`](Stage::push).
@@ -61,19 +61,19 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// Ten times a second, with or without packets.
+    /// Called ten times a second, with or without packets.
     ///
     /// # Errors
     /// As for [`push`](Stage::push).
-    fn tick(&mut self, _moment: &Moment<'_>, _out: &mut Out<'_>) -> Result<Wants, Error> {
-        Ok(Wants::More)
+    fn tick(&mut self, _tick: &TickContext<'_>, _out: &mut Out<'_>) -> Result<StageStatus, Error> {
+        Ok(StageStatus::Running)
     }
 
-    /// The end: what is kept goes on, outputs are completed. Called once, before that of the stages that follow.
+    /// Called once at the end, before the stages that follow: held packets go on, outputs are completed.
     ///
     /// # Errors
     /// What could not be completed; the other stages are finished all the same.
-    fn finish(&mut self, _moment: &Moment<'_>, _out: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, _tick: &TickContext<'_>, _out: &mut Out<'_>) -> Result<(), Error> {
         Ok(())
     }
 
@@ -105,33 +105,33 @@ pub trait Stage: Send {
     }
 }
 
-/// Whether a stage takes more packets.
+/// The state of a stage after a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
-    /// It does.
-    More,
-    /// The stage is complete, and so is the run: as many files as were asked for are written.
-    Nothing,
+pub enum StageStatus {
+    /// The stage takes more packets.
+    Running,
+    /// The stage is complete and ends the run: the requested number of files is written.
+    Complete,
 }
 
-/// When a stage is called by the clock.
+/// The clocks and counters at a tick.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
-    /// The time by the wall clock.
+pub struct TickContext<'a> {
+    /// The wall clock.
     pub now: Timestamp,
-    /// The same by the steady clock, for intervals: see [`Now`].
+    /// The steady clock in nanoseconds, for intervals: see [`Now`].
     pub steady_ns: i64,
-    /// What became of packets before they were lent, by interface.
+    /// The account of each interface: packets before they reached the graph.
     pub interfaces: &'a [InterfaceAccount],
 }
 
-impl<'a> Moment<'a> {
-    /// The moment at which the clocks show `now`.
-    pub fn new(now: Now, interfaces: &'a [InterfaceAccount]) -> Moment<'a> {
-        Moment { now: now.wall, steady_ns: now.steady_ns, interfaces }
+impl<'a> TickContext<'a> {
+    /// A tick at `now`.
+    pub fn new(now: Now, interfaces: &'a [InterfaceAccount]) -> TickContext<'a> {
+        TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces }
     }
 
-    /// What both clocks show.
+    /// Both clocks.
     pub fn clocks(&self) -> Now {
         Now { wall: self.now, steady_ns: self.steady_ns }
     }
@@ -170,7 +170,7 @@ pub struct StageCounters {
 }
 
 impl StageCounters {
-    /// Those of an output.
+    /// The counters of an output.
     pub fn of_output(output: OutputAccount) -> StageCounters {
         StageCounters { output: Some(output), ..StageCounters::default() }
     }

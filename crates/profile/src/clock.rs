@@ -69,7 +69,7 @@ impl Clock {
         let (kind, reason) = choose(&Platform::read());
         let (frequency_hz, frequency_source, error_ppm) = match kind {
             ClockKind::Monotonic => (1e9, "by definition".to_owned(), 0.0),
-            _ => settle(tsc::told_frequency(), calibrate(CALIBRATION)),
+            _ => settle(tsc::reported_frequency(), calibrate(CALIBRATION)),
         };
         let mut clock = Clock { kind, reason, frequency_hz, frequency_source, error_ppm, read_ticks: 0.0 };
         clock.read_ticks = clock.measure_read();

@@ -1,4 +1,4 @@
-//! What became of the packets that a reader was offered, and of those that never came to the ring.
+//! The fate of the packets that a reader was offered, and of those that never came to the ring.
 //!
 //! ```text
 //! offered = delivered + lost        lost = index full + overwritten + damaged + unread
@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// What became of a reader's packets.
+/// The fate of a reader's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets meant for it. Counted by the writer.
@@ -14,14 +14,14 @@ pub struct Account {
     /// Packets handed on, and done with. Told by the reader.
     pub delivered: u64,
     /// Packets that it did not get.
-    pub lost: Lost,
+    pub lost: LossCounts,
     /// It told counts that cannot be, and was believed no further. What it was offered is right all the same.
     pub is_implausible: bool,
 }
 
 /// Packets that a reader did not get, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LossCounts {
     /// Its index had no room. Counted by the writer.
     pub index_full: u64,
     /// They were gone from the buffer before it came to them. Told by the reader.
@@ -32,10 +32,10 @@ pub struct Lost {
     pub unread: u64,
 }
 
-impl Lost {
+impl LossCounts {
     /// All causes together. What a writer that lies says of its losses may be any number, so nothing here wraps around.
     pub fn total(&self) -> u64 {
-        let Lost { index_full, overwritten, damaged, unread } = *self;
+        let LossCounts { index_full, overwritten, damaged, unread } = *self;
         [overwritten, damaged, unread].into_iter().fold(index_full, u64::saturating_add)
     }
 }

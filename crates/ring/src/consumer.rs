@@ -15,7 +15,7 @@ use crate::view::{Miss, View, ensure_header};
 
 const FILE: &str = "index";
 
-/// What became of the entries that were looked at since the last commit.
+/// The fate of the entries that were looked at since the last commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) delivered: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// The header was checked: the memory has room for so many entries.
+    /// The header was checked: the memory has room for that many entries.
     pub(crate) fn unchecked(words: Words, entries: u64) -> Consumer {
         let standing = Standing::from_word(words[index::STANDING].load(Relaxed));
         Consumer {
@@ -85,9 +85,9 @@ impl Consumer {
         Ok(ready)
     }
 
-    /// What is there by now is the last that is taken, whatever the writer adds.
+    /// Entries that are there by now are the last that are taken.
     #[cfg(not(loom))]
-    pub(crate) fn take_no_more(&mut self) {
+    pub(crate) fn stop_at_present(&mut self) {
         // A head that cannot be adds nothing.
         let _ = self.refresh();
         self.is_final = true;
@@ -107,7 +107,8 @@ impl Consumer {
         (Entry { position: self.words[at].load(Relaxed), cap_len }, verdict)
     }
 
-    /// Says what became of the next entries. Returns the word on which the writer sleeps, if it does: whoever can should wake it.
+    /// Says what became of the next entries. Returns the word on which the writer sleeps, if it does, for the caller to
+    /// wake it.
     pub(crate) fn commit(&mut self, outcome: Outcome) -> Option<&AtomicU64> {
         if outcome.total() == 0 {
             return None;
@@ -127,12 +128,13 @@ impl Consumer {
         }
         let turn = &self.words[index::TURN];
         turn.store(turn.load(Relaxed).wrapping_add(1), Release);
-        // Pairs with the fence in `Producer::announce_sleep`: either the writer sees how far we are, or we see that it sleeps.
+        // Pairs with the fence in `Producer::announce_sleep`: either the writer sees how far we are, or we see that it
+        // sleeps.
         fence(SeqCst);
         (self.words[index::WRITER_SLEEPS].load(Relaxed) != 0).then_some(turn)
     }
 
-    /// What became of all entries so far.
+    /// The fate of all entries so far.
     pub(crate) fn done(&self) -> Outcome {
         self.done
     }
@@ -150,7 +152,8 @@ impl Consumer {
         Standing::from_word(self.words[index::STANDING].load(Acquire))
     }
 
-    /// Of the past nothing that is older than this comes after what a [`refresh`](Self::refresh) behind this call finds; the greatest number once nothing of it comes any more.
+    /// Of the past nothing that is older than this comes after what a [`refresh`](Self::refresh) behind this call
+    /// finds; the greatest number once nothing of it comes any more.
     pub(crate) fn past(&self) -> i64 {
         // Pairs with the release store in `Producer::set_past`.
         self.words[index::PAST].load(Acquire) as i64
@@ -165,13 +168,14 @@ impl Consumer {
         &self.words[index::HELD]
     }
 
-    /// What to sleep on, as long as it is [`index::ON_FUTEX`]: our waker makes it something else before it wakes.
+    /// The word to sleep on, as long as it is [`index::ON_FUTEX`]: our waker makes it something else before it wakes.
     pub(crate) fn waiting_word(&self) -> &AtomicU64 {
         &self.words[index::WAITING]
     }
 
-    /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so nobody needs to wake us for it.
-    /// Returns whether the head is still the one that was last seen, and the buffer not closed: then whoever changes that will see that we sleep.
+    /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so
+    /// no wake is needed for it. Returns whether the head is still the one that was last seen, and the buffer not
+    /// closed: then a writer that changes either will see that we sleep.
     pub(crate) fn announce_sleep(
         &self,
         view: &View,
@@ -185,7 +189,8 @@ impl Consumer {
         self.words[index::WAKE_AFTER_NS].store(max_delay_ns, Relaxed);
         self.words[index::SEEN].store(self.consumed + lent.total(), Relaxed);
         self.words[index::WAITING].store(how, Release);
-        // Pairs with `producer::fence_for_sleepers`: either we see the new head, or the end, or the writer that we sleep.
+        // Pairs with `producer::fence_for_sleepers`: either we see the new head, or the end, or the writer that we
+        // sleep.
         fence(SeqCst);
         self.words[index::HEAD].load(Relaxed) == self.head && !view.is_closed()
     }

@@ -1,10 +1,11 @@
 //! Bytes into and out of memory that another process looks at or writes to meanwhile.
 //!
-//! What another thread may access at the same time must be accessed by atomics. Eight bytes at a time that is slow for a packet, and the
-//! compiler may not join relaxed atomics. On x86-64 the copies are instructions that it does not look into: they do what a loop of relaxed
-//! loads and stores does (no word of 8 aligned bytes is ever torn, which is not even relied on: the sequence of the block says whether a
-//! copy is whole), 64 bytes a round. Elsewhere, and under miri, they are that loop. Under loom only the metadata's first and last words are
-//! copied, because each access multiplies what it has to try.
+//! Memory that another thread may access at the same time must be accessed by atomics. Eight bytes at a time that is
+//! slow for a packet, and the compiler may not join relaxed atomics. On x86-64 the copies are instructions that it does
+//! not look into: they do what a loop of relaxed loads and stores does (no word of 8 aligned bytes is ever torn, which
+//! is not even relied on: the sequence of the block says whether a copy is whole), 64 bytes a round. Elsewhere, and
+//! under miri, they are that loop. Under loom only the metadata's first and last words are copied, because each access
+//! multiplies what it has to try.
 
 use crate::atomic::{AtomicU64, Relaxed};
 #[cfg(not(loom))]
@@ -35,8 +36,8 @@ pub(crate) fn store_bytes(to: &[AtomicU64], from: &[u8]) {
     }
 }
 
-/// Stores entries of an index, their second words with `verdict` added, which has no bit in common with them. Returns the sum of these words
-/// without it.
+/// Stores entries of an index, their second words with `verdict` added, which has no bit in common with them. Returns
+/// the sum of these words without it.
 ///
 /// # Panics
 /// If there are not as many places as entries.
@@ -46,7 +47,8 @@ pub(crate) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u
     implementation::store_entries(to, from, verdict)
 }
 
-/// Loads lines of 64 bytes from the word `first` on. Nothing is said of what they are worth until a fence and a look at the block's sequence.
+/// Loads lines of 64 bytes from the word `first` on. Nothing is said of what they are worth until a fence and a look at
+/// the block's sequence.
 ///
 /// # Panics
 /// If the words end before, or `into` is not whole lines.
@@ -76,8 +78,9 @@ mod implementation {
             return store_few(to, from);
         }
         let lines = len / LINE_LEN;
-        // SAFETY: all that is read lies in `from`, all that is written in `to`, which is at least as long, as the caller asserted: `lines` lines
-        // first, then chunks that end before `len`, then the last chunk, which ends at `len` and begins at 0 or later.
+        // SAFETY: all that is read lies in `from`, all that is written in `to`, which is at least as long, as the
+        // caller asserted: `lines` lines first, then chunks that end before `len`, then the last chunk, which ends at
+        // `len` and begins at 0 or later.
         unsafe {
             if lines > 0 {
                 copy_lines(target, source, lines);
@@ -128,8 +131,8 @@ mod implementation {
     fn store_rounds(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) -> u64 {
         let verdict = [0, verdict];
         let mut sums = [0u64; 2];
-        // SAFETY: 64 bytes are read from `from` and written to `to` for each round, of which both have as many, and at least one; `verdict` and `sums`
-        // have 16 bytes each.
+        // SAFETY: 64 bytes are read from `from` and written to `to` for each round, of which both have as many, and at
+        // least one; `verdict` and `sums` have 16 bytes each.
         unsafe {
             asm!(
                 "movdqu {v}, [{verdict}]",
@@ -174,10 +177,11 @@ mod implementation {
     }
 
     /// # Safety
-    /// `lines` is not 0, and so many lines can be read at `from` and written at `to`, which do not overlap.
+    /// `lines` is not 0, and this many lines can be read at `from` and written at `to`, which do not overlap.
     #[inline]
     unsafe fn copy_lines(to: *mut u8, from: *const u8, lines: usize) {
-        // SAFETY: the loop touches 64 bytes on both sides for each line, as the caller allows, and registers that it names.
+        // SAFETY: the loop touches 64 bytes on both sides for each line, as the caller allows, and registers that it
+        // names.
         unsafe {
             asm!(
                 "2:",

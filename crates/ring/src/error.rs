@@ -1,4 +1,4 @@
-//! What can go wrong with the shared ring.
+//! Errors with the shared ring.
 
 use tapline_sys::SyscallError;
 
@@ -9,7 +9,7 @@ pub enum Error {
     /// A call that failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried: `make the packet buffer`.
+        /// The attempt: `make the packet buffer`.
         action: &'static str,
         /// The call, and what the kernel said.
         source: SyscallError,
@@ -26,17 +26,17 @@ pub enum Error {
         /// The most allowed.
         most: u64,
     },
-    /// The kernel takes the seals and does not keep to them, or nobody could prove that it does.
+    /// The kernel takes the seals and does not keep to them, or it cannot be proved that it does.
     #[error(
         "the seals of the packet buffer cannot be relied on: {breach}; readers could change packets, so nothing is shared. It takes Linux 5.1, and /proc"
     )]
     SealBroken {
-        /// What was possible, or could not be tried.
+        /// The access that was possible, or could not be tried.
         breach: &'static str,
     },
     /// A file without the seals that make it safe to map.
     #[error(
-        "the {file} is not sealed: whoever made it could cut it short under its readers; take buffers from tapline only"
+        "the {file} is not sealed: its writer could cut it short under its readers; take buffers from tapline only"
     )]
     NotSealed {
         /// `packet buffer` or `index`.
@@ -49,7 +49,7 @@ pub enum Error {
         file: &'static str,
         /// Its size.
         found: u64,
-        /// What it should be.
+        /// The value that is expected.
         expected: u64,
     },
     /// A header that this version cannot read.
@@ -61,9 +61,9 @@ pub enum Error {
         file: &'static str,
         /// In bytes.
         offset: usize,
-        /// What is there.
+        /// The value that was found.
         found: u64,
-        /// What should be there.
+        /// The value that should be there.
         expected: u64,
     },
     /// As many readers as there may be.
@@ -104,7 +104,7 @@ pub enum Error {
     IndexDamaged {
         /// Where the head is said to be.
         head: u64,
-        /// What was consumed.
+        /// The entries that were consumed.
         consumed: u64,
         /// Entries that the index has.
         room: u64,

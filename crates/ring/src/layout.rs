@@ -6,7 +6,7 @@
 
 use crate::Error;
 
-/// Both kinds of memory begin with so many bytes of header.
+/// Bytes of the header of both kinds of memory.
 #[cfg(not(loom))]
 pub(crate) const HEADER_LEN: usize = 4096;
 /// All that is used of it: a model pays for each word.
@@ -99,12 +99,12 @@ pub(crate) mod index {
     pub(crate) const ON_BELL: u64 = 2;
 }
 
-/// What a reader may expect, as its writer last said.
+/// The guarantee of a reader, as its writer last gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing is kept for it.
     Lossy,
-    /// What it has not read stays, within its credit.
+    /// Unread packets stay, within its credit.
     Leased,
     /// The writer waits for it.
     Lossless,
@@ -128,7 +128,7 @@ impl Standing {
         }
     }
 
-    /// What is not known promises nothing.
+    /// An unknown number promises nothing.
     pub(crate) fn from_word(word: u64) -> Standing {
         match word {
             2 => Standing::Leased,
@@ -233,7 +233,7 @@ impl Geometry {
     }
 }
 
-/// Bytes of a record with so many captured bytes.
+/// Bytes of a record with `cap_len` captured bytes.
 #[inline]
 pub(crate) fn record_len(cap_len: u32) -> usize {
     LINE_LEN + (cap_len as usize).next_multiple_of(LINE_LEN)
@@ -242,7 +242,7 @@ pub(crate) fn record_len(cap_len: u32) -> usize {
 /// Entries that an index may have.
 pub(crate) const ENTRIES: std::ops::RangeInclusive<u64> = 16..=1 << 24;
 
-/// Bytes of an IBuf with so many entries.
+/// Bytes of an IBuf with `entries` entries.
 pub(crate) fn index_len(entries: u64) -> u64 {
     HEADER_LEN as u64 + 16 * entries
 }

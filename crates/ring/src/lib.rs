@@ -1,15 +1,15 @@
 //! The shared ring: packets stored once by one process, and read by many on the mainline kernel.
 //!
 //! ```text
-//! Batch --Writer::store--> PBuf: blocks of records ------ mapped by everybody, written by the writer alone ------+
+//! Batch --Writer::store--> PBuf: blocks of records ------ mapped by all, written by the writer alone ------+
 //!           |                                                                                                   v
 //!           +--Writer::index, for each reader--> IBuf: (position, length, verdict) --Reader::advance--> Batch, lent
-//!           +--Writer::publish, once a batch---> heads, and those who sleep are woken
+//!           +--Writer::publish, once a batch---> heads, and sleepers are woken
 //! ```
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `layout` | where everything lies; `docs/format/ring.md` has the tables, who may write what, and the orderings |
+//! | `layout` | the layout of the memory; `docs/format/ring.md` has the tables, the writers of each word, and the orderings |
 //! | `record` | a packet's metadata as eight words |
 //! | `store`, `view` | the PBuf's two halves: blocks that are filled and taken again; records copied out or held |
 //! | `producer`, `consumer` | the IBuf's two halves |
@@ -17,8 +17,8 @@
 //! | `merge` | a reader of several PBufs |
 //!
 //! The four halves know words of memory and nothing of files or processes, so that loom and miri run them as they are.
-//! A reader chooses what happens when it is too slow: [`Policy`]. Nothing that it does costs another reader a packet, but for a lossless one, for which
-//! the writer's caller agrees to wait.
+//! A reader chooses what happens when it is too slow: [`Policy`]. Nothing that it does costs another reader a packet,
+//! but for a lossless one, for which the writer's caller agrees to wait.
 #![cfg_attr(loom, allow(dead_code, reason = "models use the halves, and not what is built of them"))]
 
 mod account;
@@ -44,14 +44,14 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use account::{Account, Lost, Place, SourceCounts};
+pub use account::{Account, LossCounts, Place, SourceCounts};
 pub use error::Error;
 pub use layout::{BLOCK_LEN_DEFAULT, Standing};
 #[cfg(not(loom))]
-pub use merge::{MergedReader, Moment, Order, Run};
+pub use merge::{ClockReading, MergedBatch, MergedReader, Order};
 #[cfg(not(loom))]
-pub use reader::{BufferInfo, Reader, ReaderParts, Terms, Waited, WakeWish};
-pub use store::{Entry, Held, Start};
+pub use reader::{BufferInfo, Reader, ReaderLimits, ReaderParts, WaitEnd, WakeThreshold};
+pub use store::{Entry, HistoryPacket, Start};
 #[cfg(not(loom))]
 pub use writer::{
     Attachment, BufferSpec, Departed, Policy, READERS_MAX, ReaderId, ReaderSpec, Replay, Room, Writer,

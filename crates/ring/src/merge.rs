@@ -14,45 +14,51 @@ use tapline_packet::{Batch, Timestamp};
 use tapline_sys::{Poller, Wakeup, clock};
 
 use crate::account::Account;
-use crate::reader::{Reader, Waited};
-use crate::{Error, WakeWish};
+use crate::reader::{Reader, WaitEnd};
+use crate::{Error, WakeThreshold};
 
 /// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(4);
 
-/// How often a bell may ring in one wait although nothing is there, before it is left unheard for [`HELD_UP_NAP`] each time.
+/// How often a bell may ring in one wait although nothing is there, before it is left unheard for [`HELD_UP_NAP`] each
+/// time.
 const RINGS_IN_VAIN_MAX: u32 = 64;
 
 /// In which order packets of several buffers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up until its writer says that nothing
-    /// older comes, or until they are so old that it must have stored what is older; and no longer than that if their times are not of this
-    /// clock, nor when a quarter of an index or of a buffer is taken up. What is stored later than that comes late.
+    /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up
+    /// until its writer says that nothing older comes, or until they are so old that it must have stored what is older;
+    /// and no longer than that if their times are not of this clock, nor when a quarter of an index or of a buffer is
+    /// taken up. What is stored later than that comes late.
     ByTime(Duration),
-    /// Each buffer's in its order, buffers in turns. For whoever orders packets itself, or needs no order; `tapline capture` merges by time.
+    /// Each buffer's in its order, buffers in turns. For readers that order packets themselves, or need no order;
+    /// `tapline capture` merges by time.
     AsTheyCome,
 }
 
 /// A moment by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// Of a clock that never goes back.
     pub monotonic_ns: u64,
     /// Of the clock that stamps packets.
     pub time: Timestamp,
 }
 
-impl Moment {
+impl ClockReading {
     /// This one.
-    pub fn now() -> Moment {
-        Moment { monotonic_ns: clock::monotonic_ns(), time: Timestamp::from_nanos(clock::realtime_ns()) }
+    pub fn now() -> ClockReading {
+        ClockReading {
+            monotonic_ns: clock::monotonic_ns(),
+            time: Timestamp::from_nanos(clock::realtime_ns()),
+        }
     }
 }
 
 /// Some packets of one of the buffers.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct MergedBatch<'a> {
     /// Which reader they are of.
     pub reader: usize,
     /// The packets.
@@ -64,10 +70,10 @@ pub struct MergedReader {
     parts: Vec<Part>,
     order: Order,
     turn: usize,
-    /// What was lent last: the part, and up to which packet.
+    /// The batch that was lent last: its part, and up to which packet.
     lent: Option<(usize, usize)>,
     /// Packets are there that wait for a buffer which has none.
-    is_held_up: bool,
+    is_holding_back: bool,
     poller: Poller,
     /// Ends a wait.
     wakeup: Option<Arc<Wakeup>>,
@@ -86,7 +92,7 @@ struct Part {
     is_polled: bool,
 }
 
-/// What a writer said of a buffer before it was found empty.
+/// A writer's watermark of a buffer before it was found empty.
 #[derive(Clone, Copy)]
 struct Promise {
     /// No packet older than this will come.
@@ -141,7 +147,7 @@ impl MergedReader {
             order,
             turn: 0,
             lent: None,
-            is_held_up: false,
+            is_holding_back: false,
             poller: Poller::new(),
             wakeup: None,
         }
@@ -156,15 +162,18 @@ impl MergedReader {
     ///
     /// # Errors
     /// [`Error::IndexDamaged`], of any of the readers.
-    pub fn next_run(&mut self) -> Result<Option<Run<'_>>, Error> {
-        self.next_run_at(Moment::now)
+    pub fn next_batch(&mut self) -> Result<Option<MergedBatch<'_>>, Error> {
+        self.next_batch_at(ClockReading::now)
     }
 
     /// Likewise at a moment, which is asked for only if the patience of [`Order::ByTime`] matters.
     ///
     /// # Errors
-    /// As [`next_run`](Self::next_run).
-    pub fn next_run_at(&mut self, now: impl FnOnce() -> Moment) -> Result<Option<Run<'_>>, Error> {
+    /// As [`next_batch`](Self::next_batch).
+    pub fn next_batch_at(
+        &mut self,
+        now: impl FnOnce() -> ClockReading,
+    ) -> Result<Option<MergedBatch<'_>>, Error> {
         if let Some((part, end)) = self.lent.take() {
             self.parts[part].next = end;
         }
@@ -175,26 +184,27 @@ impl MergedReader {
             }
         };
         self.lent = found;
-        self.is_held_up = found.is_none() && self.parts.iter().any(|part| part.next < part.len);
+        self.is_holding_back = found.is_none() && self.parts.iter().any(|part| part.next < part.len);
         Ok(found.map(|(reader, end)| self.run(reader, end)))
     }
 
-    /// The packets that the last [`next_run`](Self::next_run) found, once more.
-    pub fn lent(&self) -> Option<Run<'_>> {
+    /// The packets that the last [`next_batch`](Self::next_batch) found, once more.
+    pub fn lent(&self) -> Option<MergedBatch<'_>> {
         let (reader, end) = self.lent?;
         Some(self.run(reader, end))
     }
 
-    /// Whether packets are there that the last [`next_run`](Self::next_run) kept back, because another buffer may have older ones. No bell rings when that is
-    /// known, or when patience is over: who sleeps on the descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait)
-    /// does after a millisecond.
-    pub fn is_held_up(&self) -> bool {
-        self.is_held_up
+    /// Whether packets are there that the last [`next_batch`](Self::next_batch) kept back, because another buffer may
+    /// have older ones. No bell rings when that is known, or when patience is over: a reader that sleeps on the
+    /// descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait) does after a
+    /// millisecond.
+    pub fn is_holding_back(&self) -> bool {
+        self.is_holding_back
     }
 
     /// From now on only what is offered by now is read, from any buffer.
-    pub fn take_no_more(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.reader.take_no_more());
+    pub fn stop_at_present(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.reader.stop_at_present());
     }
 
     /// Whether all writers said that all is stored.
@@ -207,12 +217,12 @@ impl MergedReader {
         self.wakeup = wakeup;
     }
 
-    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once. When the time is over it is
-    /// right to wait on the descriptors of [`readers`](Self::readers).
+    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all
+    /// their bells at once. When the time is over it is right to wait on the descriptors of [`readers`](Self::readers).
     ///
     /// # Errors
     /// As [`Reader::wait`].
-    pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
+    pub fn wait(&mut self, timeout: Duration) -> Result<WaitEnd, Error> {
         let start = Instant::now();
         let mut rings_in_vain = 0;
         loop {
@@ -225,10 +235,10 @@ impl MergedReader {
             self.poller.wait(left.min(nap)).map_err(Error::system("wait for packets"))?;
             let is_interrupted = self.hear();
             if is_interrupted || start.elapsed() >= timeout {
-                return Ok(self.arm(false)?.err().unwrap_or(Waited::TimedOut));
+                return Ok(self.arm(false)?.err().unwrap_or(WaitEnd::TimedOut));
             }
-            if self.is_held_up {
-                return Ok(Waited::Ready);
+            if self.is_holding_back {
+                return Ok(WaitEnd::Ready);
             }
             rings_in_vain += 1;
             if rings_in_vain > RINGS_IN_VAIN_MAX {
@@ -241,14 +251,15 @@ impl MergedReader {
                     .wait(left.min(nap).min(HELD_UP_NAP))
                     .map_err(Error::system("wait for packets"))?;
                 if self.wakeup.as_ref().is_some_and(|wakeup| wakeup.take()) {
-                    return Ok(self.arm(false)?.err().unwrap_or(Waited::TimedOut));
+                    return Ok(self.arm(false)?.err().unwrap_or(WaitEnd::TimedOut));
                 }
             }
         }
     }
 
-    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. Whoever then does not sleep here does not `keep_time`. No system call.
-    fn arm(&mut self, keep_time: bool) -> Result<Result<Duration, Waited>, Error> {
+    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. Callers that then do not sleep
+    /// here do not `keep_time`. No system call.
+    fn arm(&mut self, keep_time: bool) -> Result<Result<Duration, WaitEnd>, Error> {
         self.poller.clear();
         if let Some(wakeup) = &self.wakeup {
             self.poller.add(wakeup.as_fd());
@@ -257,8 +268,8 @@ impl MergedReader {
         let (mut gone, mut open, mut nap_ns) = (false, false, u64::MAX);
         for (at, part) in self.parts.iter_mut().enumerate() {
             if handed_on(self.lent, at, part) < part.len {
-                if !self.is_held_up {
-                    return Ok(Err(Waited::Ready));
+                if !self.is_holding_back {
+                    return Ok(Err(WaitEnd::Ready));
                 }
                 open = true;
                 continue;
@@ -269,20 +280,20 @@ impl MergedReader {
                     nap_ns = nap_ns.min(patience_ns);
                     self.poller.add(part.reader.descriptor());
                 }
-                Err(Waited::WriterGone) => gone = true,
-                Err(Waited::Closed) => {}
+                Err(WaitEnd::WriterGone) => gone = true,
+                Err(WaitEnd::Closed) => {}
                 Err(end) => return Ok(Err(end)),
             }
         }
-        let nap = if self.is_held_up { HELD_UP_NAP } else { Duration::from_nanos(nap_ns) };
+        let nap = if self.is_holding_back { HELD_UP_NAP } else { Duration::from_nanos(nap_ns) };
         Ok(match (open, gone) {
             (true, _) => Ok(nap),
-            (_, true) => Err(Waited::WriterGone),
-            _ => Err(Waited::Closed),
+            (_, true) => Err(WaitEnd::WriterGone),
+            _ => Err(WaitEnd::Closed),
         })
     }
 
-    /// Hears the bells of which the poll said that there is something. Whether somebody else ended the sleep.
+    /// Hears the bells of which the poll said that there is something. Whether a wake-up ended the sleep.
     fn hear(&mut self) -> bool {
         let wakeup = self.wakeup.as_ref();
         let first = usize::from(wakeup.is_some());
@@ -296,11 +307,11 @@ impl MergedReader {
     }
 
     /// Sets when sleep is to end, for each buffer.
-    pub fn set_wake(&mut self, wish: WakeWish) {
+    pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.parts.iter_mut().for_each(|part| part.reader.set_wake(wish));
     }
 
-    /// What became of the packets of all buffers so far.
+    /// The fate of the packets of all buffers so far.
     pub fn account(&self) -> Account {
         let mut sum = Account::default();
         self.parts.iter().for_each(|part| sum.merge(&part.reader.account()));
@@ -317,10 +328,10 @@ impl MergedReader {
         sum
     }
 
-    fn run(&self, reader: usize, end: usize) -> Run<'_> {
+    fn run(&self, reader: usize, end: usize) -> MergedBatch<'_> {
         let part = &self.parts[reader];
         let batch = part.reader.batch();
-        Run { reader, batch: Batch::new(batch.base(), &batch.records()[part.next..end]) }
+        MergedBatch { reader, batch: Batch::new(batch.base(), &batch.records()[part.next..end]) }
     }
 
     fn in_turn(&mut self) -> Result<Option<(usize, usize)>, Error> {
@@ -336,7 +347,7 @@ impl MergedReader {
 
     fn earliest(
         &mut self,
-        now: impl FnOnce() -> Moment,
+        now: impl FnOnce() -> ClockReading,
         patience_ns: i64,
     ) -> Result<Option<(usize, usize)>, Error> {
         let mut first: Option<(i64, usize)> = None;
@@ -366,7 +377,7 @@ impl MergedReader {
     }
 
     /// Up to which time empty buffers are not waited for, though their writers promise less. `at` has the first packet.
-    fn settled(&mut self, at: usize, now: &Moment, patience_ns: i64) -> Result<i64, Error> {
+    fn settled(&mut self, at: usize, now: &ClockReading, patience_ns: i64) -> Result<i64, Error> {
         let old = now.time.as_nanos().saturating_sub(patience_ns);
         let promises = || self.parts.iter().filter_map(|part| part.promise);
         let limit = promises()

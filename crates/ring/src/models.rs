@@ -3,13 +3,13 @@
 //! ```text
 //! index    entries come in order and whole; a place is not written before it was read; the account balances
 //! blocks   a copy is the record that was meant, or known to be overwritten
-//! hold     a block that is held keeps what it has; who is found at two blocks in one search looks at the first only
+//! hold     a block that is held keeps what it has; a reader found at two blocks in one search looks at the first only
 //! order    a watermark, and the end, speak of what can be seen
-//! sleep    nobody sleeps over a packet or the end, nor the second time; the writer does not sleep over room
+//! sleep    no reader sleeps over a packet or the end, nor the second time; the writer does not sleep over room
 //! ```
 //!
-//! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's first and last words are
-//! copied: lengths and position.
+//! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's
+//! first and last words are copied: lengths and position.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -120,7 +120,7 @@ fn what_the_head_says_is_there() {
 /// One reader, as the writer sees it.
 struct Held(Producer);
 
-impl Holders for Held {
+impl Holders for HistoryPacket {
     fn begin(&mut self, _: u64) {}
 
     fn hold(&mut self, sequence: u64) -> bool {
@@ -152,7 +152,8 @@ fn a_held_block_keeps_what_it_has() {
     });
 }
 
-/// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the first to the second.
+/// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the
+/// first to the second.
 #[test]
 fn who_is_found_at_two_blocks_looks_at_the_first_only() {
     loom::model(|| {
@@ -257,8 +258,9 @@ impl Futex {
     }
 }
 
-/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds. With so many steps it is bounded: each
-/// way to lose a wake takes two switches, one between the store and the fence of either side.
+/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds.
+/// With that many steps it is bounded: each way to lose a wake takes two switches, one between the store and the fence
+/// of either side.
 #[test]
 fn who_sleeps_again_is_woken_again() {
     let mut model = loom::model::Builder::new();

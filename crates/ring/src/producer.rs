@@ -1,11 +1,12 @@
-//! The IBuf's writing half: entries for one reader, and what the reader says of itself, none of which is believed unseen.
+//! The IBuf's writing half: entries for one reader, and what the reader says of itself, none of which is believed
+//! unseen.
 //!
 //! ```text
 //! push: a place is free if head - consumed < entries        consumed = delivered + overwritten + damaged, as told and checked
 //! publish: bytes, losses, then the head
 //! ```
 
-use crate::account::{Account, Lost};
+use crate::account::{Account, LossCounts};
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
 use crate::copy::store_entries;
 use crate::layout::{BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index};
@@ -60,7 +61,8 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    /// Writes the header into memory that is all zero. `entries` is a power of two, and the memory has room for so many.
+    /// Writes the header into memory that is all zero. `entries` is a power of two, and the memory has room for that
+    /// many.
     pub(crate) fn new(
         words: Words,
         entries: u64,
@@ -110,7 +112,8 @@ impl Producer {
         })
     }
 
-    /// Likewise, all with one verdict, which is in none of them yet. They are copied as one stretch: 2.8 cycles for each, where picking them one by one takes 5 to 7.
+    /// Likewise, all with one verdict, which is in none of them yet. They are copied as one stretch: 2.8 cycles for
+    /// each, where picking them one by one takes 5 to 7.
     #[inline]
     pub(crate) fn push_stretch(&mut self, entries: &[EntryWords], verdict: u32) -> u64 {
         self.push_with(entries.len(), |places, first| {
@@ -119,7 +122,8 @@ impl Producer {
         })
     }
 
-    /// Has entries written: into places that lie together, the `first` of which is for the entry of that number. `write` gives their bytes.
+    /// Has entries written: into places that lie together, the `first` of which is for the entry of that number.
+    /// `write` gives their bytes.
     #[inline]
     fn push_with(&mut self, wanted: usize, mut write: impl FnMut(&[[AtomicU64; 2]], usize) -> u64) -> u64 {
         let room = self.room_for(wanted as u64) as usize;
@@ -147,7 +151,7 @@ impl Producer {
         self.mask + 1
     }
 
-    /// How many of so many entries have a place.
+    /// How many of `wanted` entries have a place.
     pub(crate) fn room_for(&mut self, wanted: u64) -> u64 {
         let entries = self.mask + 1;
         if entries - (self.head - self.consumed) < wanted {
@@ -156,7 +160,8 @@ impl Producer {
         wanted.min(entries - (self.head - self.consumed))
     }
 
-    /// Shows what was written and what was lost. Without news nothing is stored: readers look at these words without pause.
+    /// Shows what was written and what was lost. Without news nothing is stored: readers look at these words without
+    /// pause.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.head == self.published && self.index_full == self.published_full {
@@ -169,15 +174,16 @@ impl Producer {
         (self.published, self.published_full) = (self.head, self.index_full);
     }
 
-    /// Says that entries which cannot be seen yet are of packets not older than this, whatever the buffer's watermark says of the present; `None`: nothing of the past comes any more. To be said
-    /// after [`publish`](Self::publish).
+    /// Says that entries which cannot be seen yet are of packets not older than this, whatever the buffer's watermark
+    /// says of the present; `None`: nothing of the past comes any more. To be said after [`publish`](Self::publish).
     pub(crate) fn set_past(&self, latest: Option<i64>) {
         let word = latest.map_or(index::PRESENT, |latest| latest as u64);
         // Pairs with the acquire load in `Consumer::past`.
         self.words[index::PAST].store(word, Release);
     }
 
-    /// Hears what the reader says of its progress. What cannot be is not believed. Returns the entries that it consumed.
+    /// Hears what the reader says of its progress. What cannot be is not believed. Returns the entries that it
+    /// consumed.
     pub(crate) fn listen(&mut self) -> u64 {
         // Pairs with the release stores in `Consumer::commit`: what the reader loaded from a place, it loaded before.
         let told = Told {
@@ -197,7 +203,8 @@ impl Producer {
         self.consumed
     }
 
-    /// Whether there is something that the reader had not looked at when it fell asleep. What it had on loan then is nothing to wake it for.
+    /// Whether there is something that the reader had not looked at when it fell asleep. What it had on loan then is
+    /// nothing to wake it for.
     pub(crate) fn has_news(&self) -> bool {
         self.published > self.words[index::SEEN].load(Relaxed)
     }
@@ -218,7 +225,7 @@ impl Producer {
         Account {
             offered: self.head + self.index_full,
             delivered,
-            lost: Lost {
+            lost: LossCounts {
                 index_full: self.index_full,
                 overwritten,
                 damaged,
@@ -238,9 +245,9 @@ impl Producer {
         self.words[index::HELD].load(Acquire)
     }
 
-    /// Whether a reader that sleeps should be woken: it has waited long enough, there are bytes enough, or it has a quarter of the index to read.
-    /// `age_ns` is how old the oldest entry is that it has not been woken for. The caller made a fence after [`publish`](Self::publish), and
-    /// [found news](Self::has_news).
+    /// Whether a reader that sleeps should be woken: it has waited long enough, there are bytes enough, or it has a
+    /// quarter of the index to read. `age_ns` is how old the oldest entry is that it has not been woken for. The caller
+    /// made a fence after [`publish`](Self::publish), and [found news](Self::has_news).
     pub(crate) fn should_wake(&self, age_ns: u64) -> bool {
         let unread = self.published.saturating_sub(self.words[index::SEEN].load(Relaxed));
         self.bytes >= self.words[index::WAKE_AT_BYTES].load(Relaxed)
@@ -271,8 +278,9 @@ impl Producer {
         &self.words[index::WAITING]
     }
 
-    /// Says that the writer is about to sleep until the reader comes on. Returns what to sleep on [`turn_word`](Self::turn_word) with; `None` if the reader
-    /// consumed more than was last heard. One that was caught lying never did: nobody runs in circles for it.
+    /// Says that the writer is about to sleep until the reader comes on. Returns what to sleep on
+    /// [`turn_word`](Self::turn_word) with; `None` if the reader consumed more than was last heard. One that was caught
+    /// lying never did: the writer does not retry for it.
     pub(crate) fn announce_sleep(&self) -> Option<u64> {
         let seen = self.words[index::TURN].load(Relaxed);
         self.words[index::WRITER_SLEEPS].store(1, Relaxed);
@@ -289,7 +297,7 @@ impl Producer {
         self.words[index::WRITER_SLEEPS].store(0, Relaxed);
     }
 
-    /// What the writer sleeps on.
+    /// The word that the writer sleeps on.
     #[cfg(not(loom))]
     pub(crate) fn turn_word(&self) -> &AtomicU64 {
         &self.words[index::TURN]

@@ -5,21 +5,26 @@
 //! loop { while advance() > 0 { batch() } ; if arm() { epoll(descriptor()) } }   the bell
 //! ```
 //!
-//! `advance` says of the batch before that it is done with: until then its packets are not counted as delivered, and what is lent in place stays.
-//! So a batch is lent until the next call, as from any source.
+//! `advance` says of the batch before that it is done with: until then its packets are not counted as delivered, and
+//! what is lent in place stays. So a batch is lent until the next call, as from any source.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::OwnedFd;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Record, Timestamp};
-use tapline_sys::futex::Woken;
-use tapline_sys::{Bell, Heard, Memfd, Seals, clock, futex};
+use tapline_sys::{Bell, Memfd, futex};
+
+mod mapping;
+mod sleep;
+
+pub use sleep::{WaitEnd, WakeThreshold};
+
+use mapping::{ensure_most, info_of, open_buffer, open_index};
 
 use crate::Error;
-use crate::account::{Account, Lost, SourceCounts};
-use crate::consumer::{Consumer, Outcome, entries_of};
+use crate::account::{Account, LossCounts, SourceCounts};
+use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
-use crate::layout::{BLOCK_HEAD_LEN, HEADER_LEN, LINE_LEN, Standing, buffer, index, index_len, record_len};
+use crate::layout::{BLOCK_HEAD_LEN, LINE_LEN, Standing, index, record_len};
 use crate::store::Entry;
 use crate::view::{Miss, View, release};
 
@@ -27,12 +32,6 @@ use crate::view::{Miss, View, release};
 const ARENA_LEN: usize = 256 << 10;
 /// Words of lost packets that one [`Reader::advance`] copies at most before its caller has a say again.
 const IN_VAIN_WORDS: usize = (4 << 20) / 8;
-/// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes nobody there.
-const NAP_NS: u64 = 100_000_000;
-/// Who bears to hear of a packet so late looks by itself that often, and the writer need not think of it: a wake of our own costs us one call of
-/// the system, and the writer none. Others would wake too often while nothing comes.
-const OWN_TIME_MIN: Duration = Duration::from_millis(50);
-
 /// The descriptors of a reader, as its writer made them.
 #[derive(Debug)]
 pub struct ReaderParts {
@@ -40,30 +39,32 @@ pub struct ReaderParts {
     pub buffer: OwnedFd,
     /// The IBuf: which of them.
     pub index: OwnedFd,
-    /// What is rung, and hangs up.
+    /// The bell of this reader.
     pub bell: OwnedFd,
 }
 
-/// What a reader accepts of a writer that it does not trust.
+/// Limits on a writer that the reader does not trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReaderLimits {
     /// The most entries of the index, 16 to 2^24: what the reader asked for.
     pub entries_max: u32,
     /// The most captured bytes of a packet. The reader has room for one of them.
     pub snap_len_max: u32,
-    /// Packets of a leased reader may be lent in the buffer itself, which trusts the writer not to change them meanwhile.
+    /// Packets of a leased reader may be lent in the buffer itself, which trusts the writer not to change them
+    /// meanwhile.
     pub in_place: bool,
 }
 
-impl Terms {
+impl ReaderLimits {
     /// All that the format allows.
-    pub const ANY: Terms = Terms { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
+    pub const ANY: ReaderLimits =
+        ReaderLimits { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
 }
 
-/// What a PBuf says of itself.
+/// The description of a PBuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferInfo {
-    /// What the first header of each packet is.
+    /// The link type: the first header of each packet.
     pub link_type: LinkType,
     /// No packet has more bytes.
     pub snap_len: u32,
@@ -79,59 +80,20 @@ pub struct BufferInfo {
     pub blocks: u32,
 }
 
-/// When a sleeper wants to be woken: when so many bytes are there, or so long after the first packet.
-///
-/// Who wishes for much loses nothing by it: the writer wakes also who has a quarter of its index or of the buffer to read, or half of its credit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WakeWish {
-    /// Captured bytes that are not read; 0 or 1 for each packet.
-    pub min_bytes: u64,
-    /// The longest that a packet waits, although there are fewer.
-    pub max_delay: Duration,
-}
-
-impl WakeWish {
-    /// At once.
-    pub const IMMEDIATE: WakeWish = WakeWish { min_bytes: 1, max_delay: Duration::ZERO };
-
-    fn max_delay_ns(&self) -> u64 {
-        u64::try_from(self.max_delay.as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-impl Default for WakeWish {
-    fn default() -> WakeWish {
-        WakeWish::IMMEDIATE
-    }
-}
-
-/// Why a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// There are packets, as many or as old as was wished.
-    Ready,
-    /// The time is over; there may be packets, fewer than was wished.
-    TimedOut,
-    /// All was read, and the writer said that nothing more comes.
-    Closed,
-    /// All was read, and the writer is gone without a word.
-    WriterGone,
-}
-
 /// A reader.
 pub struct Reader {
     view: View,
     index: Consumer,
     bell: Bell,
     info: BufferInfo,
-    wish: WakeWish,
+    wish: WakeThreshold,
     /// Copies, one after the other.
     arena: Box<[u64]>,
     records: Vec<Record>,
     /// Words that were copied for this batch, with those of packets that were lost by then.
     copied: usize,
     base: Base,
-    /// What becomes of the entries of this batch with the next call.
+    /// The fate of the entries of this batch with the next call.
     outcome: Outcome,
     reads_in_place: bool,
     /// The block that is held; 0 for none.
@@ -162,14 +124,14 @@ impl Reader {
     /// # Errors
     /// [`Error::NotSealed`], [`Error::WrongLength`], [`Error::WrongHeader`], [`Error::Size`], [`Error::System`].
     pub fn open(parts: ReaderParts) -> Result<Reader, Error> {
-        Reader::open_on(parts, &Terms::ANY)
+        Reader::open_within(parts, &ReaderLimits::ANY)
     }
 
     /// The same, for no more than these terms.
     ///
     /// # Errors
     /// Like [`open`](Self::open); [`Error::Size`] beyond the terms.
-    pub fn open_on(parts: ReaderParts, terms: &Terms) -> Result<Reader, Error> {
+    pub fn open_within(parts: ReaderParts, terms: &ReaderLimits) -> Result<Reader, Error> {
         let view = open_buffer(Memfd::adopt(parts.buffer))?;
         ensure_most("snap length", view.snap_len().into(), terms.snap_len_max.into())?;
         let index = open_index(Memfd::adopt(parts.index))?;
@@ -186,7 +148,7 @@ impl Reader {
             index,
             bell: Bell::from(parts.bell),
             info,
-            wish: WakeWish::default(),
+            wish: WakeThreshold::default(),
             arena: vec![0; arena_len / 8].into(),
             records: Vec::with_capacity(BATCH_MAX),
             copied: 0,
@@ -201,13 +163,13 @@ impl Reader {
         })
     }
 
-    /// What the buffer says of itself.
+    /// The description of the buffer.
     pub fn info(&self) -> &BufferInfo {
         &self.info
     }
 
-    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns how many there are; 0 if there are none now. Those of the batch before are done
-    /// with, and count as delivered.
+    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns how many there are; 0 if there are none now. Those
+    /// of the batch before are done with, and count as delivered.
     ///
     /// # Errors
     /// [`Error::IndexDamaged`] if the writer's counters make no sense; what was read until then is right.
@@ -228,8 +190,8 @@ impl Reader {
     }
 
     /// From now on only what is offered by now is read.
-    pub(crate) fn take_no_more(&mut self) {
-        self.index.take_no_more();
+    pub(crate) fn stop_at_present(&mut self) {
+        self.index.stop_at_present();
     }
 
     /// Whether the writer said that all is stored.
@@ -261,12 +223,13 @@ impl Reader {
 
     /// The packets that the last [`advance`](Self::advance) found.
     ///
-    /// Of a leased reader they lie in the buffer, where the writer leaves them alone as long as they are lent; of others in memory of this process.
+    /// Of a leased reader they lie in the buffer, where the writer leaves them alone as long as they are lent; of
+    /// others in memory of this process.
     pub fn batch(&self) -> Batch<'_> {
         let base = match self.base {
             Base::Arena => as_bytes(&self.arena),
-            // SAFETY: the block is held until `let_go`, which takes `&mut self`, and all up to the end of the last record was published. The
-            // head of the block is left out by the range, because the writer renews it.
+            // SAFETY: the block is held until `let_go`, which takes `&mut self`, and all up to the end of the last
+            // record was published. The head of the block is left out by the range, because the writer renews it.
             Base::Block { end } => unsafe { self.view.bytes(self.held, BLOCK_HEAD_LEN..end) },
         };
         Batch::new(base, &self.records)
@@ -277,12 +240,12 @@ impl Reader {
         matches!(self.base, Base::Block { .. })
     }
 
-    /// What the writer says that this reader may expect. A leased reader that exceeded its credit hears it here.
+    /// The guarantee that the writer gives this reader. A leased reader that exceeded its credit hears it here.
     pub fn standing(&self) -> Standing {
         self.index.standing()
     }
 
-    /// What became of the packets so far. The batch that is lent counts as unread.
+    /// The fate of the packets so far. The batch that is lent counts as unread.
     pub fn account(&self) -> Account {
         let Outcome { delivered, overwritten, damaged, .. } = self.index.done();
         let index_full = self.index.index_full();
@@ -291,7 +254,7 @@ impl Reader {
         Account {
             offered: consumed.saturating_add(unread).saturating_add(index_full),
             delivered,
-            lost: Lost { index_full, overwritten, damaged, unread },
+            lost: LossCounts { index_full, overwritten, damaged, unread },
             is_implausible: false,
         }
     }
@@ -311,12 +274,13 @@ impl Reader {
         self.finish()
     }
 
-    /// What the source counted.
+    /// The counters of the source.
     pub fn source(&self) -> SourceCounts {
         self.view.source()
     }
 
-    /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the writer did not say.
+    /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the
+    /// writer did not say.
     pub fn watermark(&self) -> Option<Timestamp> {
         let past = Timestamp::from_nanos(self.index.past());
         self.view.watermark().map(|time| time.min(past)).filter(|time| time.as_nanos() != i64::MIN)
@@ -327,174 +291,7 @@ impl Reader {
         self.index.past() != i64::MAX
     }
 
-    /// Sets when sleep is to end.
-    pub fn set_wake(&mut self, wish: WakeWish) {
-        self.wish = wish;
-    }
-
-    /// Sleeps until there are packets as wished, or nothing more comes, for `timeout` at most. The batch that is lent stays.
-    ///
-    /// On the futex, which costs both sides less than the bell. A reader of one buffer may use it; `tapline capture` reads several at once, and sleeps in
-    /// [`MergedReader::wait`](crate::MergedReader::wait).
-    ///
-    /// # Errors
-    /// [`Error::IndexDamaged`], [`Error::System`].
-    pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
-        let start = clock::monotonic_ns();
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        loop {
-            let now = clock::monotonic_ns();
-            if let Some(end) = self.look(now)? {
-                return Ok(end);
-            }
-            // A system call, so only for those who would sleep.
-            if self.bell.is_hung_up() {
-                self.is_gone = true;
-                continue;
-            }
-            let left = timeout_ns.saturating_sub(now - start);
-            if left == 0 {
-                return Ok(Waited::TimedOut);
-            }
-            self.nap(left.min(NAP_NS).min(self.patience_ns(now)))?;
-        }
-    }
-
-    /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there, else why not. After the wait
-    /// [`advance`](Self::advance) says what there is; it may be nothing.
-    ///
-    /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when it is gone. It says nothing of packets that were there
-    /// before: so ask here each time.
-    ///
-    /// # Errors
-    /// [`Error::IndexDamaged`].
-    pub fn arm(&mut self) -> Result<Option<Waited>, Error> {
-        self.hear();
-        self.arm_with(self.wish.max_delay_ns()).map(Result::err)
-    }
-
-    /// Likewise, for who looks at the bell itself ([`hear`](Self::hear)) whenever poll(2) says that there is something, and looks again when the time is over that
-    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. Whoever surely does so may `keep_time`. No system call.
-    pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, Waited>, Error> {
-        let is_own_time = keep_time && self.wish.max_delay >= OWN_TIME_MIN;
-        self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
-    }
-
-    /// Says that we sleep until the bell rings, which it does also when something is so old. For how long at most, or why not.
-    fn arm_with(&mut self, wake_after_ns: u64) -> Result<Result<u64, Waited>, Error> {
-        loop {
-            let now = clock::monotonic_ns();
-            if let Some(end) = self.look(now)? {
-                self.index.announce_awake();
-                self.is_armed = false;
-                return Ok(Err(end));
-            }
-            if self.announce_sleep(index::ON_BELL, wake_after_ns) {
-                self.is_armed = true;
-                return Ok(Ok(self.patience_ns(now)));
-            }
-        }
-    }
-
-    /// Asks the bell what it heard.
-    pub(crate) fn hear(&mut self) {
-        match self.bell.answer() {
-            Heard::Nothing => {}
-            // What was rung for before we read is no call any more.
-            Heard::Rung => self.is_called |= self.is_armed,
-            Heard::Gone => self.is_gone = true,
-        }
-    }
-
-    /// The bell, for poll(2) and epoll(7).
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-
-    /// Whether a wait should end now, and why.
-    fn look(&mut self, now_ns: u64) -> Result<Option<Waited>, Error> {
-        // Before the head: whoever sees that it is the end sees the last head too.
-        let is_closed = self.view.is_closed();
-        if self.is_enough(now_ns)? {
-            return Ok(Some(Waited::Ready));
-        }
-        if !is_closed && !self.is_gone {
-            return Ok(None);
-        }
-        Ok(Some(match self.unread()? {
-            0 if is_closed => Waited::Closed,
-            0 => Waited::WriterGone,
-            _ => Waited::Ready,
-        }))
-    }
-
-    /// Whether nothing is there and nothing more comes, as far as was heard.
-    pub(crate) fn is_at_end(&mut self) -> Result<bool, Error> {
-        let is_over = self.view.is_closed() || self.is_gone;
-        Ok(is_over && self.unread()? == 0)
-    }
-
-    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind what waits: who keeps packets back should
-    /// not do so any longer.
-    pub(crate) fn is_pressed(&mut self) -> Result<bool, Error> {
-        let unread = self.unread()?;
-        let behind = match unread {
-            0 => 0,
-            // Of a writer that lies, any number.
-            _ => self.view.head().wrapping_sub(self.index.peek(self.outcome.total()).0.position),
-        };
-        let is_index_full = self.index.ready() >= self.index.capacity() / 4;
-        Ok(is_index_full || behind >= self.view.geometry().blocks_len() / 4)
-    }
-
-    /// Entries that are neither consumed nor lent.
-    fn unread(&mut self) -> Result<u64, Error> {
-        Ok(self.index.refresh()?.saturating_sub(self.outcome.total()))
-    }
-
-    /// Whether there is as much, or perhaps so old, as was wished; or anything that the writer woke us for.
-    fn is_enough(&mut self, now_ns: u64) -> Result<bool, Error> {
-        if self.unread()? == 0 {
-            (self.all_read_ns, self.is_called) = (Some(now_ns), false);
-            return Ok(false);
-        }
-        let all_read_ns = *self.all_read_ns.get_or_insert(now_ns);
-        let bytes = self.index.unread_bytes().saturating_sub(self.outcome.bytes);
-        let is_old = now_ns.saturating_sub(all_read_ns) >= self.wish.max_delay_ns();
-        Ok(self.is_called || is_old || bytes >= self.wish.min_bytes)
-    }
-
-    /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and nothing is there.
-    fn patience_ns(&self, now_ns: u64) -> u64 {
-        let max_delay_ns = self.wish.max_delay_ns();
-        let is_ours = self.wish.max_delay >= OWN_TIME_MIN || self.index.ready() > self.outcome.total();
-        let all_read_ns = self.all_read_ns.unwrap_or(now_ns);
-        if is_ours {
-            max_delay_ns.saturating_sub(now_ns.saturating_sub(all_read_ns)).max(1)
-        } else {
-            u64::MAX
-        }
-    }
-
-    /// Sleeps for `ns` at most, if nothing has come since the last look, and says how that ended.
-    pub(crate) fn nap(&mut self, ns: u64) -> Result<Woken, Error> {
-        let result = if self.announce_sleep(index::ON_FUTEX, self.wish.max_delay_ns()) {
-            let woken = futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns));
-            self.is_called = self.index.was_woken();
-            woken
-        } else {
-            Ok(Woken::Changed)
-        };
-        self.index.announce_awake();
-        result.map_err(Error::system("wait for packets"))
-    }
-
-    /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the writer did not close.
-    fn announce_sleep(&self, how: u64, wake_after_ns: u64) -> bool {
-        self.index.announce_sleep(&self.view, how, &self.outcome, self.wish.min_bytes, wake_after_ns)
-    }
-
-    /// What was lent is done with.
+    /// Commits the entries of the batch that was lent.
     fn done(&mut self) {
         let outcome = std::mem::take(&mut self.outcome);
         if let Some(turn) = self.index.commit(outcome) {
@@ -559,77 +356,21 @@ impl Reader {
         self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };
     }
 
-    /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep packets for us any more, and nothing
-    /// is held.
+    /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep
+    /// packets for us any more, and nothing is held.
     fn hold(&mut self, entry: Entry) -> Result<bool, Miss> {
         if self.held != 0 && self.view.sequence_of(entry) == self.held {
             return Ok(true);
         }
         self.let_go();
         self.held = self.view.hold(entry, self.index.held_word())?;
-        // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block before, and is on its way to this one,
-        // told us before it looked, and we see that here. It refuses who moves from block to block before it.
+        // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block
+        // before, and is on its way to this one, told us before it looked, and we see that here. The writer refuses
+        // readers that move from block to block before it.
         let is_kept = self.index.standing().is_kept();
         if !is_kept {
             self.let_go();
         }
         Ok(is_kept)
     }
-}
-
-fn info_of(view: &View) -> BufferInfo {
-    BufferInfo {
-        link_type: LinkType(view.header(buffer::LINK_TYPE) as u16),
-        snap_len: view.snap_len(),
-        generation: view.header(buffer::GENERATION),
-        worker: view.header(buffer::WORKER) as u32,
-        created: Timestamp::from_nanos(view.header(buffer::CREATED) as i64),
-        block_len: view.geometry().block_len() as u32,
-        blocks: view.geometry().blocks() as u32,
-    }
-}
-
-fn open_buffer(file: Memfd) -> Result<View, Error> {
-    const FILE: &str = "packet buffer";
-    ensure_sealed(&file, Seals::READ_ONLY, FILE)?;
-    let words = file.map_to_read().map_err(Error::system("map the packet buffer"))?;
-    let view = View::new(words)?;
-    ensure_len(&file, FILE, view.geometry().file_len())?;
-    Ok(view)
-}
-
-fn open_index(file: Memfd) -> Result<Consumer, Error> {
-    const FILE: &str = "index";
-    ensure_sealed(&file, Seals::SIZE, FILE)?;
-    let words = file.map().map_err(Error::system("map the index"))?;
-    let entries = entries_of(&words)?;
-    ensure_len(&file, FILE, index_len(entries))?;
-    Ok(Consumer::unchecked(words, entries))
-}
-
-/// Seals first: what can shrink is not mapped. Then a header's worth of it must be there to be looked at.
-fn ensure_sealed(file: &Memfd, seals: Seals, name: &'static str) -> Result<(), Error> {
-    let found = file.seals().map_err(|_| Error::NotSealed { file: name })?;
-    if !found.contain(seals) {
-        return Err(Error::NotSealed { file: name });
-    }
-    let found = file.size().map_err(Error::system("look at a buffer's size"))?;
-    // A power of two behind the header: no file on huge pages has such a length, and a page of those may be missing when it is looked at (SIGBUS).
-    let expected = HEADER_LEN as u64;
-    match found.checked_sub(expected) {
-        Some(rest) if rest.is_power_of_two() => Ok(()),
-        _ => Err(Error::WrongLength { file: name, found, expected }),
-    }
-}
-
-fn ensure_most(what: &'static str, value: u64, most: u64) -> Result<(), Error> {
-    if value <= most { Ok(()) } else { Err(Error::Size { what, value, least: 0, most }) }
-}
-
-fn ensure_len(file: &Memfd, name: &'static str, expected: u64) -> Result<(), Error> {
-    let found = file.size().map_err(Error::system("look at a buffer's size"))?;
-    if found != expected {
-        return Err(Error::WrongLength { file: name, found, expected });
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use crate::layout::LINE_WORDS;
 const HAS_VLAN: u64 = 1 << 48;
 const HAS_GSO: u64 = 1 << 49;
 
-/// What stands before a packet's bytes.
+/// The header before a packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub(crate) cap_len: u32,

@@ -33,11 +33,11 @@ pub struct Entry {
 /// From which packet on a new reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// What is stored from now on.
+    /// Packets that are stored from now on.
     Newest,
     /// All that the buffer still holds.
     Oldest,
-    /// What the buffer still holds and is not older than this.
+    /// Packets in the buffer that are not older than this.
     Since(Timestamp),
 }
 
@@ -57,27 +57,27 @@ pub(crate) struct Past {
     pub(crate) until: Option<u64>,
 }
 
-/// What a look at the past finds.
+/// The result of a look at the past.
 pub(crate) enum Next<'s> {
     /// A packet that was asked for.
-    Held(Held<'s>),
+    Held(HistoryPacket<'s>),
     /// One that is older than was asked for.
     Older,
     /// That was all that was published.
     End,
 }
 
-/// What readers have to say when a block is to be taken.
+/// The readers' part when a block is to be taken.
 pub(crate) trait Holders {
     /// A search for a block begins: `current` was filled.
     fn begin(&mut self, current: u64);
-    /// Whether somebody looks at the block `sequence`.
+    /// Whether a reader holds the block `sequence`.
     fn hold(&mut self, sequence: u64) -> bool;
-    /// The block will be taken: whoever was promised that it stays is told that it does not.
+    /// The block will be taken: readers that were promised that it stays are told that it does not.
     fn give_up(&mut self, sequence: u64);
 }
 
-/// Nobody holds anything.
+/// No reader holds a block.
 #[cfg(loom)]
 pub(crate) struct NoHolders;
 
@@ -92,7 +92,7 @@ impl Holders for NoHolders {
     fn give_up(&mut self, _: u64) {}
 }
 
-/// What a PBuf's header says from the start.
+/// The constant part of a PBuf's header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) generation: u64,
@@ -120,10 +120,10 @@ pub(crate) struct Store {
     words: Words,
     geometry: Geometry,
     snap_len: u32,
-    /// What each place holds: sequences, 0 for nothing.
+    /// Blocks by place: sequences, 0 for nothing.
     held: Box<[u64]>,
     sequence: u64,
-    /// Where the next record begins in the current block; the length of a block if there is none.
+    /// Where the next record begins in the current block; the length of a block if there is no open block.
     offset: usize,
     filling: Filling,
     records: u64,
@@ -173,8 +173,8 @@ impl Store {
         store
     }
 
-    /// Stores one packet, cut to the snap length; nobody sees it until [`publish`](Self::publish). `None` if no block could be had: the packet
-    /// is counted as not stored.
+    /// Stores one packet, cut to the snap length; readers see it after [`publish`] only(Self::publish). `None` if no
+    /// block could be had: the packet is counted as not stored.
     #[inline]
     pub(crate) fn put(&mut self, packet: Packet<'_>, holders: &mut impl Holders) -> Option<Entry> {
         let cap_len = packet.data.len().min(self.snap_len as usize) as u32;
@@ -216,8 +216,8 @@ impl Store {
         self.bytes += u64::from(cap_len);
     }
 
-    /// Shows all that was stored to everybody, then by `indices` which of it is for whom. Packets stored later are not older than `watermark`, as far as
-    /// known: it speaks of what can be seen by then, so it is shown last.
+    /// Shows all that was stored, then by `indices` which of it is for which reader. Packets stored later are not older
+    /// than `watermark`, as far as known: it speaks of what can be seen by then, so it is shown last.
     pub(crate) fn publish(&mut self, watermark: Option<Timestamp>, indices: impl FnOnce(&Store)) {
         if self.sequence != 0 {
             self.write_block_head();
@@ -345,8 +345,8 @@ impl Store {
         }
         let word = &self.words[self.geometry.block_word(slot) + block::SEQUENCE];
         word.store(sequence, Relaxed);
-        // With `View::hold`: either it sees the new sequence, or we see that it holds the block. With `View::copy`: who sees a byte of what is
-        // written from here on sees that the sequence is another.
+        // With `View::hold`: either it sees the new sequence, or we see that it holds the block. With `View::copy`: a
+        // reader that sees a byte of what is written from here on sees that the sequence is another.
         fence(SeqCst);
         if old != 0 && holders.hold(old) {
             word.store(old, Relaxed);
@@ -376,10 +376,10 @@ impl Store {
 
 /// A packet that the buffer holds, lent to its writer.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct HistoryPacket<'a> {
     /// Where it lies.
     pub entry: Entry,
-    /// What is known about it.
+    /// The facts about it.
     pub meta: Meta,
     /// Its number, from 0, among all that were ever stored.
     pub number: u64,
@@ -387,7 +387,7 @@ pub struct Held<'a> {
     pub data: &'a [u8],
 }
 
-impl Held<'_> {
+impl HistoryPacket<'_> {
     /// As a packet, which filters take.
     pub fn packet(&self) -> Packet<'_> {
         Packet { data: self.data, meta: &self.meta }
@@ -396,7 +396,8 @@ impl Held<'_> {
 
 #[cfg(not(loom))]
 impl Store {
-    /// Before the first packet that the buffer holds and that `start` asks for; `None` if nothing is stored, or only what comes is asked for.
+    /// Before the first packet that the buffer holds and that `start` asks for; `None` if nothing is stored, or only
+    /// what comes is asked for.
     pub(crate) fn past(&self, start: Start) -> Option<Past> {
         let since = match start {
             Start::Newest => return None,
@@ -455,7 +456,7 @@ impl Store {
     }
 
     /// The record at a place, if there is one in its block.
-    fn held_at_place(&self, past: &Past) -> Option<Held<'_>> {
+    fn held_at_place(&self, past: &Past) -> Option<HistoryPacket<'_>> {
         if !self.holds(past.sequence) {
             return None;
         }
@@ -464,7 +465,7 @@ impl Store {
         is_there.then(|| self.record_at(past.sequence, past.offset)).flatten()
     }
 
-    fn record_at(&self, sequence: u64, offset: usize) -> Option<Held<'_>> {
+    fn record_at(&self, sequence: u64, offset: usize) -> Option<HistoryPacket<'_>> {
         let first = self.geometry.block_word(self.geometry.slot(sequence)) + offset / 8;
         let line = std::array::from_fn(|word| self.words[first + word].load(Relaxed));
         let head = record::decode(&line);
@@ -474,10 +475,10 @@ impl Store {
             return None;
         }
         let bytes = &self.words[first + record_len(0) / 8..][..(head.cap_len as usize).div_ceil(8)];
-        // SAFETY: the words lie in the memory, which outlives the slice, and hold so many bytes. Only this value writes to it, by
-        // methods that borrow it mutably, so nothing changes while the slice is there.
+        // SAFETY: the words lie in the memory, which outlives the slice, and hold this many bytes. Only this value
+        // writes to it, by methods that borrow it mutably, so nothing changes while the slice is there.
         let data = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), head.cap_len as usize) };
-        Some(Held {
+        Some(HistoryPacket {
             entry: Entry { position, cap_len: head.cap_len },
             meta: head.meta,
             number: head.number,

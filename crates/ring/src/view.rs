@@ -5,8 +5,8 @@
 //! hold    held := sequence; fence; sequence as expected?              -> it stays until held := 0, else overwritten
 //! ```
 //!
-//! Nothing here believes the writer: a position is masked and checked before it leads anywhere, and a record is what an index says only if it
-//! says so itself.
+//! Nothing here believes the writer: a position is masked and checked before it leads anywhere, and a record is what an
+//! index says only if it says so itself.
 
 use tapline_packet::Timestamp;
 
@@ -67,7 +67,8 @@ impl View {
         self.words.load(word)
     }
 
-    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; they ask only how far the writer is.
+    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; they ask
+    /// only how far the writer is.
     pub(crate) fn head(&self) -> u64 {
         let head = self.words.load(buffer::HEAD);
         // Pairs with the release store in `Store::publish`.
@@ -78,7 +79,8 @@ impl View {
     /// Entries that are not there after this are of packets that are not older; `None` if the writer did not say.
     pub(crate) fn watermark(&self) -> Option<Timestamp> {
         let nanos = self.words.load(buffer::WATERMARK) as i64;
-        // Pairs with the release store in `Store::publish`: heads of indices that are read after this are at least those it speaks of.
+        // Pairs with the release store in `Store::publish`: heads of indices that are read after this are at least
+        // those it speaks of.
         fence(Acquire);
         (nanos != i64::MIN).then_some(Timestamp::from_nanos(nanos))
     }
@@ -101,7 +103,8 @@ impl View {
         self.locate(entry).map(|_| record_len(entry.cap_len) / 8)
     }
 
-    /// Copies a record, metadata and bytes, to the beginning of `into`, which has at least [`words_of`](Self::words_of) it.
+    /// Copies a record, metadata and bytes, to the beginning of `into`, which has at least [`words_of`](Self::words_of)
+    /// it.
     pub(crate) fn copy(&self, entry: Entry, into: &mut [u64]) -> Result<RecordHead, Miss> {
         let place = self.locate(entry)?;
         if !self.has(&place) {
@@ -121,9 +124,11 @@ impl View {
     /// Holds the block of a record, if it is still there. It stays until [`release`] or until another one is held.
     pub(crate) fn hold(&self, entry: Entry, held: &AtomicU64) -> Result<u64, Miss> {
         let place = self.locate(entry)?;
-        // If another block was held until now, it was looked at before this: pairs with the acquire load in `Producer::held`.
+        // If another block was held until now, it was looked at before this: pairs with the acquire load in
+        // `Producer::held`.
         held.store(place.sequence, Release);
-        // Pairs with the fence in `Store::take`: either we see the new sequence, or the writer that we hold the old one.
+        // Pairs with the fence in `Store::take`: either we see the new sequence, or the writer that we hold the old
+        // one.
         fence(SeqCst);
         if self.has(&place) {
             return Ok(place.sequence);
@@ -154,14 +159,14 @@ impl View {
     /// The bytes `range` of a block.
     ///
     /// # Safety
-    /// The block is held, and only records that were published before lie in the range: then nobody writes to it, if the writer keeps to
-    /// the rules, which is trusted here.
+    /// The block is held, and only records that were published before lie in the range: then they are not written to,
+    /// if the writer keeps to the rules, which is trusted here.
     #[cfg(not(loom))]
     pub(crate) unsafe fn bytes(&self, sequence: u64, range: std::ops::Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.geometry.block_len());
         let first = self.geometry.block_word(self.geometry.slot(sequence));
-        // SAFETY: the block lies in the memory, whose length was compared with the geometry, and the range in the block; the caller
-        // says that nobody writes to it.
+        // SAFETY: the block lies in the memory, whose length was compared with the geometry, and the range in the
+        // block; the caller says that it is not written to.
         unsafe {
             let block = self.words.as_ptr().add(first).cast::<u8>();
             std::slice::from_raw_parts(block.add(range.start), range.len())
@@ -189,7 +194,8 @@ impl View {
     }
 }
 
-/// Lets go of a block. What was looked at in place was looked at before: pairs with the acquire load in `Producer::held`.
+/// Lets go of a block. What was looked at in place was looked at before: pairs with the acquire load in
+/// `Producer::held`.
 pub(crate) fn release(held: &AtomicU64) {
     held.store(0, Release);
 }

@@ -9,7 +9,8 @@
 //! now and then:    tick, reap, set_source
 //! ```
 //!
-//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake who sleeps.
+//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake
+//! sleepers.
 
 mod readers;
 
@@ -25,7 +26,7 @@ use crate::atomic::Relaxed;
 use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
 use crate::producer::{EntryWords, Producer, to_words};
 use crate::reader::ReaderParts;
-use crate::store::{Facts, Held, Start, Store};
+use crate::store::{Facts, HistoryPacket, Start, Store};
 use crate::{Error, layout};
 use readers::{Attached, Readers};
 
@@ -39,11 +40,11 @@ pub struct BufferSpec {
     pub block_len: u32,
     /// Blocks: a power of two, 4 to 2^20.
     pub blocks: u32,
-    /// What the first header of each packet is.
+    /// The link type: the first header of each packet.
     pub link_type: LinkType,
     /// Packets are cut to this many bytes. At most a block's length less 192.
     pub snap_len: u32,
-    /// The capture worker, for those who merge several buffers.
+    /// The capture worker, for readers that merge several buffers.
     pub worker: u32,
 }
 
@@ -54,14 +55,15 @@ impl BufferSpec {
     }
 }
 
-/// What happens when a reader is too slow.
+/// The policy for a reader that is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// It loses packets, which are counted. It copies what it reads.
     Lossy,
-    /// What it has not read stays within a credit, and it reads in place. Beyond the credit it becomes lossy, and is told.
+    /// What it has not read stays within a credit, and it reads in place. Beyond the credit it becomes lossy, and is
+    /// told.
     Leased {
-        /// It may lag by so many bytes of the buffer, rounded up to blocks; half of the buffer at most.
+        /// It may lag by this many bytes of the buffer, rounded up to blocks; half of the buffer at most.
         bytes: u64,
         /// Nothing may be unread for longer than this, counted from the last packet of its block.
         time: Duration,
@@ -73,7 +75,7 @@ pub enum Policy {
 /// A new reader.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderSpec {
-    /// What happens when it is too slow.
+    /// The policy for a reader that is too slow.
     pub policy: Policy,
     /// Entries of its index: a power of two, 16 to 2^24. So many packets can wait for it.
     pub entries: u32,
@@ -98,28 +100,28 @@ pub struct ReaderId {
     number: u32,
 }
 
-/// A reader was added: who it is here, and the descriptors that its process is to get.
+/// A reader was added: its number here, and the descriptors that its process is to get.
 #[derive(Debug)]
 pub struct Attachment {
     /// Its name for the writer.
     pub id: ReaderId,
-    /// What [`Reader::open`](crate::Reader::open) takes. Passed on by SCM_RIGHTS, or inherited.
+    /// The descriptors for [`Reader::open`](crate::Reader::open). Passed on by SCM_RIGHTS, or inherited.
     pub parts: ReaderParts,
 }
 
 /// A reader that was taken away.
 #[derive(Clone, Copy, Debug)]
 pub struct Departed {
-    /// Who it was.
+    /// The reader.
     pub id: ReaderId,
-    /// What became of its packets, to the last.
+    /// The fate of its packets, to the last.
     pub account: Account,
 }
 
 /// How far a reader is that began in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// It has all that is published. Before another batch is stored it can [`be_present`](Writer::be_present).
+    /// It has all that is published. Before another batch is stored it can [`finish_replay`](Writer::finish_replay).
     Done,
     /// There is more to look at.
     More,
@@ -165,13 +167,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a buffer. Its memory is reserved here, and all of it touched, some 60 ms for 64 MiB; and its seals are tried. `now` goes into the header.
+    /// Makes a buffer. Its memory is reserved here, and all of it touched, some 60 ms for 64 MiB; and its seals are
+    /// tried. `now` goes into the header.
     ///
     /// Minimum kernel: 5.1.
     ///
     /// # Errors
-    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] where memory is refused, [`Error::SealBroken`] if readers could
-    /// write.
+    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] where memory is refused,
+    /// [`Error::SealBroken`] if readers could write.
     pub fn create(spec: &BufferSpec, now: Timestamp) -> Result<Writer, Error> {
         let geometry = Geometry::new(u64::from(spec.block_len), u64::from(spec.blocks))?;
         if spec.snap_len == 0 || spec.snap_len > geometry.cap_len_max() {
@@ -236,8 +239,9 @@ impl Writer {
         Ok(Attachment { id, parts })
     }
 
-    /// Has a new reader begin in the past, with what the buffer still holds from `start` on. It gets that by [`replay`](Self::replay), and is not to be [indexed](Self::index) before it can
-    /// [`be_present`](Self::be_present).
+    /// Has a new reader begin in the past, with what the buffer still holds from `start` on. It gets that by
+    /// [`replay`](Self::replay), and is not to be [indexed](Self::index) before it can
+    /// [`finish_replay`](Self::finish_replay).
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -247,8 +251,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Offers a reader the next packets of the past, as far as `verdict` says of them: `None` leaves a packet out. At most `looks` packets are looked at, so the caller can do it
-    /// between batches; it shows with the next [`publish`](Self::publish). What finds no place in the index waits for the reader to come on. To be called when all that was stored is published.
+    /// Offers a reader the next packets of the past, as far as `verdict` says of them: `None` leaves a packet out. At
+    /// most `looks` packets are looked at, so the caller can do it between batches; it shows with the next
+    /// [`publish`](Self::publish). What finds no place in the index waits for the reader to come on. To be called when
+    /// all that was stored is published.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -256,31 +262,34 @@ impl Writer {
         &mut self,
         id: ReaderId,
         looks: usize,
-        verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> Result<Replay, Error> {
         Ok(self.readers.get(id)?.replay(&self.store, looks, verdict))
     }
 
-    /// Ends a reader's past, of which nothing is left: it is to be indexed from the next batch on. To be called after [`replay`](Self::replay) said that it is done, and before anything more is stored.
+    /// Ends a reader's past, of which nothing is left: it is to be indexed from the next batch on. To be called after
+    /// [`replay`](Self::replay) said that it is done, and before anything more is stored.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn be_present(&mut self, id: ReaderId) -> Result<(), Error> {
-        self.readers.get(id)?.be_present();
+    pub fn finish_replay(&mut self, id: ReaderId) -> Result<(), Error> {
+        self.readers.get(id)?.finish_replay();
         Ok(())
     }
 
-    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no place is lost because the index was full; returns how many packets that are. Who loses some by it is
+    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no
+    /// place is lost because the index was full; returns how many packets that are. A reader that loses some by it is
     /// better off to [`skip`](Self::skip) the rest. A lossless reader is lossy then.
     ///
     /// # Errors
-    /// [`Error::UnknownReader`]; [`Error::BatchTooLarge`] if the batch may take more than half of the buffer: store it in parts.
+    /// [`Error::UnknownReader`]; [`Error::BatchTooLarge`] if the batch may take more than half of the buffer: store it
+    /// in parts.
     pub fn replay_before(
         &mut self,
         id: ReaderId,
         batch: &Batch<'_>,
         wanted: &Selection,
-        verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> Result<u64, Error> {
         let blocks = self.store.blocks_for(wanted.iter().map(|index| batch.packet(index).data.len()));
         let reach = self.readers.reach(blocks);
@@ -295,8 +304,9 @@ impl Writer {
         Ok(lost)
     }
 
-    /// Brings a reader to the present: what it was not offered of the past up to now it never gets. It is to be indexed from the next batch on, and further [`replay`](Self::replay) counts as lost, because its index was full,
-    /// what it would have been offered. A lossless reader is lossy then.
+    /// Brings a reader to the present: what it was not offered of the past up to now it never gets. It is to be indexed
+    /// from the next batch on, and further [`replay`](Self::replay) counts as lost, because its index was full, what it
+    /// would have been offered. A lossless reader is lossy then.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -307,22 +317,25 @@ impl Writer {
     }
 
     /// Whether any reader is still to be offered something of the past, or to have it counted.
-    pub fn has_past(&self) -> bool {
-        self.readers.has_past()
+    pub fn has_replays(&self) -> bool {
+        self.readers.has_replays()
     }
 
-    /// How many of the stored packets are still to be looked at for a reader that began in the past; 0 for one in the present.
+    /// How many of the stored packets are still to be looked at for a reader that began in the past; 0 for one in the
+    /// present.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn past(&mut self, id: ReaderId) -> Result<u64, Error> {
+    pub fn replay_left(&mut self, id: ReaderId) -> Result<u64, Error> {
         Ok(self.readers.get(id)?.past().map_or(0, |past| self.store.records_after(past)))
     }
 
-    /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing needs to be asked.
+    /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing
+    /// needs to be asked.
     ///
-    /// What was indexed must have been published before: nobody reads what cannot be seen. If there is no room, [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes the reader
-    /// lossy as soon as it loses a packet by it.
+    /// Publish before what was indexed: readers consume visible packets only. If there is no room,
+    /// [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes
+    /// the reader lossy as soon as it loses a packet by it.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`] if there never will be room.
@@ -334,8 +347,8 @@ impl Writer {
         self.readers.room(&self.store, blocks, wanted.len())
     }
 
-    /// Sleeps until a reader has come on since [`make_room`](Self::make_room), its process is gone, or `timeout` is over; it may return early.
-    /// Other readers can see what was published.
+    /// Sleeps until a reader has come on since [`make_room`](Self::make_room), its process is gone, or `timeout` is
+    /// over; it may return early. Other readers can see what was published.
     ///
     /// # Errors
     /// [`Error::UnknownReader`], [`Error::System`].
@@ -355,7 +368,8 @@ impl Writer {
         reader.wait(timeout)
     }
 
-    /// Stores the packets of a batch that anybody wants, each once. Nobody sees them until they are indexed and published.
+    /// Stores the packets of a batch that any reader wants, each once. Readers see them once they are indexed and
+    /// published.
     ///
     /// # Panics
     /// If a packet is wanted that the batch does not have.
@@ -375,10 +389,11 @@ impl Writer {
         *is_whole = opened < self.store.geometry().blocks() as u64 && self.store.not_stored() == not_stored;
     }
 
-    /// Offers packets of those that were stored last to a reader, all with the same verdict. What no block could be had for counts as damaged.
+    /// Offers packets of those that were stored last to a reader, all with the same verdict. What no block could be had
+    /// for counts as damaged.
     ///
-    /// A lossless reader that loses one of them here, because its index is full or the batch was more than the buffer holds, is lossy from then on; so is a
-    /// leased one in the second case.
+    /// A lossless reader that loses one of them here, because its index is full or the batch was more than the buffer
+    /// holds, is lossy from then on; so is a leased one in the second case.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -398,7 +413,8 @@ impl Writer {
         Ok(())
     }
 
-    /// After packets found no place in a reader's index, or in the buffer: who was promised otherwise is told.
+    /// After packets found no place in a reader's index, or in the buffer: readers that were promised otherwise are
+    /// told.
     #[cold]
     fn keep_promises(&mut self, id: ReaderId, wanted: &Selection, lost: u64) -> Result<(), Error> {
         let standing = self.readers.get(id)?.standing;
@@ -414,41 +430,41 @@ impl Writer {
         if is_broken { self.readers.demote(id) } else { Ok(()) }
     }
 
-    /// Shows all that was stored and indexed, and wakes those who sleep and have waited for it. `now_ns` is of a clock that never goes back; it is
-    /// what credits and delays are counted with.
+    /// Shows all that was stored and indexed, and wakes the sleepers that have waited for it. `now_ns` is of a clock
+    /// that never goes back; it is what credits and delays are counted with.
     ///
-    /// Who merges several buffers is told that nothing older than the latest packet comes: a source whose packets are not in order
-    /// should say [`publish_until`](Self::publish_until).
+    /// A reader of several buffers is told that nothing older than the latest packet comes: a source whose packets are
+    /// not in order should say [`publish_until`](Self::publish_until).
     pub fn publish(&mut self, now_ns: u64) {
         self.publish_until(now_ns, self.latest);
     }
 
-    /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle writer calls it as well, so that
-    /// who merges goes on.
+    /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle
+    /// writer calls it as well, so that merging readers go on.
     pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
         self.store.publish(watermark, |store| self.readers.publish(store, now_ns));
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// What is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, as the daemon does, or when
-    /// [`due_ns`](Self::due_ns) says.
+    /// Work that is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, as
+    /// the daemon does, or when [`next_wake_ns`](Self::next_wake_ns) says.
     pub fn tick(&mut self, now_ns: u64) {
         self.readers.enforce(&self.store, now_ns);
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// When the next sleeper is to be woken though there is little; `None` if nobody waits for that. Of the clock of
+    /// When the next sleeper is to be woken though there is little; `None` if no reader waits for that. Of the clock of
     /// [`publish`](Self::publish).
-    pub fn due_ns(&self) -> Option<u64> {
-        self.readers.due_ns()
+    pub fn next_wake_ns(&self) -> Option<u64> {
+        self.readers.next_wake_ns()
     }
 
-    /// What the source counted, for all readers to see.
+    /// The counters of the source, visible to all readers.
     pub fn set_source(&self, counts: &SourceCounts) {
         self.store.set_source(counts);
     }
 
-    /// What became of a reader's packets up to now.
+    /// The fate of a reader's packets up to now.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -456,7 +472,7 @@ impl Writer {
         Ok(self.readers.get(id)?.index.account())
     }
 
-    /// What a reader may expect.
+    /// The guarantee that a writer gives a reader.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -505,8 +521,8 @@ impl Writer {
         self.store.passed_over()
     }
 
-    /// Shows all that was stored and indexed, says to all readers that nothing more comes, and wakes them. They read what is left;
-    /// [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
+    /// Shows all that was stored and indexed, says to all readers that nothing more comes, and wakes them. They read
+    /// what is left; [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
     pub fn end(&mut self) {
         let now_ns = self.readers.now_ns();
         self.store.close(|store| self.readers.publish(store, now_ns));

@@ -9,7 +9,7 @@
 //! *open*. So whatever a filter may find in a packet by other means than [`Headers`] (a load at a fixed offset reads
 //! what an impossible length hides) makes the packet open here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use tapline_packet::headers::{Headers, Inner};
 use tapline_packet::numbers::{ethertype, ip_protocol, port};
@@ -37,7 +37,7 @@ pub enum Class {
     Vlan = 8,
     /// Any VLAN tag.
     Tagged = 9,
-    /// Both addresses of an IP packet, without a direction.
+    /// Both addresses of an IP packet, or sender and target of ARP, without a direction.
     Pair = 10,
     /// Addresses, protocol and ports, without a direction.
     Flow = 11,
@@ -279,6 +279,10 @@ impl PacketKeys {
             ethertype::ARP | ethertype::REVERSE_ARP => {
                 let sender = u32_at(data, at + 14)?;
                 let target = u32_at(data, at + 24)?;
+                self.push(
+                    Class::Pair,
+                    pair_value(Ipv4Addr::from(sender).into(), Ipv4Addr::from(target).into()),
+                );
                 self.ipv4(sender);
                 self.ipv4(target);
                 Some(())

@@ -22,6 +22,7 @@ mod lock;
 mod log;
 pub mod moments;
 mod name;
+mod names;
 mod question;
 mod recorder;
 mod repair;
@@ -45,7 +46,8 @@ pub use keys::{
 };
 pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN};
 pub use name::StoreName;
+pub use names::{NameFilter, NameMatcher};
 pub use question::{Fact, Question};
-pub use recorder::{Losses, Recorder, RecorderSettings, Totals};
+pub use recorder::{Cutoff, Losses, Recorder, RecorderSettings, Totals};
 pub use repair::{Repaired, repair};
 pub use search::{Examine, Examiners, Next, ParallelSearch, Search, SearchAccount, Window};

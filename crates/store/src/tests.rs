@@ -16,8 +16,8 @@ use crate::index::rollup::RollUp;
 use crate::keys::{Class, PacketKeys, Way, key, open_key};
 use crate::walk::{Found, Walk};
 use crate::{
-    Catalog, Fact, Finding, Hold, IndexOptions, Losses, Question, Recorder, RecorderSettings, SLOT_LEN,
-    Search, Window, verify,
+    Catalog, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
+    RecorderSettings, SLOT_LEN, Search, Window, verify,
 };
 
 pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
@@ -27,7 +27,8 @@ pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     flush_ns: 1_000_000_000,
     sync_ns: 5_000_000_000,
     snap_len: 262_144,
-    index: Some(IndexOptions { macs: false }),
+    index: Some(IndexOptions { macs: false, names: false }),
+    cutoffs: Vec::new(),
     buffers: 4,
 };
 
@@ -481,7 +482,7 @@ fn vlan_moves_the_headers_of_what_stands_behind_or() {
     assert!(accepted > 4, "{accepted}");
     // Joined by `and` the tag is there, and keys have something to say.
     let keys = |text: &str| Question::of(text, &Options::default()).facts().len();
-    assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (2, 3));
+    assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (3, 3));
     // Of `ip` and of the tag; `arp` may stand behind either.
     assert_eq!(keys("ip or vlan and arp"), 2);
 }
@@ -531,7 +532,7 @@ fn flipped_bits_are_found_and_not_believed() {
 }
 
 /// Packets of Ethernet captures: bytes, times, lengths on the wire.
-fn captured() -> Vec<(Vec<u8>, Meta)> {
+pub(crate) fn captured() -> Vec<(Vec<u8>, Meta)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
     let mut paths: Vec<_> = std::fs::read_dir(folder)
         .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
@@ -606,6 +607,52 @@ fn a_search_finds_what_a_scan_finds() {
     assert!(passed_over > 0);
 }
 
+/// Every name that captures have, as itself and as a domain.
+#[test]
+fn a_search_for_a_name_finds_what_a_scan_finds() {
+    let packets = captured();
+    if packets.is_empty() {
+        eprintln!("skipped: a_search_for_a_name_finds_what_a_scan_finds: there are no captures");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let index = Some(IndexOptions { macs: true, names: true });
+    let settings = RecorderSettings { size: 256 << 20, index, ..SETTINGS };
+    let mut recorder = Recorder::open(folder.path(), settings, &ethernet(), at(0)).unwrap();
+    for some in packets.chunks(64) {
+        record(&mut recorder, some, at(0));
+        recorder.tick(Losses::default(), &[], &ethernet(), at(0)).unwrap();
+    }
+    recorder.finish(&[], Losses::default(), at(1)).unwrap();
+    let catalog = Arc::new(Catalog::open(folder.path()).unwrap());
+    let (mut found_all, mut passed_over) = (0, 0);
+    for text in
+        ["www.google.com", ".google.com", ".com", ".local", "wikipedia.org", ".wikipedia.org", ".invalid"]
+    {
+        let filters = [NameFilter::parse(text).unwrap()];
+        let mut matcher = NameMatcher::default();
+        let all = packets.iter().map(|(data, meta)| Packet { data, meta });
+        let scanned = all.filter(|packet| matcher.accepts(&filters, LinkType::ETHERNET, *packet)).count();
+        let mut search = Search::new(Arc::clone(&catalog), Window::ALL, filters[0].question()).unwrap();
+        let (mut reader, mut found, mut is_there) = (SectionReader::new(), 0, true);
+        while is_there {
+            fill(&mut reader, &mut search, &mut is_there);
+            while is_there && reader.advance().unwrap() {
+                let batch = reader.batch();
+                let is_meant = |packet: &Packet<'_>| matcher.accepts(&filters, LinkType::ETHERNET, *packet);
+                found += batch.iter().filter(is_meant).count();
+            }
+        }
+        let account = search.account();
+        assert!(account.is_balanced() && account.chunks_damaged == 0, "{text}: {account:?}");
+        assert_eq!(found, scanned, "{text}: {account:?}");
+        eprintln!("{text}: {found} packets in {} chunks of {}", account.chunks_read, account.chunks);
+        found_all += found;
+        passed_over += account.chunks_by_keys + account.segments_by_keys;
+    }
+    assert!(found_all > 0 && passed_over > 0, "{found_all}, {passed_over}");
+}
+
 #[test]
 fn a_filter_finds_no_packet_beside_its_keys() {
     let Ok(pcap) = Libpcap::get() else {
@@ -660,7 +707,7 @@ fn satisfies(
     if program.run(packet) == 0 {
         return false;
     }
-    let mut keys = PacketKeys::new(false);
+    let mut keys = PacketKeys::new(true);
     keys.take(link_type, packet, &Headers::parse(link_type, packet));
     let is_there = |key: u64| keys.as_slice().contains(&key);
     let has = |fact: &Fact| is_there(fact.key()) || fact.ways().iter().any(|way| is_there(open_key(*way)));

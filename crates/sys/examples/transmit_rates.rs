@@ -1,13 +1,15 @@
-//! What can be sent: sendmmsg against the transmit ring, with and without `PACKET_QDISC_BYPASS`, and live frames, interleaved.
+//! Rates of sending: sendmmsg against the transmit ring, with and without `PACKET_QDISC_BYPASS`, and live frames,
+//! interleaved.
 //!
 //! ```text
 //! ip netns add x; ip -n x link add a type veth peer name b; (both up; live frames need GRO on at b)
 //! ip netns exec x transmit_rates a b [FRAME_BYTES] [FRAMES] [ROUNDS]
 //! ```
 //!
-//! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's interrupt is part of it), frames
-//! a second, and what the other end counted. Then whether frames arrive as they were sent: each frame is filled with one byte, which also ends its source
-//! address, and a socket at the other end that is slow to read compares the two.
+//! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's
+//! interrupt is part of it), frames a second, and what the other end counted. Then whether frames arrive as they were
+//! sent: each frame is filled with one byte, which also ends its source address, and a socket at the other end that is
+//! slow to read compares the two.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -25,6 +27,19 @@ const SLOT_LEN: usize = 2048;
 /// Where the frame begins behind a `tpacket2_hdr` of 32 bytes: `TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)`.
 const DATA_AT: usize = 32;
 
+/// The ways to send that are compared.
+const WAYS: [&str; 9] = [
+    "sendmmsg",
+    "sendmmsg, bypass",
+    "ring",
+    "ring, bypass",
+    "live, 64 a run",
+    "live, 256 a run",
+    "live, 1024 a run",
+    "live, 4096 a run",
+    "AF_XDP",
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [from, to, rest @ ..] = arguments.as_slice() else { return Err("two interfaces are needed".into()) };
@@ -37,46 +52,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(route.link(to)?.and_then(|link| link.statistics).map_or(0, |counters| counters.rx_packets))
     };
     let mut route = RouteSocket::open()?;
-    let ways = [
-        "sendmmsg",
-        "sendmmsg, bypass",
-        "ring",
-        "ring, bypass",
-        "live, 64 a run",
-        "live, 256 a run",
-        "live, 1024 a run",
-        "live, 4096 a run",
-        "AF_XDP",
-    ];
-    let mut speeds = vec![Vec::new(); ways.len()];
-    let mut rates = vec![Vec::new(); ways.len()];
-    let mut arrived = vec![0; ways.len()];
+    let mut speeds = vec![Vec::new(); WAYS.len()];
+    let mut rates = vec![Vec::new(); WAYS.len()];
+    let mut arrived = vec![0; WAYS.len()];
     for _ in 0..rounds {
-        for way in 0..ways.len() {
+        for way in 0..WAYS.len() {
             let before = received(&mut route)?;
             let (start, clock) = (thread_time(), Instant::now());
-            match way {
-                0 | 1 => by_calls(from, way == 1, len, count)?,
-                2 | 3 => by_ring(from, way == 3, len, count)?,
-                8 => by_xdp_socket(from, len, count)?,
-                _ => by_live_frames(from, 64 << (2 * (way - 4)), len, count)?,
-            }
+            send(way, from, len, count)?;
             speeds[way].push(count as f64 / clock.elapsed().as_secs_f64());
             rates[way].push((thread_time() - start).as_nanos() as f64 / count as f64);
             std::thread::sleep(Duration::from_millis(100));
             arrived[way] += received(&mut route)? - before;
         }
     }
-    for (way, name) in ways.iter().enumerate() {
-        rates[way].sort_by(f64::total_cmp);
-        speeds[way].sort_by(f64::total_cmp);
-        let (rate, speed, all) = (rates[way][rounds / 2], speeds[way][rounds / 2], rounds * count);
-        println!(
-            "{name:18} {rate:>7.0} ns a frame {speed:>10.0} frames/s   {} of {all} arrived",
-            arrived[way]
-        );
-    }
-    for (way, name) in ways.iter().enumerate() {
+    print_medians(&mut rates, &mut speeds, &arrived, rounds * count);
+    for (way, name) in WAYS.iter().enumerate() {
         let mixed = watch(to, || match way {
             0 | 1 => by_calls(from, way == 1, 1000, 100_000),
             8 => by_xdp_socket(from, 1000, 100_000),
@@ -86,6 +77,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name:18} {} frames seen, {} of them not as they were sent", mixed.0, mixed.1);
     }
     Ok(())
+}
+
+/// Sends `count` frames in one of the [`WAYS`].
+fn send(way: usize, from: u32, len: usize, count: usize) -> io::Result<()> {
+    match way {
+        0 | 1 => by_calls(from, way == 1, len, count),
+        2 | 3 => by_ring(from, way == 3, len, count),
+        8 => by_xdp_socket(from, len, count),
+        _ => by_live_frames(from, 64 << (2 * (way - 4)), len, count),
+    }
+}
+
+/// Prints the median of each of the [`WAYS`]; `all` frames were sent in each.
+fn print_medians(rates: &mut [Vec<f64>], speeds: &mut [Vec<f64>], arrived: &[u64], all: usize) {
+    for (way, name) in WAYS.iter().enumerate() {
+        rates[way].sort_by(f64::total_cmp);
+        speeds[way].sort_by(f64::total_cmp);
+        let (rate, speed) = (rates[way][rates[way].len() / 2], speeds[way][speeds[way].len() / 2]);
+        println!(
+            "{name:18} {rate:>7.0} ns a frame {speed:>10.0} frames/s   {} of {all} arrived",
+            arrived[way]
+        );
+    }
 }
 
 /// Frame number `n`: every byte behind the addresses is the last one of the addresses.
@@ -201,7 +215,7 @@ impl TxRing {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set(&fd, libc::PACKET_VERSION, &version)?;
@@ -233,7 +247,8 @@ impl TxRing {
     }
 
     fn status(&self, slot: usize) -> &std::sync::atomic::AtomicU32 {
-        // SAFETY: the slot lies in the mapping, aligned to 2 KiB, and begins with tp_status; both sides access it as a whole word.
+        // SAFETY: the slot lies in the mapping, aligned to 2 KiB, and begins with tp_status; both sides access it as a
+        // whole word.
         unsafe { std::sync::atomic::AtomicU32::from_ptr(self.base.add(slot * SLOT_LEN).cast()) }
     }
 
@@ -292,7 +307,8 @@ fn by_ring(if_index: u32, bypass: bool, len: usize, count: usize) -> io::Result<
 /// Sends while a plain socket at the other end reads: frames seen, and those that are not as they were sent.
 fn watch(if_index: u32, send: impl FnOnce() -> io::Result<()>) -> io::Result<(u64, u64)> {
     let socket = PacketSocket::open().map_err(|error| error.source)?;
-    // Version 3 was chosen by `open`; a socket without a ring queues packets as they are, by reference, until they are read.
+    // Version 3 was chosen by `open`; a socket without a ring queues packets as they are, by reference, until they are
+    // read.
     socket.bind(if_index).map_err(|error| error.source)?;
     let (seen, mixed, done) =
         (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)), AtomicBool::new(false));

@@ -20,11 +20,12 @@ pub fn allowed() -> Result<Vec<usize>, SyscallError> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
-/// Lets a thread run on these processors only. `thread` is its number (kernel threads have one too); `None` is the calling thread, whose threads and
-/// programs started later inherit it. Numbers beyond 1023 are left out.
+/// Lets a thread run on these processors only. `thread` is its number (kernel threads have one too); `None` is the
+/// calling thread, whose threads and programs started later inherit it. Numbers beyond 1023 are left out.
 ///
 /// # Errors
-/// `EINVAL` if none of them is there, `ESRCH` without such a thread, `EPERM` for others' threads without `CAP_SYS_NICE`.
+/// `EINVAL` if none of them is there, `ESRCH` without such a thread, `EPERM` for others' threads without
+/// `CAP_SYS_NICE`.
 pub fn pin(thread: Option<u32>, cpus: &[usize]) -> Result<(), SyscallError> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: zeros are a set without members.

@@ -5,8 +5,9 @@
 //! an end is closed (or its process dies) --> the other end: hung up
 //! ```
 //!
-//! Why not an eventfd: both sides would share one open file. The other side could make it blocking and fill its counter, and then `write`
-//! would stop us for ever. Each end of a pair is a file of its own, and `MSG_DONTWAIT` holds for one call whatever flags the file has.
+//! Why not an eventfd: both sides would share one open file. The other side could make it blocking and fill its
+//! counter, and then `write` would stop us for ever. Each end of a pair is a file of its own, and `MSG_DONTWAIT` holds
+//! for one call whatever flags the file has.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -20,9 +21,9 @@ pub struct Bell {
     socket: OwnedFd,
 }
 
-/// What an end has heard.
+/// The event at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum BellEvent {
     /// Nothing since it was last asked.
     Nothing,
     /// The other end rang.
@@ -35,39 +36,41 @@ impl Bell {
     /// Both ends of a new one.
     ///
     /// # Errors
-    /// What socketpair(2) says.
+    /// The error of socketpair(2).
     pub fn pair() -> Result<(Bell, Bell), SyscallError> {
         let mut fds = [0; 2];
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the call writes two descriptors.
         check("socketpair", unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
-        // SAFETY: the kernel just gave us these descriptors, and nobody else knows them.
+        // SAFETY: the kernel has just returned these descriptors, and no other value owns them.
         let [one, other] = fds.map(|fd| Bell { socket: unsafe { OwnedFd::from_raw_fd(fd) } });
         Ok((one, other))
     }
 
-    /// Makes the other end readable. Never blocks: an end that is full is readable already, and one that is gone hears nothing.
+    /// Makes the other end readable. Never blocks: an end that is full is readable already, and one that is gone hears
+    /// nothing.
     pub fn ring(&self) {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: one byte of a constant is read.
         unsafe { libc::send(self.socket.as_raw_fd(), b"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// Takes what was rung, so that this end is quiet, and says whether it was, or whether nobody will ring any more: one system call for both.
+    /// Takes a ring, so that this end is quiet, and says whether there was one, or whether the other end is closed: one
+    /// system call for both.
     ///
     /// A bounded amount is taken in one call: an other end that rings without pause does not keep us here.
-    pub fn answer(&self) -> Heard {
+    pub fn answer(&self) -> BellEvent {
         let mut rung = [0u8; 512];
         // SAFETY: the pointer and the length describe `rung`.
         let len = unsafe {
             libc::recv(self.socket.as_raw_fd(), rung.as_mut_ptr().cast(), rung.len(), libc::MSG_DONTWAIT)
         };
         match len {
-            1.. => Heard::Rung,
-            0 => Heard::Gone,
+            1.. => BellEvent::Rung,
+            0 => BellEvent::Gone,
             _ => match SyscallError::last("recv").errno() {
-                libc::EAGAIN | libc::EINTR => Heard::Nothing,
-                _ => Heard::Gone,
+                libc::EAGAIN | libc::EINTR => BellEvent::Nothing,
+                _ => BellEvent::Gone,
             },
         }
     }
@@ -75,7 +78,7 @@ impl Bell {
     /// Waits until the other end has rung or is gone, or `timeout` is over. Returns whether this end can be read.
     ///
     /// # Errors
-    /// What ppoll(2) says; a signal is no error.
+    /// The error of ppoll(2); a signal is no error.
     pub fn wait(&self, timeout: Duration) -> Result<bool, SyscallError> {
         Ok(self.poll(timeout)? != 0)
     }
@@ -92,7 +95,8 @@ impl Bell {
         };
         let mut fd =
             libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 };
-        // SAFETY: one pollfd, which the kernel may write to; the timeout lives through the call; no signal mask is given.
+        // SAFETY: one pollfd, which the kernel may write to; the timeout lives through the call; no signal mask is
+        // given.
         match check("ppoll", unsafe { libc::ppoll(&mut fd, 1, &timeout, std::ptr::null()) }) {
             Ok(_) => Ok(fd.revents),
             Err(error) if error.errno() == libc::EINTR => Ok(0),
@@ -127,17 +131,17 @@ mod tests {
     fn rung_answered_hung_up() {
         let (ours, theirs) = Bell::pair().unwrap();
         assert!(!theirs.wait(Duration::ZERO).unwrap());
-        assert_eq!(theirs.answer(), Heard::Nothing);
+        assert_eq!(theirs.answer(), BellEvent::Nothing);
         ours.ring();
         ours.ring();
         assert!(theirs.wait(Duration::from_secs(60)).unwrap());
-        assert_eq!((theirs.answer(), theirs.answer()), (Heard::Rung, Heard::Nothing));
+        assert_eq!((theirs.answer(), theirs.answer()), (BellEvent::Rung, BellEvent::Nothing));
         assert!(!ours.is_hung_up());
         theirs.ring();
         drop(theirs);
         assert!(ours.is_hung_up());
         // What was rung before is heard before.
-        assert_eq!((ours.answer(), ours.answer()), (Heard::Rung, Heard::Gone));
+        assert_eq!((ours.answer(), ours.answer()), (BellEvent::Rung, BellEvent::Gone));
         ours.ring();
     }
 
@@ -149,6 +153,6 @@ mod tests {
         for _ in 0..100_000 {
             ours.ring();
         }
-        assert_eq!(theirs.answer(), Heard::Rung);
+        assert_eq!(theirs.answer(), BellEvent::Rung);
     }
 }

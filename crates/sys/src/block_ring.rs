@@ -11,8 +11,8 @@
 //! 1  TP_STATUS_USER     kernel      closed: ours until we write 0
 //! ```
 //!
-//! The kernel closes blocks strictly in order and, finding its next block not yet given back, drops packets until it is.
-//! So one block is held at a time and given back as soon as its last packet was looked at.
+//! The kernel closes blocks strictly in order and, finding its next block not yet given back, drops packets until it
+//! is. So one block is held at a time and given back as soon as its last packet was looked at.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -45,7 +45,7 @@ impl RingGeometry {
     }
 }
 
-/// What the head of a block says. Numbers are the kernel's own; a reader checks them against the block's length.
+/// The head of a block. Numbers are the kernel's own; a reader checks them against the block's length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockHead {
     /// Packets in the block.
@@ -97,8 +97,8 @@ impl BlockRing {
         Ok(ring)
     }
 
-    /// Maps the ring again that was [unmapped](Self::unmap) and is still set up on the socket `fd`, of the same geometry. It goes on where it was:
-    /// with the block that was held, if it was not given back.
+    /// Maps the ring again that was [unmapped](Self::unmap) and is still set up on the socket `fd`, of the same
+    /// geometry. It goes on where it was: with the block that was held, if it was not given back.
     pub(crate) fn map_again(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -129,32 +129,33 @@ impl BlockRing {
         if !self.is_held {
             return &[];
         }
-        // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until we
-        // give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
+        // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until
+        // we give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
         // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this memory:
-        // we never pass the socket on, and a fork does not inherit the mapping, unless `inherit` was called, whose caller
-        // promised that one process alone goes on to use the ring. `give_back` needs `&mut self`, so no
-        // slice outlives our ownership.
+        // we never pass the socket on, and a fork does not inherit the mapping, unless `inherit` was called, whose
+        // caller promised that one process alone goes on to use the ring. `give_back` needs `&mut self`, so no slice
+        // outlives our ownership.
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
     }
 
-    /// The same to write to: whoever lends the packets may put headers before them.
+    /// The same to write to: a source may put headers before packets that it lends.
     pub fn held_mut(&mut self) -> &mut [u8] {
         if !self.is_held {
             return &mut [];
         }
-        // SAFETY: as in `held`; `&mut self` makes it the only slice. The kernel reads nothing of a block but its status, which it
-        // expects us to write.
+        // SAFETY: as in `held`; `&mut self` makes it the only slice. The kernel reads nothing of a block but its
+        // status, which it expects us to write.
         unsafe { slice::from_raw_parts_mut(self.block(self.current), self.block_len) }
     }
 
-    /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child (daemons).
+    /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child
+    /// (daemons).
     ///
-    /// Whoever calls this promises, for its own callers too, that after a fork one process alone goes on to use the ring: what the other reads may
-    /// change under it. No other ring needs that promise, as none is inherited.
+    /// The caller promises, for its own callers too, that after a fork one process alone goes on to use the ring: what
+    /// the other reads may change under it. No other ring needs that promise, as none is inherited.
     ///
     /// # Errors
-    /// What madvise(2) says.
+    /// The error of madvise(2).
     pub fn inherit(&self) -> Result<(), SyscallError> {
         let (address, len) = (self.base.as_ptr().cast(), self.block_len * self.block_count);
         // SAFETY: address and length are those of our mapping, and only its inheritance changes.
@@ -166,13 +167,14 @@ impl BlockRing {
         self.block_count > 0
     }
 
-    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while nobody has it mapped. A held block is not given back: another
-    /// process may hold it that was forked from this one.
+    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while it is not mapped. A held block
+    /// is not given back: another process may hold it that was forked from this one.
     pub fn unmap(&mut self) {
         let len = self.block_len * self.block_count;
         (self.block_count, self.is_held) = (0, false);
         if len > 0 {
-            // SAFETY: the mapping was made by `map` with this address and length; without blocks nothing refers to it any more.
+            // SAFETY: the mapping was made by `map` with this address and length; without blocks nothing refers to it
+            // any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
         }
     }
@@ -215,7 +217,7 @@ impl BlockRing {
     fn head(&self, block: usize) -> (u32, BlockHead) {
         debug_assert!(self.is_ready(block));
         // SAFETY: the block starts with a tpacket_block_desc, is aligned to a page, and is ours (see `held`), so
-        // nobody writes to it during this read.
+        // no thread or process writes to it during this read.
         let desc = unsafe { self.block(block).cast::<libc::tpacket_block_desc>().read() };
         // SAFETY: the union has one variant, and any bytes are a value of it.
         let head = unsafe { desc.hdr.bh1 };
@@ -261,7 +263,7 @@ mod tests {
 
     impl Kernel {
         fn new() -> Kernel {
-            // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+            // SAFETY: the name is a C string; the descriptor is new, and no other value owns it.
             let file = unsafe { File::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC)) };
             file.set_len(GEOMETRY.len()).unwrap();
             Kernel(file)

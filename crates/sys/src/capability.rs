@@ -1,4 +1,4 @@
-//! What the calling thread may do: capabilities(7).
+//! Capabilities of the calling thread: capabilities(7).
 
 use crate::SyscallError;
 use crate::error::check;
@@ -48,7 +48,7 @@ impl Capability {
     /// Whether the calling thread has it in effect.
     ///
     /// # Errors
-    /// What capget(2) says.
+    /// The error of capget(2).
     pub fn is_effective(self) -> Result<bool, SyscallError> {
         Ok(effective()? & 1 << self as u32 != 0)
     }
@@ -76,7 +76,7 @@ pub fn keep_only(kept: &[Capability]) -> Result<(), SyscallError> {
 /// The effective set of the calling thread, one bit for each capability.
 ///
 /// # Errors
-/// What capget(2) says.
+/// The error of capget(2).
 pub fn effective() -> Result<u64, SyscallError> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let mut data = [Data::default(); 2];

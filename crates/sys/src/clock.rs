@@ -1,7 +1,8 @@
-//! The system's clocks, clock_gettime(2). The kernel answers these in user space (vDSO) where its clock source can be read there, in some
-//! 20 to 40 ns, else by a system call.
+//! The system's clocks, clock_gettime(2). The kernel answers these in user space (vDSO) where its clock source can be
+//! read there, in some 20 to 40 ns, else by a system call.
 
-/// CLOCK_REALTIME: nanoseconds since 1970 UTC; negative before, as wrongly set clocks may be. It can be set, and then jumps.
+/// CLOCK_REALTIME: nanoseconds since 1970 UTC; negative before, as wrongly set clocks may be. It can be set, and then
+/// jumps.
 #[inline]
 pub fn realtime_ns() -> i64 {
     let time = read(libc::CLOCK_REALTIME);

@@ -1,25 +1,26 @@
-//! Whether somebody keeps the system's clock right: adjtimex(2).
+//! Whether the system's clock is kept in step with a reference: adjtimex(2).
 
 use crate::SyscallError;
 use crate::error::check;
 
-/// What the kernel knows of its clock's error.
+/// The kernel's estimate of its clock's error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockState {
     /// Whether a program (NTP, PTP) disciplines it. Some programs that set the clock do not tell the kernel.
     pub is_synchronised: bool,
-    /// The largest error that the program admits, in microseconds; the kernel adds 500 parts per million of the time since.
+    /// The largest error that the program admits, in microseconds; the kernel adds 500 parts per million of the time
+    /// since.
     pub error_max_us: u64,
     /// The error that it expects, in microseconds.
     pub error_estimate_us: u64,
-    /// Seconds that TAI is ahead of UTC; 0 if nobody told the kernel.
+    /// Seconds that TAI is ahead of UTC; 0 if the kernel was not told.
     pub tai_offset: i32,
 }
 
 /// Reads it. Changes nothing and needs no capability.
 ///
 /// # Errors
-/// What adjtimex(2) says.
+/// The error of adjtimex(2).
 pub fn read() -> Result<ClockState, SyscallError> {
     // SAFETY: all-zero bytes are a valid timex, and `modes` of 0 asks to change nothing.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };

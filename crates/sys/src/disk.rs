@@ -1,4 +1,5 @@
-//! Files on a disk: room (statvfs(3), fallocate(2)), and reading that leaves the page cache to others (preadv2(2), open(2) `O_DIRECT`).
+//! Files on a disk: room (statvfs(3), fallocate(2)), and reading that leaves the page cache to others (preadv2(2),
+//! open(2) `O_DIRECT`).
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -23,7 +24,7 @@ pub struct DiskSpace {
 /// Of the file system that this path is on.
 ///
 /// # Errors
-/// What statvfs(3) says; `ENOENT` for a path with a zero byte.
+/// The error of statvfs(3); `ENOENT` for a path with a zero byte.
 pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
     const CALL: &str = "statvfs";
     let path = CString::new(path.as_os_str().as_bytes());
@@ -36,10 +37,11 @@ pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
     Ok(DiskSpace { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
 }
 
-/// Makes a file `len` bytes long and has the file system keep room for all of them. What was not written reads as zeros.
+/// Makes a file `len` bytes long and has the file system keep room for all of them. What was not written reads as
+/// zeros.
 ///
 /// # Errors
-/// What fallocate(2) says: `ENOSPC`, `EFBIG`, `EOPNOTSUPP` on file systems that cannot.
+/// The error of fallocate(2): `ENOSPC`, `EFBIG`, `EOPNOTSUPP` on file systems that cannot.
 pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
     const CALL: &str = "fallocate";
     let len = libc::off_t::try_from(len).map_err(|_| SyscallError::from_errno(CALL, libc::EFBIG))?;
@@ -63,7 +65,8 @@ pub fn reserve_behind(file: &File, len: u64) -> Result<(), SyscallError> {
     Ok(())
 }
 
-/// Opens a regular file. A symbolic link at the end of the path is not followed, and a pipe does not make the caller wait.
+/// Opens a regular file. A symbolic link at the end of the path is not followed, and a pipe does not make the caller
+/// wait.
 ///
 /// # Errors
 /// Those of open(2): `ELOOP` for a symbolic link; [`io::ErrorKind::InvalidInput`] for other things than regular files.
@@ -75,8 +78,8 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
 }
 
-/// A regular file that is read in pieces. Reading *past the cache* takes what the page cache has and has the disk bring the rest straight
-/// into the caller's memory, so that the pages of other programs stay in the cache.
+/// A regular file that is read in pieces. Reading *past the cache* takes what the page cache has and has the disk bring
+/// the rest straight into the caller's memory, so that the pages of other programs stay in the cache.
 #[derive(Debug)]
 pub struct PieceFile {
     file: File,
@@ -84,7 +87,7 @@ pub struct PieceFile {
     direct: Option<File>,
 }
 
-/// What addresses, offsets and lengths are multiples of where a disk writes straight into memory.
+/// The alignment of addresses, offsets and lengths where a disk writes straight into memory.
 pub const DIRECT_ALIGN: usize = 4096;
 
 impl PieceFile {
@@ -106,7 +109,8 @@ impl PieceFile {
         &self.file
     }
 
-    /// Fills `buffer` from `offset` on. Past the cache only where both are multiples of [`DIRECT_ALIGN`], and the buffer's address too.
+    /// Fills `buffer` from `offset` on. Past the cache only where both are multiples of [`DIRECT_ALIGN`], and the
+    /// buffer's address too.
     ///
     /// # Errors
     /// Those of pread(2); [`io::ErrorKind::UnexpectedEof`] if the file ends before.
@@ -129,9 +133,9 @@ impl PieceFile {
     }
 }
 
-/// Opens a file that is open once more, for writing past the page cache (open(2) `O_DIRECT`): address, offset and length of each write are
-/// multiples of [`DIRECT_ALIGN`]. `None` where the file system cannot, or the name is another file's by now. A disk with larger blocks
-/// refuses the first write (`EINVAL`).
+/// Opens a file that is open once more, for writing past the page cache (open(2) `O_DIRECT`): address, offset and
+/// length of each write are multiples of [`DIRECT_ALIGN`]. `None` where the file system cannot, or the name is another
+/// file's by now. A disk with larger blocks refuses the first write (`EINVAL`).
 pub fn open_direct(path: &Path, file: &File) -> Option<File> {
     same_but_direct(path, file, OpenOptions::new().write(true))
 }
@@ -150,17 +154,18 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Sys
     const CALL: &str = "preadv2(RWF_NOWAIT)";
     let offset = libc::off_t::try_from(offset).map_err(|_| SyscallError::from_errno(CALL, libc::EINVAL))?;
     let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: `part` describes `buffer`, which is ours alone and lives through the call; the kernel writes at most its length.
+    // SAFETY: `part` describes `buffer`, which is ours alone and lives through the call; the kernel writes at most its
+    // length.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
     check_len(CALL, read)
 }
 
-/// Has the disk serve this thread when no other wants anything of it (ioprio_set(2), the idle class). Schedulers of the kernel that know no
-/// classes take no notice.
+/// Has the disk serve this thread when no other wants anything of it (ioprio_set(2), the idle class). Schedulers of the
+/// kernel that know no classes take no notice.
 ///
 /// # Errors
-/// What ioprio_set(2) says.
-pub fn be_idle() -> Result<(), SyscallError> {
+/// The error of ioprio_set(2).
+pub fn set_idle_io_priority() -> Result<(), SyscallError> {
     const CALL: &str = "ioprio_set";
     const WHO_PROCESS: libc::c_long = 1;
     const CLASS_IDLE: libc::c_long = 3 << 13;
@@ -203,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_thread_may_be_the_last_that_the_disk_serves() {
-        std::thread::spawn(|| be_idle().unwrap()).join().unwrap();
+        std::thread::spawn(|| set_idle_io_priority().unwrap()).join().unwrap();
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! mmap rw- --copy--> mprotect r-x --caches--> callers run it --drop--> munmap
 //! ```
 //!
-//! Systems refuse the second step where a policy says so: `PR_SET_MDWE`, SELinux's `execmem`, a seccomp filter. That is an error
-//! like any other, and callers have an interpreter.
+//! Systems refuse the second step where a policy says so: `PR_SET_MDWE`, SELinux's `execmem`, a seccomp filter. That is
+//! an error like any other, and callers have an interpreter.
 
 use std::ptr::{self, NonNull};
 
@@ -41,7 +41,7 @@ impl ExecutableMemory {
         }
         let base = NonNull::new(base.cast::<u8>()).expect("the kernel never maps address 0 unless told to");
         let memory = ExecutableMemory { base, len };
-        // SAFETY: the mapping has room for `len` bytes, may be written, and nobody else knows it yet.
+        // SAFETY: the mapping has room for `len` bytes, may be written, and no other reference to it exists.
         unsafe { ptr::copy_nonoverlapping(code.as_ptr(), base.as_ptr(), code.len()) };
         // SAFETY: the pages are ours; from here on they are only read and executed.
         let refused = unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_READ | libc::PROT_EXEC) };
@@ -59,14 +59,14 @@ impl ExecutableMemory {
 
     /// The code.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping has so many bytes, and nothing writes to them.
+        // SAFETY: the mapping has this many bytes, and nothing writes to them.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
 
 impl Drop for ExecutableMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours; whoever runs the code borrows this value meanwhile.
+        // SAFETY: the mapping is ours; running its code borrows this value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -77,8 +77,8 @@ fn synchronise(_: *const u8, _: usize) -> Result<(), SyscallError> {
     Ok(())
 }
 
-/// On Arm, instruction caches do not follow stores: Arm ARM (DDI 0487), B2.7.4.2: clean data to the point of unification, drop the
-/// instructions, and have every processor that may run this process fetch anew.
+/// On Arm, instruction caches do not follow stores: Arm ARM (DDI 0487), B2.7.4.2: clean data to the point of
+/// unification, drop the instructions, and have every processor that may run this process fetch anew.
 #[cfg(target_arch = "aarch64")]
 fn synchronise(start: *const u8, len: usize) -> Result<(), SyscallError> {
     /// No processor has shorter lines; to touch one twice does no harm.

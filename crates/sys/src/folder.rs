@@ -1,4 +1,5 @@
-//! A folder by its descriptor: names in it mean what they meant when the folder was opened, whatever others rename meanwhile.
+//! A folder by its descriptor: names in it mean what they meant when the folder was opened, whatever others rename
+//! meanwhile.
 //!
 //! ```text
 //! Folder::open(path) --make_private--> Folder (0700, ours) --own, set_mode--> --publish(name)--> the name in the folder
@@ -24,7 +25,7 @@ pub struct Folder {
     fd: OwnedFd,
 }
 
-/// A folder within another that nobody else may look into. It is removed when it is dropped, if it is empty by then.
+/// A folder within another, with access for its owner only. It is removed when it is dropped, if it is empty by then.
 #[derive(Debug)]
 pub struct PrivateFolder<'f> {
     outer: &'f Folder,
@@ -36,7 +37,7 @@ impl Folder {
     /// Opens a folder; links on the way to it are followed. An empty path is the current folder.
     ///
     /// # Errors
-    /// What open(2) says.
+    /// The error of open(2).
     pub fn open(path: &Path) -> Result<Folder, SyscallError> {
         let path = if path.as_os_str().is_empty() { OsStr::new(".") } else { path.as_os_str() };
         open_at(libc::AT_FDCWD, &c_string(path)?, 0)
@@ -45,7 +46,7 @@ impl Folder {
     /// Makes a folder in this one, with mode 0700.
     ///
     /// # Errors
-    /// What mkdirat(2) and openat(2) say; `EPERM` if somebody put another folder in its place.
+    /// The error of mkdirat(2) and openat(2); `EPERM` if another folder was put in its place.
     pub fn make_private(&self) -> Result<PrivateFolder<'_>, SyscallError> {
         for number in 0..TRIES_MAX {
             let name = c_string(OsStr::new(&format!(".tapline-{}-{number}", std::process::id())))?;
@@ -93,7 +94,7 @@ impl PrivateFolder<'_> {
     /// Gives what bears the name a mode and an owner; `None` leaves user or group.
     ///
     /// # Errors
-    /// What fchmodat(2) and fchownat(2) say.
+    /// The error of fchmodat(2) and fchownat(2).
     pub fn own(
         &self,
         name: &OsStr,
@@ -113,7 +114,7 @@ impl PrivateFolder<'_> {
     /// Moves what bears the name into the outer folder. With `replaces` whatever has the name there is gone.
     ///
     /// # Errors
-    /// What renameat2(2) says; `EEXIST` if the name is taken and nothing is to be replaced.
+    /// The error of renameat2(2); `EEXIST` if the name is taken and nothing is to be replaced.
     pub fn publish(&self, name: &OsStr, replaces: bool) -> Result<(), SyscallError> {
         let name = c_string(name)?;
         let flags = if replaces { 0 } else { libc::RENAME_NOREPLACE };
@@ -128,7 +129,7 @@ impl PrivateFolder<'_> {
     /// Removes what bears the name.
     ///
     /// # Errors
-    /// What unlinkat(2) says.
+    /// The error of unlinkat(2).
     pub fn remove(&self, name: &OsStr) -> Result<(), SyscallError> {
         self.inner.remove(&c_string(name)?, 0)
     }
@@ -136,7 +137,7 @@ impl PrivateFolder<'_> {
 
 impl Drop for PrivateFolder<'_> {
     fn drop(&mut self) {
-        // What somebody moved away meanwhile is not ours to look for.
+        // A folder that was moved away meanwhile is left where it is.
         let _ = self.outer.remove(&self.name, libc::AT_REMOVEDIR);
     }
 }
@@ -145,7 +146,7 @@ fn open_at(at: libc::c_int, name: &CString, flags: libc::c_int) -> Result<Folder
     let flags = flags | libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: `name` is a C string that lives through the call.
     let fd = check("open(folder)", unsafe { libc::openat(at, name.as_ptr(), flags) })?;
-    // SAFETY: the kernel gave us this descriptor just now, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     Ok(Folder { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
 }
 

@@ -5,9 +5,10 @@
 //! send   := sendmmsg(frame*)               the kernel copies each frame and hands it to the interface at once
 //! ```
 //!
-//! **Why not the ring** (`PACKET_TX_RING`), and why not past the queueing discipline. Measured on a veth whose other end is in the same namespace,
-//! Linux 6.18, two busy processors; processor time of the sender, the receiver's interrupt with it; medians of nine interleaved rounds of 100,000
-//! frames, all of which arrived (`cargo run --release -p tapline-sys --example transmit_rates`):
+//! **Why not the ring** (`PACKET_TX_RING`), and why not past the queueing discipline. Measured on a veth whose other
+//! end is in the same namespace, Linux 6.18, two busy processors; processor time of the sender, the receiver's
+//! interrupt with it; medians of nine interleaved rounds of 100,000 frames, all of which arrived (`cargo run --release
+//! -p tapline-sys --example transmit_rates`):
 //!
 //! ```text
 //!                           60 bytes      1514 bytes
@@ -17,9 +18,11 @@
 //! ring, bypass              1877 ns       2170 ns
 //! ```
 //!
-//! So neither buys speed here (nor did they in later rounds, beside AF_XDP and live frames: docs/sending.md), and each has its price. The ring's slots have one size, and frames must be copied into them first; here they go from
-//! where they were captured. With the bypass no capture on the sending interface sees what is sent (2,000 of 4,000 frames, those without it, were seen by
-//! tcpdump), a full queue drops where it would make us wait, and the kernel does not cut what is left to be segmented.
+//! So neither buys speed here (nor did they in later rounds, beside AF_XDP and live frames: docs/sending.md), and each
+//! has its price. The ring's slots have one size, and frames must be copied into them first; here they go from where
+//! they were captured. With the bypass no capture on the sending interface sees what is sent (2,000 of 4,000 frames,
+//! those without it, were seen by tcpdump), a full queue drops where it would make us wait, and the kernel does not cut
+//! what is left to be segmented.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -34,7 +37,8 @@ pub const FRAMES_PER_CALL: usize = 256;
 /// The most pieces that a frame may lie in.
 pub const PIECES_MAX: usize = 3;
 
-/// A socket that sends frames as they are on one interface, and receives nothing. Needs `CAP_NET_RAW` to open, nothing afterwards.
+/// A socket that sends frames as they are on one interface, and receives nothing. Needs `CAP_NET_RAW` to open, nothing
+/// afterwards.
 #[derive(Debug)]
 pub struct FrameSocket {
     fd: OwnedFd,
@@ -54,10 +58,10 @@ impl FrameSocket {
         // SAFETY: socket(2) takes integers only.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         let fd = check("socket(AF_PACKET)", fd)?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: all-zero bytes are a valid sockaddr_ll. Its protocol stays 0: nothing is received, and the kernel takes the
-        // protocol of what is sent from each frame's own header.
+        // SAFETY: all-zero bytes are a valid sockaddr_ll. Its protocol stays 0: nothing is received, and the kernel
+        // takes the protocol of what is sent from each frame's own header.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_ifindex = if_index as c_int;
@@ -69,30 +73,31 @@ impl FrameSocket {
         Ok(FrameSocket { fd, vectors, headers: Vec::with_capacity(FRAMES_PER_CALL) })
     }
 
-    /// Goes past the queueing discipline, straight to the driver. Such frames are seen by no capture on this interface, and frames whose
-    /// segmentation or checksum is left to the kernel are refused. Minimum kernel: 3.14.
+    /// Goes past the queueing discipline, straight to the driver. Such frames are seen by no capture on this interface,
+    /// and frames whose segmentation or checksum is left to the kernel are refused. Minimum kernel: 3.14.
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn set_qdisc_bypass(&self, enable: bool) -> Result<(), SyscallError> {
         const CALL: &str = "setsockopt(PACKET_QDISC_BYPASS)";
         option::set(self.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, CALL, &c_int::from(enable))
     }
 
-    /// From now on a `struct virtio_net_hdr` (10 bytes, host byte order) stands before each frame, by which the kernel segments it.
+    /// From now on a `struct virtio_net_hdr` (10 bytes, host byte order) stands before each frame, by which the kernel
+    /// segments it.
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn set_vnet_header(&self, enable: bool) -> Result<(), SyscallError> {
         const CALL: &str = "setsockopt(PACKET_VNET_HDR)";
         option::set(self.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, CALL, &c_int::from(enable))
     }
 
-    /// Asks for room for this many bytes of frames on their way, and gives what there is now. Without `CAP_NET_ADMIN` no more than
-    /// `net.core.wmem_max` is had, which is no error.
+    /// Asks for room for this many bytes of frames on their way, and gives what there is now. Without `CAP_NET_ADMIN`
+    /// no more than `net.core.wmem_max` is had, which is no error.
     ///
     /// # Errors
-    /// What setsockopt(2) or getsockopt(2) says.
+    /// The error of setsockopt(2) or getsockopt(2).
     pub fn set_send_buffer(&self, bytes: u32) -> Result<u32, SyscallError> {
         let value = bytes.min(i32::MAX as u32) as c_int;
         let (fd, level) = (self.as_fd(), libc::SOL_SOCKET);
@@ -102,12 +107,13 @@ impl FrameSocket {
         Ok(now as u32)
     }
 
-    /// Hands frames to the kernel in order, without waiting, up to the first that it refuses; at most [`FRAMES_PER_CALL`] are looked at.
-    /// Returns how many it took.
+    /// Hands frames to the kernel in order, without waiting, up to the first that it refuses; at most
+    /// [`FRAMES_PER_CALL`] are looked at. Returns how many it took.
     ///
     /// # Errors
-    /// Why the *first* frame was refused: `ENOBUFS` or `EAGAIN` when a queue is full, `EMSGSIZE` for a frame longer than the interface
-    /// sends, `ENETDOWN`, `ENXIO`, `EINVAL` for what is no frame. Of a later one this call does not tell: the next, which begins with it, does.
+    /// Why the *first* frame was refused: `ENOBUFS` or `EAGAIN` when a queue is full, `EMSGSIZE` for a frame longer
+    /// than the interface sends, `ENETDOWN`, `ENXIO`, `EINVAL` for what is no frame. Of a later one this call does not
+    /// tell: the next, which begins with it, does.
     pub fn send<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
@@ -125,16 +131,17 @@ impl FrameSocket {
             self.headers.push(header);
         }
         let (pointer, count) = (self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint);
-        // SAFETY: `count` headers, each with its vectors in `self.vectors`, which does not change before the call ends, over pieces that
-        // are borrowed for 'a, which outlives the call. The kernel only reads the frames.
+        // SAFETY: `count` headers, each with its vectors in `self.vectors`, which does not change before the call ends,
+        // over pieces that are borrowed for 'a, which outlives the call. The kernel only reads the frames.
         let result = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), pointer, count, libc::MSG_DONTWAIT) };
         check("sendmmsg(AF_PACKET)", result).map(|sent| sent as usize)
     }
 
-    /// Waits until the socket has room for more, or `wait` is over. Returns whether it has; a signal ends the wait without.
+    /// Waits until the socket has room for more, or `wait` is over. Returns whether it has; a signal ends the wait
+    /// without.
     ///
     /// # Errors
-    /// What ppoll(2) says.
+    /// The error of ppoll(2).
     pub fn wait_for_room(&self, wait: Duration) -> Result<bool, SyscallError> {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         let timeout = libc::timespec {

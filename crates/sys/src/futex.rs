@@ -1,7 +1,7 @@
 //! Sleeping on a word of memory that processes share: futex(2).
 //!
-//! The word has 64 bits, of which the kernel compares the lower half. Both processes must map the same file: the private kind of futex,
-//! which most libraries use, wakes nobody in another process.
+//! The word has 64 bits, of which the kernel compares the lower half. Both processes must map the same file: the
+//! private kind of futex, which most libraries use, wakes no thread of another process.
 
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -23,7 +23,7 @@ pub enum Woken {
 /// Sleeps while the lower half of `word` is that of `expected`, for `timeout` at most.
 ///
 /// # Errors
-/// What futex(2) says. None of it is to be expected of a word that exists.
+/// The error of futex(2). None of it is to be expected of a word that exists.
 pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken, SyscallError> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -51,10 +51,10 @@ pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken,
     }
 }
 
-/// Wakes one of those who sleep on `word`, and says whether there was one. It cannot fail on a word that exists.
+/// Wakes one of the threads that sleep on `word`, and says whether there was one. It cannot fail on a word that exists.
 ///
-/// One, because a word has one sleeper in every protocol of ours: another process that has the memory could put thousands of threads to sleep
-/// there, and we would work for them all.
+/// One, because a word has one sleeper in every protocol of ours: another process that has the memory could put
+/// thousands of threads to sleep there, and we would work for them all.
 pub fn wake(word: &AtomicU64) -> bool {
     // SAFETY: the address is of a word that lives through the call.
     let woken =

@@ -44,8 +44,9 @@ impl SocketAddress for sockaddr_in {}
 impl SocketAddress for sockaddr_in6 {}
 
 fn ask<A: SocketAddress>(address: &A, name: &mut [c_char; NAME_MAX]) -> Option<()> {
-    // SAFETY: `address` is a sockaddr_in or sockaddr_in6 (the only types with the trait), whose family says which; pointer
-    // and length describe it, and `name`, for the whole call. A service is not asked for: null and 0. Nothing is kept.
+    // SAFETY: `address` is a sockaddr_in or sockaddr_in6 (the only types with the trait), whose family says which;
+    // pointer and length describe it, and `name`, for the whole call. A service is not asked for: null and 0. Nothing
+    // is kept.
     let code = unsafe {
         libc::getnameinfo(
             std::ptr::from_ref(address).cast(),

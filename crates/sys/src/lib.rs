@@ -5,13 +5,13 @@
 //! FrameSocket                               transmit: frames in pieces, many in one call
 //! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
 //! RouteSocket, LinkControl, NetdevSocket    what interfaces there are, how they do, what they can (netlink, ethtool)
-//! proc_packet, packet_diag                  who captures, with which rings
+//! proc_packet, packet_diag                  captures of all programs, and their rings
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords, ReadWords                    memory that one process writes and others read meanwhile
-//! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking who is not trusted
+//! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking an untrusted process
 //! passing                                   descriptors to another process
 //! memory                                    what will be read soon, what is to lie in large pages
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
@@ -76,7 +76,7 @@ pub mod unnamed;
 pub mod usage;
 pub mod xsk;
 
-pub use bell::{Bell, Heard};
+pub use bell::{Bell, BellEvent};
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
@@ -87,7 +87,7 @@ pub use link_control::{
     Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
     RingSizes, Timestamping, counts_receive_loss,
 };
-pub use live_frames::{Handed, LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
+pub use live_frames::{LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError, SubmittedFrames};
 pub use memfd::{Memfd, Seals};
 pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;

@@ -1,4 +1,4 @@
-//! What an interface's driver tells of it: ethtool and timestamping requests, linux/ethtool.h.
+//! The driver of an interface: ethtool and timestamping requests, linux/ethtool.h.
 //!
 //! ```text
 //! ioctl(SIOCETHTOOL, ifreq { name, data -> command:u32 arguments... })      the answer overwrites the arguments
@@ -80,13 +80,13 @@ impl LinkControl {
     /// A socket to ask with. Needs no capability.
     ///
     /// # Errors
-    /// What socket(2) and mmap(2) say.
+    /// The error of socket(2) and mmap(2).
     pub fn open() -> Result<LinkControl, SyscallError> {
         // Any family will do: these requests go to the network core. This one is in every kernel.
         // SAFETY: socket(2) takes integers only.
         let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         let fd = check("socket(AF_UNIX)", fd)?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(LinkControl { fd, answer: Answer::map()? })
     }

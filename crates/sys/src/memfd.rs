@@ -5,7 +5,8 @@
 //! adopt(fd): seals looked at before anything is mapped --map_to_read--> theirs
 //! ```
 //!
-//! A file that nobody can shrink cannot end its readers by `SIGBUS`; one that is reserved at the start cannot do so for want of memory.
+//! A file that cannot be shrunk cannot end its readers by `SIGBUS`; one that is reserved at the start cannot do so for
+//! want of memory.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -26,7 +27,7 @@ pub struct Seals(i32);
 impl Seals {
     /// Its size stays, and so do the seals: `F_SEAL_SHRINK`, `F_SEAL_GROW`, `F_SEAL_SEAL`.
     pub const SIZE: Seals = Seals(libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
-    /// Likewise, and nobody can write but through mappings that exist: `F_SEAL_FUTURE_WRITE`, Linux 5.1.
+    /// Likewise, and writing is possible through mappings that exist only: `F_SEAL_FUTURE_WRITE`, Linux 5.1.
     pub const READ_ONLY: Seals = Seals(Seals::SIZE.0 | libc::F_SEAL_FUTURE_WRITE);
 
     /// Whether all of `others` are among these.
@@ -54,7 +55,8 @@ impl Memfd {
     /// A new one of `len` bytes, all zero, all reserved. `name` is what /proc shows.
     ///
     /// # Errors
-    /// What memfd_create(2), ftruncate(2) and fallocate(2) say: `ENOMEM` or `ENOSPC` if there is not so much memory.
+    /// The error of memfd_create(2), ftruncate(2) and fallocate(2): `ENOMEM` or `ENOSPC` if there is not so much
+    /// memory.
     pub fn create(name: &CStr, len: u64) -> Result<Memfd, SyscallError> {
         let file = create(name, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)?;
         let len =
@@ -66,7 +68,7 @@ impl Memfd {
         Ok(Memfd { file })
     }
 
-    /// One that somebody else made. Nothing is known of it yet.
+    /// A memfd of another process. Nothing is known of it yet.
     pub fn adopt(fd: OwnedFd) -> Memfd {
         Memfd { file: fd.into() }
     }
@@ -74,7 +76,7 @@ impl Memfd {
     /// Puts seals on it.
     ///
     /// # Errors
-    /// What fcntl(2) says: `EINVAL` for a seal that the kernel does not know.
+    /// The error of fcntl(2): `EINVAL` for a seal that the kernel does not know.
     pub fn seal(&self, seals: Seals) -> Result<(), SyscallError> {
         // SAFETY: fcntl(2) with integers only.
         check("fcntl(F_ADD_SEALS)", unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_ADD_SEALS, seals.0) })
@@ -92,7 +94,7 @@ impl Memfd {
     /// Its size in bytes.
     ///
     /// # Errors
-    /// What fstat(2) says.
+    /// The error of fstat(2).
     pub fn size(&self) -> Result<u64, SyscallError> {
         self.file.metadata().map(|data| data.len()).map_err(|source| SyscallError { call: "fstat", source })
     }
@@ -113,7 +115,7 @@ impl Memfd {
         SharedWords::map_populated(&self.file, self.words()?)
     }
 
-    /// All of it, for reading. Whoever calls this has looked at the seals: a file that can shrink can kill its reader.
+    /// All of it, for reading. Look at the seals before: a file that can shrink can kill its reader.
     ///
     /// # Errors
     /// As [`SharedWords::map`].
@@ -124,14 +126,14 @@ impl Memfd {
     /// Another descriptor for it.
     ///
     /// # Errors
-    /// What fcntl(2) says.
+    /// The error of fcntl(2).
     pub fn duplicate(&self) -> Result<OwnedFd, SyscallError> {
         let copy = self.file.try_clone();
         copy.map(OwnedFd::from).map_err(|source| SyscallError { call: "fcntl(F_DUPFD_CLOEXEC)", source })
     }
 
-    /// Tries all that [`Seals::READ_ONLY`] forbids, and says what worked although it should not, or what could not be tried: `None` if all of it was
-    /// refused for the seals' sake.
+    /// Tries all that [`Seals::READ_ONLY`] forbids, and says what worked although it should not, or what could not be
+    /// tried: `None` if all of it was refused for the seals' sake.
     ///
     /// Kernels before 5.13 took the seal on huge pages and did not keep to it, so that it is there proves little.
     pub fn breach(&self) -> Option<&'static str> {
@@ -146,7 +148,8 @@ impl Memfd {
                     "making a mapping of it writable could not be tried",
                 )
             })
-            // The last byte is written as it should never be, but only where writing works after all; then nobody gets this file.
+            // The last byte is written as it should never be, but only where writing works after all; then this file is
+            // not handed out.
             .or_else(|| {
                 // SAFETY: one byte of a constant is read; the descriptor is ours.
                 let written = unsafe { libc::pwrite(fd, b"!".as_ptr().cast(), 1, size as libc::off_t - 1) };
@@ -164,7 +167,8 @@ impl Memfd {
             .or_else(|| self.reopened_breach(len))
     }
 
-    /// A descriptor that can only be read is no protection, because it can be opened anew; so the seal must hold there too.
+    /// A descriptor that can only be read is no protection, because it can be opened anew; so the seal must hold there
+    /// too.
     fn reopened_breach(&self, len: usize) -> Option<&'static str> {
         const UNTRIED: &str = "opening it anew and mapping it for writing could not be tried";
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -200,11 +204,11 @@ fn create(name: &CStr, flags: libc::c_uint) -> Result<File, SyscallError> {
         fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     }
     let fd = check("memfd_create", fd)?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// What the kernel said to something that seals forbid.
+/// The kernel's answer to an access that seals forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Done,
@@ -237,7 +241,7 @@ fn writable_map(fd: i32, len: usize) -> Answer {
     let address = try_map(fd, len, libc::PROT_READ | libc::PROT_WRITE);
     let answer = Answer::of(address.is_some(), libc::EPERM);
     if let Some(address) = address {
-        // SAFETY: the mapping was made a moment ago, and nobody looked at it.
+        // SAFETY: the mapping was made a moment ago, and no reference to it exists yet.
         unsafe { libc::munmap(address, len) };
     }
     answer
@@ -245,7 +249,7 @@ fn writable_map(fd: i32, len: usize) -> Answer {
 
 fn later_writable_map(fd: i32, len: usize) -> Answer {
     let Some(address) = try_map(fd, len, libc::PROT_READ) else { return Answer::Untried };
-    // SAFETY: the mapping was made a moment ago, nobody looks at it, and it goes at once.
+    // SAFETY: the mapping was made a moment ago, no reference to it exists, and it is unmapped at once.
     let result = unsafe { libc::mprotect(address, len, libc::PROT_READ | libc::PROT_WRITE) };
     let answer = Answer::of(result == 0, libc::EACCES);
     // SAFETY: as above.
@@ -312,7 +316,8 @@ mod tests {
     fn what_could_not_be_tried_is_a_breach() {
         let memfd = Memfd::create(c"test", 8192).expect("memory");
         memfd.seal(Seals::READ_ONLY).expect("seals");
-        // The seals hold, but this descriptor proves nothing: whatever it is refused, it is refused because it is for reading.
+        // The seals hold, but this descriptor proves nothing: whatever it is refused, it is refused because it is for
+        // reading.
         let reading = File::open(format!("/proc/self/fd/{}", memfd.as_fd().as_raw_fd())).expect("it again");
         let breach = Memfd::adopt(reading.into()).breach();
         assert_eq!(breach, Some("mapping it for writing could not be tried"));

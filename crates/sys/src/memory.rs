@@ -7,14 +7,16 @@ use std::mem::size_of_val;
 /// A page of the ordinary size, and one of the large size that x86-64 and aarch64 (with 4 KiB pages) have.
 const PAGE_LEN: usize = 4096;
 
-/// Asks for the cache line that an element begins in, for reading and writing soon. A place behind the end asks for a line of somebody else, which costs as much.
+/// Asks for the cache line that an element begins in, for reading and writing soon. A place behind the end asks for an
+/// unrelated line, which costs as much.
 #[inline(always)]
 pub fn prefetch_element<T>(elements: &[T], place: usize) {
     let address = elements.as_ptr().wrapping_add(place);
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing into the program and cannot fault, whatever the address is; SSE is part of x86-64.
+        // SAFETY: a prefetch reads nothing into the program and cannot fault, whatever the address is; SSE is part of
+        // x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(target_arch = "aarch64")]
@@ -26,9 +28,10 @@ pub fn prefetch_element<T>(elements: &[T], place: usize) {
     let _ = address;
 }
 
-/// Asks the kernel to back `memory` with large pages, as far as whole pages of it lie there. Of tables that are read all over this saves most
-/// misses of the address cache. Whether the kernel heeds it shows in `AnonHugePages` of /proc/self/smaps; where it has none, nothing
-/// changes. Kernel: 2.6.38, with `transparent_hugepage` at `madvise` or `always`.
+/// Asks the kernel to back `memory` with large pages, as far as whole pages of it lie there. Of tables that are read
+/// all over this saves most misses of the address cache. Whether the kernel heeds it shows in `AnonHugePages` of
+/// /proc/self/smaps; where it has none, nothing changes. Kernel: 2.6.38, with `transparent_hugepage` at `madvise` or
+/// `always`.
 pub fn advise_large_pages<T>(memory: &mut [T]) {
     let start = memory.as_ptr().addr();
     let end = start + size_of_val(memory);
@@ -39,8 +42,8 @@ pub fn advise_large_pages<T>(memory: &mut [T]) {
     }
     let address = memory.as_mut_ptr().cast::<u8>().wrapping_add(first - start);
     debug_assert!(address.addr() + len <= end);
-    // SAFETY: the range is whole pages inside of memory that we borrow alone; MADV_HUGEPAGE changes how it is backed, never what is in it.
-    // What it returns may say that the kernel has no such pages, which is no fault here.
+    // SAFETY: the range is whole pages inside of memory that we borrow alone; MADV_HUGEPAGE changes how it is backed,
+    // never what is in it. What it returns may say that the kernel has no such pages, which is no fault here.
     unsafe { libc::madvise(address.cast(), len, libc::MADV_HUGEPAGE) };
 }
 

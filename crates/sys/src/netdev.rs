@@ -1,4 +1,4 @@
-//! What a driver can do with XDP and AF_XDP: the generic netlink family "netdev".
+//! XDP features of drivers: the generic netlink family "netdev".
 //!
 //! ```text
 //! body   := command:u8 version:u8 0:u16 attribute*        linux/genetlink.h
@@ -6,7 +6,8 @@
 //! device := DEV_GET { IFINDEX:u32 }  ->  { IFINDEX XDP_FEATURES:u64 XDP_RX_METADATA_FEATURES:u64 ... }
 //! ```
 //!
-//! The numbers are those of the kernel's Documentation/netlink/specs/netdev.yaml. Minimum kernel: 6.3; older ones do not know the family.
+//! The numbers are those of the kernel's Documentation/netlink/specs/netdev.yaml. Minimum kernel: 6.3; older ones do
+//! not know the family.
 
 use crate::SyscallError;
 use crate::netlink::{Message, NetlinkSocket, Protocol, attributes, read_u16, read_u64};
@@ -32,11 +33,11 @@ const IF_INDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
 const METADATA_FEATURES: u16 = 5;
 
-/// What a driver declares.
+/// The features that a driver declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// `NETDEV_XDP_ACT_*`: 1 drop, pass and send back; 2 redirect; 4 send what others redirect; 8 AF_XDP without copies; 0x10 programs in the
-    /// adapter; 0x20 frames in pieces.
+    /// `NETDEV_XDP_ACT_*`: 1 drop, pass and send back; 2 redirect; 4 send what others redirect; 8 AF_XDP without
+    /// copies; 0x10 programs in the adapter; 0x20 frames in pieces.
     pub actions: u64,
     /// `NETDEV_XDP_RX_METADATA_*`: 1 time stamp, 2 hash, 4 VLAN tag.
     pub metadata: u64,
@@ -74,7 +75,7 @@ impl NetdevSocket {
         Ok(NetdevSocket { socket, family })
     }
 
-    /// What the driver of this interface declares; `None` if the answer is none that we understand.
+    /// The features that the driver of this interface declares; `None` if the answer is not understood.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface.

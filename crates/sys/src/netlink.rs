@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::SyscallError;
 use crate::error::{check, check_len};
 
-/// Dumps are told to start again when things change meanwhile; after so many tries the last one has to do.
+/// Dumps are told to start again when things change meanwhile; after this many tries the last one has to do.
 const DUMP_TRIES_MAX: usize = 8;
 
 /// The kernel never makes larger datagrams (`netlink_recvmsg` allows 32 KiB for dumps).
@@ -30,7 +30,7 @@ pub(crate) struct Protocol {
     pub(crate) bind: &'static str,
     pub(crate) send: &'static str,
     pub(crate) receive: &'static str,
-    /// What refused a question.
+    /// The source of a refusal.
     pub(crate) answer: &'static str,
 }
 
@@ -54,7 +54,7 @@ impl NetlinkSocket {
         // SAFETY: socket(2) takes integers only.
         let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol.number) };
         let fd = check(protocol.socket, fd)?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: all-zero bytes are a valid sockaddr_nl.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };

@@ -15,8 +15,8 @@ const NAMED: &str = "/var/run/netns";
 
 /// A network namespace that was found.
 ///
-/// Sockets belong to the namespace in which they were opened, whoever uses them later. So a capture opens all it needs
-/// in [`run`](Self::run) and works from the outside.
+/// Sockets belong to the namespace in which they were opened, whichever process uses them later. So a capture opens all
+/// it needs in [`run`](Self::run) and works from the outside.
 #[derive(Debug)]
 pub struct NetNs {
     file: File,
@@ -26,7 +26,7 @@ impl NetNs {
     /// The namespace of this name (as `ip netns` has it), of the process with this number, or at this path.
     ///
     /// # Errors
-    /// What open(2) says of the path that the name stands for.
+    /// The error of open(2) of the path that the name stands for.
     pub fn open(name: &str) -> io::Result<NetNs> {
         Ok(NetNs { file: File::open(path_of(name))? })
     }
@@ -34,7 +34,7 @@ impl NetNs {
     /// The number by which the kernel tells namespaces apart, until the next start of the system.
     ///
     /// # Errors
-    /// What fstat(2) says.
+    /// The error of fstat(2).
     pub fn inode(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
     }
@@ -42,7 +42,7 @@ impl NetNs {
     /// The number of the calling thread's namespace.
     ///
     /// # Errors
-    /// What stat(2) says, if `/proc` is not there.
+    /// The error of stat(2), if `/proc` is not there.
     pub fn inode_here() -> io::Result<u64> {
         Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
     }

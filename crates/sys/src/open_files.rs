@@ -8,11 +8,11 @@ use std::path::Path;
 use crate::SyscallError;
 use crate::error::check;
 
-/// Raises the soft limit of open descriptors to the hard limit (`RLIMIT_NOFILE`, getrlimit(2)). Returns the limit that holds then, in
-/// descriptors.
+/// Raises the soft limit of open descriptors to the hard limit (`RLIMIT_NOFILE`, getrlimit(2)). Returns the limit that
+/// holds then, in descriptors.
 ///
 /// # Errors
-/// What getrlimit(2) and setrlimit(2) say.
+/// The error of getrlimit(2) and setrlimit(2).
 pub fn raise_limit() -> Result<u64, SyscallError> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one `rlimit`, which lives through the call.
@@ -25,8 +25,8 @@ pub fn raise_limit() -> Result<u64, SyscallError> {
     Ok(limit.rlim_cur)
 }
 
-/// The number that the next descriptor of this process will have: the lowest free one, so at least `limit - number` are free. `fd` is any
-/// open descriptor.
+/// The number that the next descriptor of this process will have: the lowest free one, so at least `limit - number` are
+/// free. `fd` is any open descriptor.
 ///
 /// # Errors
 /// `EMFILE` if none is free.
@@ -34,13 +34,13 @@ pub fn next_number(fd: BorrowedFd<'_>) -> Result<u64, SyscallError> {
     // SAFETY: fcntl(2) with this command takes integers only.
     let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
     let number = check("fcntl(F_DUPFD_CLOEXEC)", number)?;
-    // SAFETY: the kernel gave us this descriptor just now, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     Ok(number as u64)
 }
 
-/// Whether this process reads the file of this name, under whichever name it was opened: who then empties it to write into it loses what is in it. Of what is no
-/// regular file, and where there is no `/proc`, no.
+/// Whether this process reads the file of this name, under whichever name it was opened: who then empties it to write
+/// into it loses what is in it. Of what is no regular file, and where there is no `/proc`, no.
 pub fn is_read(path: &Path) -> bool {
     let Some(file) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else { return false };
     let Ok(descriptors) = fs::read_dir("/proc/self/fd") else { return false };

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A capture that begins a new file every minute goes on doing so after it dropped root, in a directory where the user
-//! may not write. The opener does nothing else: names are single components of the one directory that was opened
-//! at the start, and begin as the name that the user gave does. It never sees a packet. Files that were there before and
+//! may not write. The opener does nothing else: names are single components of the one directory that was opened at the
+//! start, and begin as the name that the user gave does. It never sees a packet. Files that were there before and
 //! belong to others it leaves alone, so that a program that fell to a hostile packet cannot turn it against them.
 //!
 //! It is the user itself, with the one capability that folders of others take. So the kernel too keeps it from what is
@@ -57,8 +57,8 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Starts an opener for names of `directory` that begin with `prefix`. New files belong to `owner`, if given, and have mode 0640
-    /// less the umask if root makes them.
+    /// Starts an opener for names of `directory` that begin with `prefix`. New files belong to `owner`, if given, and
+    /// have mode 0640 less the umask if root makes them.
     ///
     /// Call it before the process has more than one thread: the opener is a fork, and a fork of a threaded process may
     /// find locks held for ever.
@@ -152,7 +152,7 @@ fn is_component(name: &[u8]) -> bool {
         && name != b".."
 }
 
-/// What an opener knows.
+/// The state of an opener.
 struct Place {
     directory: OwnedFd,
     /// How names begin.
@@ -202,13 +202,15 @@ fn give_up(place: &Place) -> Result<(), SyscallError> {
         capability::keep_only(kept)?;
     }
     privilege::take_no_new()?;
-    // Where the kernel has neither Landlock nor seccomp, the user, one capability and the check of names are what holds it.
+    // Where the kernel has neither Landlock nor seccomp, the user, one capability and the check of names are what holds
+    // it.
     sandbox::confine_to_folder(place.directory.as_fd());
     Ok(())
 }
 
 /// Closes what the parent had open and the opener must not hold: the program's own end of the socket above all, without
-/// whose close the opener would never learn that the program has gone; and its standard output, whose reader waits for the end.
+/// whose close the opener would never learn that the program has gone; and its standard output, whose reader waits for
+/// the end.
 fn close_others(keep: &[RawFd]) {
     let mut keep = keep.to_vec();
     keep.sort_unstable();
@@ -264,7 +266,8 @@ fn create(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     }
 }
 
-/// Locks a file as long as its descriptor is open, wherever that goes: `ETXTBSY` if another program writes to it. File systems without locks do without.
+/// Locks a file as long as its descriptor is open, wherever that goes: `ETXTBSY` if another program writes to it. File
+/// systems without locks do without.
 fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(io::Error::from_raw_os_error(libc::ETXTBSY)),
@@ -287,7 +290,7 @@ fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
 fn rename(place: &Place, from: &CString, to: &CString) -> io::Result<()> {
     check_owner(place, from)?;
     let flags = match check_owner(place, to) {
-        // What somebody puts there from now on is not replaced.
+        // A file that is put there from now on is not replaced.
         Err(error) if error.kind() == io::ErrorKind::NotFound => libc::RENAME_NOREPLACE,
         other => other.map(|()| 0)?,
     };
@@ -571,7 +574,7 @@ mod tests {
     fn an_opener_that_died_is_no_reader_that_has_gone() {
         let (ours, theirs) = socket_pair().expect("a socket pair");
         drop(theirs);
-        let error = Opener { socket: ours }.create(OsStr::new("file")).expect_err("nobody answers");
+        let error = Opener { socket: ours }.create(OsStr::new("file")).expect_err("the other end is closed");
         assert_ne!(error.kind(), io::ErrorKind::BrokenPipe);
         assert!(error.to_string().contains("has ended"), "{error}");
     }

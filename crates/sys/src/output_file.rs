@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! user   as open(2) does: 0666 less the umask, links followed
-//! root   0640 less the umask; a link in the last component is an error, since whoever may write to the folder chose where it leads
+//! root   0640 less the umask; a link in the last component is an error, since its target is the choice of any user who may write to the folder
 //! ```
 //!
-//! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are followed.
+//! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are
+//! followed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -36,7 +37,8 @@ pub fn create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().write(true).create(true).truncate(true))
 }
 
-/// As [`create`], but a regular file is locked (flock(2)) before it is emptied, as long as the descriptor is open. File systems without locks do without.
+/// As [`create`], but a regular file is locked (flock(2)) before it is emptied, as long as the descriptor is open. File
+/// systems without locks do without.
 ///
 /// # Errors
 /// As [`open`]; that another program holds the lock.
@@ -51,8 +53,9 @@ pub fn create_locked(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a pipe that another user may have planted, as the kernel does with `fs.protected_fifos` (proc_sys_fs(5)): opening it waits for a reader,
-/// for ever if there is none. The folder is sticky and writable for all; the pipe belongs neither to us, nor to our caller, nor to the folder's owner.
+/// Refuses a pipe that another user may have planted, as the kernel does with `fs.protected_fifos` (proc_sys_fs(5)):
+/// opening it waits for a reader, for ever if there is none. The folder is sticky and writable for all; the pipe
+/// belongs neither to us, nor to our caller, nor to the folder's owner.
 ///
 /// # Errors
 /// `AlreadyExists` for such a pipe.
@@ -74,7 +77,7 @@ pub fn check_pipe(path: &Path) -> io::Result<()> {
 /// Opens a file with options that may make it.
 ///
 /// # Errors
-/// What open(2) and [`check_pipe`] say; for root also that the path is a link.
+/// The error of open(2) or [`check_pipe`]; for root also that the path is a link.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     check_pipe(path)?;
     options.mode(mode());
@@ -93,7 +96,8 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     })
 }
 
-/// Whether a path lies below `/dev` or `/proc`, where links are the system's and devices and descriptors are opened, not made.
+/// Whether a path lies below `/dev` or `/proc`, where links are the system's and devices and descriptors are opened,
+/// not made.
 pub fn is_made_by_system(path: &Path) -> bool {
     let folder = sandbox::folder_of(path).and_then(|folder| fs::canonicalize(folder).ok());
     folder.is_some_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))

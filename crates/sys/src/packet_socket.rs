@@ -58,7 +58,7 @@ impl FanoutMode {
     }
 }
 
-/// What `PACKET_STATISTICS` says: since the last reading, which sets all to zero.
+/// The counters of `PACKET_STATISTICS`: since the last reading, which sets all to zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStatistics {
     /// Packets that passed the filter, with the dropped ones.
@@ -69,7 +69,8 @@ pub struct RingStatistics {
     pub freezes: u32,
 }
 
-/// An AF_PACKET socket that captures whole frames (`SOCK_RAW`), or frames without their link-layer header (`SOCK_DGRAM`).
+/// An AF_PACKET socket that captures whole frames (`SOCK_RAW`), or frames without their link-layer header
+/// (`SOCK_DGRAM`).
 ///
 /// Needs `CAP_NET_RAW` in the user namespace that owns the network namespace to open; nothing afterwards.
 #[derive(Debug)]
@@ -86,8 +87,9 @@ impl PacketSocket {
         PacketSocket::of_kind(libc::SOCK_RAW)
     }
 
-    /// The same for a "cooked" socket: packets start at their network header, and what the link-layer header said stands in the
-    /// `sockaddr_ll` beside each. For link types that have no common header, and for all interfaces at once.
+    /// The same for a "cooked" socket: packets start at their network header, and what the link-layer header said
+    /// stands in the `sockaddr_ll` beside each. For link types that have no common header, and for all interfaces at
+    /// once.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -99,7 +101,7 @@ impl PacketSocket {
         let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: socket(2) takes no pointers.
         let fd = check("socket(AF_PACKET)", unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let socket = PacketSocket { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
         let version = libc::tpacket_versions::TPACKET_V3 as c_int;
         socket.set(libc::PACKET_VERSION, "setsockopt(PACKET_VERSION)", version)?;
@@ -148,12 +150,12 @@ impl PacketSocket {
     }
 
     /// Puts this program before the ring in place of the present one: a
-    /// [`SocketFilter`](crate::bpf::ProgramKind::SocketFilter), whose result is the bytes to keep, 0 for none. Needs no capability: who loaded
-    /// the program had them. Minimum kernel: 3.19.
+    /// [`SocketFilter`](crate::bpf::ProgramKind::SocketFilter), whose result is the bytes to keep, 0 for none. Needs no
+    /// capability: the process that loaded the program had them. Minimum kernel: 3.19.
     ///
     /// # Errors
-    /// `EINVAL` for a program of another kind; `ENOMEM` for one whose translation exceeds `net.core.optmem_max`; `EPERM` after
-    /// [`lock_filter`](Self::lock_filter).
+    /// `EINVAL` for a program of another kind; `ENOMEM` for one whose translation exceeds `net.core.optmem_max`;
+    /// `EPERM` after [`lock_filter`](Self::lock_filter).
     pub fn attach_program(&self, program: &crate::bpf::Program) -> Result<(), SyscallError> {
         let fd = program.as_fd().as_raw_fd();
         option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, "setsockopt(SO_ATTACH_BPF)", &fd)
@@ -167,17 +169,19 @@ impl PacketSocket {
         self.attach_filter(&[DROP_ALL])
     }
 
-    /// Forbids any change of the filter from now on, also by a process to which the socket is passed. Minimum kernel: 3.9.
+    /// Forbids any change of the filter from now on, also by a process to which the socket is passed. Minimum kernel:
+    /// 3.9.
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn lock_filter(&self) -> Result<(), SyscallError> {
         let one: c_int = 1;
         option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_LOCK_FILTER, "setsockopt(SO_LOCK_FILTER)", &one)
     }
 
-    /// Sets the ring up and maps it. With `receive_hash` each packet has its hash by flow (`tp_rxhash`): where the adapter gives none, the kernel
-    /// dissects the packet for it: 9 % of the samples of `perf` on a core that receives 60-byte packets from a veth.
+    /// Sets the ring up and maps it. With `receive_hash` each packet has its hash by flow (`tp_rxhash`): where the
+    /// adapter gives none, the kernel dissects the packet for it: 9 % of the samples of `perf` on a core that receives
+    /// 60-byte packets from a veth.
     ///
     /// # Errors
     /// `ENOMEM` if there is not enough memory; `EINVAL` for a block length that is no multiple of the page size.
@@ -195,13 +199,15 @@ impl PacketSocket {
         self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)?;
         let mapped = BlockRing::map(self.as_fd(), geometry);
         if mapped.is_err() {
-            // A ring that nobody has would stand in the way of a smaller one. That it cannot go either is told by who tries.
+            // An unmapped ring would stand in the way of a smaller one. If it cannot be removed either, the next
+            // attempt fails with that error.
             let _ = self.remove_ring();
         }
         mapped
     }
 
-    /// Maps the ring again that was unmapped but could not be removed, for it is mapped elsewhere too. It goes on where it was.
+    /// Maps the ring again that was unmapped but could not be removed, for it is mapped elsewhere too. It goes on where
+    /// it was.
     ///
     /// # Errors
     /// `ENOMEM` if there is no room for the mapping.
@@ -222,12 +228,13 @@ impl PacketSocket {
     /// Which clock stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn set_timestamping(&self, flags: u32) -> Result<(), SyscallError> {
         self.set(libc::PACKET_TIMESTAMP, "setsockopt(PACKET_TIMESTAMP)", flags as c_int)
     }
 
-    /// Keeps what this host sends out of the ring, before the filter runs. In a fanout group the group's own flag counts.
+    /// Keeps what this host sends out of the ring, before the filter runs. In a fanout group the group's own flag
+    /// counts.
     ///
     /// # Errors
     /// `ENOPROTOOPT` before kernel 4.20.
@@ -236,7 +243,7 @@ impl PacketSocket {
     }
 
     /// Asks the interface to receive what is meant for others too, for as long as this socket lives. Counted by the
-    /// kernel, so that it ends with the last who asked, also after a crash. Needs no capability of its own.
+    /// kernel, so that it ends with the last socket that asked, also after a crash. Needs no capability of its own.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface; what its driver answers.
@@ -259,7 +266,8 @@ impl PacketSocket {
         self.bind_to(if_index, libc::ETH_P_ALL as u16)
     }
 
-    /// The same for one protocol, an EtherType as `linux/if_ether.h` has it (`ETH_P_ALL` is 3), and with 0 for all interfaces at once.
+    /// The same for one protocol, an EtherType as `linux/if_ether.h` has it (`ETH_P_ALL` is 3), and with 0 for all
+    /// interfaces at once.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -276,7 +284,7 @@ impl PacketSocket {
     }
 
     /// Joins a fanout group of sockets bound to the same interface: each packet goes to one member. Without a `group`
-    /// a new one is made, with a number that nobody else uses (minimum kernel 4.12). Returns the group's number.
+    /// a new one is made, with a number that no other group uses (minimum kernel 4.12). Returns the group's number.
     ///
     /// # Errors
     /// `EINVAL` if the interface or the mode is not the group's; before kernel 5.16 also if the interface is down.
@@ -296,10 +304,12 @@ impl PacketSocket {
         Ok(joined as u16)
     }
 
-    /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Without room for it, `waits` says whether to wait.
+    /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Without room
+    /// for it, `waits` says whether to wait.
     ///
     /// # Errors
-    /// What send(2) says: `EMSGSIZE` for a frame longer than the interface sends, `ENETDOWN`, `ENXIO`; `EAGAIN` if there is no room and it does not wait.
+    /// The error of send(2): `EMSGSIZE` for a frame longer than the interface sends, `ENETDOWN`, `ENXIO`; `EAGAIN` if
+    /// there is no room and it does not wait.
     pub fn send(&self, frame: &[u8], waits: bool) -> Result<usize, SyscallError> {
         loop {
             let (fd, pointer) = (self.fd.as_raw_fd(), frame.as_ptr().cast());
@@ -312,7 +322,8 @@ impl PacketSocket {
         }
     }
 
-    /// The socket never blocks, for the sake of its reader, so who sends waits here. A signal ends the wait, as room does: the caller looks again.
+    /// The socket never blocks, for the sake of its reader, so the sender waits here. A signal ends the wait, as room
+    /// does: the caller looks again.
     fn wait_for_room(&self) -> Result<(), SyscallError> {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one pollfd, which the kernel may write to.
@@ -325,7 +336,7 @@ impl PacketSocket {
     /// Reads the ring's counters and sets them to zero. They are 32 bits wide: read them at least once a second.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// The error of getsockopt(2).
     pub fn statistics(&self) -> Result<RingStatistics, SyscallError> {
         let raw: libc::tpacket_stats_v3 =
             option::get(self.as_fd(), SOL_PACKET, libc::PACKET_STATISTICS, "getsockopt(PACKET_STATISTICS)")?;
@@ -335,7 +346,7 @@ impl PacketSocket {
     /// The error that waits on the socket, which is cleared: `ENETDOWN` when the interface went down or away.
     ///
     /// # Errors
-    /// What getsockopt(2) itself says.
+    /// The error of getsockopt(2) itself.
     pub fn take_error(&self) -> Result<Option<io::Error>, SyscallError> {
         let number: c_int =
             option::get(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, "getsockopt(SO_ERROR)")?;
@@ -359,7 +370,8 @@ impl AsFd for PacketSocket {
 /// `membarrier(MEMBARRIER_CMD_GLOBAL)` waits for such a grace period: some milliseconds. Minimum kernel: 4.3.
 ///
 /// # Errors
-/// `ENOSYS` on older kernels; `EINVAL` where CPUs are isolated with `nohz_full`. The caller may then wait a while instead.
+/// `ENOSYS` on older kernels; `EINVAL` where CPUs are isolated with `nohz_full`. The caller may then wait a while
+/// instead.
 pub fn wait_for_receive_paths() -> Result<(), SyscallError> {
     // SAFETY: membarrier(2) takes integers only.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };

@@ -11,10 +11,11 @@ pub const DESCRIPTORS_MAX: usize = 16;
 /// Room for the control message, aligned as its header must be.
 const CONTROL_WORDS: usize = 16;
 
-/// Sends `bytes`, at least one of them taken, and with the first of them descriptors. Returns how many bytes were taken.
+/// Sends `bytes`, at least one of them taken, and with the first of them descriptors. Returns how many bytes were
+/// taken.
 ///
 /// # Errors
-/// What sendmsg(2) says; `EINVAL` for more than [`DESCRIPTORS_MAX`] descriptors or no bytes.
+/// The error of sendmsg(2); `EINVAL` for more than [`DESCRIPTORS_MAX`] descriptors or no bytes.
 pub fn send(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -33,8 +34,8 @@ pub fn send(
     if descriptors.is_empty() {
         message.msg_controllen = 0;
     } else {
-        // SAFETY: the control buffer has room for one header and the descriptors, as asserted, and is aligned for a header; a descriptor that is
-        // borrowed has the layout of its number.
+        // SAFETY: the control buffer has room for one header and the descriptors, as asserted, and is aligned for a
+        // header; a descriptor that is borrowed has the layout of its number.
         unsafe {
             let head = libc::CMSG_FIRSTHDR(&message);
             (*head).cmsg_level = libc::SOL_SOCKET;
@@ -52,7 +53,7 @@ pub fn send(
 /// Receives bytes, and the descriptors that came with them, which are closed on exec. 0 bytes: the other end is closed.
 ///
 /// # Errors
-/// What recvmsg(2) says; `EMSGSIZE` if more descriptors came than [`DESCRIPTORS_MAX`]: none of them is kept.
+/// The error of recvmsg(2); `EMSGSIZE` if more descriptors came than [`DESCRIPTORS_MAX`]: none of them is kept.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), SyscallError> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -79,8 +80,8 @@ fn header(piece: &mut libc::iovec, control: &mut [u64; CONTROL_WORDS]) -> libc::
 
 fn descriptors_of(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut found = Vec::new();
-    // SAFETY: the kernel filled the control buffer, and the macros walk within the length that it said; each number is a descriptor that
-    // was just made for us.
+    // SAFETY: the kernel filled the control buffer, and the macros walk within the length that it said; each number is
+    // a descriptor that was just made for us.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(message);
         while !head.is_null() {
@@ -117,7 +118,7 @@ mod tests {
         let (len, mut found) = receive(theirs.as_fd(), &mut bytes).unwrap();
         assert_eq!((len, &bytes, found.len()), (3, b"two", 2));
         bell.ring();
-        assert_eq!(Bell::from(found.pop().unwrap()).answer(), crate::Heard::Rung);
+        assert_eq!(Bell::from(found.pop().unwrap()).answer(), crate::BellEvent::Rung);
         assert_eq!(Memfd::adopt(found.pop().unwrap()).size().unwrap(), 4096);
         let mut bytes = [0; 9];
         let (len, found) = receive(theirs.as_fd(), &mut bytes).unwrap();

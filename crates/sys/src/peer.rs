@@ -1,4 +1,4 @@
-//! The other end of a Unix socket: who it is (SO_PEERCRED, unix(7)), and coming to it without waiting for ever.
+//! The other end of a Unix socket: its process (SO_PEERCRED, unix(7)), and coming to it without waiting for ever.
 
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
@@ -21,10 +21,10 @@ pub struct Peer {
     pub gid: u32,
 }
 
-/// Who is at the other end of a connected stream.
+/// The process at the other end of a connected stream.
 ///
 /// # Errors
-/// What getsockopt(2) says; `ENOTCONN` for a socket without another end.
+/// The error of getsockopt(2); `ENOTCONN` for a socket without another end.
 pub fn of(socket: BorrowedFd<'_>) -> Result<Peer, SyscallError> {
     /// `struct ucred`.
     type Raw = [u32; 3];
@@ -33,10 +33,12 @@ pub fn of(socket: BorrowedFd<'_>) -> Result<Peer, SyscallError> {
     Ok(Peer { pid, uid, gid })
 }
 
-/// Connects to a listener that may be stopped or hung: this, and each reading and writing of the stream, waits for so long at most.
+/// Connects to a listener that may be stopped or hung: this, and each reading and writing of the stream, waits for so
+/// long at most.
 ///
 /// # Errors
-/// What socket(2) and connect(2) say; `EAGAIN` for a listener that takes no more, `ENAMETOOLONG` for a name of more than 107 bytes.
+/// The error of socket(2) and connect(2); `EAGAIN` for a listener that takes no more, `ENAMETOOLONG` for a name of more
+/// than 107 bytes.
 pub fn connect(path: &Path, patience: Duration) -> Result<UnixStream, SyscallError> {
     // SAFETY: an address of zeros is one without a name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
@@ -52,7 +54,7 @@ pub fn connect(path: &Path, patience: Duration) -> Result<UnixStream, SyscallErr
     // SAFETY: the call takes no pointer.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     let socket = check("socket(AF_UNIX)", socket)?;
-    // SAFETY: a descriptor that was just made, and that nobody else has.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     let stream = unsafe { UnixStream::from_raw_fd(socket) };
     // The kernel has a listener with a full queue wait for as long as sending may take.
     let timeout = |source| SyscallError { call: "setsockopt(SO_SNDTIMEO)", source };
@@ -80,7 +82,7 @@ mod tests {
         assert_eq!((peer.pid, peer.uid), (std::process::id(), crate::privilege::user()));
     }
 
-    /// Nobody accepts: what fits into the queue is connected and gets no answer, the next waits for room in it.
+    /// No connection is accepted: those that fit into the queue get no answer, the next waits for room in it.
     #[test]
     fn a_listener_that_hangs_is_waited_for_no_longer_than_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -40,7 +40,7 @@ impl Poller {
     /// descriptors have something to say: 0 after a signal too.
     ///
     /// # Errors
-    /// What ppoll(2) says.
+    /// The error of ppoll(2).
     pub fn wait(&mut self, wait: Duration) -> Result<usize, SyscallError> {
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -89,15 +89,15 @@ impl Wakeup {
     /// A new one, not notified.
     ///
     /// # Errors
-    /// What eventfd(2) says.
+    /// The error of eventfd(2).
     pub fn new() -> Result<Wakeup, SyscallError> {
         // SAFETY: eventfd(2) takes integers only.
         let fd = check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         Ok(Wakeup { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Wakes whoever waits. Only write(2) is called, so this may run in a signal handler.
+    /// Wakes the thread that waits. Only write(2) is called, so this may run in a signal handler.
     pub fn notify(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: the pointer and the length describe `one`. The only failure, a full counter, means notified already.

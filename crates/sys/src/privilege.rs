@@ -88,7 +88,7 @@ pub fn is_root() -> bool {
 /// it opens from then on are those that the caller may open. Does nothing in any other program. Call it first of all.
 ///
 /// # Errors
-/// What prctl(2), setresuid(2) and capset(2) say. Nothing should go on after an error.
+/// The error of prctl(2), setresuid(2) and capset(2). Nothing should go on after an error.
 pub fn leave_set_uid(kept: &[Capability]) -> Result<(), SyscallError> {
     // SAFETY: getuid(2) and getgid(2) cannot fail and have no conditions.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
@@ -101,7 +101,7 @@ pub fn leave_set_uid(kept: &[Capability]) -> Result<(), SyscallError> {
 /// Becomes a user without further groups, and keeps `kept` alone of all capabilities.
 ///
 /// # Errors
-/// What setgroups(2), prctl(2), setresuid(2) and capset(2) say. Nothing should go on after an error.
+/// The error of setgroups(2), prctl(2), setresuid(2) and capset(2). Nothing should go on after an error.
 pub(crate) fn become_keeping(uid: u32, gid: u32, kept: &[Capability]) -> Result<(), SyscallError> {
     // SAFETY: a list of no groups is not looked at.
     check("setgroups", unsafe { libc::setgroups(0, ptr::null()) })?;

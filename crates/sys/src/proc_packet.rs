@@ -1,4 +1,4 @@
-//! Who captures where: the packet sockets of this network namespace, and the processes that hold them.
+//! The captures of this machine: the packet sockets of this network namespace, and the processes that hold them.
 //!
 //! ```text
 //! /proc/thread-self/net/packet := header line, then one line for each socket:
@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-/// A packet socket that somebody has open.
+/// An open packet socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketSocketEntry {
     /// The interface it is bound to; 0 for all.

@@ -1,4 +1,4 @@
-//! What interfaces there are, and what becomes of them: rtnetlink(7).
+//! Interfaces and their changes: rtnetlink(7).
 //!
 //! ```text
 //! datagram  := message*                               each padded to 4 bytes, host byte order
@@ -38,7 +38,7 @@ pub struct Link {
     pub index: u32,
     /// Its name, such as `eth0`.
     pub name: String,
-    /// What its frames are: `ARPHRD_*` of linux/if_arp.h.
+    /// Its hardware type: `ARPHRD_*` of linux/if_arp.h.
     pub hardware_type: u16,
     /// `IFF_*` of netdevice(7), among them `IFF_UP`, `IFF_RUNNING`, `IFF_LOOPBACK`.
     pub flags: u32,
@@ -46,10 +46,10 @@ pub struct Link {
     pub mtu: u32,
     /// Its link-layer address; empty if it has none.
     pub hardware_address: Vec<u8>,
-    /// What made it: `veth`, `bridge`, `bond`; empty for hardware.
+    /// The kind of its driver: `veth`, `bridge`, `bond`; empty for hardware.
     pub kind: String,
-    /// The other end of a veth, or what a VLAN device stands on, by its number in the same network namespace; `None` if it has none, or that is
-    /// in another one.
+    /// The other end of a veth, or what a VLAN device stands on, by its number in the same network namespace; `None` if
+    /// it has none, or that is in another one.
     pub peer: Option<u32>,
     /// The queueing discipline that packets pass on their way out, such as `noqueue` or `fq_codel`.
     pub discipline: String,
@@ -89,7 +89,8 @@ impl Link {
 pub struct XdpProgram {
     /// Its number (`bpftool prog show id N`); 0 if there are several.
     pub id: u32,
-    /// `XDP_ATTACHED_*` of linux/if_link.h: 1 in the driver, 2 generic (after the packet's memory was made), 3 in the adapter, 4 several.
+    /// `XDP_ATTACHED_*` of linux/if_link.h: 1 in the driver, 2 generic (after the packet's memory was made), 3 in the
+    /// adapter, 4 several.
     pub mode: u8,
 }
 
@@ -106,8 +107,8 @@ pub struct LinkStatistics {
     pub tx_bytes: u64,
     /// Bad packets, of all kinds.
     pub rx_errors: u64,
-    /// Dropped after reception. Besides lack of room also frames of protocols that nobody on this host takes, which a
-    /// capture did see.
+    /// Dropped after reception. Besides lack of room also frames of protocols that have no receiver on this host, which
+    /// a capture did see.
     pub rx_dropped: u64,
     /// Dropped before transmission.
     pub tx_dropped: u64,
@@ -136,7 +137,7 @@ pub struct Address {
     pub prefix_len: u8,
 }
 
-/// What became of an interface.
+/// The fate of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkChange {
     /// It is new, or something of it changed.
@@ -164,7 +165,7 @@ impl RouteSocket {
     /// A socket for questions.
     ///
     /// # Errors
-    /// What socket(2) and bind(2) say.
+    /// The error of socket(2) and bind(2).
     pub fn open() -> Result<RouteSocket, SyscallError> {
         RouteSocket::bound(0, 0)
     }
@@ -172,7 +173,7 @@ impl RouteSocket {
     /// A socket that hears of changes, without waiting.
     ///
     /// # Errors
-    /// What socket(2) and bind(2) say.
+    /// The error of socket(2) and bind(2).
     pub fn monitor() -> Result<RouteSocket, SyscallError> {
         RouteSocket::bound(libc::SOCK_NONBLOCK, libc::RTMGRP_LINK as u32)
     }
@@ -180,7 +181,7 @@ impl RouteSocket {
     /// All interfaces with their statistics.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's answer.
     pub fn links(&mut self) -> Result<Vec<Link>, SyscallError> {
         self.dump(libc::RTM_GETLINK, LINK_HEADER_LEN, parse_link)
     }
@@ -188,7 +189,7 @@ impl RouteSocket {
     /// The interface of this number with its statistics, if there is one.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's answer.
     pub fn link(&mut self, index: u32) -> Result<Option<Link>, SyscallError> {
         let mut body = [0u8; LINK_HEADER_LEN];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -201,7 +202,7 @@ impl RouteSocket {
     /// All addresses of all interfaces.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's answer.
     pub fn addresses(&mut self) -> Result<Vec<Address>, SyscallError> {
         self.dump(libc::RTM_GETADDR, ADDRESS_HEADER_LEN, parse_address)
     }
@@ -209,8 +210,8 @@ impl RouteSocket {
     /// The interface by which packets to this address leave; `None` if there is no way to it.
     ///
     /// # Errors
-    /// What the kernel answers.
-    pub fn way_to(&mut self, address: IpAddr) -> Result<Option<u32>, SyscallError> {
+    /// The kernel's answer.
+    pub fn route_to(&mut self, address: IpAddr) -> Result<Option<u32>, SyscallError> {
         let (family, bytes) = match address {
             IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
             IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
@@ -230,8 +231,8 @@ impl RouteSocket {
     /// The interfaces of all routes that packets take whose address no other route knows.
     ///
     /// # Errors
-    /// What the kernel answers.
-    pub fn default_ways(&mut self) -> Result<Vec<u32>, SyscallError> {
+    /// The kernel's answer.
+    pub fn default_routes(&mut self) -> Result<Vec<u32>, SyscallError> {
         let routes = self.dump(libc::RTM_GETROUTE, ROUTE_HEADER_LEN, parse_route)?;
         let mut ways: Vec<u32> =
             routes.into_iter().filter(|route| route.is_default).flat_map(|route| route.interfaces).collect();
@@ -243,7 +244,7 @@ impl RouteSocket {
     /// Adds the changes that have arrived on a [`monitor`](Self::monitor) to `changes`, without waiting.
     ///
     /// # Errors
-    /// What recv(2) says.
+    /// The error of recv(2).
     pub fn changes(&mut self, changes: &mut Vec<LinkChange>) -> Result<(), SyscallError> {
         loop {
             match self.socket.receive() {
@@ -424,7 +425,7 @@ mod tests {
         let mut route = RouteSocket::open().unwrap();
         let lo = route.links().unwrap().into_iter().find(Link::is_loopback).unwrap();
         if lo.is_up() {
-            assert_eq!(route.way_to(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(lo.index));
+            assert_eq!(route.route_to(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(lo.index));
         }
         let alone = || {
             if crate::NetNs::enter_new().is_err() {
@@ -432,7 +433,7 @@ mod tests {
             }
             let mut route = RouteSocket::open().unwrap();
             let far = IpAddr::from([192, 0, 2, 1]);
-            assert_eq!((route.way_to(far).unwrap(), route.default_ways().unwrap()), (None, vec![]));
+            assert_eq!((route.route_to(far).unwrap(), route.default_routes().unwrap()), (None, vec![]));
             let ip = |arguments: &str| {
                 let status = std::process::Command::new("ip").args(arguments.split(' ')).status();
                 status.is_ok_and(|status| status.success())
@@ -450,9 +451,9 @@ mod tests {
             let number = |name: &str| links.iter().find(|link| link.name == name).unwrap().index;
             let mut both = vec![number("w0"), number("w1")];
             both.sort_unstable();
-            assert_eq!(route.default_ways().unwrap(), both);
-            assert!(both.contains(&route.way_to(far).unwrap().unwrap()));
-            assert_eq!(route.way_to(IpAddr::from([10, 9, 9, 7])).unwrap(), Some(number("w1")));
+            assert_eq!(route.default_routes().unwrap(), both);
+            assert!(both.contains(&route.route_to(far).unwrap().unwrap()));
+            assert_eq!(route.route_to(IpAddr::from([10, 9, 9, 7])).unwrap(), Some(number("w1")));
         };
         std::thread::spawn(alone).join().unwrap();
     }

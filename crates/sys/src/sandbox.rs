@@ -1,12 +1,12 @@
-//! What a process may still do once all is open: little.
+//! The confinement of a process once all is open.
 //!
 //! ```text
 //! Landlock   files: read /etc, /proc, /sys, libraries; what is needed besides ([`Needs`]). No TCP, no signals to others, no abstract sockets.
 //! seccomp    system calls: those of the lists below. All others fail with EPERM, among them exec, setns, bpf, mount, ptrace.
 //! ```
 //!
-//! Both hold for the calling thread and those that it makes, and cannot be undone. Sockets, rings, buffers are open by then or need no more: an interface
-//! that comes back is taken up by a socket that is there.
+//! Both hold for the calling thread and those that it makes, and cannot be undone. Sockets, rings, buffers are open by
+//! then or need no more: an interface that comes back is taken up by a socket that is there.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -23,7 +23,8 @@ use seccompiler::{
 
 /// The newest rules that are asked for; older kernels have some of them.
 const LANDLOCK: ABI = ABI::V6;
-/// Names of services, users, groups; what is known of ourselves and of interfaces; modules of the C library that look users up.
+/// Names of services, users, groups; what is known of ourselves and of interfaces; modules of the C library that look
+/// users up.
 const READ: [&str; 7] = ["/etc", "/proc", "/sys", "/lib", "/lib64", "/usr", "/run"];
 /// Families of sockets that may be made: to look users up, to tell systemd, to ask for interfaces.
 const FAMILIES: [i32; 2] = [libc::AF_UNIX, libc::AF_NETLINK];
@@ -37,13 +38,13 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
-/// Requests to a terminal that type into it, for whoever reads there next (ioctl_tty(2)).
+/// Requests to a terminal that type into it, for the next reader of its input (ioctl_tty(2)).
 const TYPING: [c_ulong; 2] = [libc::TIOCSTI as c_ulong, 0x541C];
 
-/// What was not to be had of the kernel, in words; nothing if all was.
-pub type Lacks = Vec<String>;
+/// Parts of the confinement that this kernel lacks, in words; empty if none.
+pub type MissingConfinement = Vec<String>;
 
-/// What a process needs besides what all do.
+/// Files and sockets that a process needs besides the common ones.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
     /// Files and folders that are read; with folders, all in them.
@@ -62,9 +63,10 @@ pub struct Needs {
     pub abstract_sockets: bool,
 }
 
-/// Gives up, for this thread and those that it makes, all that is not needed. Kernels that lack a part do without it, which is told.
-pub fn confine(needs: &Needs) -> Lacks {
-    let mut lacks = Lacks::new();
+/// Gives up, for this thread and those that it makes, all that is not needed. Kernels that lack a part do without it,
+/// which is told.
+pub fn confine(needs: &Needs) -> MissingConfinement {
+    let mut lacks = MissingConfinement::new();
     match landlock(needs) {
         // Older kernels know fewer kinds of access; those of files all do.
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
@@ -83,8 +85,8 @@ pub fn confine(needs: &Needs) -> Lacks {
 }
 
 /// Leaves this thread, which has no others beside it, files in one folder, the sockets that are open, and memory.
-pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> Lacks {
-    let mut lacks = Lacks::new();
+pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> MissingConfinement {
+    let mut lacks = MissingConfinement::new();
     let landlock = || -> Result<RulesetStatus, RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
         let ruleset = ruleset.handle_access(AccessFs::from_all(LANDLOCK))?;
@@ -181,7 +183,8 @@ fn apply(
     seccompiler::apply_filter(&program)
 }
 
-/// Calls that serving and capturing take, and the C library, and threads that end in a panic; `socket`, `clone` and `ioctl` are told apart by their arguments.
+/// Calls that serving and capturing take, and the C library, and threads that end in a panic; `socket`, `clone` and
+/// `ioctl` are told apart by their arguments.
 #[rustfmt::skip]
 const CALLS: &[c_long] = &[
     // Files and descriptors.
@@ -201,7 +204,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall, libc::SYS_tgkill,
     libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_clock_gettime,
     libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_getrusage,
-    // Who we are.
+    // Our process and user.
     libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_prctl,
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
     // Old names that x86-64 still has.
@@ -240,6 +243,26 @@ mod tests {
 
     use super::*;
 
+    #[track_caller]
+    fn denied(result: std::io::Result<()>, attempt: &str) {
+        let error = result.expect_err(attempt);
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{attempt}");
+    }
+
+    /// No process in a namespace of its own, and no input for a terminal.
+    fn calls_are_refused() {
+        // SAFETY: takes integers only, and makes nothing: the flags are refused.
+        let made_process =
+            unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
+        assert_eq!(made_process, -1, "a process with a namespace of its own was made");
+        for request in TYPING {
+            // SAFETY: the pointer is to a byte that lives through the call, whatever the descriptor is.
+            let typed = unsafe { libc::ioctl(0, request, c"x".as_ptr()) };
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            assert_eq!((typed, errno), (-1, Some(libc::EPERM)), "a terminal was typed into");
+        }
+    }
+
     /// Confines a thread of its own, and tries.
     #[test]
     fn little_is_left() {
@@ -266,26 +289,13 @@ mod tests {
                 eprintln!("little_is_left: skipped: {lacks:?}");
                 return;
             }
-            let denied = |result: std::io::Result<()>, what: &str| {
-                let error = result.expect_err(what);
-                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{what}");
-            };
             denied(fs::read(&other).map(drop), "another's file was read");
             denied(fs::write(&rules, "y"), "rules were written");
             denied(fs::write(socket.with_file_name("new"), "y"), "a file was made");
             denied(TcpListener::bind("127.0.0.1:0").map(drop), "TCP");
             denied(UdpSocket::bind("127.0.0.1:0").map(drop), "UDP");
             denied(Command::new("/bin/true").spawn().map(drop), "a program was started");
-            // SAFETY: takes integers only, and makes nothing: the flags are refused.
-            let made_process =
-                unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
-            assert_eq!(made_process, -1, "a process with a namespace of its own was made");
-            for request in TYPING {
-                // SAFETY: the pointer is to a byte that lives through the call, whatever the descriptor is.
-                let typed = unsafe { libc::ioctl(0, request, c"x".as_ptr()) };
-                let errno = std::io::Error::last_os_error().raw_os_error();
-                assert_eq!((typed, errno), (-1, Some(libc::EPERM)), "a terminal was typed into");
-            }
+            calls_are_refused();
             fs::create_dir(made.join("a")).unwrap();
             fs::write(made.join("a/b.part"), "y").unwrap();
             fs::rename(made.join("a/b.part"), made.join("a/b")).unwrap();

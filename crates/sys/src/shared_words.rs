@@ -7,9 +7,9 @@
 //! file of others' --------------------ReadWords::map-------------^      only loaded from
 //! ```
 //!
-//! Words are atomics, because other processes see the file. Whoever may write to a file can shrink it, and then a mapping of it kills who
-//! looks: so a file on a disk is mapped by its writer alone, to whom it belongs, and others read(2) it. A memory file whose size is sealed
-//! ([`Memfd`](crate::Memfd)) may be mapped by all.
+//! Words are atomics, because other processes see the file. A process that may write to a file can shrink it, and then
+//! a mapping of it kills the process that looks: so a file on a disk is mapped by its writer alone, to whom it belongs,
+//! and others read(2) it. A memory file whose size is sealed ([`Memfd`](crate::Memfd)) may be mapped by all.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::File;
@@ -46,7 +46,8 @@ struct Memory {
     is_mapped: bool,
 }
 
-/// Words that are only loaded from: memory of another process, or a view of [`SharedWords`]. A clone is the same memory.
+/// Words that are only loaded from: memory of another process, or a view of [`SharedWords`]. A clone is the same
+/// memory.
 #[derive(Clone, Debug)]
 pub struct ReadWords {
     memory: Arc<Memory>,
@@ -62,10 +63,11 @@ unsafe impl<const N: usize> Send for Part<N> {}
 unsafe impl<const N: usize> Sync for Part<N> {}
 
 impl SharedWords {
-    /// The first `words` words of a file that was opened for reading and writing, shared with whoever else has it open.
+    /// The first `words` words of a file that was opened for reading and writing, shared with all processes that have
+    /// it open.
     ///
-    /// Touching a word whose page the file system cannot provide (a sparse file on a full disk, a file cut short) kills the process:
-    /// write to the file first, which says so with an error.
+    /// Touching a word whose page the file system cannot provide (a sparse file on a full disk, a file cut short) kills
+    /// the process: write to the file first, which says so with an error.
     ///
     /// # Errors
     /// `EINVAL` if the file is shorter, or no words are asked for; what fstat(2) and mmap(2) say.
@@ -74,8 +76,8 @@ impl SharedWords {
         Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
-    /// Likewise, with all its pages there from the start: the first write to each would take the kernel some microseconds, in the midst of what matters. Where memory is
-    /// short, pages that cannot be had come later.
+    /// Likewise, with all its pages there from the start: the first write to each would take the kernel some
+    /// microseconds, in the midst of what matters. Where memory is short, pages that cannot be had come later.
     ///
     /// # Errors
     /// As [`map`](Self::map).
@@ -104,7 +106,7 @@ impl SharedWords {
     /// `N` words from the word `first` on.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     pub fn part<const N: usize>(&self, first: usize) -> Part<N> {
         let words = &self[first..][..N];
         // Derived from the base, not from `words`: the part lives longer than that borrow.
@@ -116,9 +118,9 @@ impl SharedWords {
 }
 
 impl ReadWords {
-    /// The first `words` words of a file, shared with whoever else has it open.
+    /// The first `words` words of a file, shared with all processes that have it open.
     ///
-    /// A file that shrinks kills who touches the words: look at its seals first.
+    /// A file that shrinks kills the process that touches the words: look at its seals first.
     ///
     /// # Errors
     /// As [`SharedWords::map`].
@@ -140,17 +142,17 @@ impl ReadWords {
     /// The word at `index`, as it is now; in no order with others: that takes a fence.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
         assert!(index < self.memory.words, "word {index} of {}", self.memory.words);
-        // SAFETY: the word is inside of the memory, which lives as long as this value. Relaxed loads of 8 bytes are allowed on memory
-        // that may only be read.
+        // SAFETY: the word is inside of the memory, which lives as long as this value. Relaxed loads of 8 bytes are
+        // allowed on memory that may only be read.
         unsafe { self.memory.base.add(index).as_ref() }.load(Relaxed)
     }
 
-    /// The first word. All [`len`](Self::len) words may be read through it while this value or a clone of it lives, and others may
-    /// write to them at any time.
+    /// The first word. All [`len`](Self::len) words may be read through it while this value or a clone of it lives, and
+    /// others may write to them at any time.
     pub fn as_ptr(&self) -> *const u64 {
         self.memory.base.as_ptr().cast_const().cast()
     }
@@ -160,8 +162,8 @@ impl Deref for SharedWords {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the memory has so many words, aligned, initialised (zeros or the file's bytes: any is a valid word), and stays until
-        // `memory` is dropped.
+        // SAFETY: the memory has this many words, aligned, initialised (zeros or the file's bytes: any is a valid
+        // word), and stays until `memory` is dropped.
         unsafe { slice::from_raw_parts(self.memory.base.as_ptr(), self.memory.words) }
     }
 }
@@ -178,7 +180,8 @@ impl<const N: usize> Deref for Part<N> {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64; N] {
-        // SAFETY: `SharedWords::part` has shown that N words from here on are inside of the memory, which `memory` keeps alive.
+        // SAFETY: `SharedWords::part` has shown that N words from here on are inside of the memory, which `memory`
+        // keeps alive.
         unsafe { self.words.cast::<[AtomicU64; N]>().as_ref() }
     }
 }
@@ -187,10 +190,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
         if self.is_mapped {
-            // SAFETY: the mapping is ours, of this length, and nobody has a view of it any more.
+            // SAFETY: the mapping is ours, of this length, and no view of it is left.
             unsafe { libc::munmap(base.cast(), self.words * size_of::<AtomicU64>()) };
         } else {
-            // SAFETY: allocated with this layout in `private`, and nobody has a view of it any more.
+            // SAFETY: allocated with this layout in `private`, and no view of it is left.
             unsafe { dealloc(base.cast(), layout(self.words)) };
         }
     }

@@ -1,8 +1,8 @@
 //! Standard output, as the program was given it.
 //!
-//! A program that is started without standard output (`program >&-`) finds the descriptor closed. The standard library opens /dev/null in its
-//! place before `main`, so that no file which is opened later takes the number; what is written there is lost, and no call fails. The
-//! look here is earlier: the dynamic linker calls it before the library starts.
+//! A program that is started without standard output (`program >&-`) finds the descriptor closed. The standard library
+//! opens /dev/null in its place before `main`, so that no file which is opened later takes the number; what is written
+//! there is lost, and no call fails. The look here is earlier: the dynamic linker calls it before the library starts.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Called by the dynamic linker as the program or library is loaded (System V ABI, chapter 5, "Initialization and Termination Functions").
+/// Called by the dynamic linker as the program or library is loaded (System V ABI, chapter 5, "Initialization and
+/// Termination Functions").
 #[used]
-// SAFETY: the section holds pointers to functions of the C calling convention, which `look` is. It allocates nothing and
-// relies on nothing of the standard library that would have to be set up.
+// SAFETY: the section holds pointers to functions of the C calling convention, which `look` is. It allocates nothing
+// and relies on nothing of the standard library that would have to be set up.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
@@ -35,8 +36,8 @@ pub fn check() -> io::Result<()> {
     }
 }
 
-/// Standard output as a file, without the line buffer of the standard library, which keeps what did not fit and takes a closed descriptor for
-/// an open one.
+/// Standard output as a file, without the line buffer of the standard library, which keeps what did not fit and takes a
+/// closed descriptor for an open one.
 ///
 /// # Errors
 /// As [`check`], and as dup(2).
@@ -45,7 +46,8 @@ pub fn file() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// Has every write to a standard output that was closed fail (as on a full disk) instead of getting lost. To be called early in `main`.
+/// Has every write to a standard output that was closed fail (as on a full disk) instead of getting lost. To be called
+/// early in `main`.
 ///
 /// # Errors
 /// As open(2) of /dev/full, null(4), and dup2(2).
@@ -54,7 +56,8 @@ pub fn refuse_if_closed() -> io::Result<()> {
         return Ok(());
     }
     let full = OpenOptions::new().write(true).open("/dev/full")?;
-    // SAFETY: both are open descriptors; the second is /dev/null, which the standard library opened in the place of a closed one.
+    // SAFETY: both are open descriptors; the second is /dev/null, which the standard library opened in the place of a
+    // closed one.
     match unsafe { libc::dup2(full.as_raw_fd(), libc::STDOUT_FILENO) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -15,7 +15,7 @@ pub struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// Of the terminal behind this descriptor; `None` if it is none, or does not know.
+    /// Of the terminal behind this descriptor; `None` if it is no terminal, or does not know.
     pub fn of(fd: BorrowedFd<'_>) -> Option<TerminalSize> {
         // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one.
         let size = unsafe {
@@ -38,7 +38,7 @@ impl KeyInput {
     /// Of the terminal behind this descriptor.
     ///
     /// # Errors
-    /// What tcgetattr(3), dup(2) or tcsetattr(3) say, such as that it is no terminal.
+    /// The error of tcgetattr(3), dup(2) or tcsetattr(3), such as that it is no terminal.
     pub fn new(fd: BorrowedFd<'_>) -> Result<KeyInput, SyscallError> {
         let fd = fd.try_clone_to_owned().map_err(|source| SyscallError { call: "fcntl(F_DUPFD)", source })?;
         let raw = fd.as_raw_fd();
@@ -60,7 +60,7 @@ impl KeyInput {
     /// A key that was pressed, if one was.
     ///
     /// # Errors
-    /// What read(2) says.
+    /// The error of read(2).
     pub fn key(&self) -> Result<Option<u8>, SyscallError> {
         let mut key = 0_u8;
         // SAFETY: one byte may be written to `key`.

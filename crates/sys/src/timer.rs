@@ -15,23 +15,25 @@ pub fn sleep_until(monotonic: u64) {
         tv_nsec: (monotonic % 1_000_000_000) as libc::c_long,
     };
     let (clock, flags) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
-    // SAFETY: `time` lives through the call, and no remaining time is asked for. Whatever it returns, the caller looks at the clock.
+    // SAFETY: `time` lives through the call, and no remaining time is asked for. Whatever it returns, the caller looks
+    // at the clock.
     unsafe { libc::clock_nanosleep(clock, flags, &time, std::ptr::null_mut()) };
 }
 
-/// Sets how much later than asked the kernel may wake the calling thread, to save wake-ups; 50 microseconds unless told otherwise.
-/// At least a nanosecond.
+/// Sets how much later than asked the kernel may wake the calling thread, to save wake-ups; 50 microseconds unless told
+/// otherwise. At least a nanosecond.
 ///
 /// # Errors
-/// What prctl(2) says.
+/// The error of prctl(2).
 pub fn set_timer_slack(slack: Duration) -> Result<(), SyscallError> {
     let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
     // SAFETY: PR_SET_TIMERSLACK takes an integer, and concerns the calling thread only.
     check("prctl(PR_SET_TIMERSLACK)", unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) }).map(|_| ())
 }
 
-/// Makes the calling thread a real-time one (`SCHED_FIFO`, the lowest such priority): it runs before every ordinary thread of its processor, as long as
-/// it has something to do. Threads that it starts are ordinary ones. The kernel leaves others a twentieth of the time (`sched_rt_runtime_us`).
+/// Makes the calling thread a real-time one (`SCHED_FIFO`, the lowest such priority): it runs before every ordinary
+/// thread of its processor, as long as it has something to do. Threads that it starts are ordinary ones. The kernel
+/// leaves others a twentieth of the time (`sched_rt_runtime_us`).
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE` (and `RLIMIT_RTPRIO` 0).

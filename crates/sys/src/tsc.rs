@@ -1,7 +1,7 @@
 //! The processor's own clock: the time stamp counter of x86-64, the virtual counter of aarch64.
 //!
-//! Reading it takes some 20 cycles and no system call. It counts at a constant rate, which is not that of the instructions: on a processor
-//! that changes its speed, a cycle here is a cycle at the nominal speed.
+//! Reading it takes some 20 cycles and no system call. It counts at a constant rate, which is not that of the
+//! instructions: on a processor that changes its speed, a cycle here is a cycle at the nominal speed.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 #[inline]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: rdtsc has no preconditions; every x86-64 has it, and Linux leaves it to user space unless a process asked otherwise.
+    // SAFETY: rdtsc has no preconditions; every x86-64 has it, and Linux leaves it to user space unless a process asked
+    // otherwise.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
@@ -36,8 +37,9 @@ pub fn frequency(time: Duration) -> f64 {
     ticks as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Whether the processor says that its counter keeps one rate whatever its speed, and goes on in all its sleeping states. Whether the
-/// counters of several processors agree is for the kernel to say (`/sys/devices/system/clocksource`).
+/// Whether the processor says that its counter keeps one rate whatever its speed, and goes on in all its sleeping
+/// states. Whether the counters of several processors agree is for the kernel to say
+/// (`/sys/devices/system/clocksource`).
 pub fn is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     // Leaf 8000_0007H, EDX bit 8: "TscInvariant" (AMD APM 3, E.4.6), "Invariant TSC" (Intel SDM 3, 18.17.1).
@@ -47,12 +49,13 @@ pub fn is_invariant() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Ticks in a second as processor or hypervisor tell them, and who tells; `None` if nobody does. What they tell may be wrong: compare it with
-/// what is measured.
+/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report may
+/// be wrong: compare it with what is measured.
 ///
-/// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is better.
+/// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is
+/// better.
 #[cfg(target_arch = "x86_64")]
-pub fn told_frequency() -> Option<(u64, &'static str)> {
+pub fn reported_frequency() -> Option<(u64, &'static str)> {
     let crystal = || {
         let ratio = (leaf(0).eax >= 0x15).then(|| leaf(0x15))?;
         let ticks = u64::from(ratio.ecx) * u64::from(ratio.ebx);
@@ -68,7 +71,7 @@ pub fn told_frequency() -> Option<(u64, &'static str)> {
 
 /// Ticks in a second as the firmware wrote them into `cntfrq_el0`; `None` if it did not.
 #[cfg(target_arch = "aarch64")]
-pub fn told_frequency() -> Option<(u64, &'static str)> {
+pub fn reported_frequency() -> Option<(u64, &'static str)> {
     let frequency: u64;
     // SAFETY: reads a register that Linux lets user space read; touches no memory and no flags.
     unsafe {
@@ -77,9 +80,9 @@ pub fn told_frequency() -> Option<(u64, &'static str)> {
     (frequency > 0).then_some((frequency, "cntfrq_el0"))
 }
 
-/// Nobody tells on processors of other kinds.
+/// Processors of other kinds report none.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub fn told_frequency() -> Option<(u64, &'static str)> {
+pub fn reported_frequency() -> Option<(u64, &'static str)> {
     None
 }
 
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn whoever_tells_a_rate_tells_a_possible_one() {
-        if let Some((hz, source)) = told_frequency() {
+        if let Some((hz, source)) = reported_frequency() {
             assert!((1_000_000..20_000_000_000).contains(&hz), "{hz} says {source}");
         }
     }

@@ -17,14 +17,15 @@ use crate::{SyscallError, output_file};
 /// A file on the file system of a directory, without a name, for writing.
 ///
 /// # Errors
-/// What open(2) says. [`is_unsupported`] tells those of a file system that has no such files: NFS and FAT have none.
+/// The error of open(2). [`is_unsupported`] tells those of a file system that has no such files: NFS and FAT have none.
 pub fn create(directory: &Path) -> Result<File, SyscallError> {
     let opened =
         File::options().write(true).mode(output_file::mode()).custom_flags(libc::O_TMPFILE).open(directory);
     opened.map_err(|source| SyscallError { call: "open(O_TMPFILE)", source })
 }
 
-/// Whether [`create`] failed because there are no such files there: `EISDIR` is from kernels before 3.11 and some that follow them.
+/// Whether [`create`] failed because there are no such files there: `EISDIR` is from kernels before 3.11 and some that
+/// follow them.
 pub fn is_unsupported(error: &SyscallError) -> bool {
     [libc::EOPNOTSUPP, libc::EISDIR, libc::EINVAL].contains(&error.errno())
 }
@@ -32,7 +33,7 @@ pub fn is_unsupported(error: &SyscallError) -> bool {
 /// Gives a file of [`create`] its name, all at once. A file that has the name already is not replaced. Needs /proc.
 ///
 /// # Errors
-/// What linkat(2) says; `EEXIST` if there is such a file, `ENOENT` for a path with a zero byte.
+/// The error of linkat(2); `EEXIST` if there is such a file, `ENOENT` for a path with a zero byte.
 pub fn name(file: &File, path: &Path) -> Result<(), SyscallError> {
     const CALL: &str = "linkat";
     let to = CString::new(path.as_os_str().as_bytes());

@@ -1,14 +1,14 @@
-//! What was used and what there is: processor time, getrusage(2) and clock_gettime(2); memory, sysconf(3).
+//! Resources, used and present: processor time, getrusage(2) and clock_gettime(2); memory, sysconf(3).
 
 use std::time::Duration;
 
-/// Processor time of one thread or process. Kernels that account by the timer tick tell it in steps of a few milliseconds; what is
-/// shorter is measured with [`thread_time`].
+/// Processor time of one thread or process. Kernels that account by the timer tick tell it in steps of a few
+/// milliseconds; what is shorter is measured with [`thread_time`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// In user space.
     pub user: Duration,
-    /// In the kernel on our behalf. Packets received in interrupts count for whoever was interrupted.
+    /// In the kernel on our behalf. Packets received in interrupts count for the interrupted process.
     pub system: Duration,
 }
 
@@ -33,7 +33,7 @@ impl CpuTime {
         self.user + self.system
     }
 
-    /// What was spent since `earlier`.
+    /// The time used since `earlier`.
     #[must_use]
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {
@@ -73,10 +73,10 @@ pub fn physical_memory() -> u64 {
 
 /// How often a processor was given up, and memory brought in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
+pub struct SchedulerCounts {
     /// To wait for something: each wake-up is one.
     pub waiting: u64,
-    /// Because the kernel gave the processor to somebody else.
+    /// Because the kernel gave the processor to another thread.
     pub preempted: u64,
     /// Page faults that needed no disk.
     pub minor_faults: u64,
@@ -84,21 +84,21 @@ pub struct Switches {
     pub major_faults: u64,
 }
 
-impl Switches {
+impl SchedulerCounts {
     /// Of the calling thread.
-    pub fn of_thread() -> Switches {
-        Switches::read(libc::RUSAGE_THREAD)
+    pub fn of_thread() -> SchedulerCounts {
+        SchedulerCounts::read(libc::RUSAGE_THREAD)
     }
 
     /// Of all threads of this process.
-    pub fn of_process() -> Switches {
-        Switches::read(libc::RUSAGE_SELF)
+    pub fn of_process() -> SchedulerCounts {
+        SchedulerCounts::read(libc::RUSAGE_SELF)
     }
 
-    /// What came since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
-    pub fn since(self, earlier: Switches) -> Switches {
-        Switches {
+    pub fn since(self, earlier: SchedulerCounts) -> SchedulerCounts {
+        SchedulerCounts {
             waiting: self.waiting.saturating_sub(earlier.waiting),
             preempted: self.preempted.saturating_sub(earlier.preempted),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
@@ -106,9 +106,9 @@ impl Switches {
         }
     }
 
-    fn read(who: libc::c_int) -> Switches {
+    fn read(who: libc::c_int) -> SchedulerCounts {
         let usage = rusage(who);
-        Switches {
+        SchedulerCounts {
             waiting: usage.ru_nvcsw.unsigned_abs(),
             preempted: usage.ru_nivcsw.unsigned_abs(),
             minor_faults: usage.ru_minflt.unsigned_abs(),
@@ -160,11 +160,11 @@ mod tests {
 
     #[test]
     fn who_waits_is_switched() {
-        let before = Switches::of_thread();
+        let before = SchedulerCounts::of_thread();
         std::thread::sleep(Duration::from_millis(1));
-        let since = Switches::of_thread().since(before);
+        let since = SchedulerCounts::of_thread().since(before);
         assert!(since.waiting >= 1);
-        assert!(Switches::of_process().waiting >= since.waiting);
+        assert!(SchedulerCounts::of_process().waiting >= since.waiting);
         assert!(clock_units_per_second() >= 1);
     }
 

@@ -4,7 +4,8 @@
 //! message := json "\n"          at most MESSAGE_MAX bytes; descriptors come with its first byte
 //! ```
 //!
-//! The other end may be hostile: what is too long, no JSON, or brings descriptors that nobody asked for, is an error and nothing else.
+//! The other end may be hostile: a message that is too long, no JSON, or with unexpected descriptors, is an error and
+//! nothing else.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +38,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Over a connected socket. Only who expects descriptors takes them: for others they are an error.
+    /// Over a connected socket. Without `takes_descriptors`, descriptors are an error.
     pub fn new(stream: UnixStream, takes_descriptors: bool) -> Channel {
         Channel { stream, received: Vec::new(), searched: 0, descriptors: VecDeque::new(), takes_descriptors }
     }
@@ -45,7 +46,8 @@ impl Channel {
     /// Sends a message, with descriptors.
     ///
     /// # Errors
-    /// What sendmsg(2) says. `WouldBlock` on a socket that does not wait: the other end does not read, and the connection is of no use any more.
+    /// The error of sendmsg(2). `WouldBlock` on a socket that does not wait: the other end does not read, and the
+    /// connection is of no use any more.
     pub fn send(&mut self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let mut line = serde_json::to_vec(message).map_err(|error| Error::protocol(error.to_string()))?;
         line.push(b'\n');
@@ -64,7 +66,8 @@ impl Channel {
     /// The next message; waits for it, unless the socket does not wait.
     ///
     /// # Errors
-    /// [`Error::Closed`] at the end, [`Error::Protocol`] for what is none; `WouldBlock` in [`Error::Socket`] where there is none yet.
+    /// [`Error::Closed`] at the end, [`Error::Protocol`] for other bytes; `WouldBlock` in [`Error::Socket`] where there
+    /// is none yet.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         self.receive_after(|_| Ok(()))
     }
@@ -135,7 +138,7 @@ impl Channel {
             }
         };
         if !descriptors.is_empty() && !self.takes_descriptors {
-            return Err(Error::protocol("descriptors that nobody asked for"));
+            return Err(Error::protocol("unexpected descriptors"));
         }
         if self.descriptors.len() + descriptors.len() > DESCRIPTORS_MAX {
             return Err(Error::protocol("too many descriptors"));

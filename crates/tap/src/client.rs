@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::SNAP_LEN_MAX;
-use tapline_ring::{MergedReader, Order, Reader, ReaderParts, Terms};
+use tapline_ring::{MergedReader, Order, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
 use crate::protocol::{Attach, Attached, Offer, Policy, Reply, Request, Status, VERSION};
@@ -17,8 +17,9 @@ pub const SOCKET_DEFAULT: &str = "/run/tapline/serve.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 
-/// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block over 10 to 20 ms after its first packet,
-/// and the daemon puts interfaces in order and has other things to do. So long packets wait for a buffer that has none, when several are merged by time.
+/// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block
+/// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do. So long
+/// packets wait for a buffer that has none, when several are merged by time.
 const MERGE_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a daemon has to answer, and how long to make a buffer.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and says who we are: `program` is for people who look at the daemon's status.
+    /// Connects under the name `program`, which the daemon's status shows.
     ///
     /// # Errors
     /// [`Error::NoDaemon`], [`Error::NotAllowed`], [`Error::Silent`], [`Error::Refused`].
@@ -53,7 +54,8 @@ impl Client {
         Client::connect_within(path, program, ANSWER_WAIT, None)
     }
 
-    /// The same, where connecting waits for `patience` at most, and likewise the whole answer. `interrupt` ends the wait for the answer.
+    /// The same, where connecting waits for `patience` at most, and likewise the whole answer. `interrupt` ends the
+    /// wait for the answer.
     pub(crate) fn connect_within(
         path: &Path,
         program: &str,
@@ -95,10 +97,10 @@ impl Client {
         &self.captures
     }
 
-    /// What the daemon does.
+    /// The state of the daemon.
     ///
     /// # Errors
-    /// What the daemon says.
+    /// The daemon's text.
     pub fn status(&mut self) -> Result<Status, Error> {
         match ask(&mut self.channel, &Request::Status {}, Instant::now() + ANSWER_WAIT, None)? {
             Reply::Status(status) => Ok(status),
@@ -124,8 +126,9 @@ impl Client {
             other => return Err(unexpected(&other)),
         };
         ensure_small(attach, &attached)?;
-        // No more than was asked for, and nothing in place unless a lease was: its reader trusts the daemon with packets that are looked at.
-        let terms = Terms {
+        // No more than was asked for, and nothing in place unless a lease was: its reader trusts the daemon with
+        // packets that are looked at.
+        let terms = ReaderLimits {
             entries_max: attach.entries,
             snap_len_max: SNAP_LEN_MAX,
             in_place: matches!(attach.policy, Policy::Leased { .. }),
@@ -142,7 +145,7 @@ impl Client {
                 self.channel.take_descriptor()?,
                 self.channel.take_descriptor()?,
             ];
-            readers.push(Reader::open_on(ReaderParts { buffer, index, bell }, &terms)?);
+            readers.push(Reader::open_within(ReaderParts { buffer, index, bell }, &terms)?);
         }
         let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE + attach.delay()));
         self.channel.refuse_descriptors()?;

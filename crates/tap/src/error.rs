@@ -1,22 +1,22 @@
-//! What can go wrong between a reader and its daemon.
+//! Errors between a reader and its daemon.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::printable_lines;
 
-/// What can go wrong between a reader and its daemon.
+/// Errors between a reader and its daemon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody answers at the socket.
+    /// No process answers at the socket.
     #[error(
         "no daemon at {}: {source}; start one (tapline serve), or name its socket (TAPLINE_SOCKET)", path.display()
     )]
     NoDaemon {
         /// The socket.
         path: PathBuf,
-        /// What connect(2) said.
+        /// The error of connect(2).
         source: io::Error,
     },
     /// The daemon refuses, in its words.
@@ -31,7 +31,7 @@ pub enum Error {
     /// The other end says what the protocol does not have.
     #[error("the other end does not keep to the protocol: {what}")]
     Protocol {
-        /// What it was.
+        /// The value that was found.
         what: String,
     },
     /// The daemon is gone, and all that it had stored for us was read.
@@ -50,7 +50,7 @@ pub enum Error {
     NotAllowed {
         /// The socket.
         path: PathBuf,
-        /// What connect(2) said.
+        /// The error of connect(2).
         source: io::Error,
     },
     /// A daemon was there again, but captures something else under this name.
@@ -71,7 +71,7 @@ impl From<tapline_sys::SyscallError> for Error {
 }
 
 impl Error {
-    /// Why nobody answers at a socket.
+    /// Why no process answers at a socket.
     pub(crate) fn unreachable(path: &Path, source: io::Error) -> Error {
         let path = path.to_owned();
         match source.kind() {
@@ -89,7 +89,7 @@ impl Error {
         }
     }
 
-    /// What the other end said may be part of the text, so that is cut and made safe for a terminal.
+    /// Text of the other end may be a part, so it is cut and made safe for a terminal.
     pub(crate) fn protocol(what: impl Into<String>) -> Error {
         const LEN_MAX: usize = 300;
         Error::Protocol { what: printable_lines(&what.into()).chars().take(LEN_MAX).collect() }

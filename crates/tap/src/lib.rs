@@ -24,4 +24,4 @@ pub use channel::{Channel, MESSAGE_MAX};
 pub use client::{Client, SOCKET_DEFAULT, SOCKET_VARIABLE, socket_path};
 pub use error::Error;
 pub use source::{PREFIX, Tap};
-pub use tapline_ring::WakeWish;
+pub use tapline_ring::WakeThreshold;

@@ -1,4 +1,4 @@
-//! What is said on the socket of `tapline serve`. docs/format/tap.md has it for other languages.
+//! The messages on the socket of `tapline serve`. docs/format/tap.md has it for other languages.
 //!
 //! ```text
 //! client   {"hello": {...}}     {"attach": {...}}                   {"filter": {...}} or {"program": {...}}   {"status": {}}   {"detach": {}}
@@ -6,8 +6,9 @@
 //!          {"error": "text"}    to any of them
 //! ```
 //!
-//! Each request has one reply, in order; after `attached` come as many `buffer` as it says, each with three descriptors. Unknown fields are left out, so that
-//! both ends may be of different ages; another [`VERSION`] is refused.
+//! Each request has one reply, in order; after `attached` come as many `buffer` as it says, each with three
+//! descriptors. Unknown fields are left out, so that both ends may be of different ages; another [`VERSION`] is
+//! refused.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::Account;
 
-/// A text of a daemon, safe for a terminal: a control character, or one that changes the direction of writing, becomes a question mark, and
-/// white space a space.
+/// A text of a daemon, safe for a terminal: a control character, or one that changes the direction of writing, becomes
+/// a question mark, and white space a space.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     String::deserialize(from)
         .map(|text| printable(&text, |letter| if letter.is_whitespace() { ' ' } else { '?' }))
@@ -51,15 +52,15 @@ fn printable(text: &str, replacement: impl Fn(char) -> char) -> String {
 /// What both ends must have in common.
 pub const VERSION: u32 = 1;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Who it is; first of all.
+    /// The program's name and version; the first request.
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// What people call it.
+        /// Its name for users.
         program: String,
     },
     /// To read a capture. One reader for each connection.
@@ -71,12 +72,13 @@ pub enum Request {
     },
     /// To read what a program of classic BPF accepts, from the next batch on.
     Program {
-        /// Its instructions: `struct sock_filter` of linux/filter.h as code, jt, jf, k. At most 4096, and none for all packets.
+        /// Its instructions: `struct sock_filter` of linux/filter.h as code, jt, jf, k. At most 4096, and none for all
+        /// packets.
         insns: Vec<(u16, u8, u8, u32)>,
     },
     /// To read no more. What was offered can still be read.
     Detach {},
-    /// What the daemon does.
+    /// The state of the daemon.
     Status {},
 }
 
@@ -88,14 +90,14 @@ pub struct Attach {
     pub capture: String,
     /// In the pcap-filter language; empty for all packets that it may see.
     pub filter: String,
-    /// What happens when it is too slow.
+    /// The policy for a reader that is too slow.
     pub policy: Policy,
     /// Which packet is the first.
     pub start: Start,
     /// Packets that can wait for it: a power of two, 16 to 2^24.
     pub entries: u32,
-    /// Milliseconds for which packets may wait at the daemon before they can be read, so that it need not wake for few of them; 0 for not at all, and 100 at most
-    /// ([`DELAY_MAX`]).
+    /// Milliseconds for which packets may wait at the daemon before they can be read, so that it need not wake for few
+    /// of them; 0 for not at all, and 100 at most ([`DELAY_MAX`]).
     pub delay_ms: u32,
 }
 
@@ -122,7 +124,7 @@ impl Default for Attach {
     }
 }
 
-/// What happens to a reader that is too slow.
+/// The policy for a reader that is too slow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
@@ -160,11 +162,11 @@ pub enum Start {
     Newest,
     /// The oldest that the buffer holds.
     Oldest,
-    /// The oldest that the buffer holds of the last so many milliseconds.
+    /// The oldest that the buffer holds of the last milliseconds given.
     SinceMs(u64),
 }
 
-/// What the daemon answers.
+/// The daemon's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -183,10 +185,10 @@ pub enum Reply {
     Filtered {},
     /// It reads no more.
     Detached {
-        /// What became of its packets, as far as the daemon knows.
+        /// The fate of its packets, as far as the daemon knows.
         account: ReaderCounts,
     },
-    /// What the daemon does.
+    /// The state of the daemon.
     Status(Status),
     /// It cannot be done: why, and what to do.
     Error(#[serde(deserialize_with = "lines")] String),
@@ -264,11 +266,11 @@ pub struct Attached {
     pub reader: u64,
     /// How many buffers it reads, one for each worker.
     pub buffers: u32,
-    /// What it reads.
+    /// The capture that it reads.
     pub offer: Offer,
 }
 
-/// What became of a reader's packets.
+/// The fate of a reader's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReaderCounts {
@@ -321,7 +323,7 @@ impl ReaderCounts {
     }
 }
 
-/// What a daemon does.
+/// The state of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -336,7 +338,7 @@ pub struct Status {
     pub users: Vec<UserStatus>,
 }
 
-/// What the readers of a user have.
+/// The memory of a user's readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UserStatus {
@@ -348,7 +350,7 @@ pub struct UserStatus {
     pub memory_max: u64,
 }
 
-/// What a capture does.
+/// The status of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureStatus {
@@ -366,7 +368,8 @@ pub struct CaptureStatus {
     pub unwanted: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
-    /// What interfaces count as `rx_dropped`: frames that the host had no use for (they were captured all the same), or for which an adapter had no room.
+    /// The `rx_dropped` of interfaces: frames that the host had no use for (they were captured all the same), or for
+    /// which an adapter had no room.
     pub rx_dropped: u64,
     /// Packets stored, in all buffers: those that readers of different rights want are stored for each.
     pub stored: u64,
@@ -374,7 +377,8 @@ pub struct CaptureStatus {
     pub not_stored: u64,
     /// Processor time of its threads in nanoseconds.
     pub cpu_ns: u64,
-    /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where all comes.
+    /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where
+    /// all comes.
     pub kernel_insns: Option<u32>,
     /// The lossless reader that the capture waits for now: its counters of losses are of before.
     pub waits_for: Option<u64>,
@@ -408,7 +412,7 @@ pub struct ReaderStatus {
     /// Its policy, and what became of that: `leased`, `lossy: used its credit up`.
     #[serde(deserialize_with = "text")]
     pub standing: String,
-    /// What became of its packets.
+    /// The fate of its packets.
     pub counts: ReaderCounts,
     /// How often it was woken.
     pub wakes: u64,

@@ -17,14 +17,14 @@ use tapline_capture::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
+use tapline_ring::{MergedReader, Place as Counted, Standing, WaitEnd, WakeThreshold};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
 use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
 use crate::{Channel, Error};
 
-/// What stands before the name of a daemon's capture, where names of interfaces are expected.
+/// The prefix of the name of a daemon's capture, where names of interfaces are expected.
 pub const PREFIX: &str = "tap:";
 
 /// Where packets are lost before they come to readers, and what it is called.
@@ -35,7 +35,8 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
-/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the kernel's open block, and what it does itself.
+/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the
+/// kernel's open block, and what it does itself.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
 /// How long a daemon has to let us go.
 const DETACH_WAIT: Duration = Duration::from_secs(3);
@@ -51,7 +52,7 @@ pub struct Tap {
     name: String,
     channel: Channel,
     merged: MergedReader,
-    wish: WakeWish,
+    wish: WakeThreshold,
     /// For how long packets may wait at the daemon.
     delay: Duration,
     /// Ends a wait; none if the system had no descriptor left for it.
@@ -61,18 +62,18 @@ pub struct Tap {
     before: [Option<u64>; PLACES.len()],
     /// How to come back to a daemon that is gone, if we are to.
     again: Option<Again>,
-    /// What daemons that are gone counted.
+    /// The counts of daemons that are gone.
     past: Past,
     delivered: u64,
     waited: u64,
     phase: Phase,
     /// It was told that we are no longer as we were attached.
     told_standing: bool,
-    /// What a daemon said that would not have us back.
+    /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
     /// There was a time without a daemon.
     was_absent: bool,
-    /// The daemon ended without a word, or does not speak any more: what it lost last nobody knows.
+    /// The daemon ended without a word, or does not speak any more: its last losses are unknown.
     is_silent: bool,
     events: Vec<tapline_capture::Event>,
 }
@@ -124,7 +125,7 @@ impl Tap {
             name: format!("{PREFIX}{}", attach.capture),
             channel,
             merged,
-            wish: WakeWish::IMMEDIATE,
+            wish: WakeThreshold::IMMEDIATE,
             delay: attach.delay(),
             wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
@@ -145,8 +146,8 @@ impl Tap {
         tap
     }
 
-    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one has. What nobody captured meanwhile is
-    /// in the account, as an unknown number.
+    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one
+    /// has. Packets that were not captured meanwhile are in the account, as an unknown number.
     #[must_use]
     pub fn reconnecting(mut self, path: &Path, program: &str, attach: &Attach) -> Tap {
         let (path, program, attach) = (path.to_owned(), program.to_owned(), attach.clone());
@@ -170,7 +171,8 @@ impl Tap {
         }
     }
 
-    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next batch on.
+    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next
+    /// batch on.
     ///
     /// # Errors
     /// [`Error::Refused`] if it is not valid.
@@ -185,23 +187,24 @@ impl Tap {
         ask(&mut self.channel, request, Instant::now() + ANSWER_WAIT, None)
     }
 
-    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
-    /// is not in the delay. The wish holds for [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance)
-    /// on that finds nothing.
-    pub fn set_wake(&mut self, wish: WakeWish) {
+    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What
+    /// [`Attach::delay_ms`] lets packets wait at the daemon is not in the delay. The wish holds for
+    /// [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance) on that finds nothing.
+    pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.wish = wish;
         self.merged.set_wake(wish);
     }
 
-    /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing: one of them, for
-    /// each buffer one.
+    /// A descriptor that becomes readable when there are packets, or the daemon is gone, once
+    /// [`advance`](Source::advance) has said that there is nothing: one of them, for each buffer one.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.merged.readers().map(|reader| reader.descriptor())
     }
 
-    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again soon.
-    pub fn is_held_up(&self) -> bool {
-        self.merged.is_held_up()
+    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again
+    /// soon.
+    pub fn is_holding_back(&self) -> bool {
+        self.merged.is_holding_back()
     }
 
     /// Counters of the daemon's sources, of all workers together.
@@ -212,7 +215,7 @@ impl Tap {
         })
     }
 
-    /// What all daemons counted, and lost while we read.
+    /// The counts of all daemons, and losses while we read.
     fn sums(&mut self) -> (ReaderCounts, [Option<u64>; PLACES.len()]) {
         let mut counts = self.past.counts;
         counts.merge(&ReaderCounts::from(self.merged.account()));
@@ -242,14 +245,14 @@ impl Tap {
     }
 
     /// Nothing is there: whether there will be.
-    fn idle(&mut self, waited: Waited) -> Result<Advance, CaptureError> {
+    fn idle(&mut self, waited: WaitEnd) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
-            (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
-            (Waited::WriterGone, Phase::Leaving { .. }) => {
+            (WaitEnd::Ready | WaitEnd::TimedOut, _) => Ok(Advance::Idle),
+            (WaitEnd::WriterGone, Phase::Leaving { .. }) => {
                 (self.phase, self.is_silent) = (Phase::Ended, true);
                 Ok(Advance::End)
             }
-            (Waited::Closed | Waited::WriterGone, Phase::Running) if self.again.is_some() => {
+            (WaitEnd::Closed | WaitEnd::WriterGone, Phase::Running) if self.again.is_some() => {
                 let now = Instant::now();
                 self.phase = Phase::Absent { since: now, tried: now };
                 self.was_absent = true;
@@ -260,7 +263,7 @@ impl Tap {
                 }
                 Ok(Advance::Idle)
             }
-            (Waited::Closed, Phase::Running) => {
+            (WaitEnd::Closed, Phase::Running) => {
                 self.phase = Phase::Ended;
                 let text = "the daemon has ended the capture; all that it had stored was read".to_owned();
                 self.events.push(tapline_capture::Event {
@@ -270,7 +273,7 @@ impl Tap {
                 });
                 Ok(Advance::End)
             }
-            (Waited::WriterGone, Phase::Running) => {
+            (WaitEnd::WriterGone, Phase::Running) => {
                 self.phase = Phase::Ended;
                 Err(match self.farewell() {
                     Some(text) => self.fail(Error::Refused { text }),
@@ -287,17 +290,18 @@ impl Tap {
         }
     }
 
-    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that does not answer.
+    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that
+    /// does not answer.
     fn detach(&mut self) {
         self.phase = Phase::Draining;
         let answer = ask(&mut self.channel, &Request::Detach {}, Instant::now() + DETACH_WAIT, None);
         // One that closed its buffers has said all.
         self.is_silent |= !matches!(answer, Ok(Reply::Detached { .. })) && !self.merged.is_closed();
         // Whatever it offers from now on was not agreed upon: else it could keep us for ever.
-        self.merged.take_no_more();
+        self.merged.stop_at_present();
     }
 
-    /// What the daemon said before it closed the connection.
+    /// The daemon's reason, before it closed the connection.
     fn farewell(&mut self) -> Option<String> {
         match self.channel.receive_until(Instant::now() + FAREWELL_WAIT, None) {
             Ok(Reply::Error(text)) => Some(text),
@@ -365,7 +369,7 @@ impl Tap {
     }
 }
 
-/// What a reader may expect, in words.
+/// The guarantee of a reader, in words.
 fn words(standing: Standing) -> &'static str {
     match standing {
         Standing::Lossy => "lossy",
@@ -395,7 +399,7 @@ impl Source for Tap {
             _ => wait,
         };
         loop {
-            let run = self.merged.next_run().map(|run| run.map(|run| run.batch.len()));
+            let run = self.merged.next_batch().map(|run| run.map(|run| run.batch.len()));
             if let Some(len) = run.map_err(|error| self.fail(error))? {
                 self.delivered += len as u64;
                 return Ok(Advance::Batch);
@@ -408,8 +412,9 @@ impl Source for Tap {
             let left = wait.saturating_sub(start.elapsed());
             let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            // What was there may all have been lost, or wait for another buffer: nobody is kept longer than was agreed.
-            if waited != Waited::Ready || left.is_zero() {
+            // What was there may all have been lost, or wait for another buffer: the wait is not longer than was
+            // agreed.
+            if waited != WaitEnd::Ready || left.is_zero() {
                 return self.idle(waited);
             }
         }

@@ -14,7 +14,7 @@
 //! name. Everything random comes from a seed: a failure is repeated by its number.
 #![forbid(unsafe_code)]
 
-pub use tapline_arena::{frames, lent, libpcap, netns, random, sender, traffic};
+pub use tapline_arena::{frame_batches, frames, libpcap, netns, random, sender, traffic};
 
 pub mod capture_file;
 pub mod ebpf;

@@ -1,4 +1,4 @@
-//! What applications say: DNS, DHCP, NTP, TLS and HTTP, as the bytes behind the transport header.
+//! Messages of applications: DNS, DHCP, NTP, TLS and HTTP, as the bytes behind the transport header.
 
 use super::Mac;
 use std::net::{IpAddr, Ipv4Addr};

@@ -53,7 +53,7 @@ pub struct Ipv4 {
     pub src: Ipv4Addr,
     /// Destination.
     pub dst: Ipv4Addr,
-    /// What it carries: 1 ICMP, 6 TCP, 17 UDP.
+    /// The protocol of the payload: 1 ICMP, 6 TCP, 17 UDP.
     pub protocol: u8,
     /// Type of service: DSCP and ECN.
     pub tos: u8,

@@ -20,7 +20,7 @@ pub const ERSPAN_III: u16 = 0x22eb;
 /// A GRE header (RFC 2784, RFC 2890). IP protocol 47.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gre {
-    /// What is carried.
+    /// The payload.
     pub ethertype: u16,
     /// Whether there is a checksum.
     pub checksum: bool,
@@ -54,8 +54,8 @@ pub fn erspan_ii(session: u16, frame: &[u8]) -> Vec<u8> {
     [&[0x10, 0x01], &(session & 0x3ff).to_be_bytes()[..], &[0, 0, 0, 7], frame].concat()
 }
 
-/// ERSPAN's header of type III of a session, 0 to 1023; `frame_type` 0 carries a frame, 2 an IP packet. With `subheader`, the
-/// 8 bytes that depend on the platform.
+/// ERSPAN's header of type III of a session, 0 to 1023; `frame_type` 0 carries a frame, 2 an IP packet. With
+/// `subheader`, the 8 bytes that depend on the platform.
 pub fn erspan_iii(session: u16, frame_type: u8, subheader: bool, payload: &[u8]) -> Vec<u8> {
     let flags = u16::from(frame_type & 0x1f) << 10 | u16::from(subheader);
     let head = [&[0x20, 0x01], &(session & 0x3ff).to_be_bytes()[..], &[0, 0, 0, 9, 0, 0]].concat();

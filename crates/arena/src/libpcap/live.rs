@@ -41,8 +41,8 @@ struct RawStatistics {
 const INTERRUPTED: c_int = -2;
 /// How often the end is asked for.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited: the kernel counts each packet
-/// twice, and libpcap leaves one of the two out.
+/// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited:
+/// the kernel counts each packet twice, and libpcap leaves one of the two out.
 const LAST_PACKETS: Duration = Duration::from_secs(1);
 
 /// A handle that another thread may interrupt.
@@ -72,7 +72,7 @@ pub struct LiveSettings<'a> {
     pub filter: &'a str,
 }
 
-/// What a capture saw.
+/// The counts of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCount {
     /// Packets that the callback got.
@@ -109,8 +109,8 @@ impl Calls {
 }
 
 impl Libpcap {
-    /// Counts packets of an interface until `is_over`, then those that are still in the ring. `begun` is called once the capture runs. Without
-    /// packets libpcap waits for ever, so `is_over` is asked by a thread that interrupts it.
+    /// Counts packets of an interface until `is_over`, then those that are still in the ring. `begun` is called once
+    /// the capture runs. Without packets libpcap waits for ever, so `is_over` is asked by a thread that interrupts it.
     ///
     /// # Errors
     /// libpcap's own text.
@@ -129,7 +129,8 @@ impl Libpcap {
                 while !is_done.load(Ordering::Relaxed) {
                     thread::sleep(GLANCE);
                     if is_over() {
-                        // SAFETY: the handle is open until this thread has ended, and pcap_breakloop may be called from any thread.
+                        // SAFETY: the handle is open until this thread has ended, and pcap_breakloop may be called from
+                        // any thread.
                         unsafe { (self.live.breakloop)(raw.get()) };
                     }
                 }
@@ -187,7 +188,8 @@ impl Handle<'_> {
         let mut program = RawProgram { len: 0, insns: ptr::null_mut() };
         let pcap = self.1;
         let text: &CStr = &text;
-        // SAFETY: the handle is active, `program` and `text` outlive the calls; the program is freed once, after it was copied.
+        // SAFETY: the handle is active, `program` and `text` outlive the calls; the program is freed once, after it was
+        // copied.
         let status = unsafe {
             if (pcap.compile)(self.0.as_ptr(), &raw mut program, text.as_ptr(), 1, NETMASK_UNKNOWN) != 0 {
                 return Err(self.error());
@@ -199,7 +201,7 @@ impl Handle<'_> {
         if status == 0 { Ok(()) } else { Err(self.error()) }
     }
 
-    /// What came through the filter, and how much of that was dropped.
+    /// Packets that passed the filter, and how many of them were dropped.
     fn statistics(&self) -> Result<(u64, u64), String> {
         let mut raw = RawStatistics::default();
         // SAFETY: the handle is active and `raw` is what libpcap writes.
@@ -221,7 +223,7 @@ impl Handle<'_> {
     fn dispatch(&self, count: &mut LiveCount) -> Result<Option<u64>, String> {
         let before = count.captured;
         let user: *mut LiveCount = count;
-        // SAFETY: the handle is active; the callback gets `user`, which nobody else uses meanwhile.
+        // SAFETY: the handle is active; the callback gets `user`, to which no other reference is alive.
         let status = unsafe { (self.1.live.dispatch)(self.0.as_ptr(), -1, add, user.cast()) };
         match status {
             INTERRUPTED => Ok(None),
@@ -232,7 +234,7 @@ impl Handle<'_> {
 }
 
 /// # Safety
-/// `user` points to a [`LiveCount`] that nobody else uses, `header` to a header of libpcap's.
+/// `user` points to a [`LiveCount`] to which no other reference is alive, `header` to a header of libpcap's.
 unsafe extern "C" fn add(user: *mut c_uchar, header: *const RawHeader, _bytes: *const u8) {
     // SAFETY: as the caller promises.
     let (count, header) = unsafe { (&mut *user.cast::<LiveCount>(), &*header) };

@@ -5,9 +5,9 @@
 //! plant:  program x packet x random  --> the packet changed so that the program goes where chance says
 //! ```
 //!
-//! Planting makes packets for every branch of a filter: when a comparison looks at packet bytes, the constant (or one that
-//! fails it) is written to where those bytes came from, and the run goes on from there. It follows A through masks,
-//! shifts and scratch cells, back to the bytes.
+//! Planting makes packets for every branch of a filter: when a comparison looks at packet bytes, the constant (or one
+//! that fails it) is written to where those bytes came from, and the run goes on from there. It follows A through
+//! masks, shifts and scratch cells, back to the bytes.
 
 use tapline_bpf::Insn;
 
@@ -29,11 +29,12 @@ const GROWN_MAX: usize = 256;
 /// What a run did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What the program returned; `None` if it did not end.
+    /// The value that the program returned; `None` if it did not end.
     pub verdict: Option<u32>,
     /// Whether it read a scratch cell that it had not written: libpcap's answer is then no answer.
     pub read_unwritten: bool,
-    /// Whether arithmetic put a number in a cell that still held where a header starts: a fault of libpcap's allocation.
+    /// Whether arithmetic put a number in a cell that still held where a header starts: a fault of libpcap's
+    /// allocation.
     pub read_overwritten: bool,
     /// Whether it loaded bytes, or failed to, only to mask all of them out.
     pub masked_out: bool,
@@ -183,7 +184,8 @@ impl Machine {
         *cell = Some(Cell { value, origin, overwritten, reads: 0 });
     }
 
-    /// Intermediate results are read once. One that is read again, and has taken the place of something else, is taken for that.
+    /// Intermediate results are read once. One that is read again, and has taken the place of something else, is taken
+    /// for that.
     fn cell(&mut self, k: u32) -> (u32, Option<Origin>) {
         let Some(cell) = &mut self.cells[k as usize & 15] else {
             self.trace.read_unwritten = true;
@@ -308,7 +310,7 @@ mod tests {
 
     /// The watching interpreter agrees with libpcap's own, and planting reaches both ends of a filter.
     #[test]
-    fn traces_agree_with_libpcap_and_planting_reaches_both_verdicts() {
+    fn traces_agree_with_libpcap_and_reach_both_verdicts() {
         let pcap = match Libpcap::get() {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),

@@ -10,7 +10,7 @@
 //!   | FIN,ACK --- FIN,ACK --- ACK   |
 //! ```
 
-use super::Wrap;
+use super::Encapsulation;
 use crate::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, TcpOption, flags};
 
 /// Wire time of a full frame at 1 Gbit/s.
@@ -22,7 +22,7 @@ pub struct Conversation {
     client: End,
     server: End,
     version: IpVersion,
-    wrap: Wrap,
+    wrap: Encapsulation,
     rtt_ns: u64,
     now_ns: u64,
     frames: Vec<(u64, Vec<u8>)>,
@@ -35,7 +35,7 @@ struct End {
     next_seq: u32,
 }
 
-/// Who speaks.
+/// The sender of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The side that opened the connection.
@@ -50,7 +50,7 @@ impl Conversation {
         client: (Host, u16),
         server: (Host, u16),
         version: IpVersion,
-        wrap: Wrap,
+        wrap: Encapsulation,
         rtt_ns: u64,
     ) -> Conversation {
         // Sequence numbers from the ports: fixed, and close enough to the end that long sessions wrap around.

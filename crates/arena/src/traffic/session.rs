@@ -1,7 +1,7 @@
 //! The kinds of session in the mix: who talks to whom, about what, how much.
 
 use super::conversation::{Conversation, Side};
-use super::wrap::Wrap;
+use super::wrap::Encapsulation;
 use crate::frames::application::{
     Dhcp, dhcp, dns_no_such_name, dns_query, dns_response, http_get, http_ok, ntp, tls_client_hello,
     tls_record,
@@ -73,16 +73,16 @@ fn version(random: &mut Random) -> IpVersion {
     if random.one_of(1, 4) { IpVersion::V6 } else { IpVersion::V4 }
 }
 
-fn wrap(random: &mut Random) -> Wrap {
+fn wrap(random: &mut Random) -> Encapsulation {
     match random.below(40) {
-        0..4 => Wrap::Vlan(random.between(1..=4094) as u16),
-        4 => Wrap::DoubleVlan(100, random.between(1..=4094) as u16),
-        5 => Wrap::Mpls(random.between(16..=0xf_ffff) as u32),
-        6 => Wrap::Pppoe(0x0123),
-        7 => Wrap::Gre,
-        8 => Wrap::Vxlan(5000),
-        9 => Wrap::Geneve(77),
-        _ => Wrap::Plain,
+        0..4 => Encapsulation::Vlan(random.between(1..=4094) as u16),
+        4 => Encapsulation::DoubleVlan(100, random.between(1..=4094) as u16),
+        5 => Encapsulation::Mpls(random.between(16..=0xf_ffff) as u32),
+        6 => Encapsulation::Pppoe(0x0123),
+        7 => Encapsulation::Gre,
+        8 => Encapsulation::Vxlan(5000),
+        9 => Encapsulation::Geneve(77),
+        _ => Encapsulation::Plain,
     }
 }
 

@@ -22,7 +22,7 @@ use tapline_filterset::{FilterSet, Matches};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage::thread_time;
-use tapline_testkit::lent::Lent;
+use tapline_testkit::frame_batches::FrameBatches;
 
 use tapline_measure::runs::median;
 use workload::Workload;
@@ -116,7 +116,7 @@ impl Workload {
 /// Classifies all batches. Gives the number of packets.
 fn classify(
     set: &mut FilterSet,
-    pool: &Lent,
+    pool: &FrameBatches,
     matches: &mut Matches,
     mut see: impl FnMut(&Batch<'_>, &Matches),
 ) -> usize {

@@ -6,8 +6,8 @@ use anyhow::anyhow;
 use tapline_filter::{Options, compile};
 use tapline_filterset::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode, interpreted};
 use tapline_ir::CompiledFilter;
+use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
-use tapline_testkit::lent::Lent;
 use tapline_testkit::random::Random;
 use tapline_testkit::traffic::Traffic;
 
@@ -20,7 +20,7 @@ pub(super) struct Workload {
     pub(super) set: FilterSet,
     /// By the filter's index in the set.
     pub(super) programs: Vec<(u32, CompiledFilter)>,
-    pub(super) pool: Lent,
+    pub(super) pool: FrameBatches,
     /// Matches of all packets, once they are known.
     pub(super) matches: usize,
 }
@@ -41,7 +41,7 @@ impl Workload {
             let number = random.below(count as u64) as u32;
             frame(&flow(if wanted { number } else { number + 50_000_000 }), &mut random)
         };
-        workload.pool = Lent::new(&(0..packets).map(frame).collect::<Vec<_>>());
+        workload.pool = FrameBatches::new(&(0..packets).map(frame).collect::<Vec<_>>());
         Ok(workload)
     }
 
@@ -98,7 +98,7 @@ impl Workload {
 
     fn see_a_small_network(&mut self, packets: usize) {
         let frames: Vec<Vec<u8>> = Traffic::new(1).take(packets).map(|(_, frame)| frame).collect();
-        self.pool = Lent::new(&frames);
+        self.pool = FrameBatches::new(&frames);
     }
 
     /// `port 1 or port 2 ... or port n` alone, on traffic to all ports.
@@ -113,13 +113,13 @@ impl Workload {
             let other = FiveTuple { dst_port: random.between(1..=2 * count as u64) as u16, ..flow(3) };
             frame(&FiveTuple { src_port: 50_000, ..other }, &mut random)
         };
-        workload.pool = Lent::new(&(0..packets).map(frame).collect::<Vec<_>>());
+        workload.pool = FrameBatches::new(&(0..packets).map(frame).collect::<Vec<_>>());
         Ok(workload)
     }
 
     fn empty(name: String, count: usize) -> Workload {
         let set = FilterSet::new(Mode::All);
-        Workload { name, count, set, programs: Vec::new(), pool: Lent::new(&[]), matches: 0 }
+        Workload { name, count, set, programs: Vec::new(), pool: FrameBatches::new(&[]), matches: 0 }
     }
 }
 

@@ -117,10 +117,13 @@ impl Stenographer {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
-    let (steno, window) = record(bench)?;
+    let (mut steno, window) = record(bench)?;
     let store = bench.path("finding/store");
-    if let Some(steno) = &steno {
-        wait_until_visible(bench, steno)?;
+    if let Some(started) = &steno
+        && let Err(error) = wait_until_visible(bench, started)
+    {
+        bench.table.note(format!("left out: {error:#}"));
+        steno = None;
     }
     for query in queries(&window) {
         measure(bench, &store, steno.as_ref(), &query)?;
@@ -137,9 +140,12 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
 fn record(bench: &mut Bench<'_>) -> Result<(Option<Stenographer>, [u64; 2])> {
     let folder = bench.path("finding");
     fs::create_dir(&folder)?;
-    let steno = Stenographer::start(bench)?;
-    if let Some(steno) = &steno {
-        wait_for_file(&steno.config.with_file_name("packets"))?;
+    let mut steno = Stenographer::start(bench)?;
+    if let Some(started) = &steno
+        && let Err(error) = wait_for_file(&started.config.with_file_name("packets"))
+    {
+        bench.table.note(format!("left out: {error:#}"));
+        steno = None;
     }
     let said = File::create(folder.join("said"))?;
     let words = Recorder::Tapline.command(&bench.tapline, &folder, bench.args.mib * 5 / 4 + 256)?;

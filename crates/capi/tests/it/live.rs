@@ -1,4 +1,5 @@
-//! Live captures: unmodified programs on our library, in network namespaces of their own. Each is judged by what it did.
+//! Live captures: unmodified programs on our library, in network namespaces of their own. Each is judged by what it
+//! did.
 
 use std::fs;
 use std::io::Read;
@@ -37,8 +38,8 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a packet socket in a namespace has a filter, as ss(8) tells: from there on what the filter passes is captured. A program's own filter is
-/// longer than the one instruction that stands there before.
+/// Waits until a packet socket in a namespace has a filter, as ss(8) tells: from there on what the filter passes is
+/// captured. A program's own filter is longer than the one instruction that stands there before.
 fn await_filter(namespace: &Namespace) {
     wait_for("a capture with its filter", || {
         let output = namespace.command("ss").args(["-0", "-b", "-n"]).output().expect("ss runs");
@@ -106,7 +107,8 @@ fn winpcaps_additions_do_what_they_say() {
     let folder = TempDir::new().expect("a folder");
     let mut command = library.command(Some(&namespace), program.to_str().expect("a path"));
     let output = finish(start(command.args([NEAR, FAR]).arg(folder.path().join("dump.pcap"))));
-    // 10 frames of 50 bytes and one of 60 count 60 and 12 each, 5 of 1000 count 1012; 42 bytes do not pass "greater 50", nor those of TCP "udp".
+    // 10 frames of 50 bytes and one of 60 count 60 and 12 each, 5 of 1000 count 1012; 42 bytes do not pass "greater
+    // 50", nor those of TCP "udp".
     let expected = "dump -1 [Could not start a thread: Resource temporarily unavailable]\nstill there 0\n\
         buffer 0\nbuffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\n\
         no buffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\n\
@@ -210,7 +212,8 @@ fn dumpcap_and_tshark_capture() {
     assert_eq!(text.trim(), "1\t8\n1\t0\n2\t8\n2\t0\n3\t8\n3\t0", "{}", told(&output));
 }
 
-/// What the environment says counts for nothing with a program that has more rights than its user: neither the map nor the daemon's socket.
+/// What the environment says counts for nothing with a program that has more rights than its user: neither the map nor
+/// the daemon's socket.
 #[test]
 fn a_program_with_more_rights_believes_no_environment() {
     const TEST: &str = "a_program_with_more_rights_believes_no_environment";

@@ -3,5 +3,6 @@
 mod files;
 mod live;
 mod position;
+mod store;
 mod support;
 mod symbols;

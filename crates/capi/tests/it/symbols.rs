@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{Library, SONAME, programs_or_skip, system_library};
 
-/// What WinPcap has and Debian's libpcap has not.
+/// Symbols of WinPcap that Debian's libpcap lacks.
 const ADDITIONS: [&str; 11] = [
     "pcap_live_dump",
     "pcap_live_dump_ended",

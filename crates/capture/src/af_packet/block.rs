@@ -34,18 +34,18 @@ pub(super) struct Cursor {
     pub(super) left: u32,
 }
 
-/// What holds for every packet of a block.
+/// Settings that hold for every packet of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     /// Where it was captured.
     pub(super) interface: InterfaceId,
     /// A virtio header stands before each packet.
     pub(super) has_vnet_header: bool,
-    /// What the kernel was asked to keep of a packet.
+    /// The snap length that the kernel was given.
     pub(super) snap_len: u32,
 }
 
-/// What a walk met besides packets.
+/// Faults that a walk met besides packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Oddities {
     /// Packets cut because they did not fit into a block.
@@ -80,7 +80,7 @@ pub(super) fn read(
         let status = u32_at::<20>(headers);
         if status & STATUS_USER != 0 {
             let record = record(block, next.at, headers, frame);
-            // Another processor wrote it: whoever looks into the packet would wait for each line of it.
+            // Another processor wrote it: the next reader of the packet would wait for each line of it.
             memory::prefetch_element(block, record.offset);
             odd.clipped += u64::from(record.cap_len < record.meta.wire_len.min(frame.snap_len));
             odd.software_stamped += u64::from(status & STATUS_HARDWARE_TIME == 0);
@@ -88,7 +88,8 @@ pub(super) fn read(
         }
         let at = next.at;
         step(&mut next, headers);
-        // Each header says where the next one is, and each is such a line too: often packets of one length follow each other.
+        // Each header says where the next one is, and each is such a line too: often packets of one length follow each
+        // other.
         let ahead = HEADERS_AHEAD.wrapping_mul(next.at - at);
         memory::prefetch_element(block, next.at.wrapping_add(ahead));
     }
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_goes_on_where_the_table_was_full_or_the_time_had_come() {
+    fn a_walk_resumes_where_the_table_was_full_or_the_time_came() {
         let packets: Vec<&[u8]> = vec![b"x"; 600];
         let (block, mut cursor) = block(&packets);
         let mut seen = 0;

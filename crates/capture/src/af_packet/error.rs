@@ -23,13 +23,13 @@ pub enum AfPacketError {
         capability: &'static str,
         /// A remark on what this process has.
         missing: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// No interface of this name or pattern.
     #[error("there is no interface {wanted:?}{guess}; there are: {present}")]
     NoSuchInterface {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         wanted: String,
         /// A clause that names the nearest one; may be empty.
         guess: String,
@@ -39,7 +39,7 @@ pub enum AfPacketError {
     /// No network namespace of this name.
     #[error("cannot open the network namespace {name:?}: {source}{known}")]
     NoSuchNamespace {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
@@ -49,9 +49,9 @@ pub enum AfPacketError {
     /// The namespace is there, but we may not enter it.
     #[error("cannot enter the network namespace {name:?}: {source}; this needs CAP_SYS_ADMIN (use sudo)")]
     Namespace {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         name: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// Not even the smallest ring could be had.
@@ -63,7 +63,7 @@ pub enum AfPacketError {
         interface: String,
         /// The last size tried.
         len: u64,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// The adapter cannot stamp packets.
@@ -75,7 +75,7 @@ pub enum AfPacketError {
         interface: String,
         /// A clause on what is missing; may be empty.
         hint: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// Every interface has gone and none came back.
@@ -91,7 +91,7 @@ pub enum AfPacketError {
     Call {
         /// Where; a word for the whole capture if it is about no interface.
         interface: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
 }

@@ -7,8 +7,8 @@
 //!                                                                  (net.core.optmem_max): a trampoline, a map, the program
 //! ```
 //!
-//! Loading takes a right that is given up once the capture runs; attaching takes none. What was loaded is kept, so that an
-//! interface that comes later gets the same program.
+//! Loading takes a right that is given up once the capture runs; attaching takes none. What was loaded is kept, so that
+//! an interface that comes later gets the same program.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
@@ -28,10 +28,10 @@ const ALWAYS_CHARGED: u32 = 16 << 10;
 /// Programs kept: one for each link type and direction is what there can be.
 const KEPT_MAX: usize = 16;
 
-/// What bpftool(8) shows.
+/// The name in bpftool(8).
 const NAME: &str = "tapline_filter";
 
-/// What the kernel took as the program before a ring.
+/// The program that the kernel took before the ring.
 #[derive(Clone, Debug)]
 pub(super) enum Accepted {
     Classic(Vec<Insn>),
@@ -96,11 +96,11 @@ fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }
 
-/// What was loaded so far, shared by the workers.
+/// Programs loaded so far, shared by the workers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Arc<Mutex<Vec<Entry>>>);
 
-/// A classic program, and what came of it: why there is none, if there is none.
+/// A classic program, and its result: or why the kernel has none.
 type Entry = (Vec<Insn>, Result<Arc<Extended>, String>);
 
 impl Loaded {
@@ -121,12 +121,13 @@ impl Loaded {
     }
 }
 
-/// Programs in the kernel whose runs and time the kernel counts, while statistics are on ([`tapline_sys::bpf::RunTimeStatistics`]). Whoever asks for
-/// this gets filters as eBPF, however short: of classic programs the kernel tells nothing.
+/// Programs in the kernel whose runs and time the kernel counts, while statistics are on
+/// ([`tapline_sys::bpf::RunTimeStatistics`]). A caller that asks for this gets filters as eBPF, however short: of
+/// classic programs the kernel tells nothing.
 #[derive(Clone, Debug, Default)]
-pub struct KernelRuns(Arc<Mutex<Vec<Arc<Extended>>>>);
+pub struct KernelFilterRuns(Arc<Mutex<Vec<Arc<Extended>>>>);
 
-impl KernelRuns {
+impl KernelFilterRuns {
     pub(super) fn watch(&self, program: &Arc<Extended>) {
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !programs.iter().any(|known| Arc::ptr_eq(known, program)) {
@@ -134,7 +135,8 @@ impl KernelRuns {
         }
     }
 
-    /// Runs so far, and nanoseconds that they took; `None` if no filter runs in the kernel as eBPF, or it does not tell.
+    /// Runs so far, and nanoseconds that they took; `None` if no filter runs in the kernel as eBPF, or it does not
+    /// tell.
     pub fn read(&self) -> Option<(u64, u64)> {
         let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let infos = programs.iter().map(|program| program.program.info().ok());

@@ -1,4 +1,4 @@
-//! What the first header on an interface is, by the hardware type that the kernel gives it.
+//! Link types by the hardware type of the kernel.
 //!
 //! The numbers are `ARPHRD_*` of linux/if_arp.h; what they mean for a raw socket is what libpcap found out
 //! (`map_arphrd_to_dlt` in `pcap-linux.c`), but for interfaces that libpcap only captures cooked: PPP and tunnels hand
@@ -6,7 +6,7 @@
 
 use tapline_packet::LinkType;
 
-/// The link type of an interface; [`LinkType::USER0`] where nobody has said what its packets are.
+/// The link type of an interface; [`LinkType::USER0`] where the kernel does not say what its packets are.
 pub fn link_type(hardware_type: u16) -> LinkType {
     match hardware_type {
         // ETHER, METRICOM, LOOPBACK

@@ -1,4 +1,4 @@
-//! What to do when links come, go and change.
+//! Links that come, go and change.
 //!
 //! ```text
 //! change                    tap's state    what is done
@@ -9,15 +9,16 @@
 //! new, and it is meant      Running        a tap is opened
 //! ```
 //!
-//! Two sources tell: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink lost messages, all
-//! links are looked at.
+//! Two sources tell: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink lost messages,
+//! all links are looked at.
 
 use std::time::Instant;
 
 use tapline_sys::{Link, LinkChange};
 
+use super::counts::add;
 use super::tap::Tap;
-use super::{AfPacket, AfPacketError, Opened, add, call_error};
+use super::{AfPacket, AfPacketError, Opened, call_error};
 use crate::Error;
 use crate::link_state::LinkState;
 
@@ -33,7 +34,7 @@ impl AfPacket {
                 let name = tap.name.clone();
                 self.tell(&name, format!("reported an error: {error}"), true);
             }
-            // What became of the link, rtnetlink tells.
+            // rtnetlink tells the rest.
             _ => {}
         }
         Ok(())
@@ -68,8 +69,8 @@ impl AfPacket {
             return Ok(());
         }
         let since = *self.gone_since.get_or_insert_with(Instant::now);
-        let gone_wait = self.opener.settings.gone_wait;
-        match gone_wait {
+        let return_timeout = self.opener.settings.return_timeout;
+        match return_timeout {
             Some(wait) if since.elapsed() >= wait && self.is_drained_now()? => {
                 let named = self.taps.iter().map(|tap| tap.name.as_str()).filter(|name| !name.is_empty());
                 let names: Vec<&str> = named.collect();

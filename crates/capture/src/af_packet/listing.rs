@@ -1,4 +1,4 @@
-//! What interfaces there are, for people who choose one.
+//! The interfaces of this machine, for a choice among them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,9 +23,9 @@ pub struct InterfaceInfo {
     pub name: String,
     /// A description that an administrator gave it; mostly empty.
     pub description: String,
-    /// What made it: `veth`, `bridge`; empty for hardware.
+    /// The kind of its driver: `veth`, `bridge`; empty for hardware.
     pub kind: String,
-    /// What the first header of its packets is.
+    /// The link type: the first header of its packets.
     pub link_type: LinkType,
     /// Whether it is switched on.
     pub is_up: bool,
@@ -35,7 +35,7 @@ pub struct InterfaceInfo {
     pub is_loopback: bool,
     /// Whether it is a radio.
     pub is_wireless: bool,
-    /// Whether somebody has it receive what is meant for others.
+    /// Whether it is in promiscuous mode.
     pub is_promiscuous: bool,
     /// The largest packet it sends, without the link-layer header, in bytes.
     pub mtu: u32,
@@ -51,11 +51,11 @@ pub struct InterfaceInfo {
     pub timestamps: Vec<TimestampSource>,
     /// The XDP program that sees its packets first: AF_XDP then has no place here.
     pub xdp: Option<XdpProgram>,
-    /// Who captures here now.
+    /// Captures on this interface now.
     pub captured_by: Vec<Capturer>,
 }
 
-/// Somebody who captures.
+/// A capture of any program on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capturer {
     /// The process; `None` if we may not see whose socket it is.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Neither knows of filters, so packets that we did not want are among them; and `rx_dropped` also counts frames of
-//! protocols that nobody on this host takes, which we did see. So they stand beside the account and are not part of
+//! protocols without a receiver on this host, which we did see. So they stand beside the account and are not part of
 //! its sums.
 
 use tapline_sys::{LinkControl, LinkStatistics, RouteSocket, counts_receive_loss};
@@ -75,7 +75,7 @@ impl LossWatch {
         }
     }
 
-    /// What was lost so far. Of the driver's counters, those that grew; one entry for all if none did.
+    /// The losses so far. Of the driver's counters, those that grew; one entry for all if none did.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         let mut losses = self.nic_losses();
         let before = losses.len();

@@ -15,14 +15,17 @@
 //! | `block`, `vlan`, `offload` | what a block says of its packets |
 //! | `kernel_filter`, `extended` | the program in the kernel; the same as eBPF where it is too large |
 //! | `size`, `timestamps`, `hardware` | the ring's size, the clock, the link type |
+//! | `settings`, `order` | what to capture and how; in which order taps are lent from |
+//! | `counts` | the account of each interface |
 //! | `links` | what to do when links come, go and change |
 //! | `losses` | what NIC and driver lost |
 //! | `listing` | what interfaces there are |
-//! | `single` | one socket for callers who hold it themselves: libpcap's interface |
+//! | `single` | one socket for callers with a loop of their own: libpcap's interface |
 //!
 //! `received = dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
 
 mod block;
+mod counts;
 mod error;
 mod extended;
 mod hardware;
@@ -32,171 +35,56 @@ mod listing;
 mod losses;
 mod offload;
 mod opener;
+mod order;
 mod pattern;
+mod settings;
 mod single;
 mod size;
 mod tap;
 mod timestamps;
 mod vlan;
 
-use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tapline_ir::CompiledFilter;
-use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
 pub use error::AfPacketError;
-pub use extended::KernelRuns;
+pub use extended::KernelFilterRuns;
 pub use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
-pub use single::{Single, SingleSettings, Station, Stations};
+pub(crate) use settings::snap_len;
+pub use settings::{
+    CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Order, SNAP_LEN_MAX,
+    Settings,
+};
+pub use single::{SingleSettings, SingleSocket, Station, Stations};
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
 use opener::{Opened, Opener, Shared};
 use tap::Tap;
 
-use crate::link_state::LinkState;
-use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source};
+use crate::{Advance, Error, Event, InterfaceAccount, RingAccount, Source};
 
-/// What snap length 0 means: as much as a pcap file may hold of an Ethernet frame.
-pub const SNAP_LEN_MAX: u32 = 262_144;
-
-/// A [`Settings::latency_ms`] for people who look on.
-pub const LATENCY_INTERACTIVE_MS: u32 = 10;
-/// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
-pub const LATENCY_RECORDING_MS: u32 = 20;
-
-/// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it is.
+/// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it
+/// is.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait at once while draining: blocks come by the kernel's timer.
 const DRAIN_WAIT: Duration = Duration::from_millis(5);
-/// How late the kernel's timer may hand a block over, in packets' time.
-const HAND_OVER_NS: i64 = 20_000_000;
 /// How long packets on their way are waited for where the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Compiles the filter for an interface; `None` accepts every packet.
-pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
-
-/// Which packets, seen from this host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CaptureDirection {
-    /// Sent and received. On a loopback interface one of the two copies.
-    #[default]
-    Both,
-    /// Received.
-    In,
-    /// Sent.
-    Out,
-}
-
-/// In which order packets of several interfaces are lent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// A block at a time, in turn. Cheapest.
-    #[default]
-    Block,
-    /// By time. Packets wait until no earlier one can come: about twice [`Settings::latency_ms`] at most, and no longer
-    /// once a ring is half full, for then a loss would be near. Adapters' clocks are taken to be in step with ours.
-    Time,
-}
-
-/// How to capture.
-#[derive(Clone)]
-pub struct Settings {
-    /// Names, globs, numbers, or `any`.
-    pub interfaces: Vec<String>,
-    /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
-    pub netns: Option<String>,
-    /// The filter, compiled for each interface's link type. Runs in the kernel if that takes it.
-    pub filter: Option<CompileFilter>,
-    /// The filter as text, for descriptions of interfaces.
-    pub filter_text: String,
-    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`].
-    pub snap_len: u32,
-    /// Whether interfaces named or matched by a glob should receive what is meant for others. Never asked of `any`.
-    pub promiscuous: bool,
-    /// Which packets, seen from this host.
-    pub direction: CaptureDirection,
-    /// Bytes of each ring; `None` to choose from link speed and memory.
-    pub ring_len: Option<u64>,
-    /// Milliseconds after which packets are handed over though their block is not full, at least 1.
-    pub latency_ms: u32,
-    /// Whose clock stamps the packets.
-    pub timestamps: TimestampSource,
-    /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio header
-    /// cannot express (tunnels), and counts them.
-    pub vnet_header: bool,
-    /// Whether to learn the packets' hashes by flow ([`Meta::rx_hash`](tapline_packet::Meta)). Without an adapter that makes them the kernel dissects each packet
-    /// for it.
-    pub receive_hash: bool,
-    /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
-    pub workers: usize,
-    /// How packets are shared among workers.
-    pub fanout: FanoutMode,
-    /// In which order packets of several interfaces are lent.
-    pub order: Order,
-    /// Has filters run in the kernel as eBPF, and tells what they take.
-    pub kernel_runs: Option<KernelRuns>,
-    /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
-    /// where interfaces that come later are meant too (`any`, globs).
-    pub gone_wait: Option<Duration>,
-}
-
-impl Settings {
-    /// The defaults for these interfaces: everything, promiscuous, for people who look on.
-    pub fn new(interfaces: &[&str]) -> Settings {
-        Settings {
-            interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
-            netns: None,
-            filter: None,
-            filter_text: String::new(),
-            snap_len: 0,
-            promiscuous: true,
-            direction: CaptureDirection::default(),
-            ring_len: None,
-            latency_ms: LATENCY_INTERACTIVE_MS,
-            timestamps: TimestampSource::default(),
-            vnet_header: false,
-            receive_hash: false,
-            workers: 1,
-            fanout: FanoutMode::Hash,
-            order: Order::default(),
-            kernel_runs: None,
-            gone_wait: Some(Duration::from_secs(10)),
-        }
-    }
-
-    fn snap_len(&self) -> u32 {
-        snap_len(self.snap_len)
-    }
-}
-
-/// How much of a packet is kept, of a wish of which 0 means all.
-pub(crate) fn snap_len(wanted: u32) -> u32 {
-    if wanted == 0 { SNAP_LEN_MAX } else { wanted.min(SNAP_LEN_MAX) }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("interfaces", &self.interfaces)
-            .field("netns", &self.netns)
-            .field("filter", &self.filter_text)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Packets of one or several interfaces, lent from the kernel's rings.
 ///
-/// Opening needs `CAP_NET_RAW`; nothing afterwards, also when interfaces come back or new ones appear. Minimum kernel: 3.2.
+/// Opening needs `CAP_NET_RAW`; nothing afterwards, also when interfaces come back or new ones appear. Minimum kernel:
+/// 3.2.
 #[derive(Debug)]
 pub struct AfPacket {
     opener: Opener,
@@ -225,7 +113,7 @@ pub struct AfPacket {
     has_lent: bool,
 }
 
-/// What is kept of an interface besides its taps.
+/// The state of an interface besides its taps.
 #[derive(Debug)]
 struct Book {
     is_filtered: bool,
@@ -252,8 +140,8 @@ impl AfPacket {
         workers.pop().ok_or_else(|| Error::source("capture", "no worker was opened"))
     }
 
-    /// Starts to capture with [`Settings::workers`] sources, one for each thread. Each packet goes to one of them; packets of
-    /// one flow go to the same one (unless [`Settings::fanout`] says otherwise).
+    /// Starts to capture with [`Settings::workers`] sources, one for each thread. Each packet goes to one of them;
+    /// packets of one flow go to the same one (unless [`Settings::fanout`] says otherwise).
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -363,76 +251,7 @@ impl AfPacket {
         Ok(false)
     }
 
-    /// The tap to lend from, and until what time.
-    fn pick(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
-        match self.opener.settings.order {
-            Order::Time if self.taps.len() > 1 => self.pick_by_time(),
-            _ => self.pick_in_turn(),
-        }
-    }
-
-    fn pick_in_turn(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
-        for step in 0..self.taps.len() {
-            let index = (self.current + step) % self.taps.len();
-            let tap = &mut self.taps[index];
-            if tap.refill().map_err(|e| call_error(&tap.name, e))? {
-                return Ok(Some((index, Timestamp::from_nanos(i64::MAX))));
-            }
-        }
-        Ok(None)
-    }
-
-    fn pick_by_time(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
-        let mut first: Option<(usize, Timestamp)> = None;
-        // Before this time nothing more can come from any other tap.
-        let mut until = Timestamp::from_nanos(i64::MAX);
-        for index in 0..self.taps.len() {
-            let tap = &mut self.taps[index];
-            if !tap.refill().map_err(|e| call_error(&tap.name, e))? {
-                until = until.min(self.horizon(index));
-                continue;
-            }
-            // A block whose packets cannot be read is gone over at once.
-            let time = self.taps[index].next_time().unwrap_or(Timestamp::from_nanos(i64::MIN));
-            match first {
-                Some((_, earliest)) if time >= earliest => until = until.min(time),
-                _ => {
-                    until = first.map_or(until, |(_, earliest)| until.min(earliest));
-                    first = Some((index, time));
-                }
-            }
-        }
-        let is_early = first.is_some_and(|(_, earliest)| earliest > until);
-        if is_early && self.taps.iter().any(Tap::is_half_full) {
-            return self.pick_fullest();
-        }
-        self.is_holding = is_early;
-        Ok(first.filter(|_| !is_early).map(|(index, _)| (index, until)))
-    }
-
-    /// A tap whose ring is half full, whatever the time of its packets.
-    fn pick_fullest(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
-        self.is_holding = false;
-        let full = self.taps.iter().position(Tap::is_half_full);
-        Ok(full.map(|index| (index, Timestamp::from_nanos(i64::MAX))))
-    }
-
-    /// Up to what time a tap without a block will hand over nothing more.
-    fn horizon(&self, index: usize) -> Timestamp {
-        let tap = &self.taps[index];
-        match self.phase {
-            _ if tap.state == LinkState::Gone && tap.is_drained() => Timestamp::from_nanos(i64::MAX),
-            Phase::Running => {
-                let latency_ns = i64::from(self.opener.settings.latency_ms) * 1_000_000;
-                host_time().plus_nanos(-latency_ns - HAND_OVER_NS)
-            }
-            // Nothing new comes in; what is in flight has a block of its own to come.
-            _ if tap.is_drained() => Timestamp::from_nanos(i64::MAX),
-            _ => Timestamp::from_nanos(i64::MIN),
-        }
-    }
-
-    /// Sleeps until a ring has a block, a link changed, somebody wakes us, or `wait` is over.
+    /// Sleeps until a ring has a block, a link changed, a wake-up came, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         let is_running = self.phase == Phase::Running;
         let doze = self.doze();
@@ -467,8 +286,9 @@ impl AfPacket {
 
     /// For how long to sleep though blocks are handed over; `None` if the next one is to end the sleep.
     ///
-    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other half is for our being late, as ever. Who lent
-    /// nothing since the last sleep waits for the next block, so that nobody wakes for nothing.
+    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other
+    /// half is for our being late, as ever. A source that lent nothing since the last sleep waits for the next block,
+    /// so that no wake is in vain.
     fn doze(&mut self) -> Option<Duration> {
         let has_lent = std::mem::take(&mut self.has_lent);
         let shortest = Duration::from_millis(self.opener.settings.latency_ms.into());
@@ -481,7 +301,7 @@ impl AfPacket {
         Some(self.max_latency.min(bearable)).filter(|doze| *doze > shortest)
     }
 
-    /// What to say when there is nothing to lend.
+    /// The result when there is nothing to lend.
     fn idle(&mut self) -> Result<Advance, Error> {
         match self.phase {
             Phase::Ended => Ok(Advance::End),
@@ -506,43 +326,6 @@ impl AfPacket {
 
     fn drain_time_max(&self) -> Duration {
         DRAIN_TIME_MAX + Duration::from_millis(self.opener.settings.latency_ms.into())
-    }
-
-    fn interface_account(&self, id: InterfaceId) -> InterfaceAccount {
-        let (interface, book) = (&self.interfaces[id.0 as usize], &self.books[id.0 as usize]);
-        let (mut ring, mut delivered) = (book.closed, book.closed_delivered);
-        for tap in self.taps.iter().filter(|tap| tap.id == id) {
-            let (counted, lent) = tap.counters();
-            let unread = if self.phase == Phase::Running { tap.in_flight() } else { tap.waiting() };
-            add(&mut ring, &RingAccount { unread, ..counted });
-            delivered += lent;
-        }
-        InterfaceAccount {
-            name: interface.name.clone(),
-            losses: if self.is_first { book.losses.losses() } else { Vec::new() },
-            kernel_filtered: self.kernel_filtered(book),
-            ring: Some(ring),
-            xdp: None,
-            tap: None,
-            is_made: false,
-            is_partial: false,
-            delivered,
-        }
-    }
-
-    fn kernel_filtered(&self, book: &Book) -> Count {
-        let settings = &self.opener.settings;
-        let nothing_refused = settings.filter.is_none() || !book.is_filtered;
-        let is_known =
-            nothing_refused && !self.opener.was_restricted() && settings.direction == CaptureDirection::Both;
-        if is_known { Count::Known(0) } else { Count::Unknown }
-    }
-
-    fn update_losses(&mut self) {
-        let Opener { route, control, .. } = &mut self.opener;
-        for tap in self.taps.iter().filter(|tap| tap.state != LinkState::Gone) {
-            self.books[tap.id.0 as usize].losses.update(&tap.name, tap.if_index, route, control);
-        }
     }
 
     /// Tells of packets that are not as one should think, once there are new ones.
@@ -675,19 +458,6 @@ impl Source for AfPacket {
         self.tell_oddities();
         std::mem::take(&mut self.events)
     }
-}
-
-/// The clock that stamps packets.
-fn host_time() -> Timestamp {
-    let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    Timestamp::from_parts(since_epoch.as_secs() as i64, since_epoch.subsec_nanos().into())
-}
-
-fn add(sum: &mut RingAccount, more: &RingAccount) {
-    sum.received += more.received;
-    sum.dropped += more.dropped;
-    sum.freezes += more.freezes;
-    sum.unread += more.unread;
 }
 
 fn call_error(interface: &str, source: SyscallError) -> Error {

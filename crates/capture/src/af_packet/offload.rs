@@ -1,8 +1,8 @@
-//! What is left to the NIC or was done by it: checksums and segmentation.
+//! Work left to the NIC or done by it: checksums and segmentation.
 //!
-//! Captures see sent packets before the NIC has worked on them, and received ones after: a checksum may not be filled in
-//! yet, and one packet may stand for many frames. The kernel's status bits tell; for the size of the frames it takes a
-//! `struct virtio_net_hdr` before each packet, which costs packets that it cannot express (see
+//! Captures see sent packets before the NIC has worked on them, and received ones after: a checksum may not be filled
+//! in yet, and one packet may stand for many frames. The kernel's status bits tell; for the size of the frames it takes
+//! a `struct virtio_net_hdr` before each packet, which costs packets that it cannot express (see
 //! [`Settings::vnet_header`](super::Settings::vnet_header)).
 
 use tapline_packet::numbers::ethertype;
@@ -20,7 +20,7 @@ const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
 
-/// What the status says of the transport checksum.
+/// The state of the transport checksum, by the status word.
 #[inline]
 pub(super) fn checksum(status: u32) -> Checksum {
     if status & STATUS_CHECKSUM_NOT_READY != 0 {

@@ -35,7 +35,7 @@ const SPARES: usize = 16;
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 
-/// What workers share.
+/// State that workers share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared {
     /// Fanout groups by interface.
@@ -44,7 +44,7 @@ pub(super) struct Shared {
     loaded: Loaded,
 }
 
-/// What decides instead of the capture filter.
+/// A filter in place of the capture filter.
 #[derive(Debug)]
 enum Restriction {
     Never,
@@ -76,7 +76,7 @@ pub(super) struct Opened {
     pub(super) events: Vec<Event>,
 }
 
-/// What is to run in the kernel.
+/// The program for the kernel.
 struct Programs {
     wanted: Vec<Insn>,
     /// Everything passes, for kernels that refuse the wanted one.
@@ -196,7 +196,7 @@ impl Opener {
         }
     }
 
-    /// What is to be captured on an interface; `None` for all.
+    /// The filter of an interface; `None` accepts all packets.
     fn wanted(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         match &*self.restriction.borrow() {
             Restriction::To(program) => Ok(Some(program.clone())),
@@ -220,7 +220,7 @@ impl Opener {
         let program = self.wanted(interface)?;
         let programs = self.programs(tap.is_loopback, &tap.socket, program.as_ref());
         let fail = |source| Error::source(&tap.name, AfPacketError::of_call(&tap.name, source));
-        // If the kernel refuses it, all packets come: whoever restricts filters too.
+        // If the kernel refuses it, all packets come: callers that restrict also filter.
         attach(&tap.socket, programs, &self.shared.loaded, &mut Vec::new(), &tap.name).map(drop).map_err(fail)
     }
 
@@ -244,9 +244,9 @@ impl Opener {
         }
     }
 
-    /// The filter as eBPF, where somebody wants to know what it takes and the kernel takes it.
+    /// The filter as eBPF, where its run time is wanted and the kernel takes it.
     fn attach_watched(&self, socket: &PacketSocket, programs: &Programs) -> Option<Accepted> {
-        let runs = self.settings.kernel_runs.as_ref().filter(|_| programs.has_filter)?;
+        let runs = self.settings.kernel_filter_runs.as_ref().filter(|_| programs.has_filter)?;
         let extended = self.shared.loaded.get(&programs.wanted).ok()?;
         extended.attach(socket).ok()?;
         runs.watch(&extended);
@@ -277,8 +277,8 @@ impl Opener {
     }
 }
 
-/// Puts the wanted program before the ring; as eBPF, if it is too large for classic BPF; or, if the kernel refuses both, the one
-/// that lets everything pass. Returns what it took, and whether that is the filter.
+/// Puts the wanted program before the ring; as eBPF, if it is too large for classic BPF; or, if the kernel refuses
+/// both, the one that lets everything pass. Returns what it took, and whether that is the filter.
 fn attach(
     socket: &PacketSocket,
     programs: Programs,
@@ -343,7 +343,7 @@ fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event 
     Event { interface: name.to_owned(), text, warning: true }
 }
 
-/// What to say of a link that does not run at the start.
+/// The event for a link that does not run at the start.
 fn state_event(tap: &Tap) -> Option<Event> {
     let text = match tap.state {
         LinkState::Down => "is down: nothing is captured until it is up",

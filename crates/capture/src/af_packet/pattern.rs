@@ -11,7 +11,7 @@ use tapline_sys::Link;
 
 use super::AfPacketError;
 
-/// What was asked for, resolved as far as it can be.
+/// The wanted interfaces, resolved as far as it can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Patterns {
     patterns: Vec<Pattern>,

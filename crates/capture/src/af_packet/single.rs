@@ -1,4 +1,5 @@
-//! One socket and its ring for a caller who holds it himself: it can be put into an event loop, its filter can be changed while it runs, and it sends.
+//! One socket and its ring for a caller with a loop of its own: it can be put into an event loop, its filter can be
+//! changed while it runs, and it sends.
 //!
 //! ```text
 //! open:     socket -> filter "up to the snap length" -> ring -> clock -> promiscuous -> bind
@@ -6,8 +7,8 @@
 //! memory:   the block is ours until then: headers may be written before the packets
 //! ```
 //!
-//! [`AfPacket`](super::AfPacket) follows links and serves many interfaces; libpcap's interface promises one descriptor and leaves links to its
-//! callers. Both read blocks by the same code.
+//! [`AfPacket`](super::AfPacket) follows links and serves many interfaces; libpcap's interface promises one descriptor
+//! and leaves links to its callers. Both read blocks by the same code.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -19,11 +20,11 @@ use super::block::{self, Cursor, Frame};
 use super::{AfPacketError, CaptureDirection, TimestampSource, kernel_filter, size, timestamps};
 use crate::RingAccount;
 
-/// `sockaddr_ll` begins so many bytes into a frame: behind `tpacket3_hdr`.
+/// Offset of `sockaddr_ll` in a frame: behind `tpacket3_hdr`.
 const ADDRESS_AT: usize = 48;
 const ADDRESS_LEN: usize = 20;
 
-/// How to open a [`Single`].
+/// How to open a [`SingleSocket`].
 #[derive(Clone, Debug)]
 pub struct SingleSettings {
     /// The interface's name, for its clock; empty for all interfaces at once.
@@ -38,7 +39,8 @@ pub struct SingleSettings {
     pub snap_len: u32,
     /// Bytes of the ring.
     pub ring_len: u64,
-    /// About how many bytes a block has, which are handed over once they are full; `None` to choose by the ring's length.
+    /// About how many bytes a block has, which are handed over once they are full; `None` to choose by the ring's
+    /// length.
     pub block_len: Option<u32>,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
@@ -46,13 +48,13 @@ pub struct SingleSettings {
     pub promiscuous: bool,
     /// Whose clock stamps the packets.
     pub timestamps: TimestampSource,
-    /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. Whoever sets it promises that after a
-    /// fork one process alone goes on with the [`Single`]; the others may drop theirs, no more. Without it a child must not touch what it inherited either:
-    /// the memory is not there.
+    /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. The
+    /// caller promises that after a fork one process alone goes on with the [`SingleSocket`]; the others may drop
+    /// theirs, no more. Without it a child must not touch what it inherited either: the memory is not there.
     pub is_inherited: bool,
 }
 
-/// Who sent a packet and what it was, as the kernel says beside it: the useful part of `sockaddr_ll`.
+/// The sender and the kind of a packet, as the kernel gives them beside it: part of `sockaddr_ll` (packet(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Station {
     /// EtherType, or a number below 1536 for what has none (`linux/if_ether.h`).
@@ -73,7 +75,7 @@ pub struct Station {
 ///
 /// Opening needs `CAP_NET_RAW`. Minimum kernel: 3.2. Dropping it ends the capture.
 #[derive(Debug)]
-pub struct Single {
+pub struct SingleSocket {
     socket: PacketSocket,
     ring: BlockRing,
     geometry: RingGeometry,
@@ -95,7 +97,8 @@ pub struct Stations<'a> {
 }
 
 impl Stations<'_> {
-    /// What it says beside the packet at `index` of the batch as it was found, out of the block that the batch stands in.
+    /// The address beside the packet at `index` of the batch as it was found, out of the block that the batch stands
+    /// in.
     pub fn get(&self, block: &[u8], index: usize) -> Station {
         let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);
         let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<ADDRESS_LEN>());
@@ -103,12 +106,12 @@ impl Stations<'_> {
     }
 }
 
-impl Single {
+impl SingleSocket {
     /// Starts to capture.
     ///
     /// # Errors
     /// [`AfPacketError`], with the call that failed.
-    pub fn open(settings: &SingleSettings) -> Result<Single, AfPacketError> {
+    pub fn open(settings: &SingleSettings) -> Result<SingleSocket, AfPacketError> {
         let fail = |source| AfPacketError::of_call(&settings.name, source);
         let socket = match settings.is_cooked {
             true => PacketSocket::open_cooked(),
@@ -134,7 +137,7 @@ impl Single {
             let errno = source.raw_os_error().unwrap_or(0);
             return Err(fail(SyscallError::new("bind(AF_PACKET)", errno)));
         }
-        Ok(Single {
+        Ok(SingleSocket {
             socket,
             ring,
             geometry,
@@ -167,14 +170,15 @@ impl Single {
         Batch::new(self.ring.held(), &self.records)
     }
 
-    /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to leave out; and what the kernel says
-    /// beside each. There are at least 28 bytes between what [`Stations::get`] reads and a cooked packet, 14 before an Ethernet frame.
+    /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to
+    /// leave out; and what the kernel says beside each. There are at least 28 bytes between what [`Stations::get`]
+    /// reads and a cooked packet, 14 before an Ethernet frame.
     pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>, Stations<'_>) {
         (self.ring.held_mut(), &mut self.records, Stations { frames: &self.frames })
     }
 
-    /// Puts a program before the ring, or none. Packets that are in the ring by then saw the former one: those of the next
-    /// [`blocks`](Self::blocks) blocks, at most.
+    /// Puts a program before the ring, or none. Packets that are in the ring by then saw the former one: those of the
+    /// next [`blocks`](Self::blocks) blocks, at most.
     ///
     /// # Errors
     /// `EINVAL` and `ENOMEM` if the kernel refuses it; the former one stays.
@@ -192,12 +196,12 @@ impl Single {
         }
     }
 
-    /// Another ring on the same socket, of the size that `settings` say. What is in the present one is lost, and so is what comes meanwhile; nothing
-    /// is filtered afterwards, also if it fails.
+    /// Another ring on the same socket, of the size that `settings` say. What is in the present one is lost, and so is
+    /// what comes meanwhile; nothing is filtered afterwards, also if it fails.
     ///
     /// # Errors
-    /// [`AfPacketError::NoRing`], and the call that failed: `EBUSY` while a child process has the ring as well. The capture then goes on with a ring of the
-    /// former size, if [`has_ring`](Self::has_ring).
+    /// [`AfPacketError::NoRing`], and the call that failed: `EBUSY` while a child process has the ring as well. The
+    /// capture then goes on with a ring of the former size, if [`has_ring`](Self::has_ring).
     pub fn resize(&mut self, settings: &SingleSettings) -> Result<(), AfPacketError> {
         let fail = |source| AfPacketError::of_call(&settings.name, source);
         self.socket.attach_drop_all().map_err(fail)?;
@@ -249,10 +253,10 @@ impl Single {
         self.blocks_taken
     }
 
-    /// What the kernel counted since the socket was opened. `unread` stays 0.
+    /// The counters of the kernel since the socket was opened. `unread` stays 0.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// The error of getsockopt(2).
     pub fn statistics(&mut self) -> Result<RingAccount, SyscallError> {
         let new = self.socket.statistics()?;
         self.counted.received += u64::from(new.packets);
@@ -264,7 +268,7 @@ impl Single {
     /// Sends one frame on the interface; `waits` says whether to wait for room.
     ///
     /// # Errors
-    /// What send(2) says: `EAGAIN` if there is no room and it does not wait.
+    /// The error of send(2): `EAGAIN` if there is no room and it does not wait.
     pub fn send(&self, frame: &[u8], waits: bool) -> Result<usize, SyscallError> {
         self.socket.send(frame, waits)
     }
@@ -272,7 +276,7 @@ impl Single {
     /// The error that waits on the socket: `ENETDOWN` when the interface went down or away.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// The error of getsockopt(2).
     pub fn take_error(&self) -> Result<Option<std::io::Error>, SyscallError> {
         self.socket.take_error()
     }
@@ -301,7 +305,7 @@ impl Single {
     }
 }
 
-impl AsFd for Single {
+impl AsFd for SingleSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -335,7 +339,8 @@ fn map_ring(
     size::largest(wanted, &settings.name, |geometry| socket.map_ring(geometry, false))
 }
 
-/// The same ring in blocks of about this length: a power of two that holds the longest packet, and two of them at least.
+/// The same ring in blocks of about this length: a power of two that holds the longest packet, and two of them at
+/// least.
 fn with_blocks(geometry: RingGeometry, block_len: Option<u32>) -> RingGeometry {
     const BLOCK_LEN_MIN: u64 = 64 << 10;
     let Some(wanted) = block_len else { return geometry };

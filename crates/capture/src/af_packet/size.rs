@@ -7,10 +7,10 @@
 //!
 //! Blocks are handed over when they are full or when their time is over, however little they hold. So a ring bears a
 //! pause of its reader in two measures: as many bytes as it has, and as many hand-overs as it has blocks. At a packet a
-//! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few and
-//! large ones would save wake-ups, and a packet must fit into one: 128 KiB hold any that segmentation offload makes
-//! (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out.
-//! Where there is no memory for what was asked for, half of it is tried, and so on ([`largest`]).
+//! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few
+//! and large ones would save wake-ups, and a packet must fit into one: 128 KiB hold any that segmentation offload makes
+//! (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out. Where there is no memory for what
+//! was asked for, half of it is tried, and so on ([`largest`]).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const BLOCKS_MIN: u64 = 8;
 /// A pause of the reader that should be survived however few packets come.
 const PAUSE_AT_ANY_RATE_MS: u64 = 1000;
 
-/// What the size depends on.
+/// The inputs of the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
     /// Bytes asked for, for each ring.
@@ -57,7 +57,8 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
     RingGeometry { block_len: block_len as u32, block_count: block_count as u32, retire_ms: wish.retire_ms }
 }
 
-/// Sets up the largest ring that there is memory for, from `wanted` down, on the interface `name`; `map` sets one up. Gives the size that it got, too.
+/// Sets up the largest ring that there is memory for, from `wanted` down, on the interface `name`; `map` sets one up.
+/// Gives the size that it got, too.
 pub(super) fn largest<T>(
     wanted: RingGeometry,
     name: &str,
@@ -89,7 +90,8 @@ fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
     })
 }
 
-/// The time in which a link of this speed, in bits per second, can fill half of a ring; no time if nobody knows the speed.
+/// The time in which a link of this speed, in bits per second, can fill half of a ring; no time if the speed is
+/// unknown.
 pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Duration {
     let bytes_per_second = speed.unwrap_or(u64::MAX) / 8;
     let half_us = u128::from(geometry.len()) * 500_000 / u128::from(bytes_per_second.max(1));

@@ -19,7 +19,7 @@ use super::extended::Accepted;
 use crate::RingAccount;
 use crate::link_state::LinkState;
 
-/// After so many blocks statistics are read in any case: far before a counter of 32 bits can wrap.
+/// Blocks after which statistics are read in any case: far before a counter of 32 bits can wrap.
 const BLOCKS_PER_READING: u32 = 64;
 
 /// One socket on one interface.
@@ -46,7 +46,7 @@ pub(super) struct Tap {
     program: Option<Accepted>,
 }
 
-/// What a tap is made of.
+/// The parts of a tap.
 pub(super) struct Parts {
     pub(super) id: InterfaceId,
     pub(super) socket: PacketSocket,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! host              the kernel's clock, when the packet was received (or sent)        always there
-//! adapter           the NIC's clock, kept in step with the host's by somebody (ptp4l and phc2sys)
+//! adapter           the NIC's clock, kept in step with the host's by another program (ptp4l and phc2sys)
 //! adapter_unsynced  the NIC's clock as it goes
 //! ```
 //!
@@ -24,7 +24,7 @@ pub enum TimestampSource {
     /// The kernel's.
     #[default]
     Host,
-    /// The adapter's, which somebody keeps in step with the host's.
+    /// The adapter's, kept in step with the host's by another program.
     Adapter,
     /// The adapter's, as it goes.
     AdapterUnsynced,

@@ -1,8 +1,8 @@
 //! VLAN tags that are no longer in the packet's bytes.
 //!
 //! On receipt the NIC or the kernel (`skb_vlan_untag`) takes the outer 802.1Q or 802.1ad tag out of every frame, before
-//! any socket sees it. A ring tells it beside the packet; inner tags stay in the bytes. We keep it there too: putting it
-//! back would move every packet, and only outputs that need it do so.
+//! any socket sees it. A ring tells it beside the packet; inner tags stay in the bytes. We keep it there too: putting
+//! it back would move every packet, and only outputs that need it do so.
 
 use tapline_packet::VlanTag;
 use tapline_packet::numbers::ethertype;

@@ -18,7 +18,7 @@ use tapline_sys::{PacketSocket, SyscallError};
 
 use super::AfXdpError;
 
-/// What bpftool(8) shows, and what a second capture says.
+/// The name in bpftool(8), and in the error of a second capture.
 pub(super) const NAME: &str = "tapline_xdp";
 
 const EPERM: i32 = 1;
@@ -39,7 +39,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub(super) struct Loaded {
     program: Program,
-    /// The one that makes notes, with their cookie; or why there is none.
+    /// The one that makes notes, with their cookie; or why it was refused.
     noting: Option<Result<(Program, u64), LoadError>>,
     pub(super) sockets: Map,
     counters: SharedArray,
@@ -56,14 +56,15 @@ pub(super) struct Attachment {
     _sockets: Map,
     counters: SharedArray,
     pub(super) mode: Mode,
-    /// What notes end with, if there are any.
+    /// The cookie at the end of notes, if there are any.
     pub(super) cookie: Option<u64>,
     /// Holds the interface in promiscuous mode.
     _member: Option<PacketSocket>,
 }
 
 impl Loaded {
-    /// Loads the program for so many queues; `several` says that packets may come in several buffers. Notes are for the interface of this number.
+    /// Loads the program for `queues` queues; `several` says that packets may come in several buffers. Notes are for
+    /// the interface of this number.
     ///
     /// # Errors
     /// That there are no rights for programs, or the kernel refuses even one without a filter.
@@ -93,7 +94,8 @@ impl Loaded {
         Ok(Loaded { program, noting, sockets, counters, refusal })
     }
 
-    /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the driver.
+    /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the
+    /// driver.
     ///
     /// # Errors
     /// That another program is there, or none can be.
@@ -154,7 +156,7 @@ pub(super) fn describe(id: u32) -> String {
     format!("{name}id {id}")
 }
 
-/// The filter's graph, and its program, loaded; or why there is none, in words.
+/// The filter's graph, and its program, loaded; or the reason of a refusal.
 fn filtering(filter: &CompiledFilter, front: Front, several: bool) -> Result<(&Ir, Program), String> {
     let graph = filter.values();
     graph.verify().map_err(text)?;
@@ -174,7 +176,8 @@ fn asks_for_length(graph: &Ir) -> bool {
     graph.blocks.iter().flat_map(|block| &block.instructions).any(|value| is_length(graph.op(*value)))
 }
 
-/// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is named.
+/// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is
+/// named.
 fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<Program, LoadError> {
     let load = |kind| match if_index {
         Some(if_index) => Program::load_for(if_index, kind, NAME, program.insns()),

@@ -15,13 +15,13 @@ pub enum AfXdpError {
          capture without xdp:, which needs CAP_NET_RAW only"
     )]
     NoPermission {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// The kernel was built without AF_XDP.
     #[error("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): {source}; capture without xdp:")]
     NotInKernel {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// Names that come later cannot be followed: rights are given up by then.
@@ -29,7 +29,7 @@ pub enum AfXdpError {
         "{word:?} may mean interfaces that come later; AF_XDP takes only those that are there: name each one (xdp:eth0,xdp:eth1)"
     )]
     OpenPattern {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         word: String,
     },
     /// Another XDP program has the interface.
@@ -52,7 +52,7 @@ pub enum AfXdpError {
     QueueTaken {
         /// The queue, from 0.
         queue: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// A queue cannot be had, so packets would go past us.
@@ -69,7 +69,7 @@ pub enum AfXdpError {
         served: u32,
         /// How many to ask for.
         wanted: u32,
-        /// What the kernel said of the next one.
+        /// The error at the next one.
         source: SyscallError,
     },
     /// More workers than queues.
@@ -77,19 +77,19 @@ pub enum AfXdpError {
         "--workers {workers}: there are {queues} receive queues, and each has one worker; use --workers {queues}, or more queues (ethtool -L)"
     )]
     TooManyWorkers {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         workers: usize,
         /// Receive queues of all interfaces.
         queues: usize,
     },
-    /// It would cut off who asks.
+    /// It would cut off the session of the caller.
     #[error(
         "it carries the way to {peer}, from where this SSH session comes, and AF_XDP would take {what} from this host: you would be cut off. Capture \
          without xdp: (the host keeps its packets), give a filter that leaves the session alone (what it refuses stays with the host), or insist \
          with --xdp-force"
     )]
     CutsSession {
-        /// Who is at the other end.
+        /// The address at the other end.
         peer: IpAddr,
         /// "all its packets", or that the filter takes those of the session.
         what: &'static str,
@@ -109,7 +109,7 @@ pub enum AfXdpError {
     /// The adapter cannot be told to stamp packets.
     #[error("the adapter does not stamp packets: {source}; leave -j out")]
     NotStamping {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// The program in front was refused.
@@ -121,9 +121,9 @@ pub enum AfXdpError {
     /// The program cannot be attached, in the driver or otherwise.
     #[error("no XDP program can run here: in the driver: {native}; generic: {generic}; capture without xdp:")]
     NotAttached {
-        /// What the driver said.
+        /// The error of the driver.
         native: SyscallError,
-        /// What the stack said.
+        /// The error of the network stack.
         generic: SyscallError,
     },
     /// So much memory may not be locked.
@@ -133,7 +133,7 @@ pub enum AfXdpError {
     NoMemory {
         /// How much is allowed, in words.
         what: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// Every interface was removed.
@@ -145,7 +145,7 @@ pub enum AfXdpError {
     /// Something else failed.
     #[error("{source}")]
     Call {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
 }

@@ -16,10 +16,10 @@
 //! | `protect` | whom a capture would cut off |
 //! | `size` | how much memory |
 //!
-//! What the host does not get is the point and the danger: see `protect`, and docs/afxdp.md.
+//! Packets that the host does not get are the point and the danger: see `protect`, and docs/afxdp.md.
 //!
-//! `received = dropped + unread + delivered` holds exactly for each interface once the capture was stopped. `received` is what the program in front
-//! counted, `dropped` what the sockets counted, `delivered` what we did.
+//! `received = dropped + unread + delivered` holds exactly for each interface once the capture was stopped. `received`
+//! is what the program in front counted, `dropped` what the sockets counted, `delivered` what we did.
 
 mod attachment;
 mod error;
@@ -27,6 +27,7 @@ mod opener;
 mod protect;
 mod queue;
 mod size;
+mod told;
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -53,8 +54,9 @@ const GRACE: Duration = Duration::from_millis(50);
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
 const SPIN_MAX: Duration = Duration::from_millis(10);
 
-/// A [`Settings::rest_us`] for all but those who answer packets: a queue's memory bears it at 30 million packets a second.
-pub const REST_US: u32 = 250;
+/// A [`Settings::wakeup_delay_us`] for all programs but those that answer packets: a queue's memory bears it at 30
+/// million packets a second.
+pub const WAKEUP_DELAY_US: u32 = 250;
 
 /// How to capture.
 #[derive(Clone)]
@@ -63,7 +65,8 @@ pub struct Settings {
     pub interfaces: Vec<String>,
     /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
     pub netns: Option<String>,
-    /// The filter, compiled as for a file: before the stack a VLAN tag is in the packet. Runs in front if the kernel takes it there.
+    /// The filter, compiled as for a file: before the stack a VLAN tag is in the packet. Runs in front if the kernel
+    /// takes it there.
     pub filter: Option<CompileFilter>,
     /// The filter as text, for descriptions of interfaces.
     pub filter_text: String,
@@ -75,10 +78,10 @@ pub struct Settings {
     pub ring_len: Option<u64>,
     /// Workers that divide the queues among them, at least 1.
     pub workers: usize,
-    /// Microseconds to rest once no packet is left, before the kernel is asked to wake us for the next: at high rates several have come by then, for one
-    /// wake-up. 0 for who would rather have each at once.
-    pub rest_us: u32,
-    /// Poll the driver ourselves, for at most so many microseconds a call.
+    /// Microseconds to rest once no packet is left, before the kernel is asked to wake us for the next: at high rates
+    /// several have come by then, for one wake-up. 0 wakes for each packet at once.
+    pub wakeup_delay_us: u32,
+    /// Poll the driver ourselves, for at most this many microseconds a call.
     pub busy_poll_us: Option<u32>,
     /// Whose clock stamps packets; the adapter's only where its driver tells it to XDP programs.
     pub timestamps: TimestampSource,
@@ -98,7 +101,7 @@ impl Settings {
             promiscuous: true,
             ring_len: None,
             workers: 1,
-            rest_us: REST_US,
+            wakeup_delay_us: WAKEUP_DELAY_US,
             busy_poll_us: None,
             timestamps: TimestampSource::Host,
             force: false,
@@ -146,7 +149,7 @@ pub struct AfXdp {
     phase: Phase,
 }
 
-/// What is kept of an interface besides its queues.
+/// The state of an interface besides its queues.
 #[derive(Debug)]
 struct Book {
     attachment: Arc<Attachment>,
@@ -165,7 +168,8 @@ enum Phase {
 }
 
 impl AfXdp {
-    /// Starts to capture. From its return on every packet that the filter accepts is lent, or counted as lost, and the host does not get it.
+    /// Starts to capture. From its return on every packet that the filter accepts is lent, or counted as lost, and the
+    /// host does not get it.
     ///
     /// # Errors
     /// [`AfXdpError`] in [`Error::Source`]; the filter's own error if it does not compile for an interface.
@@ -221,7 +225,8 @@ impl AfXdp {
         }
     }
 
-    /// Reads the counters of sockets, of all or of those that have lent something since, so that the next packet carries what was lost before it.
+    /// Reads the counters of sockets, of all or of those that have lent something since, so that the next packet
+    /// carries what was lost before it.
     fn read_statistics(&mut self, of_all: bool) {
         for queue in self.queues.iter_mut().filter(|queue| of_all || queue.has_lent()) {
             // A socket that cannot be read leaves its sums as they were; the account then shows it.
@@ -229,7 +234,7 @@ impl AfXdp {
         }
     }
 
-    /// Sleeps until a queue has a packet, a link changed, somebody wakes us, or `wait` is over.
+    /// Sleeps until a queue has a packet, a link changed, a wake-up came, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         self.poller.clear();
         self.poller.add(self.wakeup.as_fd());
@@ -317,7 +322,7 @@ impl AfXdp {
         heard.map_err(|error| Error::source("network interfaces", AfXdpError::from(error)))
     }
 
-    /// What became of the interfaces, when the kernel could not keep all of its messages.
+    /// The fate of the interfaces, when the kernel could not keep all of its messages.
     fn look_at_all_links(&mut self) -> Vec<LinkChange> {
         let Ok(links) = self.route.links() else { return Vec::new() };
         let gone = self.books.iter().filter(|book| links.iter().all(|link| link.index != book.link.index));
@@ -395,7 +400,7 @@ impl AfXdp {
             ring: Some(ring),
             xdp: Some(xdp),
             tap: None,
-            is_made: false,
+            is_generated: false,
             is_partial: false,
             delivered,
         }
@@ -508,7 +513,7 @@ fn open_here(settings: &Settings) -> Result<Vec<AfXdp>, Error> {
             records: Vec::with_capacity(BATCH_MAX),
             is_first: number == 0,
             is_busy_polling: settings.busy_poll_us.is_some(),
-            rest: Duration::from_micros(settings.rest_us.into()),
+            rest: Duration::from_micros(settings.wakeup_delay_us.into()),
             is_warm: false,
             route: RouteSocket::open().map_err(call)?,
             control: LinkControl::open().map_err(call)?,

@@ -12,14 +12,16 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use tapline_ebpf::RxMetadataCalls;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::bpf::kernel_functions;
-use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
+use tapline_sys::xsk::{Bound, BusyPolling, XdpSocket, XskSettings};
 use tapline_sys::{Link, LinkControl, NetdevSocket, PacketSocket, RouteSocket, SyscallError};
 
 use super::attachment::{self, Attachment, Loaded, Mode};
 use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
+use super::told::Told;
 use super::{AfXdpError, Settings, size};
 use crate::af_packet::{LossWatch, Patterns, TimestampSource, link_type, snap_len};
 use crate::{Error, Event};
@@ -30,7 +32,7 @@ const BUSY_BUDGET: u32 = 64;
 /// The completion ring must be there, and nothing is ever in it.
 const COMPLETION_LEN: u32 = 64;
 
-/// Receive queues that an interface may have.
+/// Receive queues that are served at most. No driver has more; packets of queues beyond are left to the host.
 const QUEUES_MAX: u32 = 4096;
 
 /// `NETDEV_XDP_RX_METADATA_*`: what drivers tell programs.
@@ -105,23 +107,22 @@ impl<'a> Opener<'a> {
         let name = link.name.clone();
         let interface = self.describe(link);
         let filter = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface))?;
-        self.open_with(link, id, interface, filter.as_ref(), queues)
+        self.open_filtered(link, id, interface, filter.as_ref(), queues)
             .map_err(|error| Error::source(&name, error))
     }
 
-    fn open_with(
+    /// Opens an interface whose filter is compiled.
+    fn open_filtered(
         &mut self,
         link: &Link,
         id: InterfaceId,
         interface: Interface,
-        filter: Option<&tapline_ir::CompiledFilter>,
+        filter: Option<&CompiledFilter>,
         queues: u64,
     ) -> Result<Opened, AfXdpError> {
         self.refuse_occupied(link)?;
         let size = size::of(link.mtu, queues, self.settings.ring_len, self.memory);
-        let own = self.queues(link);
-        // No driver has more, and what is beyond the program's queues is left to the host.
-        let own = own.min(QUEUES_MAX);
+        let own = self.queues(link).min(QUEUES_MAX);
         let strips = self.strips_tags(link);
         let notes = self.notes(link, strips)?;
         let loaded = Loaded::new(filter, own as u16, size.several, notes.map(|notes| (link.index, notes)))?;
@@ -130,61 +131,59 @@ impl<'a> Opener<'a> {
             let taking = Taking { filter: filter.filter(|_| is_filtered), link_type: interface.link_type };
             protect::check(link, &self.links, self.session.as_ref(), &taking, &mut self.route)?;
         }
-        let mut events = Vec::new();
-        let mut tell = |text, warning| events.push(Event { interface: link.name.clone(), text, warning });
-        if let Some(refusal) = &loaded.refusal {
-            tell(
-                format!(
-                    "the filter cannot run in front ({refusal}): all packets are taken from the host and filtered here"
-                ),
-                true,
-            );
-        }
         let common =
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
         let (mut queues, bound) = self.bind_all(link, own, size, common, &loaded)?;
-        let member = self.join(link, &mut tell);
+        let mut told = Told::about(&link.name);
+        if let Some(refusal) = &loaded.refusal {
+            told.filter_refused(refusal);
+        }
+        let member = self.join(link, &mut told);
         let (attachment, native) = self.attach(loaded, link, member)?;
         if let Some(error) = native {
-            tell(
-                format!(
-                    "its driver runs no XDP program ({error}): it runs in the stack, where AF_XDP gains nothing over AF_PACKET"
-                ),
-                true,
-            );
+            told.not_native(&error);
         }
         if size.several && !bound.multi_buffer {
-            let most = size.chunk_len - XdpSocket::HEADROOM;
-            tell(
-                format!(
-                    "packets of more than {most} bytes are dropped: this kernel or driver gives AF_XDP none that long"
-                ),
-                true,
-            );
+            told.single_buffer(size.chunk_len - XdpSocket::HEADROOM);
         }
         let notes = notes.filter(|_| attachment.cookie.is_some());
-        let has_time = notes.is_some_and(|notes| notes.time.is_some());
-        let wants_time = self.settings.timestamps != TimestampSource::Host;
-        if wants_time && !has_time {
-            return Err(AfXdpError::NoTime);
-        }
-        for queue in &mut queues {
-            (queue.cookie, queue.wants_time) = (attachment.cookie, wants_time);
-        }
+        let wants_time = self.note_time(notes, &attachment, &mut queues)?;
         if strips {
             let is_noted = notes.is_some_and(|notes| notes.vlan.is_some());
-            warn_of_stripped_tags(link, is_noted, is_filtered, &mut tell);
+            told.stripped_tags(link, is_noted, is_filtered);
         }
         if !link.is_up() {
-            tell("is down: nothing is captured until it is up".to_owned(), true);
+            told.down();
         }
+        let events = told.into_events();
         let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
         let summary = summary(&queues, bound, attachment.mode, size, wants_time);
         let attachment = Arc::new(attachment);
         Ok(Opened { interface, link: link.clone(), attachment, queues, is_filtered, losses, events, summary })
     }
 
-    /// Says at once who has the interface already, before anything is opened.
+    /// Prepares the queues for the notes of the driver about each packet. Returns whether the adapter's time is wanted.
+    ///
+    /// # Errors
+    /// [`AfXdpError::NoTime`] if it is wanted and the driver has none.
+    fn note_time(
+        &self,
+        notes: Option<RxMetadataCalls>,
+        attachment: &Attachment,
+        queues: &mut [Queue],
+    ) -> Result<bool, AfXdpError> {
+        let has_time = notes.is_some_and(|notes| notes.time.is_some());
+        let wants_time = self.settings.timestamps != TimestampSource::Host;
+        if wants_time && !has_time {
+            return Err(AfXdpError::NoTime);
+        }
+        for queue in queues {
+            (queue.cookie, queue.wants_time) = (attachment.cookie, wants_time);
+        }
+        Ok(wants_time)
+    }
+
+    /// Refuses an interface that has an XDP program already, before anything is opened.
     fn refuse_occupied(&self, link: &Link) -> Result<(), AfXdpError> {
         let Some(program) = link.xdp else { return Ok(()) };
         let switch = match program.mode {
@@ -243,17 +242,17 @@ impl<'a> Opener<'a> {
         let scratch_len = if size.several { SCRATCH_LEN } else { 0 };
         let mut socket = XdpSocket::open_with_scratch(&settings, scratch_len)?;
         socket.refill();
-        let bound = socket.bind_patiently(if_index, queue, size.several).map_err(|source| {
+        let bound = socket.bind_when_free(if_index, queue, size.several).map_err(|source| {
             if source.errno() == EBUSY { AfXdpError::QueueTaken { queue, source } } else { source.into() }
         })?;
         if let Some(poll_us) = self.settings.busy_poll_us {
-            socket.set_busy_poll(&Busy { poll_us, budget: BUSY_BUDGET })?;
+            socket.set_busy_poll(&BusyPolling { poll_us, budget: BUSY_BUDGET })?;
         }
         Ok((socket, bound))
     }
 
     /// A membership that has the interface receive what is meant for others, for as long as the socket lives.
-    fn join(&self, link: &Link, tell: &mut impl FnMut(String, bool)) -> Option<PacketSocket> {
+    fn join(&self, link: &Link, told: &mut Told<'_>) -> Option<PacketSocket> {
         if !self.settings.promiscuous || link.is_loopback() {
             return None;
         }
@@ -261,17 +260,10 @@ impl<'a> Opener<'a> {
             socket.join_promiscuous(link.index)?;
             Ok(socket)
         });
-        joined
-            .map_err(|error| {
-                tell(
-                    format!("refused promiscuous mode ({error}): packets for other hosts are not seen"),
-                    true,
-                )
-            })
-            .ok()
+        joined.map_err(|error| told.not_promiscuous(&error)).ok()
     }
 
-    /// Attaches; who came between us and our first look is told of too.
+    /// Attaches; a program that was attached since the first look is told of too.
     fn attach(
         &mut self,
         loaded: Loaded,
@@ -297,7 +289,8 @@ impl<'a> Opener<'a> {
         features.iter().any(|feature| feature.name == "rx-vlan-hw-parse" && feature.is_on)
     }
 
-    /// What the program should ask the driver for, of what it tells: tags that are not in the packets, and the adapter's time if that is wanted.
+    /// The notes that the program should ask the driver for: tags that are not in the packets, and the adapter's time
+    /// if that is wanted.
     ///
     /// # Errors
     /// That the adapter's time is wanted, and it cannot be told to stamp packets.
@@ -330,23 +323,6 @@ impl<'a> Opener<'a> {
         interface.filter.clone_from(&self.settings.filter_text);
         interface
     }
-}
-
-/// Where tags are that are in no packet.
-fn warn_of_stripped_tags(
-    link: &Link,
-    is_noted: bool,
-    is_filtered: bool,
-    tell: &mut impl FnMut(String, bool),
-) {
-    let lack = match (is_noted, is_filtered) {
-        // It takes none out of what is sent through it with its tag.
-        _ if link.kind == "veth" => return,
-        (true, false) => return,
-        (true, true) => "the filter in front does not see them",
-        (false, _) => "AF_XDP does not get them",
-    };
-    tell(format!("the adapter takes VLAN tags out, and {lack}: ethtool -K {} rxvlan off", link.name), true);
 }
 
 /// How an interface is captured, for people.

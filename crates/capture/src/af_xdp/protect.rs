@@ -1,14 +1,16 @@
 //! Whom a capture would cut off.
 //!
-//! AF_XDP takes packets from the host. An interface by which the person at the terminal came, or by which the host reaches the world, is not taken by
-//! mistake: neither with all its packets, nor with a filter that matches the session.
+//! AF_XDP takes packets from the host. An interface by which the person at the terminal came, or by which the host
+//! reaches the world, is not taken by mistake: neither with all its packets, nor with a filter that matches the
+//! session.
 //!
 //! ```text
 //! way       = the interface to which the kernel routes an address, and those that it stands on: VLAN's lower one, ports of a bridge or bond
 //! protected = the way to the other end of the SSH session, the ways of the default routes
 //! ```
 //!
-//! sudo takes the session's address out of the environment; so the environments of the processes above ours are asked too.
+//! sudo takes the session's address out of the environment; so the environments of the processes above ours are asked
+//! too.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -48,8 +50,8 @@ impl Session {
         Some(Session { peer, port: words.last()?.parse().ok()?, local })
     }
 
-    /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and without PSH, with a tag or none.
-    /// Link addresses and payload are not known here.
+    /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and
+    /// without PSH, with a tag or none. Link addresses and payload are not known here.
     fn is_taken_by(&self, program: &CompiledFilter) -> bool {
         const ACK: u8 = 0x10;
         const PSH: u8 = 0x08;
@@ -60,7 +62,7 @@ impl Session {
         })
     }
 
-    /// A TCP segment of the session, with so many bytes of payload.
+    /// A TCP segment of the session, with this many bytes of payload.
     fn frame(&self, flags: u8, payload: u16, has_tag: bool) -> Vec<u8> {
         let mut frame = vec![0; 12];
         frame.extend([0x81, 0x00, 0x00, 0x01].iter().filter(|_| has_tag));
@@ -119,7 +121,7 @@ fn parent(process: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// What is to be taken: everything, or what a filter says.
+/// The packets to be taken: all, or those of a filter.
 pub(super) struct Taking<'a> {
     pub(super) filter: Option<&'a CompiledFilter>,
     pub(super) link_type: LinkType,
@@ -145,17 +147,17 @@ pub(super) fn check(
             }
             Some(_) => Some("what the filter matches, which cannot be told for this link layer,"),
         };
-        let way = way_to(peer, route)?;
+        let way = route_to(peer, route)?;
         if let Some(what) = what.filter(|_| carries(target.index, way.as_slice(), links)) {
             return Err(AfXdpError::CutsSession { peer, what });
         }
     }
-    let is_default = taking.filter.is_none() && carries(target.index, &route.default_ways()?, links);
+    let is_default = taking.filter.is_none() && carries(target.index, &route.default_routes()?, links);
     if is_default { Err(AfXdpError::CutsHost) } else { Ok(()) }
 }
 
-fn way_to(peer: IpAddr, route: &mut RouteSocket) -> Result<Vec<u32>, SyscallError> {
-    Ok(route.way_to(peer)?.into_iter().collect())
+fn route_to(peer: IpAddr, route: &mut RouteSocket) -> Result<Vec<u32>, SyscallError> {
+    Ok(route.route_to(peer)?.into_iter().collect())
 }
 
 /// Whether packets of these interfaces pass this one.

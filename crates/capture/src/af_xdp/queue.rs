@@ -20,13 +20,14 @@ use crate::XdpAccount;
 /// Room for packets that are put together, for one batch.
 pub(super) const SCRATCH_LEN: usize = 1 << 20;
 
-/// A packet has at most so many parts: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. What goes on is another packet.
+/// Parts of a packet at most: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. What goes on
+/// is another packet.
 const PARTS_MAX: usize = 64;
 
-/// After so many batches statistics are read in any case, so that a packet carries the losses before it.
+/// Batches after which statistics are read in any case, so that a packet carries the losses before it.
 const BATCHES_PER_READING: u32 = 64;
 
-/// What packets of a queue have in common.
+/// Properties that packets of a queue share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     pub(super) interface: InterfaceId,
@@ -46,7 +47,7 @@ pub(super) struct Queue {
     delivered: u64,
     joined: u64,
     counted: XskStatistics,
-    /// What notes in front of packets end with, if there are any.
+    /// The cookie at the end of notes in front of packets, if there are any.
     pub(super) cookie: Option<u64>,
     /// Whether the time of a note is the packet's.
     pub(super) wants_time: bool,
@@ -130,8 +131,8 @@ impl Queue {
         RxMetadata::take(bytes.try_into().ok()?, cookie)
     }
 
-    /// Puts the packet together that begins at `done`: where it lies, its bytes there and on the wire, its parts. `None` if its rest has not come, or
-    /// there is no room for it in this batch.
+    /// Puts the packet together that begins at `done`: where it lies, its bytes there and on the wire, its parts.
+    /// `None` if its rest has not come, or there is no room for it in this batch.
     fn join(&mut self, scratch: &mut usize) -> Option<(usize, u32, u32, usize)> {
         let rest = &self.frames[self.done..];
         let parts = match rest.iter().take(PARTS_MAX).position(|frame| !frame.is_continued) {
@@ -189,7 +190,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What was lent, and what the kernel counted when it was last asked.
+    /// Packets lent, and the counters of the kernel at the last reading.
     pub(super) fn counts(&self) -> (u64, XdpAccount) {
         let XskStatistics { rx_dropped, rx_ring_full, rx_fill_ring_empty, rx_invalid, .. } = self.counted;
         let account = XdpAccount {

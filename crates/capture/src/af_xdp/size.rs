@@ -5,12 +5,12 @@
 //! chunks = a power of two: 16 MiB of them for each queue, all queues together at most a quarter of memory and 2 GiB     unless -B says otherwise
 //! ```
 //!
-//! Each ring has an entry for each chunk. So a queue bears a pause of its reader of as many packets as it has chunks, and the RX ring is never what is
-//! full first.
+//! Each ring has an entry for each chunk. So a queue bears a pause of its reader of as many packets as it has chunks,
+//! and the RX ring is never what is full first.
 
 use tapline_sys::xsk::XdpSocket;
 
-/// What stands before a packet of the MTU's length: an Ethernet header and two VLAN tags.
+/// The headers before a packet of the MTU's length: an Ethernet header and two VLAN tags.
 const LINK_LEN: u32 = 14 + 8;
 const CHUNK_LENS: [u32; 2] = [2048, 4096];
 const QUEUE_LEN: u64 = 16 << 20;

@@ -10,7 +10,8 @@ use tapline_store::Window;
 
 use crate::Error;
 
-/// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where every packet is wanted.
+/// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where
+/// every packet is wanted.
 pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.

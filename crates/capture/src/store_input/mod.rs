@@ -75,9 +75,9 @@ impl SearchReport {
 }
 
 impl StoreInput {
-    /// Opens what a search finds; `name` is what the account calls the store. Reads up to the first chunks that are meant: they describe
-    /// the interfaces for which filters are compiled. The threads that did so end, so that rights may be given up; those that read on are
-    /// made by the first [`advance`](Source::advance).
+    /// Opens what a search finds; `name` is what the account calls the store. Reads up to the first chunks that are
+    /// meant: they describe the interfaces for which filters are compiled. The threads that did so end, so that rights
+    /// may be given up; those that read on are made by the first [`advance`](Source::advance).
     pub fn new(search: Search, name: &str, reading: StoreReading) -> StoreInput {
         let threads = match reading.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -1,6 +1,6 @@
-//! Why packets were not sent.
+//! Why packets were not sent, or not stored.
 
-/// Why a packet was not sent.
+/// Why a packet was not sent, or not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -28,9 +28,11 @@ pub enum Cause {
     Malformed,
     /// Something else, which ended the sending.
     Other,
+    /// It was beyond the cut-off of its flow (`tapline record --cut`). No loss.
+    Cut,
 }
 
-const COUNT: usize = 12;
+const COUNT: usize = 13;
 
 impl Cause {
     /// All of them.
@@ -47,6 +49,7 @@ impl Cause {
         Cause::Down,
         Cause::Malformed,
         Cause::Other,
+        Cause::Cut,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -64,6 +67,7 @@ impl Cause {
             Cause::Down => "interface down",
             Cause::Malformed => "malformed",
             Cause::Other => "for other reasons",
+            Cause::Cut => "beyond the cut-off of their flow",
         }
     }
 
@@ -82,15 +86,16 @@ impl Cause {
             Cause::Down => "down",
             Cause::Malformed => "malformed",
             Cause::Other => "other",
+            Cause::Cut => "cut",
         }
     }
 
-    /// Whether somebody misses a packet that was not sent because of it.
+    /// Whether a packet that was not sent because of it is a loss.
     pub fn is_loss(self) -> bool {
-        self != Cause::Own
+        !matches!(self, Cause::Own | Cause::Cut)
     }
 
-    /// What an error number of a send call means for the packet; `None` if it says nothing of it.
+    /// The cause that an error number of a send call stands for; `None` if it says nothing of it.
     pub(super) fn of_errno(errno: i32) -> Option<Cause> {
         match errno {
             // EAGAIN, ENOMEM, ENOBUFS
@@ -126,7 +131,7 @@ impl Causes {
         Cause::ALL.into_iter().map(|cause| (cause, self.of(cause))).filter(|(_, packets)| *packets > 0)
     }
 
-    /// Packets that somebody misses.
+    /// Packets that are losses.
     pub fn lost(&self) -> u64 {
         self.iter().filter(|(cause, _)| cause.is_loss()).map(|(_, packets)| packets).sum()
     }

@@ -44,7 +44,8 @@ impl Field {
         Some(Field { start, at, end, pseudo, is_udp: protocol == UDP })
     }
 
-    /// Whether the field holds what the kernel leaves there for an adapter to complete: the pseudo-header's sum, not inverted.
+    /// Whether the field holds what the kernel leaves there for an adapter to complete: the pseudo-header's sum, not
+    /// inverted.
     pub(super) fn is_partial(&self, data: &[u8]) -> bool {
         data.get(self.at..self.at + 2) == Some(&self.pseudo.to_be_bytes())
     }

@@ -21,13 +21,13 @@ pub enum TransmitError {
     NotAllowed {
         /// Where.
         interface: String,
-        /// What kind of interface it is, with an article.
+        /// The kind of interface, with an article.
         what: String,
     },
     /// No interface of this name.
     #[error("there is no interface {wanted:?} to send on; there are: {present}")]
     NoSuchInterface {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         wanted: String,
         /// The names that there are.
         present: String,
@@ -43,7 +43,7 @@ pub enum TransmitError {
     /// No network namespace of this name.
     #[error("cannot open the network namespace {name:?}: {source}{known}")]
     NoSuchNamespace {
-        /// What was asked for.
+        /// The name or setting that was asked for.
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
@@ -55,7 +55,7 @@ pub enum TransmitError {
     NoPermission {
         /// Where.
         interface: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
     /// The back end that was asked for cannot be had.
@@ -73,7 +73,7 @@ pub enum TransmitError {
     Call {
         /// Where; a word for all of them if it is about no interface.
         interface: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: SyscallError,
     },
 }

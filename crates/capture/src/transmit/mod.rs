@@ -20,8 +20,9 @@
 //! | `replay` | the packets of a source as a schedule of frames |
 //! | `rewrite` | other endpoints in a packet, with its checksums mended |
 //!
-//! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
-//! [`SendSettings::patience`] says, and then counts the packet. Without patience live frames are a wire: what finds no room is lost, and nothing slows down.
+//! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the
+//! sender tries for as long as [`SendSettings::patience`] says, and then counts the packet. Without patience live
+//! frames are a wire: what finds no room is lost, and nothing slows down.
 
 mod backend;
 mod cause;
@@ -38,12 +39,12 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
-use tapline_sys::{Handed, RouteSocket, SyscallError};
+use tapline_sys::{RouteSocket, SubmittedFrames, SyscallError};
 
-pub use backend::{Backend, BackendChoice, PassedOver};
+pub use backend::{Backend, BackendChoice, SkippedBackend};
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
-pub use pace::{LEAD_NS, Overseer, PaceReport, Pacer, Schedule};
+pub use pace::{LEAD_NS, PaceObserver, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
 pub use progress::{Progress, ProgressReader, ProgressWriter, progress};
 pub use ready::Change;
@@ -64,10 +65,10 @@ const ENOBUFS: i32 = 105;
 pub struct SendSettings {
     /// How long a full queue is tried again before the packet counts as refused.
     pub patience: Duration,
-    /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the segments' size
-    /// ([`Settings::vnet_header`](crate::af_packet::Settings::vnet_header)).
+    /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the
+    /// segments' size ([`Settings::vnet_header`](crate::af_packet::Settings::vnet_header)).
     pub segments: bool,
-    /// What is changed in each frame.
+    /// The changes to each frame.
     pub change: Change,
     /// By which back end.
     pub backend: BackendChoice,
@@ -84,7 +85,7 @@ impl Default for SendSettings {
     }
 }
 
-/// What was sent so far, and what was not.
+/// Counts of packets sent and not sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Packets that the kernel took.
@@ -101,40 +102,42 @@ pub struct Transmitter {
     name: String,
     link_type: LinkType,
     way: Way,
-    passed_over: Vec<PassedOver>,
+    skipped_backends: Vec<SkippedBackend>,
     maker: Maker,
     patience: Duration,
     if_index: u32,
     route: RouteSocket,
     /// The interface's `tx_dropped` at the start.
     dropped_before: Option<u64>,
-    /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of their own.
+    /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of
+    /// their own.
     is_jammed: bool,
-    /// What became of frames that were just handed over.
-    handed: Vec<Handed>,
+    /// The fate of frames that were just handed over.
+    handed: Vec<SubmittedFrames>,
     sent: Sent,
 }
 
 impl Transmitter {
-    /// Opens a back end on the interface that the permit is for. Needs `CAP_NET_RAW`, for XDP live frames more; nothing afterwards.
+    /// Opens a back end on the interface that the permit is for. Needs `CAP_NET_RAW`, for XDP live frames more; nothing
+    /// afterwards.
     ///
     /// # Errors
-    /// [`TransmitError::NoPermission`] without the right to open packet sockets; [`TransmitError::NoBackend`] if the one that was asked for cannot be
-    /// had; what else the kernel says.
+    /// [`TransmitError::NoPermission`] without the right to open packet sockets; [`TransmitError::NoBackend`] if the
+    /// one that was asked for cannot be had; what else the kernel says.
     pub fn open(permit: &Permit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
         let name = permit.name().to_owned();
         let fail = |source: SyscallError| TransmitError::of_call(&name, source);
         let if_index = permit.if_index();
         let mut route = permit.run(RouteSocket::open).and_then(|opened| opened).map_err(fail)?;
         let dropped_before = tx_dropped(&mut route, if_index);
-        let (way, passed_over) = Way::open(permit, settings.backend, settings.segments)?;
+        let (way, skipped_backends) = Way::open(permit, settings.backend, settings.segments)?;
         let link_type = permit.link_type();
         let maker = Maker::new(link_type, settings.change, settings.segments);
         Ok(Transmitter {
             name,
             link_type,
             way,
-            passed_over,
+            skipped_backends,
             maker,
             patience: settings.patience,
             if_index,
@@ -146,8 +149,8 @@ impl Transmitter {
         })
     }
 
-    /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them: those of all who send
-    /// there. `None` if nobody counts them.
+    /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them:
+    /// those of all senders there. `None` if they are not counted anywhere.
     pub fn dropped_later(&mut self) -> Option<u64> {
         let before = self.dropped_before?;
         let told = self.way.dropped_and_told();
@@ -165,12 +168,12 @@ impl Transmitter {
     }
 
     /// Faster back ends that were not taken, and why.
-    pub fn passed_over(&self) -> &[PassedOver] {
-        &self.passed_over
+    pub fn skipped_backends(&self) -> &[SkippedBackend] {
+        &self.skipped_backends
     }
 
-    /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as refused. To be called
-    /// before the account is made.
+    /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as
+    /// refused. To be called before the account is made.
     pub fn finish(&mut self) {
         let (packets, bytes, errno) = self.way.finish(self.patience);
         self.sent.packets -= packets;
@@ -183,12 +186,12 @@ impl Transmitter {
         &self.name
     }
 
-    /// What the first header of a frame on it is.
+    /// The link type: the first header of a frame on it.
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
 
-    /// What was sent so far, and what was not.
+    /// Counts of packets sent and not sent so far.
     pub fn sent(&self) -> &Sent {
         &self.sent
     }
@@ -198,11 +201,11 @@ impl Transmitter {
         self.sent.causes.add(cause, packets);
     }
 
-    /// Sends these packets of a batch, in this order; each is sent or counted when the call returns. `interfaces` says what their interface
-    /// numbers mean.
+    /// Sends these packets of a batch, in this order; each is sent or counted when the call returns. `interfaces` says
+    /// what their interface numbers mean.
     ///
     /// # Errors
-    /// What the kernel said that is no cause of a single packet's; the packets of the batch are counted all the same.
+    /// Errors of the kernel that concern more than a packet; the packets of the batch are counted all the same.
     pub fn send(
         &mut self,
         batch: &Batch<'_>,
@@ -241,7 +244,7 @@ impl Transmitter {
         self.way.flood(frames, &mut self.handed)?;
         let mut end = at;
         for index in 0..self.handed.len() {
-            let Handed { taken, lost } = self.handed[index];
+            let SubmittedFrames { taken, lost } = self.handed[index];
             end = self.took(end, taken);
             let lost = lost.min(self.maker.len() - end);
             self.refuse(Cause::QueueFull, lost as u64);

@@ -6,9 +6,10 @@
 //!                             far off: sleep        near: read the processor's counter until it is time
 //! ```
 //!
-//! A frame that has its time to itself goes alone, at that time. Where frames come faster than calls can be made, or we were kept from the
-//! processor for a while, all that are due by then go in one call: so the rate holds, and gaps are as even as the machine allows. How near is near goes
-//! by how late sleeps have ended of late: twice that, from 20 to 200 microseconds.
+//! A frame that has its time to itself goes alone, at that time. Where frames come faster than calls can be made, or we
+//! were kept from the processor for a while, all that are due by then go in one call: so the rate holds, and gaps are
+//! as even as the machine allows. How near is near goes by how late sleeps have ended of late: twice that, from 20 to
+//! 200 microseconds.
 
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_profile::{Clock, Clocks, Spread, Stamp, StampMode};
@@ -18,7 +19,8 @@ use tapline_sys::timer;
 use super::{Sent, Transmitter};
 use crate::Error;
 
-/// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads wake up late.
+/// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads
+/// wake up late.
 const SPIN_MAX_NS: u64 = 200_000;
 const SPIN_MIN_NS: u64 = 20_000;
 /// The longest sleep at once, so that an order to stop is heard.
@@ -31,7 +33,7 @@ pub trait Schedule {
     /// Goes on to the next frames; `false` when there are no more.
     ///
     /// # Errors
-    /// What keeps the schedule from going on; what came before is sent.
+    /// The error that ends the schedule; frames before it are sent.
     fn advance(&mut self) -> Result<bool, Error>;
 
     /// The frames, until the next [`advance`](Self::advance).
@@ -40,17 +42,18 @@ pub trait Schedule {
     /// When each of them is to go, in nanoseconds after the start; never falling, also from batch to batch.
     fn times(&self) -> &[u64];
 
-    /// What the frames' interface numbers mean.
+    /// The interfaces by the numbers in frames.
     fn interfaces(&self) -> &[Interface];
 }
 
-/// Who watches over a pacer. It is asked between any two calls and every 20 ms while nothing is due, and must not keep it waiting.
-pub trait Overseer {
+/// The owner of a paced run: asked between any two calls and every 20 ms while nothing is due. Its answers must not
+/// block.
+pub trait PaceObserver {
     /// Whether to stop.
     fn is_stopped(&self) -> bool;
 
     /// Whether it wants to be told how far things are.
-    fn is_asking(&self) -> bool {
+    fn wants_report(&self) -> bool {
         false
     }
 
@@ -73,7 +76,8 @@ pub struct PaceReport {
     pub elapsed_ns: u64,
     /// The longest that a frame went after its time, in nanoseconds.
     pub late_max_ns: u64,
-    /// By how many nanoseconds gaps between frames differed from those planned, either way. Frames of one call are taken to go evenly during it.
+    /// By how many nanoseconds gaps between frames differed from those planned, either way. Frames of one call are
+    /// taken to go evenly during it.
     pub gaps: Spread,
 }
 
@@ -122,16 +126,16 @@ impl Pacer {
         }
     }
 
-    /// Sends all frames of a schedule, until the overseer stops it. The calling thread does nothing else meanwhile, and keeps a processor busy where
-    /// gaps are short.
+    /// Sends all frames of a schedule, until the overseer stops it. The calling thread does nothing else meanwhile, and
+    /// keeps a processor busy where gaps are short.
     ///
     /// # Errors
-    /// What the schedule or the transmitter says; the report then tells how far it went.
+    /// The error of the schedule or the transmitter; the report then tells how far it went.
     pub fn run(
         &mut self,
         schedule: &mut dyn Schedule,
         transmitter: &mut Transmitter,
-        overseer: &dyn Overseer,
+        overseer: &dyn PaceObserver,
     ) -> Result<(), Error> {
         // Without it sleeps end up to 50 microseconds late; what is left of them is spent spinning.
         let _ = timer::set_timer_slack(std::time::Duration::from_nanos(1));
@@ -176,15 +180,16 @@ impl Pacer {
     }
 
     /// Waits; gives the time, or `None` if an order to stop came first.
-    fn wait_until(&mut self, time: u64, sent: &Sent, overseer: &dyn Overseer) -> Option<u64> {
+    fn wait_until(&mut self, time: u64, sent: &Sent, overseer: &dyn PaceObserver) -> Option<u64> {
         let mut has_slept = false;
-        if overseer.is_asking() {
+        if overseer.wants_report() {
             overseer.tell(&self.report, sent);
         }
         loop {
             let now = self.now();
             if now >= time {
-                // Forgotten slowly: what was late once may be again. Where gaps are short, sleeping is tried now and then.
+                // Forgotten slowly: what was late once may be again. Where gaps are short, sleeping is tried now and
+                // then.
                 let part = if has_slept { 16 } else { 64 };
                 self.spin_ns = (self.spin_ns - self.spin_ns / part).max(SPIN_MIN_NS);
                 return Some(now);
@@ -199,7 +204,7 @@ impl Pacer {
                 let late = self.now().saturating_sub(until);
                 self.spin_ns = (2 * late).clamp(self.spin_ns, SPIN_MAX_NS);
                 has_slept = true;
-                if overseer.is_asking() {
+                if overseer.wants_report() {
                     overseer.tell(&self.report, sent);
                 }
             } else {

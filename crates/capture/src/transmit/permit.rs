@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! loopback                                        yes: nothing leaves the host
-//! veth (IFLA_INFO_KIND, not the name)             yes: somebody made it on this host
-//! named with --i-own-this-network                 yes: somebody answers for it
+//! veth (IFLA_INFO_KIND, not the name)             yes: it was made on this host
+//! named with --i-own-this-network                 yes: the user answers for it
 //! anything else                                   no
 //! ```
 //!
@@ -20,7 +20,7 @@ use crate::af_packet;
 /// `ARPHRD_LOOPBACK` of linux/if_arp.h.
 const HARDWARE_LOOPBACK: u16 = 772;
 
-/// The interfaces of a network namespace as they are now, and which of them somebody answers for.
+/// The interfaces of a network namespace as they are now, and which of them the user answers for.
 #[derive(Clone, Debug)]
 pub struct Network {
     links: Vec<Link>,
@@ -36,11 +36,12 @@ pub struct Permit {
 }
 
 impl Network {
-    /// Looks at the interfaces of a namespace (`None` for our own). `owned` are the names given with `--i-own-this-network`.
+    /// Looks at the interfaces of a namespace (`None` for our own). `owned` are the names given with
+    /// `--i-own-this-network`.
     ///
     /// # Errors
     /// If there is no such namespace, or one of `owned` is no interface there.
-    pub fn look(namespace: Option<&str>, owned: &[String]) -> Result<Network, TransmitError> {
+    pub fn inspect(namespace: Option<&str>, owned: &[String]) -> Result<Network, TransmitError> {
         let open =
             |name: &str| NetNs::open(name).map_err(|source| TransmitError::no_such_namespace(name, source));
         let namespace = namespace.map(open).transpose()?.map(Arc::new);
@@ -99,7 +100,7 @@ impl Permit {
         self.link.index
     }
 
-    /// What the first header of a frame on it is.
+    /// The link type: the first header of a frame on it.
     pub fn link_type(&self) -> LinkType {
         af_packet::link_type(self.link.hardware_type)
     }
@@ -109,7 +110,7 @@ impl Permit {
         self.link.mtu
     }
 
-    /// The queueing discipline that somebody chose for it: one that the kernel does not put there by itself.
+    /// The queueing discipline that was chosen for it: one that the kernel does not put there by itself.
     pub(super) fn chosen_discipline(&self) -> Option<&str> {
         const DEFAULTS: [&str; 8] = ["", "noqueue", "noop", "pfifo_fast", "fq_codel", "fq", "mq", "pfifo"];
         let discipline = self.link.discipline.as_str();
@@ -127,7 +128,7 @@ impl Permit {
     }
 }
 
-/// Both say so: a flag can be anything on an interface that somebody else's driver made.
+/// Both say so: a flag can be anything on an interface of an unknown driver.
 pub(super) fn is_loopback(link: &Link) -> bool {
     link.is_loopback() && link.hardware_type == HARDWARE_LOOPBACK
 }

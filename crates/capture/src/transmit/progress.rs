@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::{Overseer, PaceReport, Sent};
+use super::{PaceObserver, PaceReport, Sent};
 
 /// Counters of a pacer at one moment.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ struct Shared {
     wants_report: AtomicBool,
 }
 
-/// The pacer's side: an [`Overseer`] that answers a [`ProgressReader`].
+/// The pacer's side: a [`PaceObserver`] that answers a [`ProgressReader`].
 pub struct ProgressWriter {
     shared: Arc<Shared>,
     answers: SyncSender<Progress>,
@@ -61,12 +61,12 @@ impl ProgressReader {
     }
 }
 
-impl Overseer for ProgressWriter {
+impl PaceObserver for ProgressWriter {
     fn is_stopped(&self) -> bool {
         (self.is_stopped)()
     }
 
-    fn is_asking(&self) -> bool {
+    fn wants_report(&self) -> bool {
         self.shared.is_asking.load(Ordering::Relaxed)
     }
 
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn a_question_gets_the_counters_of_its_time() {
         let (writer, reader) = progress(|| false);
-        assert!(!writer.is_asking());
+        assert!(!writer.wants_report());
         assert!(reader.ask(false, Duration::ZERO).is_none());
-        assert!(writer.is_asking());
+        assert!(writer.wants_report());
         let report = PaceReport { frames: 7, ..PaceReport::default() };
         writer.tell(&report, &Sent::default());
-        assert!(!writer.is_asking());
+        assert!(!writer.wants_report());
         let answer = reader.ask(true, Duration::ZERO).expect("an answer");
         assert_eq!((answer.frames, answer.pace.is_some()), (7, false));
         writer.tell(&report, &Sent::default());

@@ -23,13 +23,14 @@ const HEAD_MAX: usize = 512;
 const ADDRESSES: usize = 12;
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
-/// `struct virtio_net_hdr` of linux/virtio_net.h: flags, gso_type, and hdr_len, gso_size, csum_start, csum_offset of 16 bits.
+/// `struct virtio_net_hdr` of linux/virtio_net.h: flags, gso_type, and hdr_len, gso_size, csum_start, csum_offset of 16
+/// bits.
 const VNET_LEN: usize = 10;
 const NO_SEGMENTS: [u8; VNET_LEN] = [0; VNET_LEN];
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const NEEDS_CHECKSUM: u8 = 1;
 
-/// What is changed in each frame.
+/// The changes to each frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Change {
     /// Nothing.
@@ -134,7 +135,8 @@ impl Maker {
         Ok(())
     }
 
-    /// Completes what was left to an adapter: gives the checksum and its place, or fills in the virtio header by which the kernel does it.
+    /// Completes what was left to an adapter: gives the checksum and its place, or fills in the virtio header by which
+    /// the kernel does it.
     fn offloads(
         &self,
         checksum: Checksum,
@@ -203,7 +205,7 @@ mod tests {
         Meta { wire_len: data.len() as u32, ..Meta::default() }
     }
 
-    /// What becomes of one packet.
+    /// The fate of one packet.
     fn frame(change: Change, data: &[u8], meta: Meta, interface: &Interface) -> Result<Vec<u8>, Cause> {
         let mut maker = Maker::new(LinkType::ETHERNET, change, false);
         let records = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta }];

@@ -7,7 +7,8 @@
 //!            sums of IPv4, TCP, UDP, ICMPv6             by the difference (RFC 1624), so that a wrong sum stays wrong
 //! ```
 //!
-//! The outermost IP header only: what a tunnel carries, and what an ICMP error quotes, stays as it is. Cut packets are rewritten as far as they go.
+//! The outermost IP header only: what a tunnel carries, and what an ICMP error quotes, stays as it is. Cut packets are
+//! rewritten as far as they go.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -35,7 +36,7 @@ pub struct IpRule {
     prefix_len: u8,
 }
 
-/// Why a rule is none.
+/// Why a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no rule: {why}; write {form}")]
 pub struct RuleError {
@@ -97,7 +98,7 @@ fn network(text: &str) -> Option<(IpAddr, u8)> {
     (len <= most).then_some((address, len))
 }
 
-/// What to put in place of what.
+/// The address to replace, and its replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {
     /// Hardware addresses; the first rule that fits counts.
@@ -142,7 +143,7 @@ impl Rewrite {
             is_changed |= self.put_ip(field);
             change.give(field);
         }
-        // A sum of 0xffff and one of 0 are the same to who checks it: what is not changed keeps its own.
+        // A sum of 0xffff and one of 0 are the same to a receiver: what is not changed keeps its own.
         if !is_changed {
             return;
         }

@@ -1,4 +1,4 @@
-//! What would go round for ever.
+//! Forwarding loops.
 //!
 //! ```text
 //! captured on a --sent on b--> arrives at: b's other end, if b is a veth whose other end is in this namespace; lo, if b is lo
@@ -6,8 +6,9 @@
 //!        '--------- ... -----------'      captured there too, and sent on: round
 //! ```
 //!
-//! A packet that this host sends is never sent again on account of its capture on the way out; but at the other end of a veth it is a packet
-//! received, like any other. So a graph that leads back to where it began is refused, whatever filters stand in between.
+//! A packet that this host sends is never sent again on account of its capture on the way out; but at the other end of
+//! a veth it is a packet received, like any other. So a graph that leads back to where it began is refused, whatever
+//! filters stand in between.
 
 use std::collections::HashSet;
 
@@ -25,11 +26,12 @@ struct Search<'w> {
 }
 
 impl Network {
-    /// Whether packets would go round, where each of `ways` says that what is captured on the first interface is sent on the second.
+    /// Whether packets would go round, where each of `ways` says that what is captured on the first interface is sent
+    /// on the second.
     ///
     /// # Errors
     /// [`TransmitError::Round`], with the way round.
-    pub fn check_rounds(&self, ways: &[(String, String)]) -> Result<(), TransmitError> {
+    pub fn check_for_loops(&self, ways: &[(String, String)]) -> Result<(), TransmitError> {
         for (start, _) in ways {
             let mut search = Search { ways, goal: start, seen: HashSet::new(), way: Vec::new() };
             if self.leads_back(&mut search, start) {
@@ -92,7 +94,7 @@ mod tests {
     fn goes_round(ways: &[(&str, &str)]) -> bool {
         let ways: Vec<(String, String)> =
             ways.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-        network().check_rounds(&ways).is_err()
+        network().check_for_loops(&ways).is_err()
     }
 
     #[test]
@@ -101,7 +103,7 @@ mod tests {
         assert!(goes_round(&[("b", "a")]));
         assert!(goes_round(&[("a", "a"), ("b", "b")]));
         assert!(goes_round(&[("e", "c"), ("d", "a"), ("b", "c")]));
-        let text = network().check_rounds(&[("b".to_owned(), "a".to_owned())]).unwrap_err().to_string();
+        let text = network().check_for_loops(&[("b".to_owned(), "a".to_owned())]).unwrap_err().to_string();
         assert!(text.contains("captured on b is sent on a, and arrives at b"), "{text}");
     }
 

@@ -18,8 +18,8 @@ pub(crate) fn bench(test: &str) -> Option<Namespace> {
     namespaces_or_skip(test).then(|| Namespace::with_pair("live").expect("a namespace can be made"))
 }
 
-/// Settings for these interfaces of the namespace. A ring holds a block for each stretch of the latency in which a packet
-/// came, so a long one makes rings hold what a test sends however slowly that goes.
+/// Settings for these interfaces of the namespace. A ring holds a block for each stretch of the latency in which a
+/// packet came, so a long one makes rings hold what a test sends however slowly that goes.
 pub(crate) fn settings(namespace: &Namespace, interfaces: &[&str]) -> Settings {
     Settings { netns: Some(namespace.name().to_owned()), latency_ms: 100, ..Settings::new(interfaces) }
 }
@@ -29,7 +29,8 @@ pub(crate) fn far(namespace: &Namespace) -> AfPacket {
     AfPacket::open(settings(namespace, &[FAR])).expect("the far end can be captured")
 }
 
-/// Sends `count` frames from an end of the namespace, made by `frame` from their number, and returns how many the kernel took.
+/// Sends `count` frames from an end of the namespace, made by `frame` from their number, and returns how many the
+/// kernel took.
 pub(crate) fn send(
     namespace: &Namespace,
     interface: &str,
@@ -53,7 +54,7 @@ fn await_transmission(namespace: &Namespace, interface: &str) {
     }
 }
 
-/// Waits until so many packets have reached the rings of a capture, or were dropped there: what the kernel took from a
+/// Waits until `count` packets have reached the rings of a capture, or were dropped there: what the kernel took from a
 /// sender may be on its way for a while.
 pub(crate) fn arrive(source: &mut AfPacket, count: u64) {
     arrive_among(std::slice::from_mut(source), count);

@@ -33,7 +33,7 @@ fn above_what_the_ring_bears_every_loss_is_counted() {
     let Some(namespace) = bench("above_what_the_ring_bears_every_loss_is_counted") else { return };
     let ring_len = Some(256 << 10);
     let mut source = AfPacket::open(Settings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
-    // Nobody reads while four times as many are sent as there is room for.
+    // No thread reads while four times as many are sent as there is room for.
     let count = (4 * (256 << 10) / SLOT_LEN) as u32;
     let sent = send(&namespace, NEAR, count, numbered);
     arrive(&mut source, sent);

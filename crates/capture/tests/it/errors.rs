@@ -1,4 +1,4 @@
-//! What is said when a capture cannot start, and what interfaces there are.
+//! Errors of captures that cannot start, and the list of interfaces.
 
 use tapline_capture::af_packet::{AfPacket, Settings, TimestampSource, list};
 use tapline_testkit::netns::{FAR, NEAR};

@@ -107,7 +107,7 @@ fn it_is_captured_again_without_any_privilege() {
 #[test]
 fn an_interface_gone_for_good_ends_the_capture() {
     let Some(namespace) = bench("an_interface_gone_for_good_ends_the_capture") else { return };
-    let settings = Settings { gone_wait: Some(Duration::ZERO), ..settings(&namespace, &[FAR]) };
+    let settings = Settings { return_timeout: Some(Duration::ZERO), ..settings(&namespace, &[FAR]) };
     let mut source = AfPacket::open(settings).unwrap();
     send(&namespace, NEAR, 100, numbered);
     arrive(&mut source, 100);
@@ -161,7 +161,7 @@ fn a_renamed_interface_goes_on() {
 fn changes_that_came_too_fast_are_made_up_for() {
     let Some(namespace) = bench("changes_that_came_too_fast_are_made_up_for") else { return };
     let mut source = far(&namespace);
-    // More messages than a netlink socket holds while nobody reads; the removal is not among those it kept.
+    // More messages than a netlink socket holds while it is not read; the removal is not among those it kept.
     let many = "for i in $(seq 400); do echo link set near0 mtu $((1400 + i % 100)); done | ip -batch -";
     assert!(namespace.command("sh").args(["-c", many]).status().unwrap().success());
     namespace.ip(&["link", "delete", NEAR]).unwrap();

@@ -1,4 +1,4 @@
-//! What is known of each packet, and which packets come.
+//! The metadata of packets, and which packets come.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ fn a_stripped_vlan_tag_is_kept_beside_the_packet() {
     assert!(packets.iter().all(|packet| packet.meta.wire_len as usize == packet.data.len()));
 }
 
-/// Who may sleep while packets come gets all of them, and all the same when it may no longer.
+/// A source that may sleep while packets come gets all of them, also after it may no longer.
 #[test]
 fn latency_costs_no_packet() {
     const COUNT: u32 = 20_000;
@@ -109,8 +109,8 @@ fn no_packet_from_before_the_filter() {
     });
 }
 
-/// A filter for the frames of [`numbered`] whose number is odd and below twice `count`: a comparison and a return for each, which no
-/// classic program of the kernel may be long enough for.
+/// A filter for the frames of [`numbered`] whose number is odd and below twice `count`: a comparison and a return for
+/// each, which no classic program of the kernel may be long enough for.
 fn odd_numbers(count: u32) -> Vec<Insn> {
     let mut insns = vec![Insn::new(code::LD | code::W | code::ABS, 14)];
     for number in 0..count {
@@ -128,8 +128,8 @@ fn may_load(test: &str) -> bool {
 }
 
 #[test]
-fn a_filter_that_is_too_large_for_classic_bpf_runs_in_the_kernel() {
-    let test = "a_filter_that_is_too_large_for_classic_bpf_runs_in_the_kernel";
+fn a_filter_too_large_for_classic_bpf_runs_in_the_kernel() {
+    let test = "a_filter_too_large_for_classic_bpf_runs_in_the_kernel";
     let Some(namespace) = bench(test).filter(|_| may_load(test)) else { return };
     // The second is too long for what sockets may be charged with, too: its trampoline is attached.
     for (count, direction) in
@@ -155,7 +155,8 @@ fn a_filter_that_is_too_large_for_classic_bpf_runs_in_the_kernel() {
     }
 }
 
-/// As [`no_packet_from_before_the_filter`], with several interfaces: they start closed, and open with the program that was accepted.
+/// As [`no_packet_from_before_the_filter`], with several interfaces: they start closed, and open with the program that
+/// was accepted.
 #[test]
 fn large_filters_start_closed_too() {
     let test = "large_filters_start_closed_too";
@@ -180,7 +181,7 @@ fn large_filters_start_closed_too() {
 fn a_filter_that_the_kernel_refuses_is_left_to_user_space() {
     let Some(namespace) = bench("a_filter_that_the_kernel_refuses_is_left_to_user_space") else { return };
     let within = NetNs::open(namespace.name()).unwrap();
-    // Who may open sockets, but load no programs.
+    // A user who may open sockets, but load no programs.
     let open = || {
         keep_only(&[Capability::NetRaw]).unwrap();
         if probe(ProgramKind::SocketFilter).is_ok() {

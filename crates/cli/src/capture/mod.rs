@@ -23,8 +23,8 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, SearchReport, Source};
-use tapline_graph::stages::{Decide, Fpl, Shared};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, Stage, Table, Watch};
+use tapline_graph::stages::{Fpl, FplCompile, Shared};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_sys::output_file;
@@ -120,7 +120,7 @@ fn confine(
 /// Runs the capture to its end, and reports on it.
 fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run) -> Result<ExitCode> {
     let watcher = Watcher::new(args, input.sources.len());
-    let tell = |worker: usize, watch: &Watch<'_>| {
+    let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
         if worker == 0 && watch.asked && args.fpl_memory {
             tell_memory(args, run.program.as_deref(), &mut io::stderr());
@@ -166,7 +166,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
     let filtering = Arc::clone(&run.filtering);
     let decide = run.program.as_ref().map(|program| {
         let program = Arc::clone(program);
-        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as Decide
+        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as FplCompile
     });
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
@@ -183,7 +183,7 @@ fn drive(
     mut sources: Vec<Box<dyn Source>>,
     outputs: Vec<Box<dyn Stage>>,
     run: &Run,
-    tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
+    tell: &(dyn Fn(usize, &RunReport<'_>) + Sync),
 ) -> Outcome {
     let work = |worker: usize, source: &mut dyn Source, outputs: Vec<Box<dyn Stage>>| {
         let (mut graph, node) = chain(args, worker, run).graph(&run.meters, worker as u16, outputs);

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
 use tapline_capture::Account;
-use tapline_graph::{Watch, grouped};
+use tapline_graph::{RunReport, grouped};
 
 use super::args::CaptureArgs;
 use crate::escape::plain;
@@ -47,7 +47,7 @@ impl Watcher {
     }
 
     /// Takes a worker's report.
-    pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
+    pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         state.accounts[worker] = watch.account.of_capture();
         for event in watch.events {
@@ -67,7 +67,7 @@ impl Watcher {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear_line();
     }
 
-    fn report(&self, state: &mut State, watch: &Watch<'_>) {
+    fn report(&self, state: &mut State, watch: &RunReport<'_>) {
         let now_ns = watch.steady_ns;
         let started_ns = *state.started_ns.get_or_insert(now_ns);
         let last_ns = state.last_stats_ns.unwrap_or(started_ns);
@@ -101,7 +101,7 @@ impl State {
     }
 
     /// One line of live counters, over the last one.
-    fn line(&mut self, watch: &Watch<'_>) {
+    fn line(&mut self, watch: &RunReport<'_>) {
         let sum = self.sum();
         let (then, before) = self.last_line.unwrap_or((watch.steady_ns, sum.delivered));
         let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;

@@ -19,8 +19,8 @@ use tapline_capture::{Error, Source};
 use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::FileOutput;
 use tapline_graph::{
-    Chain, Control, Engine, GeneratedSource, Inlet, Moment, Out, Packets, RunEnd, Stage, StageCounters,
-    Wants, Watch, grouped,
+    Chain, Control, Engine, GeneratedSource, Inlet, Out, Packets, RunEnd, RunReport, Stage, StageCounters,
+    StageStatus, TickContext, grouped,
 };
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
@@ -229,12 +229,12 @@ impl Stage for Repeatable {
         self.file.idle()
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, moment: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.file.tick(moment, out)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.file.finish(&Moment { now: self.last, ..*moment }, out)
+    fn finish(&mut self, moment: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.file.finish(&TickContext { now: self.last, ..*moment }, out)
     }
 
     fn counters(&self) -> StageCounters {
@@ -249,7 +249,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn tell(&mut self, watch: &Watch<'_>) {
+    fn tell(&mut self, watch: &RunReport<'_>) {
         if watch.asked {
             self.clear();
             let account = watch.account.of_capture();

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use tapline_capture::af_packet::KernelRuns;
-use tapline_graph::catalog::Common;
+use tapline_capture::af_packet::KernelFilterRuns;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Control, Engine, Inlet, Watch as EngineWatch};
+use tapline_graph::{Control, Engine, Inlet, RunReport};
 use tapline_measure::costs::{Measured, Outcome, Watch};
 use tapline_profile::{Meters, merge_workers};
 use tapline_sys::bpf::RunTimeStatistics;
@@ -32,11 +32,11 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let settings = RunSettings {
         netns: args.netns.clone(),
         xdp: args.xdp,
-        kernel_runs: (is_live && !args.no_kernel_filter).then(KernelRuns::default),
+        kernel_filter_runs: (is_live && !args.no_kernel_filter).then(KernelFilterRuns::default),
         ..RunSettings::default()
     };
     // While this lives. Without the right for it the table says less.
-    let _statistics = settings.kernel_runs.as_ref().map(|_| RunTimeStatistics::enable());
+    let _statistics = settings.kernel_filter_runs.as_ref().map(|_| RunTimeStatistics::enable());
     let mut watch = Watch::new(&devices, args.netns.as_deref(), duration)?;
 
     let control = Arc::new(Control::new(None));
@@ -70,7 +70,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let code = code(&outcome.ended, 1);
     let outcome = Outcome { account: outcome.account, ticks: outcome.ticks, sources };
     let title = args.title.clone().unwrap_or_else(|| text::title(args));
-    let kernel_filter = settings.kernel_runs.as_ref().and_then(KernelRuns::read);
+    let kernel_filter = settings.kernel_filter_runs.as_ref().and_then(KernelFilterRuns::read);
     let stages = merge_workers(&meters.snapshot());
     Ok((stopped.measured(title, outcome, stages, settings.stamp_ticks.get(), kernel_filter), code))
 }
@@ -91,8 +91,8 @@ fn devices(plan: &Plan) -> Vec<&str> {
     devices.map(|node| bare_name(node.arguments.text("interface"))).collect()
 }
 
-fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> Common {
-    Common {
+fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
+    GraphSettings {
         options: Arc::new(move |interface| compiler.options(interface)),
         workers: 1,
         interpret: args.interpret,
@@ -101,7 +101,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> Common {
 }
 
 /// Tells warnings of interfaces.
-fn warn(watch: &EngineWatch<'_>) {
+fn warn(watch: &RunReport<'_>) {
     for event in watch.events.iter().filter(|event| event.warning) {
         let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
     }

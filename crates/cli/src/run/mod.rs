@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
-use tapline_graph::catalog::{self, Common};
+use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, Split};
 use tapline_graph::{Control, RunEnd};
 use tapline_profile::Meters;
@@ -135,7 +135,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
-    let common = Arc::new(Common {
+    let common = Arc::new(GraphSettings {
         options: Arc::new(move |interface| options.options(interface)),
         workers,
         interpret: false,

@@ -12,7 +12,7 @@ use tapline_capture::af_packet::{
 };
 use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
-use tapline_graph::catalog::Make;
+use tapline_graph::catalog::Constructor;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
 use tapline_graph::{
@@ -163,7 +163,7 @@ fn device(
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
-        kernel_runs: settings.kernel_runs.clone(),
+        kernel_filter_runs: settings.kernel_filter_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.
@@ -224,7 +224,7 @@ pub(crate) fn open_outputs(
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let mut outputs: HashMap<usize, Box<dyn Stage>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        if !matches!(node.class.make, Make::Output) {
+        if !matches!(node.class.make, Constructor::Output) {
             continue;
         }
         outputs.insert(index, open_output(settings, plan, index, interfaces, is_live, identity)?);

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Change, Control};
 use tapline_packet::Interface;
@@ -30,7 +30,7 @@ pub(super) struct Reloader {
     args: RunArgs,
     settings: RunSettings,
     pub(super) control: Arc<Control>,
-    common: Arc<Common>,
+    common: Arc<GraphSettings>,
     compiler: Arc<Compiler>,
     interfaces: Vec<Interface>,
     /// The sources, which stay.
@@ -45,7 +45,7 @@ impl Reloader {
         settings: RunSettings,
         plan: &Plan,
         control: Arc<Control>,
-        common: Arc<Common>,
+        common: Arc<GraphSettings>,
         compiler: Arc<Compiler>,
         interfaces: Vec<Interface>,
     ) -> Reloader {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tapline_graph::plan::Plan;
-use tapline_graph::{GraphAccount, Table, Watch, grouped};
+use tapline_graph::{GraphAccount, RunReport, Table, grouped};
 use tapline_sys::TerminalSize;
 
 use super::args::RunArgs;
@@ -92,7 +92,7 @@ impl Watcher {
     }
 
     /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's reports are those that people see.
-    pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
+    pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
         let mut state = self.lock();
         match state.accounts.get_mut(worker) {
             Some(account) => *account = watch.account.clone(),
@@ -176,7 +176,7 @@ impl State {
         self.results.iter().enumerate().flat_map(numbered).collect()
     }
 
-    fn line(&mut self, watch: &Watch<'_>) {
+    fn line(&mut self, watch: &RunReport<'_>) {
         let sum = self.sum();
         let delivered = sum.delivered;
         let (then, before) =

@@ -33,7 +33,7 @@ pub(crate) fn check(settings: &RunSettings, plan: &Plan, interfaces: &[Interface
             ways.push((from.clone(), to.to_owned()));
         }
     }
-    Ok(network.check_rounds(&ways)?)
+    Ok(network.check_for_loops(&ways)?)
 }
 
 /// Opens the output of a `bounce`.
@@ -60,7 +60,7 @@ pub(super) fn reflect(
 }
 
 fn network(settings: &RunSettings) -> Result<Network> {
-    Ok(Network::look(settings.netns.as_deref(), &settings.owned)?)
+    Ok(Network::inspect(settings.netns.as_deref(), &settings.owned)?)
 }
 
 fn send_settings(node: &PlanNode) -> SendSettings {

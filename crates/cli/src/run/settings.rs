@@ -1,6 +1,6 @@
 //! Settings that opening and sending share.
 
-use tapline_capture::af_packet::KernelRuns;
+use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::StampTicks;
 
 use crate::live::XdpArgs;
@@ -19,5 +19,5 @@ pub(crate) struct RunSettings {
     /// Receives the cost of stamping packets.
     pub(crate) stamp_ticks: StampTicks,
     /// Receives the cost of filters in the kernel.
-    pub(crate) kernel_runs: Option<KernelRuns>,
+    pub(crate) kernel_filter_runs: Option<KernelFilterRuns>,
 }

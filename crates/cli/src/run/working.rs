@@ -13,12 +13,12 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use tapline_capture::Source;
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan, Split};
 use tapline_graph::stages::Shared;
 use tapline_graph::{
-    Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, Outcome, RunEnd, Stage,
-    Table, WorkerMerge,
+    Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, RunEnd, RunOutcome,
+    Stage, Table, WorkerMerge,
 };
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -32,7 +32,7 @@ use crate::session::clocks;
 pub(super) struct Crew<'a> {
     pub(super) meters: &'a Meters,
     pub(super) control: &'a Arc<Control>,
-    pub(super) common: &'a Common,
+    pub(super) common: &'a GraphSettings,
     pub(super) watch: &'a Watcher,
 }
 
@@ -151,12 +151,12 @@ impl Crew<'_> {
 
     fn work_joined(&self, number: usize, mut entries: Vec<MergedSource>, (mut graph, nodes): Built) -> Part {
         let nodes: Vec<NodeId> = entries.iter().map(|entry| nodes[entry.exit()]).collect();
-        let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::joined(entry, node)).collect();
+        let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::merged(entry, node)).collect();
         let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clocks));
         Part { graph, account: outcome.account, ended: outcome.ended }
     }
 
-    fn run(&self, number: usize, engine: Engine<'_>) -> Outcome {
+    fn run(&self, number: usize, engine: Engine<'_>) -> RunOutcome {
         engine.run(&mut |report| self.watch.tell(number, report))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use tapline_capture::transmit::{Backend, BackendChoice, Network, PassedOver, SendSettings, Transmitter};
+use tapline_capture::transmit::{Backend, BackendChoice, Network, SendSettings, SkippedBackend, Transmitter};
 use tapline_syntax::units::count_in;
 use tapline_sys::timer;
 
@@ -78,7 +78,7 @@ enum BackendArg {
 impl SendArgs {
     /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
     pub(crate) fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
-        let network = Network::look(self.netns.as_deref(), &self.i_own_this_network)?;
+        let network = Network::inspect(self.netns.as_deref(), &self.i_own_this_network)?;
         let backend = match self.backend {
             BackendArg::Auto if pace.is_slow() => BackendChoice::AtTimes,
             BackendArg::Auto => BackendChoice::Fastest,
@@ -105,7 +105,7 @@ pub(crate) struct Place {
     pub(crate) interface: String,
     pub(crate) backend: Backend,
     remark: Option<&'static str>,
-    passed_over: Vec<PassedOver>,
+    skipped_backends: Vec<SkippedBackend>,
 }
 
 impl Place {
@@ -114,7 +114,7 @@ impl Place {
             interface: transmitter.name().to_owned(),
             backend: transmitter.backend(),
             remark: transmitter.backend_remark(),
-            passed_over: transmitter.passed_over().to_vec(),
+            skipped_backends: transmitter.skipped_backends().to_vec(),
         }
     }
 
@@ -122,8 +122,8 @@ impl Place {
     pub(crate) fn announce(&self, how: &str, pace: Pace) {
         let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
         let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);
-        for PassedOver { backend, why } in self.passed_over.iter().filter(|_| !pace.is_slow()) {
-            let _ = writeln!(text, "tapline: not by {backend}: {why}");
+        for SkippedBackend { backend, reason } in self.skipped_backends.iter().filter(|_| !pace.is_slow()) {
+            let _ = writeln!(text, "tapline: not by {backend}: {reason}");
         }
         let _ = io::stderr().write_all(text.as_bytes());
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, PassedOver, Sent};
+use tapline_capture::transmit::{PaceReport, Sent, SkippedBackend};
 use tapline_graph::grouped;
 
 use super::Place;
@@ -112,8 +112,8 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
     let causes = outcome.sent.causes.iter();
     let unsent: Map<String, Value> =
         causes.map(|(cause, count)| (cause.name().to_owned(), count.into())).collect();
-    let passed_over = |over: &PassedOver| json!({ "name": over.backend.name(), "why": over.why });
-    let passed_over: Vec<Value> = outcome.place.passed_over.iter().map(passed_over).collect();
+    let skipped_backends = |over: &SkippedBackend| json!({ "name": over.backend.name(), "why": over.reason });
+    let skipped_backends: Vec<Value> = outcome.place.skipped_backends.iter().map(skipped_backends).collect();
     let paced = |value: Option<u64>| numbers.planned_seconds.and(value);
     // The reader tells it when it is done.
     let at_end = |value: u64| (!outcome.is_running).then_some(value);
@@ -121,7 +121,7 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
         "backend": {
             "name": outcome.place.backend.name(),
             "remark": outcome.place.remark,
-            "passed_over": passed_over,
+            "passed_over": skipped_backends,
         },
         "rate": {
             "packets_per_second": numbers.packet_rate,

@@ -17,6 +17,7 @@ Examples:
   tapline find /srv/store --from -5m 'host 10.0.0.1 and tcp port 443'
   tapline find /srv/store --from 'yesterday 22:00' --to +10m -w night.pcapng
   tapline find /srv/store --from 2026-11-24T10:00:00Z --count 'udp port 53'
+  tapline find /srv/store --from -1d --name .example.org       who asked for the name, or connected to it
   tapline find /srv/store --explain 'host 192.0.2.7'           what was passed over, what was read
   tapline find /srv/store --from -1h --json icmp | jq .ipv4.src
 

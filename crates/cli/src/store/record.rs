@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tapline_graph::stages::StoreOutput;
 use tapline_packet::Interface;
-use tapline_store::{Catalog, IndexOptions, Recorder, RecorderSettings, StoreName};
+use tapline_store::{Catalog, Cutoff, IndexOptions, Recorder, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 use tapline_sys::privilege::Identity;
@@ -24,6 +24,7 @@ Examples:
   tapline record -i eth0 --to /srv/store --size 80%             the disk's oldest packets make room for new ones
   tapline record -i eth0 --to /srv/store --size 500GB --keep 7d 'not port 22'
   tapline record -i tap:office --to /srv/store                  as a reader of tapline serve
+  tapline record -i eth0 --to /srv/store --index names          found by name too: tapline find --name .example.org
   tapline record -r trace.pcapng --to /srv/store                files that exist already
   tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
 
@@ -77,11 +78,26 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
     sync: Duration,
 
+    /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of the hellos
+    /// of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        help_heading = "Store",
+        conflicts_with = "no_index"
+    )]
+    index: Vec<IndexKeys>,
+
     /// Write no index: recording costs less, and each search walks all chunks of its time. `tapline store repair` makes
     /// the indexes later.
     #[arg(long, help_heading = "Store")]
     no_index: bool,
 
+    /// Record the first bytes of each flow only: SIZE for all flows, 'FILTER=SIZE' for those whose first packet the filter
+    /// accepts. May be repeated; the first that means a flow counts. Packets left out are counted.
+    #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
+    cut: Vec<Cutoff>,
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
     filter_file: Option<PathBuf>,
@@ -148,9 +164,22 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         flush_ns: interval("--flush", args.flush)?,
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
-        index: (!args.no_index).then(IndexOptions::default),
+        cutoffs: args.cut.clone(),
+        index: (!args.no_index).then(|| IndexOptions {
+            macs: args.index.contains(&IndexKeys::Mac),
+            names: args.index.contains(&IndexKeys::Names),
+        }),
         ..RecorderSettings::default()
     })
+}
+
+fn cutoff(text: &str) -> Result<Cutoff, String> {
+    let (filter, size) = match text.rsplit_once('=') {
+        Some((filter, size)) => (Some(filter.trim().to_owned()), size),
+        None => (None, text),
+    };
+    let bytes = units::size(size.trim()).map_err(|error| format!("{error}: give SIZE or 'FILTER=SIZE'"))?;
+    Ok(Cutoff { filter, bytes })
 }
 
 fn interval(name: &str, time: Duration) -> Result<i64> {
@@ -158,6 +187,15 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
         bail!("{name}: give 10ms to 1h");
     }
     Ok(time.as_nanos() as i64)
+}
+
+/// Keys of the index that are there by option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IndexKeys {
+    /// Names of DNS, and of the hellos of TLS, DTLS and QUIC.
+    Names,
+    /// MAC addresses of Ethernet.
+    Mac,
 }
 
 /// Room for packets.
@@ -229,6 +267,14 @@ pub(crate) fn open_output(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_off_has_bytes_and_perhaps_a_filter() {
+        let of = |filter: Option<&str>, bytes| Ok(Cutoff { filter: filter.map(str::to_owned), bytes });
+        assert_eq!(cutoff("10MB"), of(None, 10_000_000));
+        assert_eq!(cutoff("tcp[13] = 2 = 64KiB"), of(Some("tcp[13] = 2"), 65_536));
+        assert!(cutoff("udp").is_err() && cutoff("udp=").is_err());
+    }
 
     #[test]
     fn a_store_takes_bytes_or_a_share_of_the_disk() {

@@ -1,5 +1,6 @@
 //! A store as the input or output of a command: `store:DIRECTORY` where a file is named, which of its packets are read, and how.
 
+mod names;
 mod report;
 
 use std::num::NonZeroU64;
@@ -15,7 +16,7 @@ use tapline_graph::stages::{Compile, native};
 use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
-use tapline_store::{Catalog, Question, Search, StoreName, Window};
+use tapline_store::{Catalog, NameFilter, Question, Search, StoreName, Window};
 use tapline_syntax::units;
 
 pub(crate) use self::report::{search_json, search_text};
@@ -44,6 +45,10 @@ pub(crate) struct PastArgs {
     /// Read so many bytes a second of a store at most: 50MB, 1GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
     max_read: Option<NonZeroU64>,
+    /// Packets of a store that say this name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org is
+    /// that name and all below it. May be repeated: any of them.
+    #[arg(long, value_name = "NAME", value_parser = NameFilter::parse, help_heading = "Store")]
+    name: Vec<NameFilter>,
 }
 
 fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
@@ -108,6 +113,9 @@ impl PastArgs {
         if self.max_read.is_some() {
             bail!("--max-read is for stores: name one as store:DIRECTORY");
         }
+        if !self.name.is_empty() {
+            bail!("--name is for stores: name one as store:DIRECTORY");
+        }
         self.times.check_unused()
     }
 }
@@ -122,13 +130,15 @@ pub(crate) fn open(
 ) -> Result<(StoreInput, SearchReport)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
-    let question = Question::of(filter, &options);
+    let of_names = past.name.iter().map(NameFilter::question).reduce(Question::or);
+    let question = Question::of(filter, &options).and(of_names.unwrap_or(Question::Anything));
     let mut search =
         Search::new(Arc::new(Catalog::open(&name.directory)?), past.times.window(name)?, question)?;
     if past.times.follow || name.follow {
         search.follow();
     }
     let sieve = (!filter.trim().is_empty()).then(|| sieve(compile));
+    let sieve = if past.name.is_empty() { sieve } else { Some(names::sieve(&past.name, sieve)) };
     let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
     let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
     let report = input.report();

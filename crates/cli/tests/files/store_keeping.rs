@@ -33,15 +33,16 @@ fn segments(store: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Packets that tcpdump reads from the segments.
+/// Packets that tcpdump counts in the segments.
 fn by_tcpdump(store: &Path, filter: &str) -> u64 {
-    let lines = |file: &PathBuf| {
-        let output = Command::new("tcpdump").args(["-n", "-t", "-r", text(file), filter]).output().unwrap();
+    let count = |file: &PathBuf| {
+        let output = Command::new("tcpdump").args(["--count", "-r", text(file), filter]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.lines().filter(|line| !line.starts_with(['\t', ' '])).count() as u64
+        let number = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+        number.unwrap_or_else(|| panic!("{text}"))
     };
-    segments(store).iter().map(lines).sum()
+    segments(store).iter().map(count).sum()
 }
 
 /// The example's packets in a store, and how many there are.

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use tapline_capture::{Advance, Source};
 use tapline_sys::{Memfd, Poller, passing, process};
 use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
-use tapline_tap::{Channel, Client, WakeWish};
+use tapline_tap::{Channel, Client, WakeThreshold};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sample;
 use tapline_testkit::sender::{Pace, Sender};

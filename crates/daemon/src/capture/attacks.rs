@@ -39,8 +39,8 @@ const LEN: usize = 200;
 /// Bytes that the user may see.
 const SEEN: u32 = 60;
 
-/// All that a user sees of some thousand packets who may see their first bytes, while root asks for the others: packets of
-/// each reader, its account, counters of the buffer, and status.
+/// All that a user sees of some thousand packets who may see their first bytes, while root asks for the others: packets
+/// of each reader, its account, counters of the buffer, and status.
 fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     let wire = Arc::<Wire>::default();
     let source = NumberedSource::hiding(&wire, LEN, hidden);
@@ -59,22 +59,7 @@ fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     let root = new_reader(1, &full, wish, Start::Newest, None);
     let root = open(capture.attach(&root).expect("a reader"));
     let rights = Rights { filter: "link[1] & 1 = 0".to_owned(), snap_len: SEEN };
-    let (byte, indirect) = (code::LD | code::B | code::ABS, code::LD | code::B | code::IND);
-    let accept_if_set = |load: Vec<RawInsn>| {
-        let rest = [(code::JMP | code::JEQ | code::K, 1, 0, 1), (code::RET | code::K, 0, 0, 0)];
-        [load, rest.to_vec(), vec![(code::RET | code::K, 0, 0, 1)]].concat()
-    };
-    let programs = [
-        accept_if_set(vec![(byte, 0, 0, HIDDEN as u32)]),
-        accept_if_set(vec![(code::LDX | code::W | code::IMM, 0, 0, 90), (indirect, 0, 0, 10)]),
-        // The receive hash, which was computed from all bytes.
-        accept_if_set(vec![(code::LD | code::W | code::ABS, 0, 0, (-0x1000_i32 + 32) as u32)]),
-    ];
-    let texts = ["", "link[100] = 1", "not link[100] = 1", "link[0] = 3", "link[0] = 3 or link[100:2] != 0"];
-    let mut wishes: Vec<Wish> =
-        texts.iter().map(|text| capture.compile(&rights, text).expect(text)).collect();
-    let programs = programs.iter().map(|insns| capture.compile_program(&rights, insns).expect("a program"));
-    wishes.extend(programs);
+    let wishes = hostile_wishes(&capture, &rights);
     let mut readers = Vec::new();
     // Some live; then all of them once more, of the past.
     for start in [Start::Newest, Start::Oldest] {
@@ -100,6 +85,34 @@ fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     let mut told = vec![format!("{status:?}")];
     let sums = sums.iter().filter(|(number, _)| *number > 1);
     told.extend(sums.map(|(number, sum)| format!("{number}: {:?} {:?}", sum.counts, sum.past)));
+    let counts = read_all(&mut readers, &mut told);
+    drop(root);
+    capture.stop();
+    (told, counts)
+}
+
+/// Filters, as text and as programs, that ask for bytes behind the snap length of `rights`.
+fn hostile_wishes(capture: &Capture, rights: &Rights) -> Vec<Wish> {
+    let (byte, indirect) = (code::LD | code::B | code::ABS, code::LD | code::B | code::IND);
+    let accept_if_set = |load: Vec<RawInsn>| {
+        let rest = [(code::JMP | code::JEQ | code::K, 1, 0, 1), (code::RET | code::K, 0, 0, 0)];
+        [load, rest.to_vec(), vec![(code::RET | code::K, 0, 0, 1)]].concat()
+    };
+    let programs = [
+        accept_if_set(vec![(byte, 0, 0, HIDDEN as u32)]),
+        accept_if_set(vec![(code::LDX | code::W | code::IMM, 0, 0, 90), (indirect, 0, 0, 10)]),
+        // The receive hash, which was computed from all bytes.
+        accept_if_set(vec![(code::LD | code::W | code::ABS, 0, 0, (-0x1000_i32 + 32) as u32)]),
+    ];
+    let texts = ["", "link[100] = 1", "not link[100] = 1", "link[0] = 3", "link[0] = 3 or link[100:2] != 0"];
+    let mut wishes: Vec<Wish> = texts.iter().map(|text| capture.compile(rights, text).expect(text)).collect();
+    let programs = programs.iter().map(|insns| capture.compile_program(rights, insns).expect("a program"));
+    wishes.extend(programs);
+    wishes
+}
+
+/// Reads the packets of all readers: how many each has. `told` gets all that they saw.
+fn read_all(readers: &mut [Reader], told: &mut Vec<String>) -> Vec<usize> {
     let mut counts = Vec::new();
     for (at, reader) in readers.iter_mut().enumerate() {
         let mut found = Vec::new();
@@ -113,9 +126,7 @@ fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
             assert_eq!(source.get(place), None);
         }
     }
-    drop(root);
-    capture.stop();
-    (told, counts)
+    counts
 }
 
 /// Whatever is withheld, and whatever others ask for: a user sees the same.
@@ -165,7 +176,7 @@ thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Packets at so many a second of the worker's own time, in a kernel's ring that holds so many. How loaded the machine is
+/// Packets at a rate per second of the worker's own time, in a kernel's ring of a given size. How loaded the machine is
 /// makes no difference.
 struct Load {
     interfaces: Vec<Interface>,
@@ -327,7 +338,7 @@ fn readers_that_cost_too_much_go_without_loss_to_others() {
     let alone = under_load(20_000, 40_000, 0, |_| None);
     assert_eq!((alone.dropped, alone.offered), (0, 20_000));
     let rate = (200_000_000 / alone.cost_ns.max(1)).clamp(1000, 40_000);
-    // What they do where nobody counts it.
+    // Their work where it is not counted.
     let free = under_load(80_000, rate, 64, |_| None);
     for uid in [|_: usize| 7, |at: usize| at as u32 + 1000] {
         let held = under_load(80_000, rate, 64, |at| Some(uid(at)));

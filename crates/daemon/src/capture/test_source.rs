@@ -27,7 +27,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Lets packets come until there were so many.
+    /// Lets packets come until there were `count`.
     pub(super) fn allow(&self, packets: u64) {
         self.allowed.store(packets, Ordering::Relaxed);
     }

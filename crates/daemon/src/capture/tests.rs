@@ -58,7 +58,8 @@ impl Source for Patient {
     }
 }
 
-/// The source is told the least latency of all readers, before packets come that the reader wants; and the next one when that reader is gone.
+/// The source is told the least latency of all readers, before packets come that the reader wants; and the next one
+/// when that reader is gone.
 #[test]
 fn the_least_patient_reader_sets_the_latency() {
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -101,7 +102,8 @@ fn the_least_patient_reader_sets_the_latency() {
     capture.stop();
 }
 
-/// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads; those that the filter accepts are stored.
+/// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads; those that the
+/// filter accepts are stored.
 fn with_history(filter: &str) -> (Capture, Arc<Wire>) {
     let wire = Arc::<Wire>::default();
     wire.allow(20_000);

@@ -16,7 +16,7 @@ use crate::log_budget::{Event, quoted};
 use crate::memory::Charge;
 use crate::view::Rights;
 use crate::worker::Wish;
-use crate::{AccessRule, Capture, Who};
+use crate::{AccessRule, Capture, ClientIdentity};
 
 /// The longest index that a reader may have: 16 MiB.
 const ENTRIES_MAX: u32 = 1 << 20;
@@ -140,7 +140,7 @@ impl Server {
         }
     }
 
-    fn no_such_capture(&self, who: &Who, asked: &str) -> String {
+    fn no_such_capture(&self, who: &ClientIdentity, asked: &str) -> String {
         let names: Vec<String> = self.offers(who).into_iter().map(|offer| offer.name).collect();
         match names.as_slice() {
             [] => format!(
@@ -170,7 +170,7 @@ fn ring_policy(policy: Policy, capture: &Capture) -> RingPolicy {
     }
 }
 
-/// The time so many milliseconds ago, by the wall clock.
+/// The time `ms` milliseconds ago, by the wall clock.
 fn milliseconds_ago(ms: u64) -> Timestamp {
     let ns = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
     Timestamp::from_nanos(clock::realtime_ns().saturating_sub(ns))

@@ -1,4 +1,5 @@
-//! What users cost the daemon, as its control thread sees it: requests that wait, readers that are sent away, memory.
+//! The load of users on the daemon, as its control thread sees it: requests that wait, readers that are sent away,
+//! memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,10 +12,10 @@ use super::{Server, name};
 use crate::budget::{Payer, spent};
 use crate::client::Client;
 use crate::memory::Allowance;
-use crate::{Capture, Who};
+use crate::{Capture, ClientIdentity};
 
-/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they may
-/// take at once is what they may take in so long.
+/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they
+/// may take at once is what they may take in so long.
 const REQUEST_TIME_MS: u32 = 200;
 pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
 /// Processor time of a round of requests.
@@ -31,18 +32,18 @@ pub(super) const READERS_LEN_MAX: usize = 96 << 10;
 const FILTER_SHOWN_MAX: usize = 400;
 
 impl Server {
-    /// Whether somebody may do everything.
-    pub(super) fn is_privileged(&self, who: &Who) -> bool {
+    /// Whether a user may do everything.
+    pub(super) fn is_privileged(&self, who: &ClientIdentity) -> bool {
         who.uid == 0 || who.uid == self.ours
     }
 
     /// The user that pays for what a client asks; none for root and the owner of the daemon.
-    pub(super) fn payer(&self, who: &Who) -> Option<Payer> {
+    pub(super) fn payer(&self, who: &ClientIdentity) -> Option<Payer> {
         (!self.is_privileged(who)).then_some(Payer { uid: who.uid, time_ms: self.rules.user_time })
     }
 
     /// The user that pays for a reader, and the memory that it may take.
-    pub(super) fn account_of(&self, who: &Who) -> Option<(Payer, Allowance)> {
+    pub(super) fn account_of(&self, who: &ClientIdentity) -> Option<(Payer, Allowance)> {
         let allowance = self.memory.allowance(who.uid, self.rules.memory_of_user());
         Some((self.payer(who)?, allowance))
     }
@@ -58,8 +59,8 @@ impl Server {
         waiting.map(|client| self.purses.wait(client.who.uid)).min().unwrap_or(Duration::MAX)
     }
 
-    /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least. After
-    /// [`ROUND`] all are looked at anew, so that nobody waits for what others have asked in the meantime.
+    /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least.
+    /// After [`ROUND`] all are looked at anew, so that no client waits for later requests of others.
     pub(super) fn serve_in_turn(&mut self, mut ready: Vec<usize>, log: &mut dyn FnMut(&str)) {
         let (count, begun, began) = (self.clients.len(), usage::thread_time(), Instant::now());
         self.turn = self.turn.wrapping_add(1);
@@ -114,8 +115,8 @@ impl Server {
         }
     }
 
-    /// What users have, as far as somebody may see.
-    pub(super) fn users(&self, who: &Who) -> Vec<UserStatus> {
+    /// The resources of users, as far as a client may see.
+    pub(super) fn users(&self, who: &ClientIdentity) -> Vec<UserStatus> {
         let sees_all = self.is_privileged(who);
         let memory_max = self.rules.memory_of_user();
         let users = self.memory.users().into_iter().filter(|(uid, _)| sees_all || *uid == who.uid);

@@ -72,8 +72,8 @@ impl Budgets {
     }
 }
 
-/// The time that a worker has: its processor time, and its waits for packets. Where other threads keep the processor from
-/// it, purses fill the slower.
+/// The time that a worker has: its processor time, and its waits for packets. Where other threads keep the processor
+/// from it, purses fill the slower.
 #[derive(Clone, Copy, Debug)]
 struct WorkClock {
     clock: Option<fn() -> u64>,

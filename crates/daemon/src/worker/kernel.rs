@@ -11,7 +11,7 @@ pub(super) struct KernelFilter {
     attached: Attached,
 }
 
-/// What the source was told.
+/// The orders to the source.
 #[derive(Debug, PartialEq, Eq)]
 enum Attached {
     /// Nothing: it lends all that the capture filter accepts.

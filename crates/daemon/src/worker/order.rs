@@ -47,13 +47,14 @@ pub(crate) struct Joining {
     pub(crate) max_latency: Duration,
     /// The user that pays for the reader's costs; none for root and the owner of the daemon.
     pub(crate) payer: Option<Payer>,
-    /// A buffer for readers of its rights, if there is none yet.
+    /// A buffer for readers of its rights, if they have none yet.
     pub(crate) view: Option<View>,
 }
 
 /// The reason for which a reader is not attached.
 pub(crate) enum Refusal {
-    /// There is no buffer for readers of its rights: it is to bring one along. To make one takes too long while packets come.
+    /// There is no buffer for readers of its rights: it is to bring one along. To make one takes too long while packets
+    /// come.
     NoBuffer(Box<Joining>),
     /// In words.
     Text(String),

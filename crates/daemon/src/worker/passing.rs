@@ -70,7 +70,7 @@ impl Dispatcher {
         let View { writer, wanted, is_restricted, .. } = &mut self.readers.views[at];
         if *is_restricted && wanted.is_empty() {
             // Packets of others are nothing that its readers should notice.
-            if writer.due_ns().is_some_and(|due| due <= now) {
+            if writer.next_wake_ns().is_some_and(|due| due <= now) {
                 writer.tick(now);
             }
             return;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tapline_filterset::{Filter, FilterSet, Matches, Mode};
 use tapline_packet::{BATCH_MAX, Batch, Meta, Record, Selection};
-use tapline_ring::{Held, Replay, Writer};
+use tapline_ring::{HistoryPacket, Replay, Writer};
 use tapline_sys::{clock, usage};
 
 use super::passing::within;
@@ -22,11 +22,11 @@ use crate::view::View;
 
 /// The time that a reader of the past with a full index has to read some of it, before it is looked at again.
 pub(super) const FULL_NAP: Duration = Duration::from_millis(4);
-/// Stored packets that are looked at for a reader of the past between two batches: four times a batch, so that the reader
-/// comes to the present, in some 0.1 ms.
+/// Stored packets that are looked at for a reader of the past between two batches: four times a batch, so that the
+/// reader comes to the present, in some 0.1 ms.
 const QUOTA_MAX: usize = 4 * BATCH_MAX;
-/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them none comes
-/// to the present sooner than packets come, but packets are not lost because a user asks for the past often.
+/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them none
+/// comes to the present sooner than packets come, but packets are not lost because a user asks for the past often.
 const QUOTA_OF_ALL: usize = 4 * QUOTA_MAX;
 const QUOTA_MIN: usize = BATCH_MAX / 4;
 /// The same for a reader that leaves: some 0.02 s, in which packets wait in the kernel's ring.
@@ -72,7 +72,7 @@ impl Past<'_> {
         let replay = writer.replay(*id, quota, |held| paid.verdict(held)).unwrap_or(Replay::Done);
         paid.finish();
         if replay == Replay::Done {
-            let _ = writer.be_present(*id);
+            let _ = writer.finish_replay(*id);
         }
         writer.publish(clock::monotonic_ns());
         if replay == Replay::Done {
@@ -90,8 +90,8 @@ impl Past<'_> {
         self.readers.become_present(at);
     }
 
-    /// Offers readers of the past the packets that a part of a batch may overwrite. Readers that have no place for all of
-    /// them are added to `lagging`. Returns whether the part is small enough for that.
+    /// Offers readers of the past the packets that a part of a batch may overwrite. Readers that have no place for all
+    /// of them are added to `lagging`. Returns whether the part is small enough for that.
     pub(super) fn replay_before_overwrite(
         &mut self,
         view: usize,
@@ -101,7 +101,7 @@ impl Past<'_> {
     ) -> bool {
         let Readers { list, views, sections, .. } = &mut *self.readers;
         let View { writer, wanted, cut, .. } = &mut views[view];
-        if !writer.has_past() {
+        if !writer.has_replays() {
             return true;
         }
         let (batch, wanted) = (&cut.batch(batch), within(wanted, part));
@@ -124,8 +124,8 @@ impl Past<'_> {
         true
     }
 
-    /// In the midst of a batch: offers readers of the past some more, and has none become present. Returns whether there
-    /// was anything to offer.
+    /// In the midst of a batch: offers readers of the past some more, and has none become present. Returns whether
+    /// there was anything to offer.
     pub(super) fn replay_while_blocked(&mut self) -> bool {
         let quota = self.quota();
         let mut has_offered = false;
@@ -135,24 +135,24 @@ impl Past<'_> {
             if payer.is_some_and(|payer| !self.purses.is_half_full(payer.uid)) {
                 continue;
             }
-            let left = writer.past(*id).ok();
+            let left = writer.replay_left(*id).ok();
             let mut paid = PaidLooks::new(filter, *payer, self.purses);
             let _ = writer.replay(*id, quota, |held| paid.verdict(held));
             paid.finish();
             writer.publish(clock::monotonic_ns());
-            has_offered |= writer.past(*id).ok() != left;
+            has_offered |= writer.replay_left(*id).ok() != left;
         }
         has_offered
     }
 }
 
-/// Looks for each of so many readers of the past.
+/// The share of the looks for each of `readers` readers of the past.
 fn quota(readers: usize) -> usize {
     (QUOTA_OF_ALL / readers.max(1)).clamp(QUOTA_MIN, QUOTA_MAX)
 }
 
-/// Counts what a leaving reader, which went on to the present without all of the past, lost of it. Returns the packets that
-/// were not looked at, as there are too many or its user has no time left.
+/// Counts what a leaving reader, which went on to the present without all of the past, lost of it. Returns the packets
+/// that were not looked at, as there are too many or its user has no time left.
 pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses: &mut Purses) -> Option<u64> {
     let Reader { id, payer, past: Some(filter), is_present: true, .. } = leaving else { return None };
     let (mut looks, mut is_over) = (0, false);
@@ -168,7 +168,7 @@ pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses:
     // The reader's own account has it too.
     writer.publish(clock::monotonic_ns());
     let is_cut_short = is_over || matches!(replayed, Ok(Replay::More));
-    is_cut_short.then(|| writer.past(*id).unwrap_or_default())
+    is_cut_short.then(|| writer.replay_left(*id).unwrap_or_default())
 }
 
 /// The filter of one reader, asked of one stored packet at a time.
@@ -208,7 +208,7 @@ impl<'a> PaidLooks<'a> {
         PaidLooks { filter, payer, purses, looks: 0, before: usage::thread_time(), is_over: false }
     }
 
-    fn verdict(&mut self, held: &Held<'_>) -> Option<u32> {
+    fn verdict(&mut self, held: &HistoryPacket<'_>) -> Option<u32> {
         self.look(held.data, held.meta)
     }
 

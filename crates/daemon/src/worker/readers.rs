@@ -125,7 +125,8 @@ impl Readers {
         self.has_loosened = true;
     }
 
-    /// Takes a buffer for readers of other rights than there are. `history` is the filter of packets that are stored without readers, `gate` that of the rules.
+    /// Takes a buffer for readers of other rights than there are. `history` is the filter of packets that are stored
+    /// without readers, `gate` that of the rules.
     pub(super) fn add_view(
         &mut self,
         mut view: View,
@@ -139,8 +140,8 @@ impl Readers {
         self.views.len() - 1
     }
 
-    /// Refuses a credit beyond the users' share: users together have half of the credits of a buffer, root and the owner
-    /// of the daemon the rest.
+    /// Refuses a credit beyond the users' share: users together have half of the credits of a buffer, root and the
+    /// owner of the daemon the rest.
     ///
     /// # Errors
     /// The refusal, in words.
@@ -351,7 +352,7 @@ impl Readers {
                 counts: writer.account(reader.id).unwrap_or_default().into(),
                 standing: writer.standing(reader.id).unwrap_or(Standing::Lossy),
                 wakes: writer.wakes(reader.id).unwrap_or(0),
-                past: writer.past(reader.id).unwrap_or(0),
+                past: writer.replay_left(reader.id).unwrap_or(0),
             }
         };
         list.iter().map(report).collect()

@@ -60,8 +60,8 @@ impl ViewReport {
     }
 }
 
-/// The source's counters for readers of a buffer. Readers that may not see everything get neither `unwanted` nor any count
-/// that depends on the filters of others: it would tell what those found in bytes that are withheld here.
+/// The source's counters for readers of a buffer. Readers that may not see everything get neither `unwanted` nor any
+/// count that depends on the filters of others: it would tell what those found in bytes that are withheld here.
 pub(super) fn source_counts(accounts: &[InterfaceAccount], unwanted: Option<u64>) -> SourceCounts {
     let mut counts = SourceCounts::new();
     let sum = |of: &dyn Fn(&InterfaceAccount) -> Option<u64>| accounts.iter().map(of).sum::<Option<u64>>();

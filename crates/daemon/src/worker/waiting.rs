@@ -26,7 +26,7 @@ pub(super) const LINGER: Duration = Duration::from_secs(3);
 pub(super) enum Room {
     /// It has, or no lossless reader is waited for any longer.
     Now,
-    /// It never will have, for so many packets at once.
+    /// It never will have, for that many packets at once.
     Never,
 }
 
@@ -55,9 +55,9 @@ impl Waiting {
     }
 }
 
-/// How long to wait for packets, if a sleeping reader is to be woken at `due_ns`; `u64::MAX` for no time.
-fn poll_timeout(due_ns: Option<u64>, now_ns: u64) -> Duration {
-    match due_ns {
+/// How long to wait for packets, if a sleeping reader is to be woken at `next_wake_ns`; `u64::MAX` for no time.
+fn poll_timeout(next_wake_ns: Option<u64>, now_ns: u64) -> Duration {
+    match next_wake_ns {
         None | Some(u64::MAX) => WAIT,
         Some(due) => Duration::from_nanos(due.saturating_sub(now_ns)).clamp(NAP_MIN, WAIT),
     }
@@ -66,7 +66,7 @@ fn poll_timeout(due_ns: Option<u64>, now_ns: u64) -> Duration {
 impl Dispatcher {
     /// How long to wait for packets: until a reader that sleeps over few packets is to be woken, at most.
     pub(super) fn poll_timeout(&self) -> Duration {
-        poll_timeout(self.readers.due_ns(), clock::monotonic_ns())
+        poll_timeout(self.readers.next_wake_ns(), clock::monotonic_ns())
     }
 
     /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to
@@ -89,7 +89,8 @@ impl Dispatcher {
             if let Some(reader) = self.readers.list.iter().find(is_it) {
                 self.waiting.block(reader.number, Instant::now());
             }
-            // It may be a reader of the past, or wait itself, in the order of time, for another whose past has not come yet.
+            // It may be a reader of the past, or wait itself, in the order of time, for another whose past has not come
+            // yet.
             self.budgets.fill();
             let has_offered = self.past().replay_while_blocked();
             let writer = &mut self.readers.views[at].writer;
@@ -107,13 +108,13 @@ impl Dispatcher {
 }
 
 impl Readers {
-    fn due_ns(&self) -> Option<u64> {
-        self.views.iter().filter_map(|view| view.writer.due_ns()).min()
+    fn next_wake_ns(&self) -> Option<u64> {
+        self.views.iter().filter_map(|view| view.writer.next_wake_ns()).min()
     }
 
     /// Wakes sleeping readers whose delay is over though nothing came.
     pub(super) fn fire_expired_wakeups(&mut self) {
-        if self.due_ns().is_some_and(|due| due != u64::MAX) {
+        if self.next_wake_ns().is_some_and(|due| due != u64::MAX) {
             let now = clock::monotonic_ns();
             self.views.iter_mut().for_each(|view| view.writer.tick(now));
         }

@@ -53,7 +53,8 @@ impl Compression {
         }
     }
 
-    /// Whether these bytes begin a frame that decoders of zstd and lz4 pass over (RFC 8878 3.1.2): pzstd puts one before each of its frames.
+    /// Whether these bytes begin a frame that decoders of zstd and lz4 pass over (RFC 8878 3.1.2): pzstd puts one
+    /// before each of its frames.
     pub(super) fn is_skippable(magic: &[u8]) -> bool {
         matches!(magic, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
     }

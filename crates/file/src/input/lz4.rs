@@ -7,8 +7,8 @@
 //! skippable  = 5x 2a 4d 18, length u32, bytes
 //! ```
 //!
-//! The decoder below takes an end of the input between two blocks for the end of a frame, and refuses skippable frames. Here it is known
-//! where a stream may end. Source: LZ4 Frame Format Description 1.6.4.
+//! The decoder below takes an end of the input between two blocks for the end of a frame, and refuses skippable frames.
+//! Here it is known where a stream may end. Source: LZ4 Frame Format Description 1.6.4.
 
 use std::io::{self, BufRead, Read};
 

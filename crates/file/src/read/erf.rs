@@ -219,7 +219,8 @@ fn timestamp(time: u64) -> Timestamp {
     Timestamp::from_parts((time >> 32) as i64, nanos)
 }
 
-/// Whether a file that begins with `bytes` can be ERF: at least one whole packet record, and nothing that cannot be one.
+/// Whether a file that begins with `bytes` can be ERF: at least one whole packet record, and nothing that cannot be
+/// one.
 pub(super) fn looks_like_records(bytes: &[u8]) -> bool {
     let (mut at, mut packets, mut last_time) = (0, 0, None);
     for _ in 0..TRIAL_RECORDS {

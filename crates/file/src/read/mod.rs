@@ -1,4 +1,4 @@
-//! What the three formats have in common: a parser walks a window and leaves records.
+//! The common part of the three formats: a parser walks a window and leaves records.
 
 use tapline_packet::{BATCH_MAX, Interface, Record};
 

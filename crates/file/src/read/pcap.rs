@@ -121,7 +121,7 @@ fn variant(magic: u32) -> Option<Variant> {
     })
 }
 
-/// What the file header says.
+/// The file header.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) parser: Parser,
@@ -181,7 +181,8 @@ fn lengths(major: u16, minor: u16) -> Result<Lengths, Fault> {
 }
 
 /// The bits between the FCS length and the link type, which are 0 (draft-ietf-opsawg-pcap: *Reserved3*). Up to 1.10.3
-/// libpcap takes them for part of the link type, later versions refuse them. The bit above [`FCS_PRESENT`] is ignored by all.
+/// libpcap takes them for part of the link type, later versions refuse them. The bit above [`FCS_PRESENT`] is ignored
+/// by all.
 fn check_link_field(link_field: u32) -> Result<(), Fault> {
     match link_field & LINK_TYPE_RESERVED {
         0 => Ok(()),

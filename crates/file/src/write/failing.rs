@@ -19,7 +19,7 @@ use crate::input::Compression;
 const PACKETS: usize = 12;
 const BATCH: usize = 3;
 
-/// Files in memory, with room for so many bytes in all.
+/// Files in memory, with room for a number of bytes in all.
 #[derive(Default)]
 struct Disk {
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -205,7 +205,8 @@ fn what_is_told_as_written_is_read_at_every_failing_byte() {
             if way.can_be_cut || way.compression.is_none() {
                 assert_eq!(found, written, "{way:?}, {room} bytes");
             } else {
-                // What stands behind the last mark of a stream that cannot be cut is not told, though some of it may be readable.
+                // What stands behind the last mark of a stream that cannot be cut is not told, though some of it may be
+                // readable.
                 assert!(found >= written, "{way:?}, {room} bytes: {found} found, {written} written");
             }
             // A file that can be cut ends as it should, but where there is no room for the end itself.

@@ -20,9 +20,9 @@ pub(super) struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The packet as it stands on a wire of this link type.
     ///
-    /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4. The packet is cut to
-    /// `snap_len` (0 for no limit), so that no file holds more than its header says. Other writers' files may: libpcap cuts their
-    /// packets as it reads them (`pcap_next_packet` in sf-pcap.c).
+    /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4. The
+    /// packet is cut to `snap_len` (0 for no limit), so that no file holds more than its header says. Other writers'
+    /// files may: libpcap cuts their packets as it reads them (`pcap_next_packet` in sf-pcap.c).
     #[inline]
     pub(super) fn new(packet: &Packet<'a>, link_type: LinkType, snap_len: u32) -> Frame<'a> {
         let wire_len = packet.meta.wire_len;

@@ -1,4 +1,4 @@
-//! What is to be written, and where.
+//! The settings of a writer of files.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and `.ntar`, else pcap.
+    /// By the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and `.ntar`, else
+    /// pcap.
     ///
     /// ```
     /// use tapline_file::Format;
@@ -48,7 +49,8 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Microseconds if no interface has finer times, so that nothing is lost and old tools are served where they can be.
+    /// Microseconds if no interface has finer times, so that nothing is lost and old tools are served where they can
+    /// be.
     pub fn of(interfaces: &[Interface]) -> Precision {
         let is_micro = |interface: &Interface| match interface.resolution {
             Resolution::Decimal(n) => n <= 6,
@@ -58,7 +60,7 @@ impl Precision {
     }
 }
 
-/// What is to be written, and where.
+/// The settings of a writer of files.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The name of the file; with rotation, what names are made from. `-` is standard output.
@@ -77,7 +79,7 @@ pub struct WriteOptions {
     pub has_part_name: bool,
     /// The most bytes of a packet, for the header where the interface gives none; 0 for no limit.
     pub snap_len: u32,
-    /// Who writes, for pcapng.
+    /// The writer, for the section header of pcapng.
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
     pub statistics_interval_ns: i64,
@@ -106,7 +108,7 @@ impl WriteOptions {
     }
 }
 
-/// Who creates and renames files. A program that gave up its rights has a process that kept them do it.
+/// The creator of files. In a program that gave up its rights it is a process that kept them.
 pub trait Files: Send {
     /// Creates the file, or empties it if it exists, for writing.
     ///

@@ -7,8 +7,9 @@
 //!                                            mark: what stands before it can be unpacked without what follows
 //! ```
 //!
-//! A packer never writes by itself: each write is packed, closed by a mark, and given to the system with one call. So the
-//! number of bytes that the system took tells which packets a reader finds, and a failed write is cut off at the last mark.
+//! A packer never writes by itself: each write is packed, closed by a mark, and given to the system with one call. So
+//! the number of bytes that the system took tells which packets a reader finds, and a failed write is cut off at the
+//! last mark.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -40,7 +41,8 @@ impl Target for File {
     }
 }
 
-/// Standard output, without the line buffer of the standard library. Never cut: other programs may write there too (`>> file`).
+/// Standard output, without the line buffer of the standard library. Never cut: other programs may write there too (`>>
+/// file`).
 struct StandardOutput(File);
 
 impl Write for StandardOutput {
@@ -115,8 +117,8 @@ impl Output {
         self.write_end()
     }
 
-    /// After a failed write: leaves the first `keep` bytes of it, which are at most those taken, and completes a packed stream there. What
-    /// cannot be cut stays as it is.
+    /// After a failed write: leaves the first `keep` bytes of it, which are at most those taken, and completes a packed
+    /// stream there. What cannot be cut stays as it is.
     ///
     /// # Errors
     /// If the output cannot be cut, or not completed.

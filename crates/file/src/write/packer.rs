@@ -9,7 +9,8 @@
 //! lz4    a whole block                      the end mark, a block length of 0        LZ4 frame format 1.6.4
 //! ```
 //!
-//! The ends are 10, 3 and 4 bytes that can be written behind any piece, so that a file which failed can be completed where it was cut.
+//! The ends are 10, 3 and 4 bytes that can be written behind any piece, so that a file which failed can be completed
+//! where it was cut.
 
 use std::io::{self, Write};
 
@@ -107,7 +108,7 @@ impl Packer {
         }
     }
 
-    /// What completes the stream behind the last mark.
+    /// The bytes that complete the stream behind the last mark.
     pub(super) fn end(&self) -> Vec<u8> {
         self.end.clone()
     }

@@ -16,7 +16,8 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// For packets like those of the first interface. The header's snap length is the greatest of the interfaces, and `snap_len` where one gives none.
+    /// For packets like those of the first interface. The header's snap length is the greatest of the interfaces, and
+    /// `snap_len` where one gives none.
     pub(super) fn new(precision: Precision, interfaces: &[Interface], snap_len: u32) -> Encoder {
         let default = Interface::new("", LinkType::ETHERNET);
         let interface = interfaces.first().unwrap_or(&default);

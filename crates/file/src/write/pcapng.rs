@@ -76,8 +76,8 @@ fn limit(interface: &Interface, snap_len: u32) -> u32 {
     if interface.snap_len == 0 { snap_len } else { interface.snap_len }
 }
 
-/// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order; `snap_len` is that of
-/// the [`interface_description`].
+/// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order; `snap_len` is
+/// that of the [`interface_description`].
 #[inline]
 pub(crate) fn packet(
     buffer: &mut Vec<u8>,

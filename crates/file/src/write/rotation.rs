@@ -54,7 +54,7 @@ pub(super) struct Course {
     number: u32,
 }
 
-/// What the clock says.
+/// The time of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByClock {
     /// Go on with this file.
@@ -93,8 +93,8 @@ impl Course {
         };
     }
 
-    /// Goes to the next file if its time has come. Periods without a look at the clock are passed over, so that files begin on
-    /// the beat. A wall clock that was set forward or back changes names, never the beat.
+    /// Goes to the next file if its time has come. Periods without a look at the clock are passed over, so that files
+    /// begin on the beat. A wall clock that was set forward or back changes names, never the beat.
     pub(super) fn next_by_clock(&mut self, now: Now) -> ByClock {
         let Some(period_s) = self.rotation.period_s else { return ByClock::Stay };
         let period_ns = i64::from(period_s) * 1_000_000_000;

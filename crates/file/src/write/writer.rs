@@ -14,9 +14,9 @@ use super::{pcap, pcapng};
 use crate::error::WriteError;
 use crate::section::InterfaceStatistics;
 
-/// Bytes gathered before they are written. Measured by copying a file of 1.0 GB and 1.3 million packets with the example
-/// `file_copy` (CPU time, user and system, medians of 7 interleaved runs, ext4): 128 KiB 0.89 s, 256 KiB 0.80 s,
-/// 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
+/// Bytes gathered before they are written. Measured by copying a file of 1.0 GB and 1.3 million packets with the
+/// example `file_copy` (CPU time, user and system, medians of 7 interleaved runs, ext4): 128 KiB 0.89 s, 256 KiB 0.80
+/// s, 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
 const BUFFER_LEN: usize = 256 << 10;
 
 /// Whether there is more to be written.
@@ -139,7 +139,8 @@ impl FileWriter {
         Ok(writer)
     }
 
-    /// Packets that a reader finds in what the system took: whole records, and of packed files those before the last mark.
+    /// Packets that a reader finds in what the system took: whole records, and of packed files those before the last
+    /// mark.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -187,8 +188,8 @@ impl FileWriter {
         self.write_buffer()
     }
 
-    /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several times
-    /// a second, with or without packets; `statistics` is what is known of the interfaces now.
+    /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several
+    /// times a second, with or without packets; `statistics` is what is known of the interfaces now.
     ///
     /// # Errors
     /// If a file cannot be completed or created.
@@ -419,7 +420,7 @@ impl FileWriter {
         (end, packets)
     }
 
-    /// What messages call a file.
+    /// The name of a file in messages.
     fn shown(&self, path: &Path) -> String {
         match self.options.is_standard_output() {
             true => "standard output".to_owned(),
@@ -445,7 +446,7 @@ impl FileWriter {
     }
 }
 
-/// What was gathered is written even if nobody said `finish`.
+/// Buffered bytes are written even without `finish`.
 impl Drop for FileWriter {
     fn drop(&mut self) {
         let _ = self.end_file();

@@ -20,7 +20,7 @@ fn check(name: &str, file: &Bytes, cut: usize, packets: &[samples::Read]) {
     let found = read(&file.bytes[..cut]);
     let before = file.packet_ends.iter().filter(|&&end| end <= cut).count();
     if name == "erf" && before == 0 {
-        // Without a magic number nor a whole record nobody can know what it is.
+        // Without a magic number nor a whole record the format cannot be known.
         assert!(matches!(found.error, Some(Error::NotACapture { .. } | Error::Empty { .. })));
         return;
     }

@@ -1,4 +1,4 @@
-//! What is written: round trips, rotation, full disks, broken pipes.
+//! Written files: round trips, rotation, full disks, broken pipes.
 
 use crate::samples;
 use std::fs::File;
@@ -423,7 +423,7 @@ impl Files for Given {
     }
 }
 
-/// A pipe that nobody reads from, once `reader` is dropped.
+/// A pipe without a reader, once `reader` is dropped.
 fn pipe() -> (io::PipeReader, File) {
     let (reader, writer) = io::pipe().unwrap();
     (reader, File::from(std::os::fd::OwnedFd::from(writer)))
@@ -457,7 +457,7 @@ fn a_broken_pipe_is_told_apart() {
     let mut writer = FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(given)).unwrap();
     drop(reader);
     write_packets(&mut writer, &ethernet(), 60, 4).unwrap();
-    let error = writer.flush().expect_err("nobody reads");
+    let error = writer.flush().expect_err("the pipe has no reader");
     assert!(matches!(error, WriteError::BrokenPipe { .. }), "{error}");
     assert_eq!((writer.written(), writer.lost()), (0, 4));
 }

@@ -2,7 +2,7 @@
 
 /// Times between the packets of one side, in nanoseconds. A packet that came late, with a time before that of another, has a gap of 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Gaps {
+pub struct InterarrivalTimes {
     /// How many there were: packets less one.
     pub count: u64,
     /// The least.
@@ -43,10 +43,10 @@ impl GapSums {
         self.squares += from_old * (gap as f64 - self.mean);
     }
 
-    pub(super) fn finish(&self) -> Gaps {
+    pub(super) fn finish(&self) -> InterarrivalTimes {
         let count = self.packets.saturating_sub(1);
         let deviation = if count == 0 { 0.0 } else { (self.squares.max(0.0) / count as f64).sqrt() };
-        Gaps { count, min: self.min, mean: self.mean, max: self.max, deviation }
+        InterarrivalTimes { count, min: self.min, mean: self.mean, max: self.max, deviation }
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
         let gaps = running.finish();
         assert_eq!((gaps.count, gaps.min, gaps.max, gaps.mean), (4, 0, 30, 15.0));
         assert!((gaps.deviation - 125.0_f64.sqrt()).abs() < 1e-9, "{}", gaps.deviation);
-        assert_eq!(GapSums::default().finish(), Gaps::default());
+        assert_eq!(GapSums::default().finish(), InterarrivalTimes::default());
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod tcp;
 mod text_pool;
 
 pub use application::Application;
-pub use gaps::Gaps;
+pub use gaps::InterarrivalTimes;
 pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
@@ -151,7 +151,7 @@ pub struct Details {
     /// Packets of each side by size.
     pub sizes: Option<[SizeCounts; 2]>,
     /// Times between the packets of each side.
-    pub gaps: Option<[Gaps; 2]>,
+    pub gaps: Option<[InterarrivalTimes; 2]>,
     /// The first question, and what was answered.
     pub dns: Option<Dns>,
     /// What was said in the hello of TLS.
@@ -166,15 +166,15 @@ pub struct Details {
 
 /// What found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedDetails {
     /// Texts for which there was no block, and other details without an entry.
     pub texts: u64,
     /// First bytes of streams that were given up half read, as others needed the buffer.
     pub streams: u64,
 }
 
-impl Refused {
-    pub(crate) fn merge(&mut self, other: Refused) {
+impl RefusedDetails {
+    pub(crate) fn merge(&mut self, other: RefusedDetails) {
         self.texts += other.texts;
         self.streams += other.streams;
     }
@@ -282,8 +282,8 @@ impl DetailTable {
             + of(fields.reads_payload(), PayloadTable::flow_len(fields, payload))
     }
 
-    pub(crate) fn refused(&self) -> Refused {
-        let mut refused = self.payloads.as_ref().map_or_else(Refused::default, PayloadTable::refused);
+    pub(crate) fn refused(&self) -> RefusedDetails {
+        let mut refused = self.payloads.as_ref().map_or_else(RefusedDetails::default, PayloadTable::refused);
         refused.texts += self.tcp.refused() + self.sizes.pool.refused + self.gaps.pool.refused;
         refused
     }

@@ -375,7 +375,7 @@ impl Anomalies {
         }
     }
 
-    /// TextPool a hole, in the slot of the oldest if there is no other.
+    /// Records a gap, over the oldest one if all entries are used.
     fn open(&mut self, gap: SequenceGap) {
         let free = self.gaps.iter().position(SequenceGap::is_none);
         let oldest = || (0..SEQUENCE_GAPS).min_by_key(|at| self.gaps[*at].since).unwrap_or(0);

@@ -25,7 +25,7 @@ const STREAM_ROOM: usize = 16 << 10;
 
 /// A collector's address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum ExportTarget {
     /// Datagrams.
     Udp(String),
     /// A connection.
@@ -34,11 +34,11 @@ pub enum Target {
     File(PathBuf),
 }
 
-impl FromStr for Target {
+impl FromStr for ExportTarget {
     type Err = Error;
 
     /// `udp://HOST:PORT`, `tcp://HOST:PORT`, `file:NAME`; `HOST:PORT` alone means UDP. Without a port it is 4739.
-    fn from_str(text: &str) -> Result<Target, Error> {
+    fn from_str(text: &str) -> Result<ExportTarget, Error> {
         let fail = |why: &str| Err(Error::Collector { text: text.to_owned(), why: why.to_owned() });
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (scheme, rest),
@@ -51,7 +51,7 @@ impl FromStr for Target {
             return fail("nothing is named");
         }
         match scheme {
-            "file" => return Ok(Target::File(rest.into())),
+            "file" => return Ok(ExportTarget::File(rest.into())),
             "udp" | "tcp" => {}
             _ => return fail("this way is not known"),
         }
@@ -69,26 +69,26 @@ impl FromStr for Target {
         if port.parse::<u16>().is_err() {
             return fail("the port is no number from 0 to 65535");
         }
-        Ok(if scheme == "udp" { Target::Udp(address) } else { Target::Tcp(address) })
+        Ok(if scheme == "udp" { ExportTarget::Udp(address) } else { ExportTarget::Tcp(address) })
     }
 }
 
-impl Target {
+impl ExportTarget {
     /// Several, with commas between them.
     ///
     /// # Errors
     /// [`Error::Collector`] for the first that is none.
-    pub fn list(text: &str) -> Result<Vec<Target>, Error> {
+    pub fn list(text: &str) -> Result<Vec<ExportTarget>, Error> {
         text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(str::parse).collect()
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for ExportTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Udp(address) => write!(f, "udp://{address}"),
-            Target::Tcp(address) => write!(f, "tcp://{address}"),
-            Target::File(path) => write!(f, "file:{}", path.display()),
+            ExportTarget::Udp(address) => write!(f, "udp://{address}"),
+            ExportTarget::Tcp(address) => write!(f, "tcp://{address}"),
+            ExportTarget::File(path) => write!(f, "file:{}", path.display()),
         }
     }
 }
@@ -96,26 +96,26 @@ impl fmt::Display for Target {
 /// An open collector.
 pub(super) struct Collector {
     name: String,
-    way: Way,
-    pace: Option<Pace>,
-    patience: Duration,
+    way: Transport,
+    limiter: Option<RateLimiter>,
+    timeout: Duration,
     /// Messages that it did not take, and the packets of their records.
     lost: (u64, u64),
-    standing: Standing,
-    /// What a person should know of it, until that is asked for.
-    news: Vec<String>,
+    state: CollectorState,
+    /// ColumnSource a person should know of it, until that is asked for.
+    events: Vec<String>,
 }
 
-/// What was told last of a collector on the network.
+/// ColumnSource was told last of a collector on the network.
 #[derive(PartialEq, Eq)]
-enum Standing {
+enum CollectorState {
     There,
     Gone,
     /// Datagrams to it are refused: told once, as they are sent all the same.
     Refused,
 }
 
-enum Way {
+enum Transport {
     Udp { socket: UdpSocket, is_v6: bool },
     Tcp(Connection),
     File(MessageFile),
@@ -123,53 +123,53 @@ enum Way {
 
 impl Collector {
     /// Opens it; what goes over the network is sent from the address `from`, if there is one.
-    pub(super) fn open(target: &Target, rate: u32, from: Option<IpAddr>) -> Result<Collector, Error> {
+    pub(super) fn open(target: &ExportTarget, rate: u32, from: Option<IpAddr>) -> Result<Collector, Error> {
         let name = target.to_string();
         let way = match target {
-            Target::Udp(address) => open_udp(address, from),
-            Target::Tcp(address) => Connection::open(address, from).map(Way::Tcp),
-            Target::File(path) => MessageFile::create(path).map(Way::File),
+            ExportTarget::Udp(address) => open_udp(address, from),
+            ExportTarget::Tcp(address) => Connection::open(address, from).map(Transport::Tcp),
+            ExportTarget::File(path) => MessageFile::create(path).map(Transport::File),
         };
         let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
         Ok(Collector {
             name,
             way,
-            pace: (rate > 0).then(|| Pace::new(rate)),
-            patience: PATIENCE,
+            limiter: (rate > 0).then(|| RateLimiter::new(rate)),
+            timeout: PATIENCE,
             lost: (0, 0),
-            standing: Standing::There,
-            news: Vec::new(),
+            state: CollectorState::There,
+            events: Vec::new(),
         })
     }
 
     /// The most octets of a message.
     pub(super) fn room(&self, mtu: u16) -> usize {
         match &self.way {
-            Way::Udp { is_v6: false, .. } => usize::from(mtu) - 28,
-            Way::Udp { is_v6: true, .. } => usize::from(mtu) - 48,
-            Way::Tcp(_) | Way::File(_) => STREAM_ROOM,
+            Transport::Udp { is_v6: false, .. } => usize::from(mtu) - 28,
+            Transport::Udp { is_v6: true, .. } => usize::from(mtu) - 48,
+            Transport::Tcp(_) | Transport::File(_) => STREAM_ROOM,
         }
     }
 
     /// Whether templates may be lost on the way, or a collector begin anew without our knowing.
     pub(super) fn loses_templates(&self) -> bool {
-        matches!(self.way, Way::Udp { .. })
+        matches!(self.way, Transport::Udp { .. })
     }
 
     /// Whether it will know no template: as long as there is no connection, each message must be one that can be the first of the next.
     pub(super) fn knows_none(&self) -> bool {
-        matches!(&self.way, Way::Tcp(connection) if !connection.is_open())
+        matches!(&self.way, Transport::Tcp(connection) if !connection.is_open())
     }
 
     /// How long a TCP collector may keep us waiting.
-    pub(super) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(super) fn set_send_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// A flag that lets messages be left which would have to wait for the rate.
-    pub(super) fn set_haste(&mut self, haste: &Arc<AtomicBool>) {
-        if let Some(pace) = &mut self.pace {
-            pace.haste = Arc::clone(haste);
+    pub(super) fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
+        if let Some(limiter) = &mut self.limiter {
+            limiter.cancel = Arc::clone(cancel);
         }
     }
 
@@ -178,9 +178,9 @@ impl Collector {
         (&self.name, self.lost.0, self.lost.1)
     }
 
-    /// What a person should know of it, once.
-    pub(super) fn take_news(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.news)
+    /// ColumnSource a person should know of it, once.
+    pub(super) fn take_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
     }
 
     /// Whether it took the message, in whose records there are so many packets.
@@ -198,37 +198,37 @@ impl Collector {
 
     /// Notes what has changed with the connection.
     fn hear(&mut self) {
-        let Way::Tcp(connection) = &mut self.way else { return };
+        let Transport::Tcp(connection) = &mut self.way else { return };
         if let Some(error) = connection.take_failure() {
-            self.standing = Standing::Gone;
-            self.news.push(format!(
+            self.state = CollectorState::Gone;
+            self.events.push(format!(
                 "{} is gone ({error}): what it does not take is lost, and it is tried again",
                 self.name
             ));
-        } else if self.standing == Standing::Gone && connection.is_open() {
-            self.standing = Standing::There;
-            self.news.push(format!("{} is there again", self.name));
+        } else if self.state == CollectorState::Gone && connection.is_open() {
+            self.state = CollectorState::There;
+            self.events.push(format!("{} is there again", self.name));
         }
     }
 
     fn pass(&mut self, message: &[u8]) -> Result<bool, Error> {
-        if self.pace.as_mut().is_some_and(|pace| !pace.wait()) {
+        if self.limiter.as_mut().is_some_and(|limiter| !limiter.wait()) {
             return Ok(false);
         }
         match &mut self.way {
-            Way::Udp { socket, .. } => {
+            Transport::Udp { socket, .. } => {
                 let Sent { took, refused } = send_datagram(socket, message);
-                if refused && self.standing == Standing::There {
-                    self.standing = Standing::Refused;
-                    self.news.push(format!(
+                if refused && self.state == CollectorState::There {
+                    self.state = CollectorState::Refused;
+                    self.events.push(format!(
                         "{}: nobody listens there (its host says so); messages are sent all the same, and count as written",
                         self.name
                     ));
                 }
                 Ok(took)
             }
-            Way::Tcp(connection) => Ok(connection.send(message, self.patience)),
-            Way::File(file) => match file.add(message) {
+            Transport::Tcp(connection) => Ok(connection.send(message, self.timeout)),
+            Transport::File(file) => match file.add(message) {
                 Ok(()) => Ok(true),
                 Err(source) => Err(Error::Write { collector: self.name.clone(), source }),
             },
@@ -237,21 +237,21 @@ impl Collector {
 
     /// One more attempt to reach a collector that went away, before the last message.
     pub(super) fn reach(&mut self) {
-        if let Way::Tcp(connection) = &mut self.way {
-            connection.reach(self.patience);
+        if let Transport::Tcp(connection) = &mut self.way {
+            connection.reach(self.timeout);
             self.hear();
         }
     }
 }
 
-fn open_udp(address: &str, from: Option<IpAddr>) -> io::Result<Way> {
+fn open_udp(address: &str, from: Option<IpAddr>) -> io::Result<Transport> {
     let mut failure = no_address(from);
     for target in address.to_socket_addrs()?.filter(|target| is_reached(target, from)) {
         let is_v6 = target.is_ipv6();
         let any = || if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         let local = SocketAddr::new(from.unwrap_or_else(any), 0);
         match UdpSocket::bind(local).and_then(|socket| socket.connect(target).map(|()| socket)) {
-            Ok(socket) => return Ok(Way::Udp { socket, is_v6 }),
+            Ok(socket) => return Ok(Transport::Udp { socket, is_v6 }),
             Err(error) => failure = error,
         }
     }
@@ -263,7 +263,7 @@ pub(super) fn is_reached(target: &SocketAddr, from: Option<IpAddr>) -> bool {
     from.is_none_or(|from| from.is_ipv4() == target.is_ipv4())
 }
 
-/// What is wrong with a name if none of its addresses was tried.
+/// ColumnSource is wrong with a name if none of its addresses was tried.
 pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
     io::Error::other(match from {
         None => "the name has no address".to_owned(),
@@ -271,7 +271,7 @@ pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
     })
 }
 
-/// What became of a datagram.
+/// ColumnSource became of a datagram.
 struct Sent {
     took: bool,
     /// One before was refused: nobody listened then.
@@ -299,12 +299,12 @@ const NO_BUFFERS: i32 = 105;
 const TRY_AGAIN: i32 = 11;
 
 /// So many messages a second and no more, in bursts of a few.
-struct Pace {
+struct RateLimiter {
     gap: Duration,
     /// When the next message may leave.
     next: Instant,
     /// Nothing is to wait any more.
-    haste: Arc<AtomicBool>,
+    cancel: Arc<AtomicBool>,
 }
 
 /// How far messages may be ahead of the pace: sleeping for less costs more than it is worth.
@@ -312,9 +312,9 @@ const AHEAD: Duration = Duration::from_millis(2);
 /// How soon haste is seen.
 const NAP: Duration = Duration::from_millis(100);
 
-impl Pace {
-    fn new(rate: u32) -> Pace {
-        Pace { gap: Duration::from_secs(1) / rate, next: Instant::now(), haste: Arc::default() }
+impl RateLimiter {
+    fn new(rate: u32) -> RateLimiter {
+        RateLimiter { gap: Duration::from_secs(1) / rate, next: Instant::now(), cancel: Arc::default() }
     }
 
     /// Waits for the turn of the next message. Whether it came: not if there is haste.
@@ -322,7 +322,7 @@ impl Pace {
         let mut now = Instant::now();
         self.next = self.next.max(now) + self.gap;
         while self.next.saturating_duration_since(now) > AHEAD {
-            if self.haste.load(Ordering::Relaxed) {
+            if self.cancel.load(Ordering::Relaxed) {
                 return false;
             }
             thread::sleep(self.next.saturating_duration_since(now).min(NAP));
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn collectors_are_named_in_many_ways() {
-        let text = |text: &str| text.parse::<Target>().map(|target| target.to_string());
+        let text = |text: &str| text.parse::<ExportTarget>().map(|target| target.to_string());
         for (given, meant) in [
             ("udp://10.0.0.1:2055", "udp://10.0.0.1:2055"),
             ("10.0.0.1", "udp://10.0.0.1:4739"),
@@ -353,6 +353,6 @@ mod tests {
         for wrong in ["sctp://a", "udp://", "udp://a:b", "tcp://a:99999", "file:"] {
             assert!(text(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(Target::list("udp://a:1, tcp://b:2").unwrap().len(), 2);
+        assert_eq!(ExportTarget::list("udp://a:1, tcp://b:2").unwrap().len(), 2);
     }
 }

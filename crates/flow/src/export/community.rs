@@ -72,7 +72,7 @@ mod tests {
     use tapline_packet::Timestamp;
 
     use super::*;
-    use crate::{Context, EndReason, Side};
+    use crate::{EndReason, FlowContext, Side};
 
     fn id(protocol: u8, one: (&str, u16), other: (&str, u16)) -> String {
         let side = |(address, port): (&str, u16)| Side {
@@ -89,7 +89,13 @@ mod tests {
             tos: 0,
         };
         let sides = [side(one), side(other)];
-        community_id(&Flow { sides, protocol, end: EndReason::Idle, context: Context::NONE, details: None })
+        community_id(&Flow {
+            sides,
+            protocol,
+            end: EndReason::Idle,
+            context: FlowContext::NONE,
+            details: None,
+        })
     }
 
     /// Of the specification.

@@ -55,13 +55,13 @@ impl Connection {
     }
 
     /// Whether the collector took the whole message within so long. If not, the connection is given up: half a message is none.
-    pub(super) fn send(&mut self, message: &[u8], patience: Duration) -> bool {
+    pub(super) fn send(&mut self, message: &[u8], timeout: Duration) -> bool {
         self.proceed();
         let State::Open(stream) = &mut self.state else { return false };
-        // What is written to a connection that the other end has closed is gone, though the first time it seems to be taken.
+        // ColumnSource is written to a connection that the other end has closed is gone, though the first time it seems to be taken.
         let written = match is_closed(stream) {
             true => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed the connection")),
-            false => write_within(stream, message, patience),
+            false => write_within(stream, message, timeout),
         };
         let Err(error) = written else { return true };
         let is_stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
@@ -76,12 +76,12 @@ impl Connection {
     }
 
     /// Tries once more before the end, whatever the pause says, and waits so long for it.
-    pub(super) fn reach(&mut self, patience: Duration) {
+    pub(super) fn reach(&mut self, timeout: Duration) {
         if let State::Lost { .. } = self.state {
             self.state = State::tried(&self.addresses, self.from);
         }
         if let State::Tried(answer) = &self.state {
-            self.state = match answer.recv_timeout(patience) {
+            self.state = match answer.recv_timeout(timeout) {
                 Ok(Ok(stream)) => State::Open(stream),
                 Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     State::lost(PAUSE)
@@ -142,7 +142,7 @@ fn connect_to(address: &SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStrea
     Ok(socket.into())
 }
 
-/// Whether the other end has closed its half. What it says otherwise, which is nothing by any of the protocols, is read and left.
+/// Whether the other end has closed its half. ColumnSource it says otherwise, which is nothing by any of the protocols, is read and left.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut said = [MaybeUninit::uninit(); 256];
     matches!(SockRef::from(stream).recv_with_flags(&mut said, DONT_WAIT), Ok(0))
@@ -152,9 +152,9 @@ fn is_closed(stream: &TcpStream) -> bool {
 const DONT_WAIT: i32 = 0x40;
 
 /// Writes all of it within so long, however slowly somebody reads: a write is bounded by itself, what is left of it gets what is left of the time.
-fn write_within(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + patience;
-    let mut left = patience;
+fn write_within(stream: &mut TcpStream, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + timeout;
+    let mut left = timeout;
     while !left.is_zero() {
         stream.set_write_timeout(Some(left))?;
         match stream.write(bytes) {

@@ -6,7 +6,7 @@ mod registry;
 use std::net::IpAddr;
 
 use crate::{DetailFields, Error};
-pub(crate) use record::{Datum, View, millis};
+pub(crate) use record::{FieldValue, RecordView, millis};
 pub use registry::ELEMENTS;
 
 /// An information element that can be filled.
@@ -20,7 +20,7 @@ pub struct Element {
     pub len: u16,
     /// Who gave it its number.
     pub(crate) registry: Registry,
-    /// What stands in it.
+    /// ColumnSource stands in it.
     pub(crate) value: Value,
     /// Whether it says something of one direction, so that a biflow has it twice (RFC 5103, 6).
     pub(crate) is_directional: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Registry {
     Ours,
 }
 
-/// What stands in a field.
+/// ColumnSource stands in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Octets,
@@ -79,7 +79,7 @@ pub(crate) enum Value {
     Detail(Detail),
 }
 
-/// What stands in a field if flows were asked for it.
+/// ColumnSource stands in a field if flows were asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     ServerRtt,
@@ -116,9 +116,9 @@ pub(crate) enum Detail {
     Payload,
 }
 
-/// For which version of IP an element is.
+/// IpFamily which version of IP an element is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum IpFamily {
     V4,
     V6,
 }
@@ -176,7 +176,7 @@ impl Element {
         names
     }
 
-    /// What flows must be asked for so that a template can be filled; names that mean nothing need nothing.
+    /// ColumnSource flows must be asked for so that a template can be filled; names that mean nothing need nothing.
     pub fn needs_of(template: &str) -> DetailFields {
         Element::names(template, "")
             .iter()
@@ -211,7 +211,7 @@ impl Element {
         }
     }
 
-    /// What flows must be asked for so that it can be filled.
+    /// ColumnSource flows must be asked for so that it can be filled.
     pub(crate) fn needs(&self) -> DetailFields {
         let Value::Detail(detail) = self.value else { return DetailFields::NONE };
         let none = DetailFields::NONE;
@@ -276,7 +276,7 @@ impl Element {
         matches!(self.value, Value::ExporterV4 | Value::ExporterV6)
     }
 
-    /// What tells the exporter's address needs one of its version.
+    /// ColumnSource tells the exporter's address needs one of its version.
     ///
     /// # Errors
     /// That there is none.
@@ -305,12 +305,12 @@ impl Element {
     }
 
     /// The same for the other version of IP, where each has its own.
-    pub(crate) fn for_version(self, version: For) -> Element {
+    pub(crate) fn for_family(self, version: IpFamily) -> Element {
         const PAIRS: [(u16, u16); 5] = [(8, 27), (12, 28), (32, 139), (176, 178), (177, 179)];
         let is_ianas = self.registry == Registry::Iana;
         let pair = PAIRS.iter().find(|(v4, v6)| is_ianas && [*v4, *v6].contains(&self.id));
         let Some((v4, v6)) = pair else { return self };
-        let id = if version == For::V4 { *v4 } else { *v6 };
+        let id = if version == IpFamily::V4 { *v4 } else { *v6 };
         ELEMENTS
             .iter()
             .find(|element| element.id == id && element.registry == Registry::Iana)
@@ -340,12 +340,12 @@ mod tests {
 
     #[test]
     fn each_version_of_ip_has_its_own() {
-        let v6 = |name: &str| Element::of_name(name).unwrap().for_version(For::V6).id;
+        let v6 = |name: &str| Element::of_name(name).unwrap().for_family(IpFamily::V6).id;
         assert_eq!(
             ["sourceIPv4Address", "icmpTypeCodeIPv4", "vlanId", "initialTCPFlags"].map(v6),
             [27, 139, 58, 14]
         );
-        assert_eq!(Element::of_name("destinationIPv6Address").unwrap().for_version(For::V4).id, 12);
+        assert_eq!(Element::of_name("destinationIPv6Address").unwrap().for_family(IpFamily::V4).id, 12);
     }
 
     #[test]

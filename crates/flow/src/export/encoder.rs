@@ -14,11 +14,11 @@ use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
 
-use super::element::{View, millis};
+use super::element::{RecordView, millis};
 use super::template::{Field, Template};
 use super::types;
 use super::v5::V5;
-use super::{Message, Options, Post, Version};
+use super::{ExportOptions, Message, MessageSink, Version};
 use crate::{Error, Flow};
 
 /// The id of the template for options.
@@ -42,28 +42,28 @@ pub(super) enum Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(options: &Options, room: usize, repeats: bool) -> Result<Encoder, Error> {
+    pub(super) fn new(options: &ExportOptions, room: usize, repeats: bool) -> Result<Encoder, Error> {
         Ok(match options.version {
             Version::V5 => Encoder::V5(V5::new(options, room)),
             _ => Encoder::Templates(Box::new(Templates::new(options, room, repeats)?)),
         })
     }
 
-    pub(super) fn add(&mut self, flow: &Flow, post: &mut Post<'_>) {
+    pub(super) fn add(&mut self, flow: &Flow, sink: &mut MessageSink<'_>) {
         match self {
-            Encoder::V5(v5) => v5.add(flow, post),
-            Encoder::Templates(templates) => templates.add(flow, post),
+            Encoder::V5(v5) => v5.add(flow, sink),
+            Encoder::Templates(templates) => templates.add(flow, sink),
         }
     }
 
-    pub(super) fn flush(&mut self, post: &mut Post<'_>) {
+    pub(super) fn flush(&mut self, sink: &mut MessageSink<'_>) {
         match self {
-            Encoder::V5(v5) => v5.flush(post),
-            Encoder::Templates(templates) => templates.flush(post),
+            Encoder::V5(v5) => v5.flush(sink),
+            Encoder::Templates(templates) => templates.flush(sink),
         }
     }
 
-    /// One of so many packets is metered.
+    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
     pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
         match self {
             Encoder::V5(v5) => v5.set_sampling(sampling)?,
@@ -87,9 +87,9 @@ impl Encoder {
 
 /// The time at which an exporter's uptime is 0: a whole second, a second or more before every time that is told by it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Boot(Option<i64>);
+pub(super) struct UptimeEpoch(Option<i64>);
 
-impl Boot {
+impl UptimeEpoch {
     /// Whether times from `first` to `last` can be told; if not, a message must end before [`set`](Self::set).
     pub(super) fn reaches(self, first: Timestamp, last: Timestamp) -> bool {
         self.0.is_some_and(|boot| millis(first) >= boot + 1000 && millis(last) - boot < UPTIME_MAX_MS)
@@ -120,7 +120,7 @@ pub(super) struct Templates {
     domain: u32,
     exporter: Option<IpAddr>,
     enterprise: u32,
-    /// What tells collectors of our own elements, in messages of their own.
+    /// ColumnSource tells collectors of our own elements, in messages of their own.
     types: Vec<Vec<u8>>,
     sampling: u32,
     biflow: bool,
@@ -132,7 +132,7 @@ pub(super) struct Templates {
     sent_at: Option<Timestamp>,
     messages_since: u32,
     needs_templates: bool,
-    boot: Boot,
+    boot: UptimeEpoch,
     sequence: u32,
     /// The message so far; empty if there is none.
     message: Vec<u8>,
@@ -148,7 +148,7 @@ pub(super) struct Templates {
 }
 
 impl Templates {
-    fn new(options: &Options, room: usize, repeats: bool) -> Result<Templates, Error> {
+    fn new(options: &ExportOptions, room: usize, repeats: bool) -> Result<Templates, Error> {
         let templates = Template::both(options)?;
         let template_time = i64::try_from(options.template_time.as_nanos()).unwrap_or(i64::MAX);
         let pads = templates.iter().all(|template| template.record_len > 3);
@@ -167,7 +167,7 @@ impl Templates {
             sent_at: None,
             messages_since: 0,
             needs_templates: true,
-            boot: Boot::default(),
+            boot: UptimeEpoch::default(),
             sequence: 0,
             message: Vec::with_capacity(room),
             record: Vec::new(),
@@ -194,16 +194,16 @@ impl Templates {
         if self.version == Version::V9 { 20 } else { 16 }
     }
 
-    fn add(&mut self, flow: &Flow, post: &mut Post<'_>) {
+    fn add(&mut self, flow: &Flow, sink: &mut MessageSink<'_>) {
         if self.version == Version::V9 && !self.boot.reaches(flow.first(), flow.last()) {
-            self.flush(post);
+            self.flush(sink);
             self.boot.set(flow.first());
         }
         if self.biflow {
-            return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), post);
+            return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
         }
         for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
-            self.record(flow, from, (side.first, side.last, side.packets), post);
+            self.record(flow, from, (side.first, side.last, side.packets), sink);
         }
     }
 
@@ -212,26 +212,26 @@ impl Templates {
         flow: &Flow,
         from: usize,
         (first, last, packets): (Timestamp, Timestamp, u64),
-        post: &mut Post<'_>,
+        sink: &mut MessageSink<'_>,
     ) {
         let which = usize::from(flow.sides[0].address.is_ipv6());
         if self.version == Version::V9 || self.templates[which].variable == 0 {
-            self.make_room(which, self.templates[which].record_len, post);
+            self.make_room(which, self.templates[which].record_len, sink);
             let view = self.view(flow, from, first, last);
             write(&self.templates[which], &view, 0, &mut self.message);
         } else {
             self.write_aside(which, &self.view(flow, from, first, last));
-            self.make_room(which, self.record.len(), post);
+            self.make_room(which, self.record.len(), sink);
             self.message.extend_from_slice(&self.record);
         }
         self.data_records += 1;
         self.all_records += 1;
         self.packets += packets;
-        post.account.records += 1;
+        sink.account.records += 1;
     }
 
     /// Writes a record whose length varies; its texts are cut, where they have no room in any message.
-    fn write_aside(&mut self, which: usize, view: &View<'_>) {
+    fn write_aside(&mut self, which: usize, view: &RecordView<'_>) {
         let template = &self.templates[which];
         let room = self.room - self.header_len() - SET_LEN;
         let mut record = std::mem::take(&mut self.record);
@@ -246,22 +246,22 @@ impl Templates {
         self.record = record;
     }
 
-    fn view<'f>(&self, flow: &'f Flow, from: usize, first: Timestamp, last: Timestamp) -> View<'f> {
+    fn view<'f>(&self, flow: &'f Flow, from: usize, first: Timestamp, last: Timestamp) -> RecordView<'f> {
         let (boot_ms, domain, exporter, sampling) =
             (self.boot.millis(), self.domain, self.exporter, self.sampling);
-        View { flow, from, first, last, boot_ms, domain, exporter, sampling }
+        RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling }
     }
 
     /// Opens the set of a template in a message that has room for a record.
-    fn make_room(&mut self, which: usize, len: usize, post: &mut Post<'_>) {
+    fn make_room(&mut self, which: usize, len: usize, sink: &mut MessageSink<'_>) {
         if !self.has_room(len) {
-            self.flush(post);
+            self.flush(sink);
         }
-        self.begin(true, post);
+        self.begin(true, sink);
         if !self.has_room(len) {
             // The templates alone fill it.
-            self.flush(post);
-            self.begin(false, post);
+            self.flush(sink);
+            self.begin(false, sink);
         }
         self.open_set(self.templates[which].id);
     }
@@ -271,11 +271,11 @@ impl Templates {
     }
 
     /// Begins a message if there is none, with templates where they are due and may be in it.
-    fn begin(&mut self, may_have_templates: bool, post: &mut Post<'_>) {
+    fn begin(&mut self, may_have_templates: bool, sink: &mut MessageSink<'_>) {
         if !self.message.is_empty() {
             return;
         }
-        let now = post.now;
+        let now = sink.now;
         self.message.resize(self.header_len(), 0);
         let is_due = self.repeat.is_some_and(|(messages, nanos)| {
             self.messages_since >= messages || self.sent_at.is_none_or(|then| now.since(then).abs() >= nanos)
@@ -286,20 +286,20 @@ impl Templates {
             self.all_records += records;
             self.data_records += data_records;
             (self.needs_templates, self.messages_since, self.sent_at) = (false, 0, Some(now));
-            self.tell_types(post);
+            self.tell_types(sink);
         }
     }
 
     /// Tells the types of our own elements, in messages of their own; then the next one is begun.
-    fn tell_types(&mut self, post: &mut Post<'_>) {
+    fn tell_types(&mut self, sink: &mut MessageSink<'_>) {
         if self.types.is_empty() {
             return;
         }
-        self.flush(post);
+        self.flush(sink);
         let types = std::mem::take(&mut self.types);
         for record in &types {
             if !self.has_room(record.len()) {
-                self.flush(post);
+                self.flush(sink);
             }
             if self.message.is_empty() {
                 self.message.resize(self.header_len(), 0);
@@ -310,7 +310,7 @@ impl Templates {
             self.data_records += 1;
         }
         self.types = types;
-        self.flush(post);
+        self.flush(sink);
         self.message.resize(self.header_len(), 0);
     }
 
@@ -356,13 +356,13 @@ impl Templates {
         }
     }
 
-    fn flush(&mut self, post: &mut Post<'_>) {
+    fn flush(&mut self, sink: &mut MessageSink<'_>) {
         if self.message.is_empty() {
             return;
         }
         self.close_set();
-        self.write_header(post.now);
-        self.needs_templates |= post.send(&Message { bytes: &self.message, packets: self.packets });
+        self.write_header(sink.now);
+        self.needs_templates |= sink.send(&Message { bytes: &self.message, packets: self.packets });
         self.sequence =
             self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
         self.messages_since = self.messages_since.saturating_add(1);
@@ -411,7 +411,7 @@ fn field_specifier(out: &mut Vec<u8>, field: &Field, ours: u32) {
 
 /// Writes a record, of texts so many octets at most.
 #[inline]
-fn write(template: &Template, view: &View<'_>, most: usize, out: &mut Vec<u8>) {
+fn write(template: &Template, view: &RecordView<'_>, most: usize, out: &mut Vec<u8>) {
     for Field { element, is_reverse } in &template.fields {
         view.write(element.value, element.len, *is_reverse, most, out);
     }

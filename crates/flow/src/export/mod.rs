@@ -29,7 +29,7 @@ use tapline_packet::Timestamp;
 
 #[cfg(feature = "parquet")]
 pub use self::parquet::{ParquetLimits, ParquetWriter};
-pub use collector::Target;
+pub use collector::ExportTarget;
 pub use element::{ELEMENTS, Element};
 pub use rows::{RowFormat, RowWriter};
 
@@ -69,7 +69,7 @@ impl Version {
 
 /// How flows are exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ExportOptions {
     /// Which protocol.
     pub version: Version,
     /// The elements of a record, by name and with commas between them; empty for the default.
@@ -98,9 +98,9 @@ pub struct Options {
 /// The enterprise number of examples (RFC 5612): Tapline has none of its own.
 pub const EXAMPLE_ENTERPRISE: u32 = 32473;
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ExportOptions {
+    fn default() -> ExportOptions {
+        ExportOptions {
             version: Version::Ipfix,
             template: String::new(),
             biflow: false,
@@ -116,7 +116,7 @@ impl Default for Options {
     }
 }
 
-/// What became of flows that were given to an exporter. Of packets: given = written + lost + left out + waiting in a message.
+/// ColumnSource became of flows that were given to an exporter. Of packets: given = written + lost + left out + waiting in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportAccount {
     /// Flows.
@@ -172,9 +172,9 @@ impl Exporter {
     ///
     /// # Errors
     /// If the template cannot be, or a collector cannot be opened.
-    pub fn open(targets: &[Target], options: &Options) -> Result<Exporter, Error> {
+    pub fn open(targets: &[ExportTarget], options: &ExportOptions) -> Result<Exporter, Error> {
         check(targets, options)?;
-        let names = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(",");
+        let names = targets.iter().map(ExportTarget::to_string).collect::<Vec<_>>().join(",");
         let mut collectors = Vec::new();
         for target in targets {
             collectors.push(Collector::open(target, options.rate, options.exporter)?);
@@ -203,10 +203,10 @@ impl Exporter {
         collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0)
     }
 
-    /// What a person should know of the collectors, each thing once: one went away, came back, or does not listen.
-    pub fn take_news(&mut self) -> Vec<String> {
+    /// ColumnSource a person should know of the collectors, each thing once: one went away, came back, or does not listen.
+    pub fn take_events(&mut self) -> Vec<String> {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
-        collectors.flat_map(Collector::take_news).collect()
+        collectors.flat_map(Collector::take_events).collect()
     }
 
     /// Says that one of so many packets is metered, 1 for all: records, options and headers tell it from here on, so it is to be known before the
@@ -220,21 +220,21 @@ impl Exporter {
 
     /// How long a TCP collector may take for a message, 5 s unless it is told: whoever meters waits for it. One that takes longer is given up for
     /// ten seconds.
-    pub fn set_patience(&mut self, patience: Duration) {
+    pub fn set_send_timeout(&mut self, timeout: Duration) {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
-        collectors.for_each(|collector| collector.set_patience(patience));
+        collectors.for_each(|collector| collector.set_send_timeout(timeout));
     }
 
     /// Once `haste` is true, messages that would have to wait for the rate are not sent, and counted as lost.
-    pub fn set_haste(&mut self, haste: &Arc<AtomicBool>) {
+    pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
-        collectors.for_each(|collector| collector.set_haste(haste));
+        collectors.for_each(|collector| collector.set_cancel_flag(cancel));
     }
 
     /// Exports flows. `now` is the time that messages bear.
     ///
     /// # Errors
-    /// The first, if files cannot be written; all flows are taken and counted all the same. What collectors on the network do not take is counted.
+    /// The first, if files cannot be written; all flows are taken and counted all the same. ColumnSource collectors on the network do not take is counted.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
@@ -243,7 +243,7 @@ impl Exporter {
             let which = if count > 1 { spread(flow) % count } else { 0 };
             if let Some(Stream { encoder, collectors }) = streams.get_mut(which as usize) {
                 account.flows += 1;
-                encoder.add(flow, &mut Post { now, account, collectors, failure: &mut failure });
+                encoder.add(flow, &mut MessageSink { now, account, collectors, failure: &mut failure });
             }
         }
         failure
@@ -257,7 +257,7 @@ impl Exporter {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
         for Stream { encoder, collectors } in streams {
-            encoder.flush(&mut Post { now, account, collectors, failure: &mut failure });
+            encoder.flush(&mut MessageSink { now, account, collectors, failure: &mut failure });
         }
         failure
     }
@@ -275,7 +275,7 @@ impl Exporter {
         self.flush(now)
     }
 
-    /// What became of the flows.
+    /// ColumnSource became of the flows.
     pub fn account(&self) -> ExportAccount {
         let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
         ExportAccount { waiting, ..self.account }
@@ -289,7 +289,7 @@ struct Message<'m> {
 }
 
 /// Where messages go and when, and what became of them.
-struct Post<'p> {
+struct MessageSink<'p> {
     now: Timestamp,
     account: &'p mut ExportAccount,
     collectors: &'p mut [Collector],
@@ -297,7 +297,7 @@ struct Post<'p> {
     failure: &'p mut Result<(), Error>,
 }
 
-impl Post<'_> {
+impl MessageSink<'_> {
     /// Sends a message to all collectors. Whether there is one now that knows no template.
     fn send(&mut self, message: &Message<'_>) -> bool {
         let mut is_taken = true;
@@ -324,7 +324,7 @@ impl Post<'_> {
     }
 }
 
-fn check(targets: &[Target], options: &Options) -> Result<(), Error> {
+fn check(targets: &[ExportTarget], options: &ExportOptions) -> Result<(), Error> {
     let fail = |what: &str| Err(Error::Template { what: what.to_owned() });
     if targets.is_empty() {
         return fail("has nowhere to go: name a collector");
@@ -335,7 +335,9 @@ fn check(targets: &[Target], options: &Options) -> Result<(), Error> {
     if options.version == Version::V5 && !matches!(options.template.trim(), "" | "default") {
         return fail("is fixed in NetFlow v5: leave --template out, or use --version 9 or 10");
     }
-    if options.version != Version::Ipfix && targets.iter().any(|target| !matches!(target, Target::Udp(_))) {
+    if options.version != Version::Ipfix
+        && targets.iter().any(|target| !matches!(target, ExportTarget::Udp(_)))
+    {
         return fail("is not for TCP and files, which take IPFIX only: use --version 10 or udp://");
     }
     if options.mtu < 256 {

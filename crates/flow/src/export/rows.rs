@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Fields are called as the information elements of IANA's registry are, their values written as RFC 7373 says: numbers in decimal, octets in hexadecimal,
-//! times in UTC with the digits that the element has. What is of the reverse direction is called reverse..., as RFC 5103 has it. `communityId` is none of
+//! times in UTC with the digits that the element has. ColumnSource is of the reverse direction is called reverse..., as RFC 5103 has it. `communityId` is none of
 //! IANA's: Community ID version 1 with seed 0, as Zeek, Suricata and Arkime write it.
 
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use std::path::Path;
 use tapline_packet::Timestamp;
 
 use super::community::community_id;
-use super::element::{Datum, Element, For, View};
+use super::element::{Element, FieldValue, IpFamily, RecordView};
 use super::file::MessageFile;
-use super::{ExportAccount, Options};
+use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow};
 
 /// Bytes of lines that are written at once.
@@ -26,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 /// The name of the field that no element has.
 pub(super) const COMMUNITY_ID: &str = "communityId";
 
-/// What rows have unless they are told.
+/// ColumnSource rows have unless they are told.
 pub(super) const DEFAULT: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,sourceTransportPort,destinationIPv4Address,destinationTransportPort,\
     protocolIdentifier,octetDeltaCount,packetDeltaCount,tcpControlBits,initialTCPFlags,ipClassOfService,minimumTTL,maximumTTL,icmpTypeCodeIPv4,vlanId,\
     ingressInterface,flowEndReason,communityId";
@@ -45,13 +45,13 @@ pub enum RowFormat {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) name: String,
-    pub(super) what: What,
-    /// For which version of IP; `None` for both.
-    pub(super) version: Option<For>,
+    pub(super) what: ColumnSource,
+    /// IpFamily which version of IP; `None` for both.
+    pub(super) version: Option<IpFamily>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum ColumnSource {
     Element { element: Element, is_reverse: bool },
     CommunityId,
 }
@@ -75,7 +75,7 @@ impl RowWriter {
     ///
     /// # Errors
     /// If the file cannot be made, or the template cannot be.
-    pub fn create(path: &Path, format: RowFormat, options: &Options) -> Result<RowWriter, Error> {
+    pub fn create(path: &Path, format: RowFormat, options: &ExportOptions) -> Result<RowWriter, Error> {
         let columns = columns(options)?;
         let is_stdout = path == Path::new("-");
         let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
@@ -101,12 +101,12 @@ impl RowWriter {
         })
     }
 
-    /// What it writes to.
+    /// ColumnSource it writes to.
     pub fn names(&self) -> &str {
         &self.name
     }
 
-    /// One of so many packets is metered.
+    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
     pub fn set_sampling(&mut self, sampling: u32) {
         self.sampling = sampling;
     }
@@ -129,7 +129,7 @@ impl RowWriter {
     }
 
     fn add(&mut self, flow: &Flow) {
-        let view = |from: usize, first, last| View {
+        let view = |from: usize, first, last| RecordView {
             flow,
             from,
             first,
@@ -140,8 +140,8 @@ impl RowWriter {
             sampling: self.sampling,
         };
         let is_v4 = flow.sides[0].address.is_ipv4();
-        let version = if is_v4 { For::V4 } else { For::V6 };
-        let views: Vec<View<'_>> = match self.biflow {
+        let version = if is_v4 { IpFamily::V4 } else { IpFamily::V6 };
+        let views: Vec<RecordView<'_>> = match self.biflow {
             true => vec![view(0, flow.first(), flow.last())],
             false => [0, 1]
                 .into_iter()
@@ -182,18 +182,20 @@ impl RowWriter {
         written.map_err(|source| Error::Write { collector: self.name.clone(), source })
     }
 
-    /// What became of the flows.
+    /// ColumnSource became of the flows.
     pub fn account(&self) -> ExportAccount {
         self.account
     }
 }
 
 /// The fields of a row. An element that each version of IP has for itself is one field in JSON, and two columns in CSV.
-pub(super) fn columns(options: &Options) -> Result<Vec<Column>, Error> {
+pub(super) fn columns(options: &ExportOptions) -> Result<Vec<Column>, Error> {
     let mut columns: Vec<Column> = Vec::new();
     for name in &Element::names(&options.template, DEFAULT) {
         let more = match name.eq_ignore_ascii_case(COMMUNITY_ID) {
-            true => vec![Column { name: COMMUNITY_ID.to_owned(), what: What::CommunityId, version: None }],
+            true => {
+                vec![Column { name: COMMUNITY_ID.to_owned(), what: ColumnSource::CommunityId, version: None }]
+            }
             false => {
                 let element = Element::of_name(name)?;
                 element.check_exporter(options.exporter)?;
@@ -213,44 +215,44 @@ pub(super) fn columns(options: &Options) -> Result<Vec<Column>, Error> {
 }
 
 fn of_element(element: Element) -> Vec<Column> {
-    let [v4, v6] = [For::V4, For::V6].map(|version| element.for_version(version));
+    let [v4, v6] = [IpFamily::V4, IpFamily::V6].map(|version| element.for_family(version));
     let column = |element: Element, version| Column {
         name: element.name.to_owned(),
-        what: What::Element { element, is_reverse: false },
+        what: ColumnSource::Element { element, is_reverse: false },
         version,
     };
     if v4 == v6 {
         return vec![column(v4, None)];
     }
-    vec![column(v4, Some(For::V4)), column(v6, Some(For::V6))]
+    vec![column(v4, Some(IpFamily::V4)), column(v6, Some(IpFamily::V6))]
 }
 
 /// The same of the other direction, where it has a meaning.
 fn reverse(column: &Column) -> Option<Column> {
-    let What::Element { element, .. } = column.what else { return None };
+    let ColumnSource::Element { element, .. } = column.what else { return None };
     element.is_directional.then(|| Column {
         name: element.name_of(true),
-        what: What::Element { element, is_reverse: true },
+        what: ColumnSource::Element { element, is_reverse: true },
         version: column.version,
     })
 }
 
 /// A field that the flow does not have is left out.
-fn json(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
+fn json(columns: &[Column], view: &RecordView<'_>, version: IpFamily, out: &mut String) {
     let mut separator = '{';
     for Column { name, what, .. } in columns.iter().filter(|column| column.is_of(version)) {
-        let datum = what.datum(view);
-        if datum == Some(Datum::Absent) {
+        let field_value = what.field_value(view);
+        if field_value == Some(FieldValue::Absent) {
             continue;
         }
         let _ = write!(out, "{separator}\"{name}\":");
         separator = ',';
-        match datum {
-            Some(Datum::Text(text)) => json_text(text, out),
-            _ if what.is_number() => value(what, datum, view, out),
+        match field_value {
+            Some(FieldValue::Text(text)) => json_text(text, out),
+            _ if what.is_number() => value(what, field_value, view, out),
             _ => {
                 out.push('"');
-                value(what, datum, view, out);
+                value(what, field_value, view, out);
                 out.push('"');
             }
         }
@@ -270,15 +272,15 @@ fn json_text(text: &str, out: &mut String) {
     out.push('"');
 }
 
-fn csv(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
+fn csv(columns: &[Column], view: &RecordView<'_>, version: IpFamily, out: &mut String) {
     for (at, column) in columns.iter().enumerate() {
         if at > 0 {
             out.push(',');
         }
         if column.is_of(version) {
-            match column.what.datum(view) {
-                Some(Datum::Text(text)) => csv_text(text, out),
-                datum => value(&column.what, datum, view, out),
+            match column.what.field_value(view) {
+                Some(FieldValue::Text(text)) => csv_text(text, out),
+                field_value => value(&column.what, field_value, view, out),
             }
         }
     }
@@ -296,44 +298,46 @@ fn csv_text(text: &str, out: &mut String) {
 }
 
 impl Column {
-    fn is_of(&self, version: For) -> bool {
+    fn is_of(&self, version: IpFamily) -> bool {
         self.version.is_none_or(|only| only == version)
     }
 }
 
-impl What {
+impl ColumnSource {
     fn is_number(&self) -> bool {
         match self {
-            What::CommunityId => false,
-            What::Element { element, .. } => element.is_number(),
+            ColumnSource::CommunityId => false,
+            ColumnSource::Element { element, .. } => element.is_number(),
         }
     }
 
     /// `None` of what is no element.
-    fn datum<'f>(&self, view: &View<'f>) -> Option<Datum<'f>> {
+    fn field_value<'f>(&self, view: &RecordView<'f>) -> Option<FieldValue<'f>> {
         match self {
-            What::CommunityId => None,
-            What::Element { element, is_reverse } => Some(view.datum(element.value, *is_reverse)),
+            ColumnSource::CommunityId => None,
+            ColumnSource::Element { element, is_reverse } => {
+                Some(view.field_value(element.value, *is_reverse))
+            }
         }
     }
 }
 
 /// A value as RFC 7373 writes it; texts apart, none has a character that JSON or CSV would have to quote.
-fn value(what: &What, datum: Option<Datum<'_>>, view: &View<'_>, out: &mut String) {
-    let What::Element { element, .. } = what else {
+fn value(what: &ColumnSource, field_value: Option<FieldValue<'_>>, view: &RecordView<'_>, out: &mut String) {
+    let ColumnSource::Element { element, .. } = what else {
         let _ = write!(out, "{}", community_id(view.flow));
         return;
     };
-    let _ = match datum {
-        Some(Datum::Number(number)) if element.is_octets() => {
+    let _ = match field_value {
+        Some(FieldValue::Number(number)) if element.is_octets() => {
             write!(out, "{number:0width$x}", width = 2 * usize::from(element.len))
         }
-        Some(Datum::Number(number)) => write!(out, "{number}"),
-        Some(Datum::Address(address)) => write!(out, "{address}"),
-        Some(Datum::Time(time)) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),
-        Some(Datum::Text(text)) => write!(out, "{text}"),
-        Some(Datum::Bytes(bytes)) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
-        Some(Datum::Absent) | None => Ok(()),
+        Some(FieldValue::Number(number)) => write!(out, "{number}"),
+        Some(FieldValue::Address(address)) => write!(out, "{address}"),
+        Some(FieldValue::Time(time)) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),
+        Some(FieldValue::Text(text)) => write!(out, "{text}"),
+        Some(FieldValue::Bytes(bytes)) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
+        Some(FieldValue::Absent) | None => Ok(()),
     };
 }
 
@@ -348,10 +352,10 @@ fn utc(time: Timestamp, digits: usize) -> String {
     }
 }
 
-impl Options {
+impl ExportOptions {
     /// Of rows: the template, and whether both directions are one.
-    pub fn of_rows(template: &str, biflow: bool) -> Options {
-        Options { template: template.to_owned(), biflow, ..Options::default() }
+    pub fn of_rows(template: &str, biflow: bool) -> ExportOptions {
+        ExportOptions { template: template.to_owned(), biflow, ..ExportOptions::default() }
     }
 }
 
@@ -359,7 +363,7 @@ impl Options {
 mod tests {
 
     use super::*;
-    use crate::{Context, EndReason, Side};
+    use crate::{EndReason, FlowContext, Side};
 
     fn side(address: &str, port: u16, packets: u64) -> Side {
         Side {
@@ -378,10 +382,16 @@ mod tests {
     }
 
     fn flow(one: Side, other: Side) -> Flow {
-        Flow { sides: [one, other], protocol: 6, end: EndReason::End, context: Context::NONE, details: None }
+        Flow {
+            sides: [one, other],
+            protocol: 6,
+            end: EndReason::End,
+            context: FlowContext::NONE,
+            details: None,
+        }
     }
 
-    fn written(format: RowFormat, options: &Options, flows: &[Flow]) -> (String, ExportAccount) {
+    fn written(format: RowFormat, options: &ExportOptions, flows: &[Flow]) -> (String, ExportAccount) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
         let mut rows = RowWriter::create(&path, format, options).unwrap();
@@ -397,7 +407,7 @@ mod tests {
             sourceTransportPort,octetDeltaCount,mplsTopLabelStackSection,flowEndReason";
         let both = flow(side("10.0.0.1", 4321, 3), side("10.0.0.2", 80, 2));
         let (text, account) =
-            written(RowFormat::Json, &Options::of_rows(template, false), std::slice::from_ref(&both));
+            written(RowFormat::Json, &ExportOptions::of_rows(template, false), std::slice::from_ref(&both));
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(
@@ -411,10 +421,10 @@ mod tests {
         assert_eq!((lines.len(), &lines[1]["sourceTransportPort"]), (2, &80.into()));
         assert_eq!((account.flows, account.records, account.written, account.lost), (1, 2, 5, 0));
         let exporter = Some("10.9.8.7".parse().unwrap());
-        let told = Options { exporter, ..Options::of_rows("exporterIPv4Address", true) };
+        let told = ExportOptions { exporter, ..ExportOptions::of_rows("exporterIPv4Address", true) };
         let (text, _) = written(RowFormat::Json, &told, std::slice::from_ref(&both));
         assert_eq!(text, "{\"exporterIPv4Address\":\"10.9.8.7\"}\n");
-        let (text, account) = written(RowFormat::Json, &Options::of_rows(template, true), &[both]);
+        let (text, account) = written(RowFormat::Json, &ExportOptions::of_rows(template, true), &[both]);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["octetDeltaCount"], &line["reverseOctetDeltaCount"]), (&300.into(), &200.into()));
         assert_eq!((account.records, account.written), (1, 5));
@@ -424,7 +434,8 @@ mod tests {
     fn both_versions_of_ip_have_their_columns() {
         let one = flow(side("10.0.0.1", 1, 1), side("10.0.0.2", 2, 0));
         let six = flow(side("2001:db8::1", 1, 1), side("2001:db8::2", 2, 0));
-        let options = Options::of_rows("sourceIPv4Address,octetDeltaCount,destinationIPv6Address", false);
+        let options =
+            ExportOptions::of_rows("sourceIPv4Address,octetDeltaCount,destinationIPv6Address", false);
         let (text, _) = written(RowFormat::Csv, &options, &[one, six.clone()]);
         let expected = "sourceIPv4Address,sourceIPv6Address,octetDeltaCount,destinationIPv4Address,destinationIPv6Address\n\
             10.0.0.1,,100,10.0.0.2,\n,2001:db8::1,100,,2001:db8::2\n";
@@ -443,14 +454,14 @@ mod tests {
             ("sourceIPv4Address,sourceIPv6Address", "twice"),
             ("octetDelta", "did you mean"),
         ] {
-            let error = columns(&Options::of_rows(template, false)).unwrap_err().to_string();
+            let error = columns(&ExportOptions::of_rows(template, false)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }
 
     #[test]
     fn what_cannot_be_written_is_lost() {
-        let options = Options::of_rows("default", false);
+        let options = ExportOptions::of_rows("default", false);
         let mut rows = RowWriter::create(Path::new("/dev/full"), RowFormat::Csv, &options).unwrap();
         rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))]).unwrap();
         assert!(rows.flush().is_err());

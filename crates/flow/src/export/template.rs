@@ -1,10 +1,10 @@
 //! Templates: which elements a record has, in which order.
 
-use super::element::{Element, For};
-use super::{Options, Version};
+use super::element::{Element, IpFamily};
+use super::{ExportOptions, Version};
 use crate::Error;
 
-/// What collectors understand best, as measured with them: times in milliseconds, flags of one octet, ICMP in the ports and beside.
+/// ColumnSource collectors understand best, as measured with them: times in milliseconds, flags of one octet, ICMP in the ports and beside.
 const DEFAULT: &str = "sourceIPv4Address,destinationIPv4Address,flowStartMilliseconds,flowEndMilliseconds,octetDeltaCount,packetDeltaCount,\
     sourceTransportPort,destinationTransportPort,ingressInterface,egressInterface,vlanId,icmpTypeCodeIPv4,protocolIdentifier,ipClassOfService,\
     tcpControlBits,ipVersion,flowDirection,flowEndReason";
@@ -39,24 +39,24 @@ impl Template {
     ///
     /// # Errors
     /// If a name means nothing, or the version of the protocol has no place for it.
-    pub(crate) fn both(options: &Options) -> Result<[Template; 2], Error> {
+    pub(crate) fn both(options: &ExportOptions) -> Result<[Template; 2], Error> {
         let names = Element::names(&options.template, DEFAULT);
         let has_default = names.starts_with(&Element::names("", DEFAULT));
         let elements = names.iter().map(|name| Element::of_name(name)).collect::<Result<Vec<_>, _>>()?;
         elements.iter().try_for_each(|element| element.check_exporter(options.exporter))?;
         let template = |version| Template::new(&elements, options, has_default, version);
-        Ok([template(For::V4)?, template(For::V6)?])
+        Ok([template(IpFamily::V4)?, template(IpFamily::V6)?])
     }
 
     fn new(
         elements: &[Element],
-        options: &Options,
+        options: &ExportOptions,
         has_default: bool,
-        version: For,
+        version: IpFamily,
     ) -> Result<Template, Error> {
         let mut fields: Vec<Field> = Vec::new();
         for element in elements {
-            let element = of_protocol(element.for_version(version), options.version);
+            let element = of_protocol(element.for_family(version), options.version);
             push(&mut fields, Field { element, is_reverse: false })?;
             // Collectors look for ICMPv6 in version 9 here and there.
             if has_default && options.version == Version::V9 && element.id == 139 {
@@ -76,7 +76,7 @@ impl Template {
         let variable = fields.iter().filter(|field| field.element.is_variable()).count();
         let fixed = fields.iter().filter(|field| !field.element.is_variable());
         let record_len = fixed.map(|field| usize::from(field.element.len)).sum::<usize>() + variable;
-        let id = if version == For::V4 { 256 } else { 257 };
+        let id = if version == IpFamily::V4 { 256 } else { 257 };
         Ok(Template { id, fields, record_len, variable })
     }
 }

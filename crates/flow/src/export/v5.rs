@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::element::millis;
-use super::encoder::{Boot, numbers, words};
-use super::{Message, Options, Post};
+use super::encoder::{UptimeEpoch, numbers, words};
+use super::{ExportOptions, Message, MessageSink};
 use crate::{Error, Flow, Side};
 
 const HEADER_LEN: usize = 24;
@@ -29,7 +29,7 @@ pub(super) struct V5 {
     engine: [u8; 2],
     sampling: u16,
     records_max: usize,
-    boot: Boot,
+    boot: UptimeEpoch,
     sequence: u32,
     records: Vec<u8>,
     packets: u64,
@@ -37,20 +37,20 @@ pub(super) struct V5 {
 
 impl V5 {
     /// Messages of so many octets at most.
-    pub(super) fn new(options: &Options, room: usize) -> V5 {
+    pub(super) fn new(options: &ExportOptions, room: usize) -> V5 {
         let records_max = room.saturating_sub(HEADER_LEN) / RECORD_LEN;
         V5 {
             engine: (options.domain as u16).to_be_bytes(),
             sampling: 0,
             records_max: records_max.clamp(1, RECORDS_MAX),
-            boot: Boot::default(),
+            boot: UptimeEpoch::default(),
             sequence: 0,
             records: Vec::with_capacity(RECORDS_MAX * RECORD_LEN),
             packets: 0,
         }
     }
 
-    /// One of so many packets is metered.
+    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
     pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
         self.sampling = match sampling {
             0 | 1 => 0,
@@ -64,23 +64,23 @@ impl V5 {
         self.packets
     }
 
-    pub(super) fn add(&mut self, flow: &Flow, post: &mut Post<'_>) {
+    pub(super) fn add(&mut self, flow: &Flow, sink: &mut MessageSink<'_>) {
         let [IpAddr::V4(_), _] = flow.sides.map(|side| side.address) else {
-            post.account.left_out += flow.packets();
+            sink.account.left_out += flow.packets();
             return;
         };
         if !self.boot.reaches(flow.first(), flow.last()) {
-            self.flush(post);
+            self.flush(sink);
             self.boot.set(flow.first());
         }
         for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             for (packets, bytes) in parts(side) {
                 if self.records.len() == self.records_max * RECORD_LEN {
-                    self.flush(post);
+                    self.flush(sink);
                 }
                 self.record(flow, from, packets, bytes);
                 self.packets += u64::from(packets);
-                post.account.records += 1;
+                sink.account.records += 1;
             }
         }
     }
@@ -109,12 +109,12 @@ impl V5 {
         put(&[0; 8]);
     }
 
-    pub(super) fn flush(&mut self, post: &mut Post<'_>) {
+    pub(super) fn flush(&mut self, sink: &mut MessageSink<'_>) {
         if self.records.is_empty() {
             return;
         }
         let count = (self.records.len() / RECORD_LEN) as u16;
-        let (seconds, uptime) = self.boot.at(post.now);
+        let (seconds, uptime) = self.boot.at(sink.now);
         let mut message = Vec::with_capacity(HEADER_LEN + self.records.len());
         words(&mut message, &[5, count]);
         numbers(&mut message, &[uptime, seconds, 0, self.sequence]);
@@ -122,7 +122,7 @@ impl V5 {
         message.extend(self.sampling.to_be_bytes());
         message.extend_from_slice(&self.records);
         // It has no templates that anybody could miss.
-        post.send(&Message { bytes: &message, packets: self.packets });
+        sink.send(&Message { bytes: &message, packets: self.packets });
         self.sequence = self.sequence.wrapping_add(count.into());
         self.records.clear();
         self.packets = 0;

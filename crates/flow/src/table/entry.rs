@@ -9,26 +9,26 @@ use super::{FIN, RST};
 use crate::details::SideTotals;
 use crate::key::{self, Addresses, Words};
 use crate::packet::PacketSummary;
-use crate::{Context, Side};
+use crate::{FlowContext, Side};
 
-/// Which side of the key sent the first packet.
+/// The state bit of the side of the key that sent the first packet.
 pub(super) const FIRST_SIDE: u8 = 1;
 
-/// Times stand in the cold part.
+/// The state of a flow whose times are in the cold part.
 pub(super) const TIMES_COLD: u8 = 2;
 
-/// Nanoseconds after its birth that a hot part can tell: 78 hours.
+/// The greatest time from creation to the last packet in the hot part: 78 hours in nanoseconds.
 pub(super) const AFTER_MAX: u64 = (1 << 48) - 1;
 
-/// The key of a slot in no use, which no packet has: there is none whose unused bits are set.
+/// The key of an unused slot. No packet has it: the unused bits of a key are never set.
 pub(super) const FREE: Words = [u64::MAX; 2];
 
-/// What every packet touches.
+/// The hot part of an entry: one cache line that every packet reads and writes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Hot {
     pub(super) words: Words,
-    pub(super) born: i64,
+    pub(super) created_ns: i64,
     pub(super) packets: [u32; 2],
     pub(super) bytes: [u32; 2],
     pub(super) after_low: [u32; 2],
@@ -41,16 +41,16 @@ pub(super) struct Hot {
 
 const _: () = assert!(size_of::<Hot>() == 64, "an entry is a cache line");
 
-/// What few packets touch.
+/// The cold part of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Cold {
     pub(super) addresses: [[u64; 2]; 2],
-    pub(super) context: Context,
+    pub(super) context: FlowContext,
     pub(super) first: [i64; 2],
-    /// Of odd flows: the latest packet of each side, and the last one by the clock.
+    /// With [`TIMES_COLD`]: the latest packet of each side, and the last one by the clock.
     pub(super) last: [i64; 2],
     pub(super) last_clock: i64,
-    /// What does not fit into the hot counters, in units of 2^32.
+    /// The high words of the hot counters.
     pub(super) bytes_high: [u32; 2],
     pub(super) packets_high: [u16; 2],
     pub(super) flags_first: [u8; 2],
@@ -82,7 +82,7 @@ pub(super) fn is_closed(hot: &Hot) -> bool {
 impl Hot {
     pub(super) const EMPTY: Hot = Hot {
         words: FREE,
-        born: 0,
+        created_ns: 0,
         packets: [0; 2],
         bytes: [0; 2],
         after_low: [0; 2],
@@ -93,7 +93,7 @@ impl Hot {
         state: 0,
     };
 
-    /// Nanoseconds from birth to the last packet of a side.
+    /// Nanoseconds from the creation of the flow to the last packet of a side.
     #[inline(always)]
     pub(super) fn after(&self, side: usize) -> u64 {
         u64::from(self.after_high[side]) << 32 | u64::from(self.after_low[side])
@@ -101,7 +101,7 @@ impl Hot {
 
     #[inline]
     pub(super) fn last(&self, side: usize) -> i64 {
-        self.born.saturating_add(self.after(side) as i64)
+        self.created_ns.saturating_add(self.after(side) as i64)
     }
 
     /// Moves all times into the cold part.
@@ -116,7 +116,7 @@ impl Hot {
     #[inline]
     pub(super) fn sent(&self, cold: &Cold, side: usize, summary: &PacketSummary) -> SideTotals {
         if self.packets[side] > 2 {
-            // Nobody asks for more of it, and the line of the cold part stays where it is.
+            // Further packets need no more, and the cold part is not read.
             return SideTotals { packets: self.packets[side].into(), bytes: 0, time: 0 };
         }
         let packets = u64::from(cold.packets_high[side]) << 32 | u64::from(self.packets[side]);
@@ -152,7 +152,7 @@ impl Hot {
 impl Cold {
     pub(super) const EMPTY: Cold = Cold {
         addresses: [[0; 2]; 2],
-        context: Context::NONE,
+        context: FlowContext::NONE,
         first: [0; 2],
         last: [0; 2],
         last_clock: 0,

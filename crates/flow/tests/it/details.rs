@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tapline_flow::{DetailFields, Details, EndReason, Flow, Meter, Settings};
+use tapline_flow::{DetailFields, Details, EndReason, Flow, Meter, MeterSettings};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_testkit::frames::application::{
     dns_query, dns_response, http_get, http_ok, tls_client_hello, tls_record,
@@ -13,12 +13,12 @@ use tapline_testkit::random::Random;
 const MS: i64 = 1_000_000;
 const ALL: &str = "tcp,sizes,gaps,dns,tls,http,application,payload";
 
-fn settings(details: &str) -> Settings {
-    Settings { details: DetailFields::parse(details).unwrap(), ..Settings::default() }
+fn settings(details: &str) -> MeterSettings {
+    MeterSettings { details: DetailFields::parse(details).unwrap(), ..MeterSettings::default() }
 }
 
 /// Frames with their times in milliseconds; of each so many bytes were captured.
-fn metered(settings: &Settings, frames: &[(i64, Vec<u8>)], captured: usize) -> (Vec<Flow>, Meter) {
+fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize) -> (Vec<Flow>, Meter) {
     let (mut meter, mut flows) = (Meter::new(settings).unwrap(), Vec::new());
     for (ms, frame) in frames {
         let data = &frame[..frame.len().min(captured)];
@@ -115,7 +115,7 @@ fn a_hello_is_read_whatever_carries_it() {
                 (0, 96, ACK, 1, one),
             ],
         );
-        let settings = Settings { inner: way == Way::Tunnel, ..settings(ALL) };
+        let settings = MeterSettings { inner: way == Way::Tunnel, ..settings(ALL) };
         let (flows, meter) = metered(&settings, &frames, 65_535);
         assert_eq!((flows.len(), meter.statistics().refused.texts), (1, 0), "{way:?}");
         let details = details(&flows[0]);
@@ -234,7 +234,7 @@ fn who_asks_for_nothing_gets_nothing() {
 /// Each new flow takes the place of the one before: texts come back, and what has no room is counted.
 #[test]
 fn memory_is_bounded_and_comes_back() {
-    let small = Settings { flows_max: 1, ..settings("http") };
+    let small = MeterSettings { flows_max: 1, ..settings("http") };
     let long = format!("/{}", "a".repeat(250));
     let frames = |path: &str| {
         let hosts = [Host::number(9), Host::number(2)];
@@ -323,7 +323,8 @@ fn what_comes_again_is_counted_as_it_was_made() {
         let bytes = vec![b'.'; 1500];
         let turns: Vec<(usize, i64, u8, u32, &[u8])> =
             turns.iter().map(|&(who, ms, flags, seq, len)| (who, ms, flags, seq, &bytes[..len])).collect();
-        let settings = Settings { active_ns: 3_600_000 * MS, idle_ns: 3_600_000 * MS, ..settings("tcp") };
+        let settings =
+            MeterSettings { active_ns: 3_600_000 * MS, idle_ns: 3_600_000 * MS, ..settings("tcp") };
         let (flows, _) = metered(&settings, &conversation(Way::Plain, &turns), 65_535);
         let tcp = details(&flows[0]).tcp.expect("it is TCP");
         let client = &tcp.sides[0];
@@ -337,7 +338,7 @@ fn what_comes_again_is_counted_as_it_was_made() {
 #[test]
 fn every_reason_ends_a_flow() {
     const SECOND: i64 = 1000;
-    let settings = Settings { flows_max: 3, ..Settings::default() };
+    let settings = MeterSettings { flows_max: 3, ..MeterSettings::default() };
     let hosts = [Host::number(1), Host::number(2)];
     let pair = IpPair::between(&hosts[0], &hosts[1], IpVersion::V4);
     let udp = |src: u16| Ethernet::between(&hosts[0], &hosts[1]).ip(&Udp { src, dst: 9 }.packet(pair, b"."));

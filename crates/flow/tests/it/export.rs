@@ -7,8 +7,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use tapline_flow::export::{Exporter, Options, Target, Version};
-use tapline_flow::{Context, Details, EndReason, Flow, Side, Tls};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
+use tapline_flow::{Details, EndReason, Flow, FlowContext, Side, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::netns::{Namespace, namespaces_or_skip};
 use tapline_testkit::random::Random;
@@ -44,20 +44,20 @@ fn flows(seed: u64, count: usize) -> Vec<Flow> {
             };
             let back = u64::from(at % 4);
             let sides = [side(1, 1 + u64::from(at)), side(2, back)];
-            Flow { sides, protocol: 6, end: EndReason::Idle, context: Context::NONE, details: None }
+            Flow { sides, protocol: 6, end: EndReason::Idle, context: FlowContext::NONE, details: None }
         })
         .collect()
 }
 
 /// Datagrams of an exporter that was given these flows, some at a time; one of `sampling` packets was metered.
-fn datagrams(options: &Options, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
+fn datagrams(options: &ExportOptions, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
     datagrams_to("127.0.0.1:0", options, sampling, flows)
 }
 
-fn datagrams_to(at: &str, options: &Options, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
+fn datagrams_to(at: &str, options: &ExportOptions, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
     let socket = UdpSocket::bind(at).unwrap();
     socket.set_nonblocking(true).unwrap();
-    let to = Target::Udp(socket.local_addr().unwrap().to_string());
+    let to = ExportTarget::Udp(socket.local_addr().unwrap().to_string());
     let mut exporter = Exporter::open(&[to], options).unwrap();
     exporter.set_sampling(sampling).unwrap();
     let (mut all, mut buffer) = (Vec::new(), vec![0; 70_000]);
@@ -197,7 +197,7 @@ fn sums(flows: &[Flow]) -> (u64, u64) {
 #[test]
 fn ipfix_to_the_letter() {
     for (biflow, sampling) in [(false, 1), (true, 1), (false, 100)] {
-        let options = Options { biflow, domain: 77, template_messages: 5, ..Options::default() };
+        let options = ExportOptions { biflow, domain: 77, template_messages: 5, ..ExportOptions::default() };
         let flows = flows(1, 700);
         let (mut reader, mut sequence, mut since) = (Reader::default(), 0, 5);
         for datagram in datagrams(&options, sampling, &flows) {
@@ -236,8 +236,14 @@ fn details_to_the_letter() {
         [(1500, ENTERPRISES[0], false), (1500, ENTERPRISES[1], true), (700, ENTERPRISES[0], false)]
     {
         let template = "default,tcp,dns,tls,http,payload".to_owned();
-        let options =
-            Options { mtu, enterprise, biflow, template, template_messages: 7, ..Options::default() };
+        let options = ExportOptions {
+            mtu,
+            enterprise,
+            biflow,
+            template,
+            template_messages: 7,
+            ..ExportOptions::default()
+        };
         let mut flows = flows(11, 300);
         for (at, flow) in flows.iter_mut().enumerate() {
             let text = |len: usize| "x".repeat(len.min(255)).into_boxed_str();
@@ -285,7 +291,8 @@ fn details_to_the_letter() {
 
 #[test]
 fn netflow_9_to_the_letter() {
-    let options = Options { version: Version::V9, domain: 9, template_messages: 5, ..Options::default() };
+    let options =
+        ExportOptions { version: Version::V9, domain: 9, template_messages: 5, ..ExportOptions::default() };
     let flows = flows(2, 700);
     let (mut reader, mut known) = (Reader::default(), 0);
     for (at, datagram) in datagrams(&options, 10, &flows).iter().enumerate() {
@@ -310,7 +317,7 @@ fn netflow_9_to_the_letter() {
 
 #[test]
 fn netflow_5_to_the_letter() {
-    let options = Options { version: Version::V5, domain: 0x0203, ..Options::default() };
+    let options = ExportOptions { version: Version::V5, domain: 0x0203, ..ExportOptions::default() };
     let flows = flows(3, 700);
     let (mut sequence, mut packets) = (0, 0);
     for datagram in datagrams(&options, 100, &flows) {
@@ -342,8 +349,11 @@ fn uptime_never_wraps() {
             (side.first, side.last) = (side.first.plus_nanos(shift), side.last.plus_nanos(shift));
         }
     }
-    let options =
-        Options { version: Version::V9, template_time: Duration::from_secs(3600), ..Options::default() };
+    let options = ExportOptions {
+        version: Version::V9,
+        template_time: Duration::from_secs(3600),
+        ..ExportOptions::default()
+    };
     let mut reader = Reader::default();
     let mut firsts = Vec::new();
     for datagram in datagrams(&options, 1, &all) {
@@ -362,24 +372,25 @@ fn uptime_never_wraps() {
 
 #[test]
 fn templates_that_cannot_be_are_refused() {
-    let to = [Target::Udp("127.0.0.1:9".to_owned())];
-    let refused = |options: Options| {
+    let to = [ExportTarget::Udp("127.0.0.1:9".to_owned())];
+    let refused = |options: ExportOptions| {
         Exporter::open(&to, &options).err().map(|error| error.to_string()).unwrap_or_default()
     };
-    let template = |text: &str| Options { template: text.to_owned(), ..Options::default() };
+    let template = |text: &str| ExportOptions { template: text.to_owned(), ..ExportOptions::default() };
     assert!(refused(template("octetDeltaCount,octetDeltaCount")).contains("twice"));
     assert!(refused(template("sourceIPv4Address,sourceIPv6Address")).contains("twice"));
     assert!(refused(template("nonsense")).contains("`nonsense`"));
-    assert!(refused(Options { mtu: 256, biflow: true, ..Options::default() }).contains("--mtu"));
-    let v9 = Options { version: Version::V9, ..template("initialTCPFlags") };
+    assert!(refused(ExportOptions { mtu: 256, biflow: true, ..ExportOptions::default() }).contains("--mtu"));
+    let v9 = ExportOptions { version: Version::V9, ..template("initialTCPFlags") };
     assert!(refused(v9).contains("no number"));
-    let v9 = Options { version: Version::V9, ..template("default,application") };
+    let v9 = ExportOptions { version: Version::V9, ..template("default,application") };
     assert!(refused(v9).contains("no length"));
     assert_eq!(refused(template("protocolIdentifier")), "");
 
     let kept = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(kept.path(), "what was exported before").unwrap();
-    let error = Exporter::open(&[Target::File(kept.path().to_owned())], &template("nonsense")).err().unwrap();
+    let error =
+        Exporter::open(&[ExportTarget::File(kept.path().to_owned())], &template("nonsense")).err().unwrap();
     assert!(error.to_string().contains("`nonsense`"));
     assert_eq!(std::fs::read_to_string(kept.path()).unwrap(), "what was exported before");
 }
@@ -388,10 +399,10 @@ fn templates_that_cannot_be_are_refused() {
 #[test]
 fn messages_fit_the_mtu() {
     let (flows, mut accepted) = (flows(5, 40), 0);
-    let to = [Target::Udp("127.0.0.1:9".to_owned())];
+    let to = [ExportTarget::Udp("127.0.0.1:9".to_owned())];
     for (mtu, sampling) in (256..480).flat_map(|mtu| [(mtu, 1), (mtu, 100)]) {
         for version in [Version::V5, Version::V9, Version::Ipfix] {
-            let options = Options { mtu, version, template_messages: 1, ..Options::default() };
+            let options = ExportOptions { mtu, version, template_messages: 1, ..ExportOptions::default() };
             if Exporter::open(&to, &options).is_err() {
                 assert!(mtu < 400, "{mtu} is enough");
                 continue;
@@ -428,7 +439,7 @@ fn netflow_5_fits_packets_of_ipv6() {
     if UdpSocket::bind("[::1]:0").is_err() {
         return again_with_ipv6("export::netflow_5_fits_packets_of_ipv6");
     }
-    let options = Options { version: Version::V5, ..Options::default() };
+    let options = ExportOptions { version: Version::V5, ..ExportOptions::default() };
     let datagrams = datagrams_to("[::1]:0", &options, 1, &flows(6, 700));
     let longest = datagrams.iter().map(Vec::len).max().unwrap_or(0);
     assert_eq!(longest, 24 + 29 * 48, "30 records and the headers of IPv6 and UDP are 1512 octets");
@@ -436,8 +447,9 @@ fn netflow_5_fits_packets_of_ipv6() {
 
 #[test]
 fn rates_that_cannot_be_told_are_refused() {
-    let to = [Target::Udp("127.0.0.1:9".to_owned())];
-    let exporter = |version| Exporter::open(&to, &Options { version, ..Options::default() }).unwrap();
+    let to = [ExportTarget::Udp("127.0.0.1:9".to_owned())];
+    let exporter =
+        |version| Exporter::open(&to, &ExportOptions { version, ..ExportOptions::default() }).unwrap();
     let error = exporter(Version::V5).set_sampling(16_384).unwrap_err().to_string();
     assert!(error.contains("16383") && error.contains("--version 9"), "{error}");
     assert!(exporter(Version::V5).set_sampling(16_383).is_ok());
@@ -447,7 +459,8 @@ fn rates_that_cannot_be_told_are_refused() {
 /// What is not written is lost, all of it, and the first error is told.
 #[test]
 fn a_full_disk_loses_what_it_does_not_take() {
-    let mut exporter = Exporter::open(&["file:/dev/full".parse().unwrap()], &Options::default()).unwrap();
+    let mut exporter =
+        Exporter::open(&["file:/dev/full".parse().unwrap()], &ExportOptions::default()).unwrap();
     let flows = flows(7, 2000);
     let now = Timestamp::from_nanos(START);
     let failed = exporter.export(&flows, now).unwrap_err().to_string();
@@ -465,8 +478,8 @@ fn a_full_disk_loses_what_it_does_not_take() {
 fn the_others_have_it_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
-    let targets = Target::list(&format!("file:/dev/full,file:{}", path.display())).unwrap();
-    let mut exporter = Exporter::open(&targets, &Options::default()).unwrap();
+    let targets = ExportTarget::list(&format!("file:/dev/full,file:{}", path.display())).unwrap();
+    let mut exporter = Exporter::open(&targets, &ExportOptions::default()).unwrap();
     let (flows, now) = (flows(7, 2000), Timestamp::from_nanos(START));
     assert!(exporter.export(&flows, now).is_err());
     assert!(exporter.finish(now).is_err());
@@ -478,7 +491,8 @@ fn the_others_have_it_all() {
 fn a_collector_that_comes_back_gets_templates() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let mut exporter = Exporter::open(&[Target::Tcp(address.to_string())], &Options::default()).unwrap();
+    let mut exporter =
+        Exporter::open(&[ExportTarget::Tcp(address.to_string())], &ExportOptions::default()).unwrap();
     let (flows, now) = (flows(8, 20), Timestamp::from_nanos(START));
     let packets = flows.iter().map(Flow::packets).sum::<u64>();
     let mut given = 0;
@@ -513,24 +527,25 @@ fn a_collector_that_comes_back_gets_templates() {
     let name = format!("tcp://{address}");
     let account = exporter.account();
     assert_eq!(exporter.losses().collect::<Vec<_>>(), [(&*name, account.messages_lost, account.lost)]);
-    let news = exporter.take_news();
+    let news = exporter.take_events();
     assert_eq!(news.len(), 2, "{news:?}");
     assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is there again"));
-    assert!(exporter.take_news().is_empty(), "each once");
+    assert!(exporter.take_events().is_empty(), "each once");
 }
 
 /// Nobody listens: that can only be told, as datagrams are not answered.
 #[test]
 fn a_port_where_nobody_listens_is_told_once() {
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut exporter = Exporter::open(&[Target::Udp(address.to_string())], &Options::default()).unwrap();
+    let mut exporter =
+        Exporter::open(&[ExportTarget::Udp(address.to_string())], &ExportOptions::default()).unwrap();
     let (flows, now) = (flows(9, 2), Timestamp::from_nanos(START));
     let mut news = Vec::new();
     // The answer of the host may take a moment.
     for _ in 0..20 {
         exporter.export(&flows, now).unwrap();
         exporter.flush(now).unwrap();
-        news.extend(exporter.take_news());
+        news.extend(exporter.take_events());
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(news.len(), 1, "{news:?}");
@@ -542,16 +557,16 @@ fn a_port_where_nobody_listens_is_told_once() {
 #[test]
 fn messages_come_from_the_exporters_address() {
     let exporter = IpAddr::from([127, 0, 0, 2]);
-    let options = Options {
+    let options = ExportOptions {
         exporter: Some(exporter),
         template: "octetDeltaCount,exporterIPv4Address".to_owned(),
-        ..Options::default()
+        ..ExportOptions::default()
     };
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let targets = [
-        Target::Udp(socket.local_addr().unwrap().to_string()),
-        Target::Tcp(listener.local_addr().unwrap().to_string()),
+        ExportTarget::Udp(socket.local_addr().unwrap().to_string()),
+        ExportTarget::Tcp(listener.local_addr().unwrap().to_string()),
     ];
     let mut sender = Exporter::open(&targets, &options).unwrap();
     assert_eq!(listener.accept().unwrap().1.ip(), exporter);
@@ -568,13 +583,13 @@ fn messages_come_from_the_exporters_address() {
         assert_eq!(record[&(0, 130)], [127, 0, 0, 2]);
     }
 
-    let refused = |options: Options, to: &str| {
-        let open = Exporter::open(&[Target::Udp(to.to_owned())], &options);
+    let refused = |options: ExportOptions, to: &str| {
+        let open = Exporter::open(&[ExportTarget::Udp(to.to_owned())], &options);
         open.err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert!(refused(options.clone(), "[::1]:9").contains("no address that can be reached from 127.0.0.2"));
-    let none = Options { exporter: None, ..options.clone() };
+    let none = ExportOptions { exporter: None, ..options.clone() };
     assert!(refused(none, "127.0.0.1:9").contains("--exporter ADDRESS"));
-    let other = Options { exporter: Some(Ipv6Addr::LOCALHOST.into()), ..options };
+    let other = ExportOptions { exporter: Some(Ipv6Addr::LOCALHOST.into()), ..options };
     assert!(refused(other, "[::1]:9").contains("exporterIPv4Address"));
 }

@@ -1,6 +1,6 @@
 //! Memory of flows with all details, and without: the memory that a process of its own has in use.
 
-use tapline_flow::{DetailFields, Meter, Settings};
+use tapline_flow::{DetailFields, Meter, MeterSettings};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_testkit::frames::*;
 use tapline_testkit::own_process::is_alone;
@@ -24,7 +24,8 @@ fn flows_of_one_packet_need_few_details() {
         let details = DetailFields::parse(details).unwrap();
         let before = resident();
         let mut meter =
-            Meter::new(&Settings { details, flows_max: FLOWS as usize, ..Settings::default() }).unwrap();
+            Meter::new(&MeterSettings { details, flows_max: FLOWS as usize, ..MeterSettings::default() })
+                .unwrap();
         let (a, b) = (Host::number(1), Host::number(2));
         let pair = IpPair::between(&a, &b, IpVersion::V4);
         let mut frame = Ethernet::between(&a, &b).ip(&Udp { src: 9, dst: 9 }.packet(pair, b"nothing"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tapline_file::FileSource;
-use tapline_flow::{EndReason, Flow, KeyFields, Meter, Settings, Side};
+use tapline_flow::{EndReason, Flow, KeyFields, Meter, MeterSettings, Side};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp, VlanTag};
 use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
@@ -59,7 +59,7 @@ struct Metered {
 }
 
 /// Meters frames in batches, and lets flows end by the clock after each, as the stage does.
-fn metered(settings: &Settings, frames: &[Timed], expires: bool) -> Metered {
+fn metered(settings: &MeterSettings, frames: &[Timed], expires: bool) -> Metered {
     let mut meter = Meter::new(settings).expect("settings are right");
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
     let mut flows = Vec::new();
@@ -97,7 +97,7 @@ fn assert_sums(meter: &Meter, flows: &[Flow], frames: &[Timed]) {
     );
 }
 
-fn reference(settings: &Settings, frames: &[Timed]) -> FlowMeter {
+fn reference(settings: &MeterSettings, frames: &[Timed]) -> FlowMeter {
     let rules = Rules { active: settings.active_ns, idle: settings.idle_ns, closed: settings.closed_ns };
     let mut reference = FlowMeter::new(rules);
     frames.iter().for_each(|(time, frame, wire_len)| reference.push(*time, frame, *wire_len as usize));
@@ -107,13 +107,13 @@ fn reference(settings: &Settings, frames: &[Timed]) -> FlowMeter {
 
 /// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next packet. All come from one
 /// interface: with that in the key they are the same flows, by wide keys.
-fn assert_equal(settings: &Settings, frames: &[Timed], what: &str) {
+fn assert_equal(settings: &MeterSettings, frames: &[Timed], what: &str) {
     let reference = reference(settings, frames);
     let wanted = sorted(reference.ended.iter().map(of_reference));
     let interface = KeyFields { interface: true, ..settings.key };
     let ways = [true, false].map(|expires| [(settings.key, expires), (interface, expires)]);
     for (key, expires) in ways.into_iter().flatten() {
-        let Metered { flows, meter } = metered(&Settings { key, ..*settings }, frames, expires);
+        let Metered { flows, meter } = metered(&MeterSettings { key, ..*settings }, frames, expires);
         let not: Vec<u64> = meter.statistics().not_metered.iter().map(|tally| tally.packets).collect();
         assert_eq!(not[..2], reference.not_metered, "{what}");
         let got = sorted(flows.iter().map(of_meter));
@@ -125,12 +125,12 @@ fn assert_equal(settings: &Settings, frames: &[Timed], what: &str) {
 }
 
 /// Room for more flows than any input here has, and for few enough that thousands of meters are made in a moment.
-fn settings() -> Settings {
-    Settings { flows_max: 1 << 16, ..Settings::default() }
+fn settings() -> MeterSettings {
+    MeterSettings { flows_max: 1 << 16, ..MeterSettings::default() }
 }
 
-fn short() -> Settings {
-    Settings { active_ns: 3_000_000_000, idle_ns: 400_000_000, closed_ns: 50_000_000, ..settings() }
+fn short() -> MeterSettings {
+    MeterSettings { active_ns: 3_000_000_000, idle_ns: 400_000_000, closed_ns: 50_000_000, ..settings() }
 }
 
 fn captures() -> Vec<PathBuf> {
@@ -197,7 +197,7 @@ fn the_sums_are_right_on_every_capture() {
     let all = KeyFields::parse("vlan,mpls,tunnel,tos,interface").unwrap();
     for path in captures() {
         let Ok(mut file) = FileSource::open(&path) else { continue };
-        let settings = |key, inner| Settings { key, inner, ..short() };
+        let settings = |key, inner| MeterSettings { key, inner, ..short() };
         let choices = [
             settings(KeyFields::default(), false),
             settings(all, false),
@@ -234,16 +234,17 @@ fn the_sums_are_right_on_every_capture() {
 
 #[test]
 fn settings_out_of_range_are_refused() {
-    let refused =
-        |settings: Settings| Meter::new(&settings).err().map(|error| error.to_string()).unwrap_or_default();
-    let defaults = Settings::default();
+    let refused = |settings: MeterSettings| {
+        Meter::new(&settings).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let defaults = MeterSettings::default();
     assert_eq!(refused(defaults), "");
-    assert!(refused(Settings { flows_max: 0, ..defaults }).contains("--flows-max"));
-    assert!(refused(Settings { idle_ns: 0, ..defaults }).contains("idle timeout"));
-    assert!(refused(Settings { active_ns: i64::MAX, ..defaults }).contains("active timeout"));
-    let closed = refused(Settings { closed_ns: -1, ..defaults });
+    assert!(refused(MeterSettings { flows_max: 0, ..defaults }).contains("--flows-max"));
+    assert!(refused(MeterSettings { idle_ns: 0, ..defaults }).contains("idle timeout"));
+    assert!(refused(MeterSettings { active_ns: i64::MAX, ..defaults }).contains("active timeout"));
+    let closed = refused(MeterSettings { closed_ns: -1, ..defaults });
     assert!(closed.contains("closed timeout") && closed.contains("0 to 10 years"), "{closed}");
-    assert_eq!(refused(Settings { closed_ns: 0, ..defaults }), "");
+    assert_eq!(refused(MeterSettings { closed_ns: 0, ..defaults }), "");
 }
 
 #[test]
@@ -377,7 +378,7 @@ fn a_reset_in_a_fresh_meter_ends_its_flow_soon() {
 #[test]
 fn the_active_timeout_holds_in_a_full_table() {
     for (idle_ns, active_ns) in [(20 * SECOND, 10 * SECOND), (5 * SECOND, 10 * SECOND)] {
-        let settings = Settings { flows_max: 4, active_ns, idle_ns, ..Settings::default() };
+        let settings = MeterSettings { flows_max: 4, active_ns, idle_ns, ..MeterSettings::default() };
         let (mut meter, mut flows) = (Meter::new(&settings).unwrap(), Vec::new());
         let (mut full, mut active) = (0, 0);
         for tenth in 0..1000 {
@@ -408,7 +409,7 @@ fn the_active_timeout_holds_in_a_full_table() {
 /// A flow whose packets go on and whose record is due is found by the clock at once, however long the wheel's ticks are.
 #[test]
 fn active_flows_end_in_time_beside_long_silences() {
-    let settings = Settings { idle_ns: 86_400 * SECOND, active_ns: 10 * SECOND, ..settings() };
+    let settings = MeterSettings { idle_ns: 86_400 * SECOND, active_ns: 10 * SECOND, ..settings() };
     let (mut meter, mut flows) = (Meter::new(&settings).unwrap(), Vec::new());
     for second in 0..10 {
         push_one(&mut meter, second * SECOND, &datagram(1), &mut flows);
@@ -472,7 +473,7 @@ fn fragments_belong_to_the_network_that_they_came_from() {
         frame
     };
     let key = KeyFields { vlan: true, ..KeyFields::default() };
-    let (mut meter, mut flows) = (Meter::new(&Settings { key, ..settings() }).unwrap(), Vec::new());
+    let (mut meter, mut flows) = (Meter::new(&MeterSettings { key, ..settings() }).unwrap(), Vec::new());
     let tag = |id: u16| Some(VlanTag { tpid: 0x8100, tci: id });
     for (vlan, offset, port) in [(1, 0, 11), (2, 0, 22), (1, 3, 0), (2, 3, 0), (3, 3, 0)] {
         push_tagged(&mut meter, 1, &fragment(offset, port), tag(vlan), &mut flows);
@@ -521,7 +522,7 @@ proptest! {
     #[test]
     fn a_full_table_gives_up_the_longest_silent(seed in any::<u64>(), room in 1_usize..12) {
         const TICK: i64 = 1 << 25;
-        let settings = Settings { flows_max: room, ..Settings::default() };
+        let settings = MeterSettings { flows_max: room, ..MeterSettings::default() };
         let (mut random, mut meter) = (Random::new(seed), Meter::new(&settings).unwrap());
         let (mut time, mut full, mut flows) = (0, 0, Vec::new());
         // When each flow that is there was last seen, by its port.
@@ -548,7 +549,7 @@ proptest! {
 
     #[test]
     fn bytes_of_any_kind_are_metered_or_counted(bytes in prop::collection::vec(any::<u8>(), 0..200), inner in any::<bool>()) {
-        let mut settings = Settings { inner, ..settings() };
+        let mut settings = MeterSettings { inner, ..settings() };
         metered(&settings, &[(0, bytes.clone(), 200)], true);
         settings.key = KeyFields::parse("vlan,mpls,tunnel,tos,interface").unwrap();
         metered(&settings, &[(i64::MIN, bytes.clone(), 200), (i64::MAX, bytes, 200)], true);

@@ -10,7 +10,7 @@ pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// What it may be.
-    pub kind: Kind,
+    pub kind: ParameterType,
     /// What it is if it is not given; `None` if it must be.
     pub default: Option<&'static str>,
     /// What it means.
@@ -19,7 +19,7 @@ pub struct Parameter {
 
 /// What an argument may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParameterType {
     /// Any text.
     Text,
     /// The name of a file.
@@ -38,36 +38,38 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-impl Kind {
+impl ParameterType {
     /// What people may write.
     pub fn shown(self) -> String {
         match self {
-            Kind::Text => "text".to_owned(),
-            Kind::Path => "file".to_owned(),
-            Kind::Filter => "filter".to_owned(),
-            Kind::Recipe => "recipe".to_owned(),
-            Kind::Number(min, u64::MAX) => format!("number, {min} or more"),
-            Kind::Number(min, max) => format!("number, {min} to {max}"),
-            Kind::Duration => "time, such as 500ms, 10s, 5m, 1h".to_owned(),
-            Kind::Ratio => "share, such as 1/100".to_owned(),
-            Kind::Choice(words) => words.join(" or "),
+            ParameterType::Text => "text".to_owned(),
+            ParameterType::Path => "file".to_owned(),
+            ParameterType::Filter => "filter".to_owned(),
+            ParameterType::Recipe => "recipe".to_owned(),
+            ParameterType::Number(min, u64::MAX) => format!("number, {min} or more"),
+            ParameterType::Number(min, max) => format!("number, {min} to {max}"),
+            ParameterType::Duration => "time, such as 500ms, 10s, 5m, 1h".to_owned(),
+            ParameterType::Ratio => "share, such as 1/100".to_owned(),
+            ParameterType::Choice(words) => words.join(" or "),
         }
     }
 
     fn check(self, text: &str) -> Result<(), String> {
         let is_right = match self {
-            Kind::Text => true,
-            Kind::Path => !text.is_empty(),
-            Kind::Filter => {
+            ParameterType::Text => true,
+            ParameterType::Path => !text.is_empty(),
+            ParameterType::Filter => {
                 return tapline_filter::parse(text).map(|_| ()).map_err(|error| error.render(text));
             }
-            Kind::Recipe => {
+            ParameterType::Recipe => {
                 return tapline_traffic::Recipe::parse(text).map(|_| ()).map_err(|error| error.render(text));
             }
-            Kind::Number(min, max) => number(text).is_some_and(|number| (min..=max).contains(&number)),
-            Kind::Duration => nanoseconds(text).is_some(),
-            Kind::Ratio => ratio(text).is_some(),
-            Kind::Choice(words) => words.contains(&text),
+            ParameterType::Number(min, max) => {
+                number(text).is_some_and(|number| (min..=max).contains(&number))
+            }
+            ParameterType::Duration => nanoseconds(text).is_some(),
+            ParameterType::Ratio => ratio(text).is_some(),
+            ParameterType::Choice(words) => words.contains(&text),
         };
         if is_right { Ok(()) } else { Err(format!("`{text}` is not what it may be: {}", self.shown())) }
     }
@@ -128,17 +130,17 @@ impl Arguments {
         &value.unwrap_or_else(|| panic!("the class has no parameter {name}")).1
     }
 
-    /// The value of a [`Kind::Number`].
+    /// The value of a [`ParameterType::Number`].
     pub fn number(&self, name: &str) -> u64 {
         number(self.text(name)).unwrap_or(0)
     }
 
-    /// The value of a [`Kind::Duration`], in nanoseconds.
+    /// The value of a [`ParameterType::Duration`], in nanoseconds.
     pub fn nanoseconds(&self, name: &str) -> u64 {
         nanoseconds(self.text(name)).unwrap_or(0)
     }
 
-    /// The value of a [`Kind::Ratio`]: over, under.
+    /// The value of a [`ParameterType::Ratio`]: over, under.
     pub fn ratio(&self, name: &str) -> (u64, u64) {
         ratio(self.text(name)).unwrap_or((1, 1))
     }
@@ -164,7 +166,7 @@ fn place(
         }
         let message = format!("`{}` takes no more arguments", declared.class);
         let hint =
-            if parameters.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", names()) };
+            if parameters.is_empty() { "it takes none".to_owned() } else { format!("it input {}", names()) };
         return Err(SyntaxError::at(argument.span, message).hint(hint));
     };
     parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
@@ -220,26 +222,26 @@ mod tests {
 
     #[test]
     fn every_class_takes_the_units_of_the_docs() {
-        let takes = |kind: Kind, text: &str| kind.check(text).is_ok();
+        let input = |kind: ParameterType, text: &str| kind.check(text).is_ok();
         for class in super::super::CLASSES {
             for parameter in class.parameters {
                 let shown = format!("{}({})", class.name, parameter.name);
                 match parameter.kind {
-                    Kind::Duration => {
+                    ParameterType::Duration => {
                         assert!(
-                            ["90", "1.5s", "500us", "1d"].iter().all(|text| takes(parameter.kind, text)),
+                            ["90", "1.5s", "500us", "1d"].iter().all(|text| input(parameter.kind, text)),
                             "{shown}"
                         );
                         assert!(
-                            ["5x", "1 s", "1M"].iter().all(|text| !takes(parameter.kind, text)),
+                            ["5x", "1 s", "1M"].iter().all(|text| !input(parameter.kind, text)),
                             "{shown}"
                         );
                     }
-                    Kind::Number(..) => {
+                    ParameterType::Number(..) => {
                         let fractions = ["0.001k", "0.01k", "1.5k", "1.5M"];
-                        assert!(fractions.iter().any(|text| takes(parameter.kind, text)), "{shown}");
+                        assert!(fractions.iter().any(|text| input(parameter.kind, text)), "{shown}");
                         assert!(
-                            ["1m", "1.5", "64Ki"].iter().all(|text| !takes(parameter.kind, text)),
+                            ["1m", "1.5", "64Ki"].iter().all(|text| !input(parameter.kind, text)),
                             "{shown}"
                         );
                     }

@@ -6,7 +6,9 @@ use tapline_capture::Error;
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 
-use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use super::{
+    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+};
 use crate::stage::Stage;
 use crate::stages::{self, FilterStage};
 
@@ -54,41 +56,41 @@ const DEVICE: Class = Class {
     parameters: &[
         Parameter {
             name: "interface",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: None,
-            meaning: "its name; `any` for all; patterns such as eth*; xdp:eth0 takes the packets off the host by AF_XDP (docs/afxdp.md)",
+            meaning: "its name; `any` for all; patterns such as eth*; xdp:eth0 input the packets off the host by AF_XDP (docs/afxdp.md)",
         },
         Parameter {
             name: "ring",
-            kind: Kind::Number(0, 4_000_000_000),
+            kind: ParameterType::Number(0, 4_000_000_000),
             default: Some("0"),
             meaning: "bytes of the ring that holds packets until they are looked at; 0 for the default of tapline capture -B",
         },
         Parameter {
             name: "promiscuous",
-            kind: Kind::Choice(&["yes", "no"]),
+            kind: ParameterType::Choice(&["yes", "no"]),
             default: Some("yes"),
             meaning: "whether packets to other hosts are asked for",
         },
         Parameter {
             name: "direction",
-            kind: Kind::Choice(&["both", "in", "out"]),
+            kind: ParameterType::Choice(&["both", "in", "out"]),
             default: Some("both"),
             meaning: "in: what the interface receives; out: what this host sends there",
         },
         Parameter {
             name: "stamp",
-            kind: Kind::Choice(&["kernel", "tsc", "tsc-sync", "batch"]),
+            kind: ParameterType::Choice(&["kernel", "tsc", "tsc-sync", "batch"]),
             default: Some("kernel"),
             meaning: "when a packet came: the kernel's word; when it is read, by the processor's counter, raw or held to the system's clock; or the \
                 system's clock once a batch (tapline profile --timestamps measures them)",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "device(eth0) -> print",
-    make: Make::Source,
+    make: Constructor::Source,
 };
 
 const FILE: Class = Class {
@@ -97,15 +99,15 @@ const FILE: Class = Class {
     description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time of it, and with follow in place of to= what is recorded meanwhile too. The graph ends when all files are at their ends.",
     parameters: &[Parameter {
         name: "name",
-        kind: Kind::Path,
+        kind: ParameterType::Path,
         default: None,
         meaning: "the file; - is standard input, store:DIRECTORY a store",
     }],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "file(\"a.pcapng\") -> count",
-    make: Make::Source,
+    make: Constructor::Source,
 };
 
 const GENERATE: Class = Class {
@@ -115,15 +117,15 @@ const GENERATE: Class = Class {
         tapline generate --help, docs/generate.md.",
     parameters: &[Parameter {
         name: "recipe",
-        kind: Kind::Recipe,
+        kind: ParameterType::Recipe,
         default: None,
         meaning: "what packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
     }],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "generate(\"tcp flows=100 count=10k\") -> count -> drop",
-    make: Make::Source,
+    make: Constructor::Source,
 };
 
 const FILTER: Class = Class {
@@ -134,17 +136,17 @@ const FILTER: Class = Class {
     parameters: &[
         Parameter {
             name: "text",
-            kind: Kind::Filter,
+            kind: ParameterType::Filter,
             default: None,
             meaning: "the filter: \"tcp port 80 or udp port 53\"",
         },
         stages::filters::FRAGMENTS,
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
-    make: Make::Stage(filter),
+    make: Constructor::Stage(filter),
 };
 
 const PRINT: Class = Class {
@@ -154,22 +156,22 @@ const PRINT: Class = Class {
     parameters: &[
         Parameter {
             name: "verbose",
-            kind: Kind::Number(0, 3),
+            kind: ParameterType::Number(0, 3),
             default: Some("0"),
             meaning: "as -v, -vv, -vvv",
         },
         Parameter {
             name: "link",
-            kind: Kind::Choice(&["no", "yes"]),
+            kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
             meaning: "whether the link header is shown, as -e",
         },
     ],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"icmp\") -> print(verbose=1)",
-    make: Make::Output,
+    make: Constructor::Output,
 };
 
 const JSON: Class = Class {
@@ -178,10 +180,10 @@ const JSON: Class = Class {
     description: "",
     parameters: &[],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> json",
-    make: Make::Output,
+    make: Constructor::Output,
 };
 
 const RECORD: Class = Class {
@@ -189,19 +191,24 @@ const RECORD: Class = Class {
     summary: "packets into a capture file",
     description: "The name's end chooses format and packing, as tapline capture -w does: .pcap, .pcapng, .gz, .zst, .lz4.",
     parameters: &[
-        Parameter { name: "name", kind: Kind::Path, default: None, meaning: "the file; it is replaced" },
+        Parameter {
+            name: "name",
+            kind: ParameterType::Path,
+            default: None,
+            meaning: "the file; it is replaced",
+        },
         Parameter {
             name: "snap",
-            kind: Kind::Number(0, 262_144),
+            kind: ParameterType::Number(0, 262_144),
             default: Some("0"),
             meaning: "the most bytes of a packet; 0 for all",
         },
     ],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> record(\"all.pcapng.zst\")",
-    make: Make::Output,
+    make: Constructor::Output,
 };
 
 const STORE: Class = Class {
@@ -210,34 +217,39 @@ const STORE: Class = Class {
     description: "As tapline record --to does: the store is made if it is not there, its oldest segments make room, and tapline find has the packets \
         a second later. Packets of it are read by file(\"store:DIRECTORY\").",
     parameters: &[
-        Parameter { name: "name", kind: Kind::Path, default: None, meaning: "the store's directory" },
+        Parameter {
+            name: "name",
+            kind: ParameterType::Path,
+            default: None,
+            meaning: "the store's directory",
+        },
         Parameter {
             name: "size",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("10GiB"),
             meaning: "room for packets: bytes (500GB, 10GiB), or a share of the disk (80%); two segments at least",
         },
         Parameter {
             name: "keep",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("0"),
             meaning: "packets older than this are given up, a segment at a time; 0 to keep them as long as there is room",
         },
         Parameter {
             name: "segment",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("1GiB"),
             meaning: "bytes of a segment of a store that is made now, 4MiB to 4GiB; one that is there keeps its own",
         },
     ],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"not port 22\") -> store(\"/srv/store\", size=80%, keep=7d)",
-    make: Make::Output,
+    make: Constructor::Output,
 };
 
-fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+fn filter(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let text = arguments.text("text").to_owned();
     if arguments.text("fragments") == "follow" {
         return Ok(stages::filters::of_texts(vec![text], arguments, site));

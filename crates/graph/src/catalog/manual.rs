@@ -43,7 +43,7 @@ fn synopsis(class: &Class) -> String {
     let arguments = parameters.collect::<Vec<_>>().join(", ");
     let call =
         if arguments.is_empty() { class.name.to_owned() } else { format!("{}({arguments})", class.name) };
-    let before = if matches!(class.make, super::Make::Source) { "" } else { "... -> " };
+    let before = if matches!(class.make, super::Constructor::Source) { "" } else { "... -> " };
     let after = match class.outputs {
         Outputs::None => "",
         Outputs::One | Outputs::Flows => " -> ...",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Class = name, summary, description, parameters, outputs, order, example, make
-//! Declared stage --check(parameters)--> Arguments --make(Arguments, Site)--> Box<dyn Stage>
+//! Declared stage --check(parameters)--> Arguments --make(Arguments, BuildContext)--> Box<dyn Stage>
 //! ```
 
 mod arguments;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tapline_packet::Interface;
 
-pub use arguments::{Arguments, Kind, Parameter};
+pub use arguments::{Arguments, Parameter, ParameterType};
 pub use classes::CLASSES;
 pub use manual::{index, page};
 
@@ -26,67 +26,67 @@ use crate::stage::Stage;
 pub struct Class {
     /// Its name in graphs.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// The purpose in a few words.
     pub summary: &'static str,
-    /// What people should know besides.
+    /// The text of the manual page.
     pub description: &'static str,
     /// Its arguments, in the order in which they may be given without their names.
     pub parameters: &'static [Parameter],
-    /// What comes out of it.
+    /// The number and kind of its outputs.
     pub outputs: Outputs,
-    /// What it is for: packets, or the flows of a meter.
-    pub takes: Takes,
-    /// Which packets it must see in their order.
+    /// The kind of its input: packets, or flows of a meter.
+    pub input: StageInput,
+    /// The packets that one instance must see in order.
     pub order: Order,
-    /// How it is used.
+    /// An example of its use.
     pub example: &'static str,
     /// Makes one.
-    pub make: Make,
+    pub make: Constructor,
 }
 
-/// How a stage comes to be.
+/// The way in which a stage of a class is constructed.
 #[derive(Debug)]
-pub enum Make {
+pub enum Constructor {
     /// A source: the command that runs the graph opens it.
     Source,
     /// One for each worker.
-    Stage(MakeStage),
+    Stage(StageConstructor),
     /// An output: the command that runs the graph opens it, once for all workers.
     Output,
 }
 
-/// Makes a stage, or says why it cannot.
-pub type MakeStage = fn(&Arguments, &Site<'_>) -> Result<Box<dyn Stage>, String>;
+/// Constructs a stage; the error says the reason.
+pub type StageConstructor = fn(&Arguments, &BuildContext<'_>) -> Result<Box<dyn Stage>, String>;
 
 /// How many outputs a stage has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
-    /// It is the end of a way.
+    /// None: the stage ends a branch of the graph.
     None,
     /// One, which may lead nowhere.
     One,
-    /// One, on which flows that have ended travel beside the packets: it is a meter.
+    /// One, for packets and expired flows: the stage is a meter.
     Flows,
     /// As many as are connected.
     Many,
 }
 
-/// What a stage is for.
+/// The kind of input of a stage.
 #[derive(Clone, Copy, Debug)]
-pub enum Takes {
+pub enum StageInput {
     /// Packets.
     Packets,
-    /// Flows: it stands right behind meters. The function says, of their arguments and its own, why that cannot be.
+    /// Expired flows: the stage follows meters directly. The function checks their arguments against its own.
     Flows(CheckMeters),
 }
 
-/// Of the arguments of the meters that lead to a stage and its own, why that cannot be.
+/// Checks the arguments of the meters before a stage, and its own; the error says the reason.
 pub type CheckMeters = fn(&[&Arguments], &Arguments) -> Result<(), String>;
 
-impl Takes {
-    /// Whether it takes flows.
-    pub fn are_flows(&self) -> bool {
-        matches!(self, Takes::Flows(_))
+impl StageInput {
+    /// Whether the input is flows.
+    pub fn is_flows(&self) -> bool {
+        matches!(self, StageInput::Flows(_))
     }
 }
 
@@ -101,37 +101,37 @@ pub enum Order {
     All,
 }
 
-/// Where a stage is made.
-pub struct Site<'a> {
+/// The context in which a stage is constructed.
+pub struct BuildContext<'a> {
     /// The stage's name.
     pub name: &'a str,
     /// Which worker it is for, counted from 0.
     pub worker: usize,
-    /// Whether the source before it may have done its work, packet by packet of each interface.
+    /// The stage follows the source directly: the kernel may have applied its filter to some interfaces.
     pub is_first: bool,
-    /// The work's orders and its limit.
+    /// Stop requests and the packet limit of the run.
     pub control: &'a Arc<Control>,
-    /// What belongs to all workers together.
-    pub common: &'a Common,
+    /// Settings common to all workers.
+    pub common: &'a GraphSettings,
 }
 
-/// What stages of all workers have in common.
-pub struct Common {
-    /// How the text of a filter is compiled for an interface.
-    pub options: OptionsFor,
-    /// How many workers there are.
+/// Settings common to all stages and workers.
+pub struct GraphSettings {
+    /// The options for compiling a filter for an interface.
+    pub options: InterfaceOptions,
+    /// The number of workers.
     pub workers: usize,
     /// Filters stay in the interpreter, never become native code.
     pub interpret: bool,
-    /// Where relative names of files start.
+    /// The directory of relative file names.
     pub directory: PathBuf,
 }
 
-/// How the text of a filter is compiled for an interface.
-pub type OptionsFor = Arc<dyn Fn(&Interface) -> tapline_filter::Options + Send + Sync>;
+/// The options for compiling a filter for an interface.
+pub type InterfaceOptions = Arc<dyn Fn(&Interface) -> tapline_filter::Options + Send + Sync>;
 
-impl Common {
-    /// A file's name as the graph has it, from where relative names start.
+impl GraphSettings {
+    /// Resolves a file name of the graph against the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(Path::new(name))
     }

@@ -14,7 +14,7 @@ use super::*;
 use crate::Chain;
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::stages::{Compile, Shared};
 
 /// Lends `batches` batches of `each` one-byte packets whose byte counts up from 0 within the batch.
@@ -98,7 +98,7 @@ impl Stage for Bounded {
         if stored < wanted { Err(Error::output(self.name, std::io::Error::other("full"))) } else { Ok(()) }
     }
 
-    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         assert!(!std::mem::replace(&mut self.finished, true), "finished once");
         Ok(())
     }
@@ -260,13 +260,13 @@ impl Stage for Complete {
         }
     }
 
-    fn tick(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.1 = true;
-        Ok(Wants::Nothing)
+        Ok(StageStatus::Complete)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.0.finish(moment, out)
+    fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.0.finish(tick, out)
     }
 
     fn counters(&self) -> StageCounters {
@@ -303,7 +303,7 @@ fn packets_after_completion_are_counted() {
     let complete = |is_only| {
         let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
         let mut handles = Shared::handles(output, 2, is_only);
-        handles[0].tick(&Moment::new(clock(), &[]), &mut Out::nowhere()).unwrap();
+        handles[0].tick(&TickContext::new(clock(), &[]), &mut Out::nowhere()).unwrap();
         Box::new(handles.remove(1))
     };
     // The only output decides what is accepted; beside another one, which took the packets, it has lost them.
@@ -473,7 +473,7 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
             }
         });
         let engine = Engine::new(vec![Inlet::new(&mut sleeper, node)], &mut graph, &control, clock);
-        let mut watch = |watch: &Watch<'_>| {
+        let mut watch = |watch: &RunReport<'_>| {
             if watch.asked {
                 control.stop();
             }

@@ -7,10 +7,10 @@ use tapline_packet::Now;
 use tapline_profile::Meters;
 
 use super::Plan;
-use crate::catalog::{Common, Make, Site};
+use crate::catalog::{BuildContext, Constructor, GraphSettings};
 use crate::engine::Control;
 use crate::graph::{Graph, NewNode, NodeId};
-use crate::stage::{Moment, Stage};
+use crate::stage::{Stage, TickContext};
 use crate::stages::SourceStage;
 use crate::worker_merge::MergeInputs;
 
@@ -21,7 +21,7 @@ pub struct Maker<'a> {
     /// Orders, and the limit.
     pub control: &'a Arc<Control>,
     /// What belongs to all workers.
-    pub common: &'a Common,
+    pub common: &'a GraphSettings,
     /// Where the worker's part of a plan for several ends.
     pub exits: Option<&'a MergeInputs>,
     /// Gives this worker's handle of the output of a node.
@@ -35,8 +35,8 @@ pub struct Maker<'a> {
 pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, Vec<NodeId>), String> {
     let mut graph = Graph::new(meters, maker.worker as u16);
     let nodes = nodes(plan, &HashSet::new(), maker)?;
-    let moment = Moment::new(Now::default(), &[]);
-    let ids = graph.change(nodes, &moment).map_err(|error| error.to_string())?;
+    let tick = TickContext::new(Now::default(), &[]);
+    let ids = graph.change(nodes, &tick).map_err(|error| error.to_string())?;
     Ok((graph, plan.sources(&ids)))
 }
 
@@ -50,15 +50,15 @@ pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<
     let mut nodes = Vec::new();
     for (index, (node, key)) in plan.nodes.iter().zip(keys).enumerate() {
         let is_first = node.is_done_before && plan.nodes[node.inputs[0].0].is_source();
-        let site = Site { name: &node.name, worker, is_first, control, common };
+        let site = BuildContext { name: &node.name, worker, is_first, control, common };
         let stage: Option<Box<dyn Stage>> = match node.class.make {
             _ if there.contains(&key) => None,
-            Make::Source => Some(Box::new(SourceStage)),
+            Constructor::Source => Some(Box::new(SourceStage)),
             _ if let (Some(exits), Some(exit)) = (exits, node.exit) => Some(exits.stage(exit)),
-            Make::Output => Some(output(index)?),
+            Constructor::Output => Some(output(index)?),
             // A set before it has decided; what is left is a name and counters.
             _ if node.is_done_before && !is_first => Some(Box::new(SourceStage)),
-            Make::Stage(make) => {
+            Constructor::Stage(make) => {
                 Some(make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?)
             }
         };

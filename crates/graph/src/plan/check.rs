@@ -1,6 +1,6 @@
 //! A tree whose classes, arguments and connections are right, in order.
 
-use crate::catalog::{self, Arguments, CLASSES, Class, Make, Outputs, Takes};
+use crate::catalog::{self, Arguments, CLASSES, Class, Constructor, Outputs, StageInput};
 use crate::language::{Ast, Declared, Link, Span, SyntaxError, parse};
 
 /// A stage that was checked.
@@ -34,7 +34,7 @@ pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
         let mut inputs: Vec<(usize, usize)> = links.map(|link| (places[link.from], link.output)).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        if inputs.is_empty() && !matches!(class.make, Make::Source) {
+        if inputs.is_empty() && !matches!(class.make, Constructor::Source) {
             return Err(SyntaxError::at(declared.span, format!("nothing leads to `{}`", declared.name))
                 .hint("connect it: device(eth0) -> ... -> this"));
         }
@@ -53,7 +53,7 @@ fn check_meters(
     arguments: &Arguments,
     before: &[&Checked],
 ) -> Result<(), SyntaxError> {
-    let Takes::Flows(check) = class.takes else { return Ok(()) };
+    let StageInput::Flows(check) = class.input else { return Ok(()) };
     if before.iter().any(|stage| stage.class.outputs != Outputs::Flows) {
         let message = format!("`{}` takes flows, and something else leads to it", declared.name);
         return Err(SyntaxError::at(declared.span, message)
@@ -100,7 +100,7 @@ fn check_link(ast: &Ast, classes: &[&'static Class], link: &Link) -> Result<(), 
     let (from, to) = (&ast.stages[link.from], &ast.stages[link.to]);
     let fault =
         |message: String, hint: &str| Err(SyntaxError::at(link.span, message).also(from.span).hint(hint));
-    if matches!(classes[link.to].make, Make::Source) {
+    if matches!(classes[link.to].make, Constructor::Source) {
         return fault(format!("`{}` is a source: nothing leads to it", to.name), "a source stands first");
     }
     if link.input > 0 {

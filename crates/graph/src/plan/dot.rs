@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use super::{Plan, PlanNode};
-use crate::catalog::{Make, Outputs};
+use crate::catalog::{Constructor, Outputs};
 
 pub(super) fn dot(plan: &Plan) -> String {
     let mut text =
         String::from("digraph tapline {\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n");
     for (id, node) in plan.nodes.iter().enumerate() {
         let shape = match (&node.class.make, node.class.outputs) {
-            (Make::Source, _) => "oval",
+            (Constructor::Source, _) => "oval",
             (_, Outputs::None) => "box3d",
             _ => "box",
         };

@@ -19,7 +19,7 @@ mod split;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use crate::catalog::{Arguments, Class, Make};
+use crate::catalog::{Arguments, Class, Constructor};
 
 pub use build::{Maker, build, nodes};
 pub use split::Split;
@@ -115,7 +115,7 @@ impl Plan {
     fn takers(&self, node: usize) -> Vec<(&'static str, String)> {
         let takers = self.successors(node).map(|other| &self.nodes[other]);
         let mut takers: Vec<_> = takers
-            .filter(|other| other.class.takes.are_flows())
+            .filter(|other| other.class.input.is_flows())
             .map(|other| (other.class.name, other.arguments.canonical()))
             .collect();
         takers.sort_unstable();
@@ -139,7 +139,7 @@ impl Plan {
         split::split(self)
     }
 
-    /// Takes filters out of the kernel again: each runs where it stands.
+    /// Moves filters out of the kernel back into the graph.
     pub fn filter_in_user_space(&mut self) {
         kernel::take_back(self);
     }
@@ -153,6 +153,6 @@ impl Plan {
 impl PlanNode {
     /// Whether packets come from it.
     pub fn is_source(&self) -> bool {
-        matches!(self.class.make, Make::Source)
+        matches!(self.class.make, Constructor::Source)
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::{Plan, PlanNode};
-use crate::catalog::{Arguments, Class, Make, Order, Outputs, Takes};
+use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, StageInput};
 
 /// A plan for several workers.
 #[derive(Clone, Debug, Default)]
@@ -33,14 +33,14 @@ const EXIT: Class = Class {
     description: "",
     parameters: &[],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "",
-    make: Make::Stage(|_, _| Err("only the planner makes it".to_owned())),
+    make: Constructor::Stage(|_, _| Err("only the planner makes it".to_owned())),
 };
 
 /// The begin of what is done once.
-const ENTRY: Class = Class { make: Make::Source, outputs: Outputs::One, ..EXIT };
+const ENTRY: Class = Class { make: Constructor::Source, outputs: Outputs::One, ..EXIT };
 
 /// Parts a plan.
 pub(super) fn split(plan: &Plan) -> Split {
@@ -81,7 +81,7 @@ fn once(plan: &Plan) -> Vec<bool> {
     let mut is_once: Vec<bool> = Vec::new();
     for node in &plan.nodes {
         let needs = node.class.order == Order::All
-            && matches!(node.class.make, Make::Stage(_))
+            && matches!(node.class.make, Constructor::Stage(_))
             && !node.is_done_before;
         is_once.push(needs || node.inputs.iter().any(|(from, _)| is_once[*from]));
     }

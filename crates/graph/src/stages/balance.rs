@@ -3,7 +3,7 @@
 use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -17,22 +17,22 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "by",
-            kind: Kind::Choice(&["flow", "host", "inner"]),
+            kind: ParameterType::Choice(&["flow", "host", "inner"]),
             default: Some("flow"),
             meaning: "addresses, protocol and ports; addresses only; or the flow inside the innermost tunnel",
         },
         Parameter {
             name: "seed",
-            kind: Kind::Number(0, u64::MAX),
+            kind: ParameterType::Number(0, u64::MAX),
             default: Some("0"),
             meaning: "another seed shares out otherwise",
         },
     ],
     outputs: Outputs::Many,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "b :: balance; device(eth0) -> b; b[0] -> record(\"a.pcap\"); b[1] -> record(\"b.pcap\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let by = match arguments.text("by") {
             "host" => By::Host,
             "inner" => By::Inner,

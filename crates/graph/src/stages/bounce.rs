@@ -9,7 +9,7 @@
 use tapline_capture::transmit::{Causes, Transmitter};
 use tapline_capture::{Error, OutputAccount};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
@@ -17,7 +17,7 @@ use crate::stage::{Stage, StageCounters};
 /// Whether addresses change places.
 pub(super) const SWAP: Parameter = Parameter {
     name: "swap",
-    kind: Kind::Choice(&["no", "mac"]),
+    kind: ParameterType::Choice(&["no", "mac"]),
     default: Some("no"),
     meaning: "mac: source and destination of the Ethernet header change places; all else stays",
 };
@@ -30,14 +30,19 @@ pub(crate) const CLASS: Class = Class {
         cut into its segments again. What this host itself sends is not sent again; neither is what was not captured whole. Sending is refused on other interfaces \
         than loopback and veth unless --i-own-this-network names them. With --workers packets of a flow stay in their order.",
     parameters: &[
-        Parameter { name: "interface", kind: Kind::Text, default: None, meaning: "where they are sent" },
+        Parameter {
+            name: "interface",
+            kind: ParameterType::Text,
+            default: None,
+            meaning: "where they are sent",
+        },
         SWAP,
     ],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0, direction=in) -> bounce(eth1)",
-    make: Make::Output,
+    make: Constructor::Output,
 };
 
 /// Sends every packet out of one interface.

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Make, Order, Outputs, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -14,14 +14,14 @@ use crate::table::Table;
 pub(crate) const CLASS: Class = Class {
     name: "count",
     summary: "how many packets and bytes came this way",
-    description: "Bytes are those on the wire, without what the network card takes off (preamble, checksum, gap). Other processes can read the \
+    description: "Bytes are those on the wire, without what the network card input off (preamble, checksum, gap). Other processes can read the \
         numbers while it runs: they stand in the meters, `tapline top` shows them. All packets go on.",
     parameters: &[],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "dns :: count; device(eth0) -> filter(\"port 53\") -> dns",
-    make: Make::Stage(|_, _| Ok(Box::new(Counter::default()))),
+    make: Constructor::Stage(|_, _| Ok(Box::new(Counter::default()))),
 };
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use tapline_capture::Error;
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -18,22 +18,22 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "after",
-            kind: Kind::Choice(&["l2", "l3", "l4"]),
+            kind: ParameterType::Choice(&["l2", "l3", "l4"]),
             default: Some("l4"),
             meaning: "the last layer to keep: link header, IP with its extensions, TCP or UDP",
         },
         Parameter {
             name: "bytes",
-            kind: Kind::Number(0, 65_535),
+            kind: ParameterType::Number(0, 65_535),
             default: Some("0"),
             meaning: "bytes to keep behind it",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "file(\"all.pcap\") -> cut(l4, 16) -> record(\"headers.pcap\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let after = match arguments.text("after") {
             "l2" => Layer::Link,
             "l3" => Layer::Ip,

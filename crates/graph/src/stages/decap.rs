@@ -16,7 +16,7 @@ use tapline_packet::headers::{Headers, Tunnel};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -26,35 +26,35 @@ use crate::table::{Cell, Table};
 pub(crate) const CLASS: Class = Class {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
-    description: "Takes off what stands before the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
+    description: "StageInput off what stands before the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
         layer, as are all labels of a stack. Lengths on the wire lose what is taken off; time stamps stay. A packet inside that begins with IP \
         belongs to an interface of link type RAW, named eth0/raw; one that begins with Ethernet to eth0/ethernet; one that only lost its tags \
         stays with eth0. Tunnels in fragments are found in the first fragment only, which holds a part of the packet inside. The result says how many layers of each kind were taken off.",
     parameters: &[
         Parameter {
             name: "what",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("gre,erspan,vxlan,geneve,gtp,ipip,mpls,vlan"),
             meaning: "which layers: words of these, with commas between",
         },
         Parameter {
             name: "layers",
-            kind: Kind::Number(1, 16),
+            kind: ParameterType::Number(1, 16),
             default: Some("8"),
             meaning: "how many layers are taken off at most",
         },
         Parameter {
             name: "keep",
-            kind: Kind::Choice(&["no", "yes"]),
+            kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
             meaning: "whether packets without such a layer go on as they are; if not, they are refused",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "device(eth0) -> decap(\"vxlan,vlan\", keep=yes) -> top",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let wanted = wanted(arguments.text("what"))?;
         let (layers, keeps) = (arguments.number("layers") as usize, arguments.text("keep") == "yes");
         let lending = Lending::default();

@@ -13,7 +13,7 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -28,29 +28,29 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "same",
-            kind: Kind::Choice(&["ip", "hop", "all"]),
+            kind: ParameterType::Choice(&["ip", "hop", "all"]),
             default: Some("ip"),
             meaning: "what copies have in common: all bytes from the IP header on; the same but for the hop limit and the IPv4 header checksum; all bytes \
                 with the link header",
         },
         Parameter {
             name: "window",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("100ms"),
             meaning: "so much later a packet is no copy any more",
         },
         Parameter {
             name: "packets",
-            kind: Kind::Number(1, 10_000_000),
+            kind: ParameterType::Number(1, 10_000_000),
             default: Some("10000"),
             meaning: "how many packets are remembered; about 60 bytes each",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(span0) -> dedup(window=50ms) -> record(\"once.pcapng\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let same = match arguments.text("same") {
             "all" => Same::All,
             "hop" => Same::Hop,

@@ -4,10 +4,10 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -17,14 +17,14 @@ pub(crate) const CLASS: Class = Class {
         tenth of a second where no other packet comes. If it comes from a file, it is the time in the packets: one goes on once another is `time` later \
         than it, by their own stamps. Time stamps stay as they are. Packets are copied; those for which there is no room are refused. At the end all go on.",
     parameters: &[
-        Parameter { name: "time", kind: Kind::Duration, default: None, meaning: "how much later" },
+        Parameter { name: "time", kind: ParameterType::Duration, default: None, meaning: "how much later" },
         ROOM,
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> delay(5s) -> record(\"later.pcapng\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let held = Held::new(arguments.number("room") as usize);
         let time = arguments.nanoseconds("time") as i64;
         Ok(Box::new(Delay { time, held, by: None, newest: None, refused: 0 }))
@@ -84,16 +84,16 @@ impl Stage for Delay {
         }
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
         if self.by == Some(By::Clock) {
-            let newest = self.advance(steady(moment.steady_ns));
-            self.held.release(newest, moment.clocks(), out)?;
+            let newest = self.advance(steady(tick.steady_ns));
+            self.held.release(newest, tick.clocks(), out)?;
         }
-        Ok(Wants::More)
+        Ok(StageStatus::Running)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.held.release_all(moment.clocks(), out)
+    fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.held.release_all(tick.clocks(), out)
     }
 
     fn counters(&self) -> StageCounters {

@@ -2,7 +2,7 @@
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Make, Order, Outputs, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -14,10 +14,10 @@ pub(crate) const CLASS: Class = Class {
     description: "They count as refused there. A way may also end at any other stage.",
     parameters: &[],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "device(eth0) -> top -> drop",
-    make: Make::Stage(|_, _| Ok(Box::new(Drop))),
+    make: Constructor::Stage(|_, _| Ok(Box::new(Drop))),
 };
 
 struct Drop;

@@ -21,7 +21,7 @@ use crate::stage::{Stage, StageCounters};
 pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
-pub type Faster = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
+pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
 
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
@@ -43,7 +43,7 @@ impl FilterStage {
     /// The same in the interpreter for good.
     #[must_use]
     pub fn interpreted(self) -> FilterStage {
-        let faster: Faster = Arc::new(|_| Err("the interpreter was asked for".to_owned()));
+        let faster: CompileNative = Arc::new(|_| Err("the interpreter was asked for".to_owned()));
         FilterStage { filters: Filters::new(faster), ..self }
     }
 
@@ -88,7 +88,7 @@ pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> 
 
 /// The filters of a run.
 struct Filters {
-    faster: Faster,
+    faster: CompileNative,
     /// By interface; `None` accepts everything.
     filters: Vec<Option<Filter>>,
     /// All interfaces have the same.
@@ -121,16 +121,16 @@ fn program(filter: &Option<Filter>) -> Option<&CompiledFilter> {
 
 impl Filters {
     /// Programs are handed to `faster` once they have seen enough packets.
-    fn new(faster: Faster) -> Filters {
+    fn new(faster: CompileNative) -> Filters {
         Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 
     /// What runs them now.
     fn account(&self) -> FilterAccount {
-        let mut account = FilterAccount { faster_after: self.faster_after, ..FilterAccount::default() };
+        let mut account = FilterAccount { compiled_after: self.faster_after, ..FilterAccount::default() };
         for filter in self.filters.iter().flatten() {
             match &filter.faster {
-                Some(Ok(_)) => account.faster += 1,
+                Some(Ok(_)) => account.compiled += 1,
                 Some(Err(reason)) => account.reason = Some(reason.clone()),
                 None => {}
             }
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((made.load(Ordering::Relaxed), accepted(&mut filters)), (0, 0));
         assert_eq!((accepted(&mut filters), made.load(Ordering::Relaxed)), (0, 1));
         let after = Some(NATIVE_AFTER / 10 * 10);
-        let account = FilterAccount { faster: 2, faster_after: after, ..FilterAccount::default() };
+        let account = FilterAccount { compiled: 2, compiled_after: after, ..FilterAccount::default() };
         assert_eq!(filters.account(), account);
         filters.extend([Some(returning(2))]);
         assert_eq!((accepted(&mut filters), made.load(Ordering::Relaxed)), (0, 2));
@@ -259,8 +259,8 @@ mod tests {
         filters.extend([Some(returning(1)), Some(returning(2))]);
         assert_eq!(accepted(&mut filters), 10);
         filters.seen = NATIVE_AFTER;
-        assert_eq!(accepted(&mut filters), 5, "the second cannot be made faster and goes on as it was");
-        let FilterAccount { interpreted, faster, reason, .. } = filters.account();
-        assert_eq!((interpreted, faster, reason.as_deref()), (1, 1, Some("too hard")));
+        assert_eq!(accepted(&mut filters), 5, "the second cannot be compiled and goes on as it was");
+        let FilterAccount { interpreted, compiled, reason, .. } = filters.account();
+        assert_eq!((interpreted, compiled, reason.as_deref()), (1, 1, Some("too hard")));
     }
 }

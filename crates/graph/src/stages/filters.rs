@@ -12,10 +12,13 @@ use tapline_filter::Options;
 use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
-use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site, Takes};
+use crate::catalog::{
+    Arguments, BuildContext, Class, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
+    StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, TickContext};
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -26,29 +29,29 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "texts",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: None,
             meaning: "the filters, one a line (\\n between them); the first has output 0",
         },
         FRAGMENTS,
     ],
     outputs: Outputs::Many,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
-    make: Make::Stage(make),
+    make: Constructor::Stage(make),
 };
 
 /// What filters do with later fragments.
 pub(crate) const FRAGMENTS: Parameter = Parameter {
     name: "fragments",
-    kind: Kind::Choice(&["own", "follow"]),
+    kind: ParameterType::Choice(&["own", "follow"]),
     default: Some("own"),
     meaning: "own: a later fragment, which holds no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet went; one that comes \
         before its first waits for it, as a copy, goes on right after it, and is refused if it does not come within 30 s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
 };
 
-fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let texts: Vec<String> = arguments.text("texts").lines().map(str::to_owned).collect();
     for text in &texts {
         tapline_filter::parse(text).map_err(|error| error.render(text))?;
@@ -57,7 +60,7 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
 }
 
 /// Filters of these texts, each with an output.
-pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &Site<'_>) -> Box<dyn Stage> {
+pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &BuildContext<'_>) -> Box<dyn Stage> {
     let follows = arguments.text("fragments") == "follow";
     let shares = texts.iter().map(|_| Vec::new()).collect();
     let options = Arc::clone(&site.common.options);
@@ -80,7 +83,7 @@ struct Filters {
     texts: Vec<String>,
     /// Later fragments go where their first went.
     follows: bool,
-    options: OptionsFor,
+    options: InterfaceOptions,
     sets: Vec<OfLinkType>,
     /// Which set is for each interface.
     by_interface: Vec<usize>,
@@ -215,7 +218,7 @@ impl Stage for Filters {
     }
 
     /// Whose first has not come by now is refused.
-    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.early.clear();
         Ok(())
     }

@@ -4,7 +4,7 @@ use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 
 use super::recent::Recent;
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -19,29 +19,29 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "n",
-            kind: Kind::Number(1, 1_000_000_000),
+            kind: ParameterType::Number(1, 1_000_000_000),
             default: Some("1"),
             meaning: "how many packets of each go on",
         },
         Parameter {
             name: "by",
-            kind: Kind::Choice(&["flow", "pair", "fragment"]),
+            kind: ParameterType::Choice(&["flow", "pair", "fragment"]),
             default: Some("flow"),
             meaning: "addresses, protocol and ports, both directions alike; addresses alone; or the IP packet that fragments belong to (what is no \
                 fragment is refused)",
         },
         Parameter {
             name: "room",
-            kind: Kind::Number(1, 100_000_000),
+            kind: ParameterType::Number(1, 100_000_000),
             default: Some("1000000"),
             meaning: "how many are remembered for certain; about 30 bytes each",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp\") -> first(4) -> record(\"handshakes.pcap\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let by = match arguments.text("by") {
             "pair" => By::Pair,
             "fragment" => By::Fragment,

@@ -10,14 +10,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use tapline_capture::Error;
 use tapline_flow::{
-    Cause, DetailFields, EndReason, Flow, KeyFields, Meter, PAYLOAD_MAX, Settings, Statistics,
+    DetailFields, EndReason, Flow, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Statistics, UnmeteredCause,
 };
 use tapline_packet::{Now, Timestamp};
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, Moment, Stage, Wants};
+use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
 
@@ -37,70 +37,70 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "active",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("60s"),
             meaning: "a flow that lasts so long becomes a record, and goes on in the next",
         },
         Parameter {
             name: "idle",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("15s"),
             meaning: "a flow ends that had no packet for longer",
         },
         Parameter {
             name: "closed",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("2s"),
             meaning: "after FIN both ways or RST so long a silence ends a flow",
         },
         Parameter {
             name: "flows",
-            kind: Kind::Number(1, 1_000_000_000),
+            kind: ParameterType::Number(1, 1_000_000_000),
             default: Some("1048576"),
             meaning: "room for so many; if there are more, the longest silent ends. 195 bytes each, taken as they come",
         },
         Parameter {
             name: "key",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("none"),
             meaning: "what tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
         },
         Parameter {
             name: "inner",
-            kind: Kind::Choice(&["no", "yes"]),
+            kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
             meaning: "whether tunnels are taken off (GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS)",
         },
         Parameter {
             name: "bytes",
-            kind: Kind::Choice(&["ip", "frame"]),
+            kind: ParameterType::Choice(&["ip", "frame"]),
             default: Some("ip"),
             meaning: "whether bytes are those of IP packets or of frames",
         },
         Parameter {
             name: "sample",
-            kind: Kind::Number(1, 1_000_000),
+            kind: ParameterType::Number(1, 1_000_000),
             default: Some("1"),
             meaning: "meter one of so many packets, chosen by chance in each block of so many; records tell the rate and are not scaled",
         },
         Parameter {
             name: "details",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each takes time a packet and memory a flow",
+            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each input time a packet and memory a flow",
         },
         Parameter {
             name: "payload",
-            kind: Kind::Number(1, PAYLOAD_MAX as u64),
+            kind: ParameterType::Number(1, PAYLOAD_MAX as u64),
             default: Some("64"),
             meaning: "of the first payload of each side so many bytes are kept, if details has payload",
         },
     ],
     outputs: Outputs::Flows,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> flow(active=60s, idle=15s) -> ipfix(\"127.0.0.1:4739\")",
-    make: Make::Stage(|arguments, site| {
+    make: Constructor::Stage(|arguments, site| {
         let settings = settings(arguments)?;
         let meter = Meter::new(&settings).map_err(|error| error.to_string())?;
         Ok(Box::new(FlowStage {
@@ -115,8 +115,8 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-fn settings(arguments: &Arguments) -> Result<Settings, String> {
-    Ok(Settings {
+fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {
+    Ok(MeterSettings {
         active_ns: arguments.nanoseconds("active") as i64,
         idle_ns: arguments.nanoseconds("idle") as i64,
         closed_ns: arguments.nanoseconds("closed") as i64,
@@ -181,7 +181,7 @@ impl FlowStage {
             return Ok(());
         }
         let ended = self.end_all(clocks.wall, out);
-        self.meter.set_back(clocks.wall.plus_nanos(-ON_THEIR_WAY_NS));
+        self.meter.reset_clock(clocks.wall.plus_nanos(-ON_THEIR_WAY_NS));
         ended
     }
 
@@ -222,29 +222,29 @@ impl Stage for FlowStage {
         Ok(())
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
         if self.is_live {
-            self.follow_clock(moment.clocks(), out)?;
-            self.meter.set_clock(moment.now.plus_nanos(-ON_THEIR_WAY_NS));
-            self.expire(moment.now, out)?;
+            self.follow_clock(tick.clocks(), out)?;
+            self.meter.set_clock(tick.now.plus_nanos(-ON_THEIR_WAY_NS));
+            self.expire(tick.now, out)?;
         }
-        Ok(Wants::More)
+        Ok(StageStatus::Running)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.end_all(moment.now, out)
+    fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.end_all(tick.now, out)
     }
 
     fn result(&self) -> Option<Table> {
         let all = self.statistics();
-        let not = |cause: Cause| all.not_metered[cause as usize].packets;
+        let not = |cause: UnmeteredCause| all.not_metered[cause as usize].packets;
         let ended = |reason: EndReason| all.ended.of(reason);
         let mut table = Table::of_numbers(&[
             ("packets", all.metered.packets),
             ("bytes", all.flow_bytes),
-            ("not_ip", not(Cause::NotIp)),
-            ("cut", not(Cause::Cut)),
-            ("sampled_out", not(Cause::Sampled)),
+            ("not_ip", not(UnmeteredCause::NotIp)),
+            ("cut", not(UnmeteredCause::Cut)),
+            ("sampled_out", not(UnmeteredCause::Sampled)),
             ("flows", all.made),
             ("idle", ended(EndReason::Idle)),
             ("active", ended(EndReason::Active)),
@@ -322,7 +322,7 @@ impl Sampler {
             }
             is_wanted
         });
-        meter.note_sampled_out(out, bytes);
+        meter.count_sampled_out(out, bytes);
     }
 }
 
@@ -333,7 +333,7 @@ mod tests {
     use tapline_packet::{Now, Timestamp};
     use tapline_testkit::frames::*;
 
-    use crate::Moment;
+    use crate::TickContext;
     use crate::plan::{Plan, Source};
     use crate::table::Cell;
     use crate::trial::{Trial, whole};
@@ -501,8 +501,8 @@ mod tests {
         let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";
         let mut trial = Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         trial.push_frames(&(0..3000).map(datagram).collect::<Vec<_>>());
-        let moment = Moment::new(Now::default(), &[]);
-        let failed = trial.graph.finish(&moment).expect_err("nothing can be written").to_string();
+        let tick = TickContext::new(Now::default(), &[]);
+        let failed = trial.graph.finish(&tick).expect_err("nothing can be written").to_string();
         assert!(failed.contains("No space left"), "{failed}");
         trial.assert_balanced();
         let account = trial.account();

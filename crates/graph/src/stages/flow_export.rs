@@ -13,7 +13,7 @@ use tapline_packet::Timestamp;
 use crate::catalog::Arguments;
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, Moment, Stage, StageCounters, Wants};
+use crate::stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};
 use crate::table::{Table, grouped};
 
 /// Messages of live interfaces that are not full wait for so many ticks: a second. Those of files wait until they are full, so that they are the same
@@ -57,7 +57,7 @@ pub(super) trait Destination: Send {
     fn account(&self) -> ExportAccount;
     fn names(&self) -> &str;
     /// What a person should know of it, each thing once.
-    fn take_news(&mut self) -> Vec<String> {
+    fn take_events(&mut self) -> Vec<String> {
         Vec::new()
     }
     /// Of several places: those that did not take everything, with messages and packets.
@@ -161,18 +161,18 @@ impl Stage for ExportStage {
         self.checked(exported)
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.ticks += 1;
         if self.is_live && self.ticks.is_multiple_of(TICKS_WAITING) {
-            let flushed = self.exporter.flush(moment.now);
+            let flushed = self.exporter.flush(tick.now);
             self.checked(flushed)?;
         }
-        Ok(Wants::More)
+        Ok(StageStatus::Running)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.is_finished = true;
-        let finished = self.exporter.finish(self.now.unwrap_or(moment.now));
+        let finished = self.exporter.finish(self.now.unwrap_or(tick.now));
         self.checked(finished)?;
         let losses = self.exporter.losses();
         if self.is_live || losses.is_empty() {
@@ -212,7 +212,7 @@ impl Stage for ExportStage {
     }
 
     fn events(&mut self) -> Vec<String> {
-        self.exporter.take_news()
+        self.exporter.take_events()
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {

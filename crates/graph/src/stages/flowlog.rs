@@ -5,13 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use tapline_flow::Flow;
-use tapline_flow::export::{ExportAccount, Options, RowFormat, RowWriter};
+use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 #[cfg(feature = "parquet")]
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
 use tapline_packet::Timestamp;
 
 use super::flow_export::{Destination, check_details, exporter, stage};
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use crate::catalog::{
+    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+};
 use crate::stage::Stage;
 
 /// The class of this stage.
@@ -24,65 +26,65 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "to",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: None,
             meaning: "the file, for Parquet the directory; - is standard output",
         },
         Parameter {
             name: "format",
-            kind: Kind::Choice(&["json", "csv", "parquet"]),
+            kind: ParameterType::Choice(&["json", "csv", "parquet"]),
             default: Some("json"),
             meaning: "an object a line, values with commas below their names, or Parquet by date and hour",
         },
         Parameter {
             name: "template",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("default"),
             meaning: "the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs",
         },
         Parameter {
             name: "biflow",
-            kind: Kind::Choice(&["no", "yes"]),
+            kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
             meaning: "whether both directions are one line",
         },
         Parameter {
             name: "domain",
-            kind: Kind::Number(0, u32::MAX as u64),
+            kind: ParameterType::Number(0, u32::MAX as u64),
             default: Some("1"),
             meaning: "the observation domain, of the first worker",
         },
         Parameter {
             name: "exporter",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("none"),
             meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template",
         },
         Parameter {
             name: "parquet_size",
-            kind: Kind::Number(64_000, 1_000_000_000_000),
+            kind: ParameterType::Number(64_000, 1_000_000_000_000),
             default: Some("128M"),
             meaning: "a file of Parquet is closed before it has more bytes",
         },
         Parameter {
             name: "parquet_time",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("5m"),
             meaning: "and when so much time has passed since its first flow: the packets' own for files, the clock's for live interfaces",
         },
     ],
     outputs: Outputs::None,
-    takes: Takes::Flows(check_details),
+    input: StageInput::Flows(check_details),
     order: Order::Flow,
     example: "device(eth0) -> flow -> flowlog(\"-\")",
-    make: Make::Stage(make),
+    make: Constructor::Stage(make),
 };
 
-fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
-    let options = Options {
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let options = ExportOptions {
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
         exporter: exporter(arguments)?,
-        ..Options::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
+        ..ExportOptions::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
     };
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
         return make_parquet(arguments, &options);
@@ -96,7 +98,7 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
 }
 
 #[cfg(feature = "parquet")]
-fn make_parquet(arguments: &Arguments, options: &Options) -> Result<Box<dyn Stage>, String> {
+fn make_parquet(arguments: &Arguments, options: &ExportOptions) -> Result<Box<dyn Stage>, String> {
     let limits = ParquetLimits {
         size: arguments.number("parquet_size"),
         time: Duration::from_nanos(arguments.nanoseconds("parquet_time")),
@@ -106,7 +108,7 @@ fn make_parquet(arguments: &Arguments, options: &Options) -> Result<Box<dyn Stag
 }
 
 #[cfg(not(feature = "parquet"))]
-fn make_parquet(_: &Arguments, _: &Options) -> Result<Box<dyn Stage>, String> {
+fn make_parquet(_: &Arguments, _: &ExportOptions) -> Result<Box<dyn Stage>, String> {
     Err(tapline_flow::Error::NoParquet.to_string())
 }
 

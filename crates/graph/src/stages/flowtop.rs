@@ -8,7 +8,7 @@ use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{Details, DnsAnswer, Flow, SIZES, Side, TcpSide};
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters};
@@ -23,22 +23,22 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "n",
-            kind: Kind::Number(1, 1_000_000),
+            kind: ParameterType::Number(1, 1_000_000),
             default: Some("10"),
             meaning: "how many are shown",
         },
         Parameter {
             name: "order",
-            kind: Kind::Choice(&["bytes", "packets"]),
+            kind: ParameterType::Choice(&["bytes", "packets"]),
             default: Some("bytes"),
             meaning: "by what they are ranked",
         },
     ],
     outputs: Outputs::None,
-    takes: Takes::Flows(|_, _| Ok(())),
+    input: StageInput::Flows(|_, _| Ok(())),
     order: Order::Flow,
     example: "file(\"a.pcap\") -> flow -> flowtop(n=20)",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         Ok(Box::new(FlowTop {
             n: arguments.number("n") as usize,
             by_packets: arguments.text("order") == "packets",

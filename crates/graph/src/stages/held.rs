@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use tapline_capture::Error;
 use tapline_packet::{BATCH_MAX, Batch, Interface, Now, Packet, Record, Timestamp};
 
-use crate::catalog::{Kind, Parameter};
+use crate::catalog::{Parameter, ParameterType};
 use crate::graph::Out;
 use crate::packets::Packets;
 
@@ -26,7 +26,7 @@ const DEAD_MAX: usize = 64 * 1024;
 /// How the room of such a stage is declared. Any packet fits into the least room.
 pub(super) const ROOM: Parameter = Parameter {
     name: "room",
-    kind: Kind::Number(1_000_000, 16_000_000_000),
+    kind: ParameterType::Number(1_000_000, 16_000_000_000),
     default: Some("64M"),
     meaning: "bytes of packets that are kept at most, about 130 for each packet included; the buffers behind them may take four times as many",
 };

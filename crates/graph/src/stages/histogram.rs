@@ -5,7 +5,7 @@ use std::any::Any;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -19,15 +19,15 @@ pub(crate) const CLASS: Class = Class {
         counts as a gap of 0. All packets go on.",
     parameters: &[Parameter {
         name: "of",
-        kind: Kind::Choice(&["size", "gap"]),
+        kind: ParameterType::Choice(&["size", "gap"]),
         default: Some("size"),
         meaning: "bytes on the wire, or nanoseconds between time stamps",
     }],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> sizes :: histogram -> gaps :: histogram(gap)",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let is_of_gaps = arguments.text("of") == "gap";
         Ok(Box::new(Histogram { is_of_gaps, steps: [0; 65], last: None }))
     }),

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use tapline_flow::Flow;
-use tapline_flow::export::{ExportAccount, Exporter, Options, Target, Version};
+use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, Version};
 use tapline_packet::Timestamp;
 
 use super::flow_export::{Destination, check_details, exporter, stage};
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use crate::catalog::{
+    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+};
 use crate::stage::Stage;
 
 /// The class of this stage.
@@ -20,82 +22,82 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "to",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: None,
             meaning: "the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME; HOST:PORT means UDP",
         },
         Parameter {
             name: "version",
-            kind: Kind::Choice(&["10", "9", "5"]),
+            kind: ParameterType::Choice(&["10", "9", "5"]),
             default: Some("10"),
             meaning: "10 is IPFIX, 9 and 5 are NetFlow",
         },
         Parameter {
             name: "template",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("default"),
             meaning: "the elements of a record by IANA's names, with commas (docs/flows.md), default, and words of flow's details for all of theirs",
         },
         Parameter {
             name: "biflow",
-            kind: Kind::Choice(&["no", "yes"]),
+            kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
             meaning: "whether both directions are one record (RFC 5103; IPFIX)",
         },
         Parameter {
             name: "domain",
-            kind: Kind::Number(0, u32::MAX as u64),
+            kind: ParameterType::Number(0, u32::MAX as u64),
             default: Some("1"),
             meaning: "observation domain, source id, or engine type and id",
         },
         Parameter {
             name: "exporter",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some("none"),
             meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from",
         },
         Parameter {
             name: "mtu",
-            kind: Kind::Number(256, 65_535),
+            kind: ParameterType::Number(256, 65_535),
             default: Some("1500"),
             meaning: "the most bytes of an IP packet with a message",
         },
         Parameter {
             name: "templates",
-            kind: Kind::Number(1, 1_000_000),
+            kind: ParameterType::Number(1, 1_000_000),
             default: Some("1000"),
             meaning: "over UDP, templates are sent again after so many messages",
         },
         Parameter {
             name: "template_time",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("60s"),
             meaning: "and after so long",
         },
         Parameter {
             name: "spread",
-            kind: Kind::Choice(&["all", "flow"]),
+            kind: ParameterType::Choice(&["all", "flow"]),
             default: Some("all"),
             meaning: "all: each collector gets all flows; flow: each flow goes to one of them",
         },
         Parameter {
             name: "rate",
-            kind: Kind::Number(0, 10_000_000),
+            kind: ParameterType::Number(0, 10_000_000),
             default: Some("0"),
             meaning: "the most messages a second to each collector, which the packets then wait for; 0 for no limit",
         },
         Parameter {
             name: "enterprise",
-            kind: Kind::Number(1, u32::MAX as u64),
+            kind: ParameterType::Number(1, u32::MAX as u64),
             default: Some("32473"),
             meaning: "the private enterprise number under which elements stand that IANA does not know; 32473 is that of examples",
         },
     ],
     outputs: Outputs::None,
-    takes: Takes::Flows(check_meters),
+    input: StageInput::Flows(check_meters),
     order: Order::Flow,
     example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
-    make: Make::Stage(make),
+    make: Constructor::Stage(make),
 };
 
 /// Records and options tell one rate, of all flows, which the protocol must have room for.
@@ -115,15 +117,15 @@ fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     }
 }
 
-fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let text = |error: tapline_flow::Error| error.to_string();
-    let targets = Target::list(arguments.text("to")).map_err(text)?;
-    if site.common.workers > 1 && targets.iter().any(|target| matches!(target, Target::File(_))) {
+    let targets = ExportTarget::list(arguments.text("to")).map_err(text)?;
+    if site.common.workers > 1 && targets.iter().any(|target| matches!(target, ExportTarget::File(_))) {
         return Err(
             "several workers cannot write one file: leave --workers out, or name a collector".to_owned()
         );
     }
-    let options = Options {
+    let options = ExportOptions {
         version: Version::of_number(arguments.number("version")).unwrap_or_default(),
         template: arguments.text("template").to_owned(),
         biflow: arguments.text("biflow") == "yes",
@@ -138,7 +140,7 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
     };
     let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
     if options.rate > 0 {
-        exporter.set_haste(&site.control.pacing_cancel_flag());
+        exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
     }
     Ok(stage("ipfix", exporter))
 }
@@ -149,7 +151,7 @@ impl Destination for Exporter {
     }
 
     fn set_write_timeout(&mut self, timeout: Duration) {
-        Exporter::set_patience(self, timeout);
+        Exporter::set_send_timeout(self, timeout);
     }
 
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
@@ -172,8 +174,8 @@ impl Destination for Exporter {
         Exporter::names(self)
     }
 
-    fn take_news(&mut self) -> Vec<String> {
-        Exporter::take_news(self)
+    fn take_events(&mut self) -> Vec<String> {
+        Exporter::take_events(self)
     }
 
     fn losses(&self) -> Vec<(String, u64, u64)> {

@@ -12,7 +12,7 @@ use tapline_print::{Printer, json};
 use super::color;
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, TickContext};
 
 /// The buffer is written out beyond this size.
 const BUFFER_SIZE: usize = 64 * 1024;
@@ -123,7 +123,7 @@ impl<W: Write + Send> Stage for LinesOutput<W> {
         self.write_out()
     }
 
-    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.write_out()
     }
 

@@ -11,10 +11,10 @@ use tapline_capture::Error;
 use tapline_packet::{Meta, Now, Packet, Timestamp};
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::Table;
 
 /// The class of this stage.
@@ -29,17 +29,17 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "wait",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("100ms"),
             meaning: "how long a packet waits for earlier ones, by the time in the packets",
         },
         ROOM,
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "m :: merge; device(eth0) -> m; device(eth1) -> m; m -> record(\"both.pcapng\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         Ok(Box::new(Merge {
             wait: arguments.nanoseconds("wait") as i64,
             held: Held::new(arguments.number("room") as usize),
@@ -149,17 +149,16 @@ impl Stage for Merge {
         }
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
-        let is_quiet =
-            self.last_read_ns.is_some_and(|last| moment.steady_ns.saturating_sub(last) >= self.wait);
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
+        let is_quiet = self.last_read_ns.is_some_and(|last| tick.steady_ns.saturating_sub(last) >= self.wait);
         if is_quiet {
-            self.held.release_all(moment.clocks(), out)?;
+            self.held.release_all(tick.clocks(), out)?;
         }
-        Ok(Wants::More)
+        Ok(StageStatus::Running)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.held.release_all(moment.clocks(), out)
+    fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.held.release_all(tick.clocks(), out)
     }
 
     fn counters(&self) -> StageCounters {

@@ -45,8 +45,8 @@ pub(crate) mod top;
 pub(crate) mod verify;
 
 pub use bounce::Bounce;
-pub use filter::{Compile, Faster, FilterStage, native};
-pub use fpl::{Decide, DecideStage, Fpl, functions, search_function};
+pub use filter::{Compile, CompileNative, FilterStage, native};
+pub use fpl::{Fpl, FplCompile, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{Format, LinesOutput};
 pub use record::FileOutput;

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -25,7 +25,7 @@ use crate::table::Table;
 pub(crate) const CLASS: Class = Class {
     name: "rate",
     summary: "no more than so many packets or bits a second, by leaving out whole flows",
-    description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet takes one for itself (packets) and one for each of \
+    description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet input one for itself (packets) and one for each of \
         its bits on the wire (bits). A packet goes on while there is any token left of both kinds, and may leave the last one overdrawn: in any time t at most rate \
         x (t + burst) and one packet more go on. Where a packet finds none, its flow is left out, both directions, until the second ends (a second by the time \
         in the packets, from a whole one to the next). A hash of addresses, protocol and ports tells flows apart. From second to second a bound on the hash adapts \
@@ -36,34 +36,34 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "packets",
-            kind: Kind::Number(0, 1_000_000_000),
+            kind: ParameterType::Number(0, 1_000_000_000),
             default: Some("0"),
             meaning: "packets a second; 0 for any number",
         },
         Parameter {
             name: "bits",
-            kind: Kind::Number(0, 10_000_000_000_000),
+            kind: ParameterType::Number(0, 10_000_000_000_000),
             default: Some("0"),
             meaning: "bits a second, such as 10M; 0 for any number",
         },
         Parameter {
             name: "burst",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("100ms"),
             meaning: "tokens of so much time are saved up at most, and are there at the start; at least one packet's",
         },
         Parameter {
             name: "seed",
-            kind: Kind::Number(0, u64::MAX),
+            kind: ParameterType::Number(0, u64::MAX),
             default: Some("1"),
             meaning: "another seed leaves out other flows",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> rate(bits=100M) -> record(\"some.pcapng\")",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let burst = arguments.nanoseconds("burst");
         let bucket = |name| Bucket::new(arguments.number(name), burst);
         Ok(Box::new(Rate {

@@ -6,7 +6,7 @@ use tapline_packet::{InterfaceId, Timestamp};
 
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// A capture file, or a rotating set of them.
 pub struct FileOutput {
@@ -78,16 +78,16 @@ impl Stage for FileOutput {
         Ok(self.writer.flush()?)
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
-        let statistics = statistics(moment.now, self.start, moment.interfaces);
-        Ok(match self.writer.tick(moment.clocks(), &statistics)? {
-            Progress::Writing => Wants::More,
-            Progress::Done => Wants::Nothing,
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        let statistics = statistics(tick.now, self.start, tick.interfaces);
+        Ok(match self.writer.tick(tick.clocks(), &statistics)? {
+            Progress::Writing => StageStatus::Running,
+            Progress::Done => StageStatus::Complete,
         })
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        let statistics = statistics(moment.now, self.start, moment.interfaces);
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let statistics = statistics(tick.now, self.start, tick.interfaces);
         Ok(self.writer.finish(&statistics)?)
     }
 

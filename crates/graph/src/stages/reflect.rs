@@ -4,7 +4,7 @@ use tapline_capture::Error;
 use tapline_capture::transmit::{Cause, Causes, Transmitter};
 
 use super::bounce::{SWAP, counters};
-use crate::catalog::{Class, Make, Order, Outputs, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
@@ -16,10 +16,10 @@ pub(crate) const CLASS: Class = Class {
     description: "As bounce, but each packet goes to where it was captured.",
     parameters: &[SWAP],
     outputs: Outputs::None,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0, direction=in) -> filter(\"udp dst port 7\") -> reflect(swap=mac)",
-    make: Make::Output,
+    make: Constructor::Output,
 };
 
 /// Sends every packet out of the interface that it came from.

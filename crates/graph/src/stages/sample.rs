@@ -3,7 +3,7 @@
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -18,34 +18,34 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "share",
-            kind: Kind::Ratio,
+            kind: ParameterType::Ratio,
             default: Some("1/1"),
             meaning: "how many go on: 1/100 is one of a hundred (packets, flows)",
         },
         Parameter {
             name: "by",
-            kind: Kind::Choice(&["packet", "flow", "time"]),
+            kind: ParameterType::Choice(&["packet", "flow", "time"]),
             default: Some("packet"),
             meaning: "what is chosen",
         },
         Parameter {
             name: "every",
-            kind: Kind::Duration,
+            kind: ParameterType::Duration,
             default: Some("100ms"),
             meaning: "the least time between two packets (time)",
         },
         Parameter {
             name: "seed",
-            kind: Kind::Number(0, u64::MAX),
+            kind: ParameterType::Number(0, u64::MAX),
             default: Some("1"),
             meaning: "where chance starts: the same seed chooses the same packets of the same traffic",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> sample(1/100) -> print",
-    make: Make::Stage(|arguments, _| Ok(make(arguments))),
+    make: Constructor::Stage(|arguments, _| Ok(make(arguments))),
 };
 
 fn make(arguments: &Arguments) -> Box<dyn Stage> {

@@ -13,7 +13,7 @@ use tapline_packet::Now;
 
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// A handle of an output that several workers store into. The last handle that is finished completes the output, with
 /// the accounts of all workers added up.
@@ -53,7 +53,7 @@ impl Shared {
     /// # Errors
     /// What could not be completed.
     pub fn complete(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        self.finish(&Moment::new(now, interfaces), &mut Out::nowhere())
+        self.finish(&TickContext::new(now, interfaces), &mut Out::nowhere())
     }
 
     /// What became of the packets of all workers.
@@ -102,20 +102,20 @@ impl Stage for Shared {
         self.lock().output.idle()
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
         let mut inner = self.lock();
-        let sum = inner.sum_interfaces(self.worker, moment.interfaces);
-        let wants = inner.output.tick(&Moment { interfaces: &sum, ..*moment }, out)?;
-        inner.is_complete |= wants == Wants::Nothing;
-        Ok(wants)
+        let sum = inner.sum_interfaces(self.worker, tick.interfaces);
+        let status = inner.output.tick(&TickContext { interfaces: &sum, ..*tick }, out)?;
+        inner.is_complete |= status == StageStatus::Complete;
+        Ok(status)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let mut inner = self.lock();
-        let sum = inner.sum_interfaces(self.worker, moment.interfaces);
+        let sum = inner.sum_interfaces(self.worker, tick.interfaces);
         inner.unfinished = inner.unfinished.saturating_sub(1);
         match inner.unfinished {
-            0 => inner.output.finish(&Moment { interfaces: &sum, ..*moment }, out),
+            0 => inner.output.finish(&TickContext { interfaces: &sum, ..*tick }, out),
             _ => inner.output.idle(),
         }
     }

@@ -1,5 +1,6 @@
 //! Packets into a store: `tapline record`.
 
+use tapline_capture::transmit::{Cause, Causes};
 use tapline_capture::{Error, InterfaceAccount, OutputAccount, Place};
 use tapline_packet::{Interface, Timestamp};
 use tapline_store::{Losses, Recorder, Totals};
@@ -7,7 +8,7 @@ use tapline_store::{Losses, Recorder, Totals};
 use super::record::statistics;
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// Records packets into a store.
 pub struct StoreOutput {
@@ -75,25 +76,27 @@ impl Stage for StoreOutput {
 
     // Chunks are written by the clock, not when the source is idle: an idle link would fill the store with small ones.
 
-    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
-        self.now = moment.now;
-        let statistics = statistics(self.now, Some(self.start), moment.interfaces);
-        let losses = losses(moment.interfaces);
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.now = tick.now;
+        let statistics = statistics(self.now, Some(self.start), tick.interfaces);
+        let losses = losses(tick.interfaces);
         let ticked = self.recorder.tick(losses, &statistics, &self.interfaces, self.now);
         self.pass_news_on();
-        ticked.map(|()| Wants::More).map_err(|error| self.output_error(error))
+        ticked.map(|()| StageStatus::Running).map_err(|error| self.output_error(error))
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        let statistics = statistics(moment.now, Some(self.start), moment.interfaces);
-        let finished = self.recorder.finish(&statistics, losses(moment.interfaces), moment.now);
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let statistics = statistics(tick.now, Some(self.start), tick.interfaces);
+        let finished = self.recorder.finish(&statistics, losses(tick.interfaces), tick.now);
         self.pass_news_on();
         finished.map_err(|error| self.output_error(error))
     }
 
     fn counters(&self) -> StageCounters {
-        let Totals { written, lost, buffered, .. } = self.recorder.totals();
+        let Totals { written, lost, cut, buffered, .. } = self.recorder.totals();
         let name = self.name.clone();
-        StageCounters::of_output(OutputAccount { name, written, lost, buffered, ..OutputAccount::default() })
+        let mut unsent = Causes::default();
+        unsent.add(Cause::Cut, cut);
+        StageCounters::of_output(OutputAccount { name, written, lost, buffered, unsent })
     }
 }

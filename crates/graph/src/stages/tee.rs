@@ -2,7 +2,7 @@
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Make, Order, Outputs, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -14,10 +14,10 @@ pub(crate) const CLASS: Class = Class {
     description: "Any output may lead to several stages, so a tee is never needed; it gives the place a name.",
     parameters: &[],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "all :: tee; device(eth0) -> all; all -> count; all -> top",
-    make: Make::Stage(|_, _| Ok(Box::new(Tee))),
+    make: Constructor::Stage(|_, _| Ok(Box::new(Tee))),
 };
 
 struct Tee;

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -25,7 +25,7 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "by",
-            kind: Kind::Choice(&[
+            kind: ParameterType::Choice(&[
                 "src",
                 "dst",
                 "host",
@@ -44,28 +44,28 @@ pub(crate) const CLASS: Class = Class {
         },
         Parameter {
             name: "n",
-            kind: Kind::Number(1, 1_000_000),
+            kind: ParameterType::Number(1, 1_000_000),
             default: Some("10"),
             meaning: "how many are shown",
         },
         Parameter {
             name: "order",
-            kind: Kind::Choice(&["bytes", "packets"]),
+            kind: ParameterType::Choice(&["bytes", "packets"]),
             default: Some("bytes"),
             meaning: "by what they are ranked",
         },
         Parameter {
             name: "entries",
-            kind: Kind::Number(1, 100_000_000),
+            kind: ParameterType::Number(1, 100_000_000),
             default: Some("1000000"),
             meaning: "how many different values are counted one by one; about 100 bytes each",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Free,
     example: "device(eth0) -> top(by=flow, n=20)",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let by = BY.iter().find(|(name, _)| *name == arguments.text("by")).map_or(By::Host, |(_, by)| *by);
         Ok(Box::new(Top {
             by,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tapline_capture::Error;
 use tapline_traffic::{Mark, Stream};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -21,15 +21,15 @@ pub(crate) const CLASS: Class = Class {
         the time stamp less the send time, where that lies within a minute; otherwise the clocks differ, and it is unknown. All packets go on.",
     parameters: &[Parameter {
         name: "show",
-        kind: Kind::Choice(&["streams", "latency"]),
+        kind: ParameterType::Choice(&["streams", "latency"]),
         default: Some("streams"),
         meaning: "a line for each stream, or how latencies are spread, in nanoseconds",
     }],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> verify -> drop",
-    make: Make::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, _| {
         let shows_latency = arguments.text("show") == "latency";
         Ok(Box::new(Verify { shows_latency, ..Verify::default() }))
     }),

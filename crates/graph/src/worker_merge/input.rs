@@ -11,7 +11,7 @@ use super::{Key, PacketBlock, WorkerMerge, append_packet};
 use crate::delegate::delegate_source;
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, TickContext};
 
 /// An interface without packets moves its watermark to this long ago, in nanoseconds: twice the longest time for which the ring
 /// keeps a block open, and more.
@@ -189,7 +189,7 @@ impl Stage for MergeInput {
         Ok(())
     }
 
-    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.end = None;
         Ok(())
     }

@@ -9,17 +9,17 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Moment, Packets};
+use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
 use tapline_profile::Meters;
-use tapline_testkit::lent::Lent;
+use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
 
 /// Lends the same traffic over and over until it is told to stop.
 struct Endless {
-    lent: Lent,
+    lent: FrameBatches,
     interfaces: Vec<Interface>,
     batches: u64,
     is_over: bool,
@@ -79,7 +79,7 @@ fn planned(others: &[&str]) -> Plan {
 #[test]
 fn a_hundred_changes_cost_nobody_a_packet() {
     let frames: Vec<Vec<u8>> = Traffic::new(4).take(200).map(|(_, frame)| frame).collect();
-    let lent = Lent::new(&frames);
+    let lent = FrameBatches::new(&frames);
     let records: &[Record] = lent.batch().records();
     assert!(records.iter().all(|Record { meta: Meta { wire_len, .. }, .. }| *wire_len > 0));
     let interfaces = vec![Interface::new("endless", LinkType::ETHERNET)];
@@ -87,7 +87,7 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
-        Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+        GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
     let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
@@ -121,8 +121,8 @@ fn a_hundred_changes_cost_nobody_a_packet() {
             let new = plan::nodes(&plan, &there, maker).expect("stages");
             there = plan.keys().into_iter().collect();
             let mut change: tapline_graph::Change =
-                Box::new(move |graph: &mut Graph, moment: &Moment<'_>| {
-                    let ids = graph.change(new, moment)?;
+                Box::new(move |graph: &mut Graph, tick: &TickContext<'_>| {
+                    let ids = graph.change(new, tick)?;
                     Ok(plan.sources(&ids))
                 });
             while let Err(waits) = control.change(change) {
@@ -166,7 +166,7 @@ struct Changing {
     graph: Graph,
     there: HashSet<u64>,
     source: tapline_graph::NodeId,
-    lent: Lent,
+    lent: FrameBatches,
     interfaces: Vec<Interface>,
     delivered: u64,
 }
@@ -176,21 +176,32 @@ impl Changing {
         let mut graph = Graph::new(&Meters::private(), 0);
         let source = graph.add("none", "none", Box::new(Nothing), &[]);
         let interfaces = vec![Interface::new("endless", LinkType::ETHERNET)];
-        Changing { graph, there: HashSet::new(), source, lent: Lent::new(frames), interfaces, delivered: 0 }
+        Changing {
+            graph,
+            there: HashSet::new(),
+            source,
+            lent: FrameBatches::new(frames),
+            interfaces,
+            delivered: 0,
+        }
     }
 
     fn become_plan(&mut self, text: &str) {
         let plan = plan_of(text);
         let control = Arc::new(Control::new(None));
         let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-        let common =
-            Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+        let common = GraphSettings {
+            options: Arc::new(options),
+            workers: 1,
+            interpret: false,
+            directory: PathBuf::new(),
+        };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let maker =
             Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
         let new = plan::nodes(&plan, &self.there, maker).expect("stages");
-        let moment = Moment::new(Now::default(), &[]);
-        let ids = self.graph.change(new, &moment).expect("nothing fails");
+        let tick = TickContext::new(Now::default(), &[]);
+        let ids = self.graph.change(new, &tick).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
         self.there = plan.keys().into_iter().collect();
     }
@@ -236,8 +247,8 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         changing.push();
         assert_eq!(changing.account().balance(), Balance::Balanced);
     }
-    let moment = Moment::new(Now::default(), &[]);
-    changing.graph.finish(&moment).expect("nothing fails");
+    let tick = TickContext::new(Now::default(), &[]);
+    changing.graph.finish(&tick).expect("nothing fails");
     let account = changing.account();
     assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
     let exports = account

@@ -1,6 +1,6 @@
 //! Laws that every class of stages keeps, whatever its arguments and whatever the packets.
 
-use tapline_graph::catalog::{CLASSES, Class, Kind, Make, Outputs, Parameter, page};
+use tapline_graph::catalog::{CLASSES, Class, Constructor, Outputs, Parameter, ParameterType, page};
 use tapline_graph::plan::{Plan, Source};
 use tapline_packet::{Batch, Meta, Timestamp, VlanTag};
 use tapline_testkit::layers;
@@ -11,31 +11,33 @@ use crate::trial::{Trial, lent, whole};
 /// Classes of stages that need no file.
 fn classes() -> impl Iterator<Item = &'static Class> {
     CLASSES.iter().filter(|class| {
-        let needs_a_file = class.parameters.iter().any(|parameter| parameter.kind == Kind::Path);
-        matches!(class.make, Make::Stage(_)) && !needs_a_file
+        let needs_a_file = class.parameters.iter().any(|parameter| parameter.kind == ParameterType::Path);
+        matches!(class.make, Constructor::Stage(_)) && !needs_a_file
     })
 }
 
 /// Some value of a parameter.
 fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
     let value = match parameter.kind {
-        Kind::Choice(words) => (*random.pick(words)).to_owned(),
-        Kind::Number(min, max) => {
+        ParameterType::Choice(words) => (*random.pick(words)).to_owned(),
+        ParameterType::Number(min, max) => {
             let small = min + random.below(max.saturating_sub(min).min(20) + 1);
             // Tables grow with some numbers: large ones are for the unit tests.
             small.to_string()
         }
-        Kind::Duration => (*random.pick(&["0s", "1ns", "10us", "1ms", "100ms", "1h"])).to_owned(),
-        Kind::Ratio => (*random.pick(&["1/1", "0/3", "1/3", "99/100"])).to_owned(),
-        Kind::Filter => format!("\"{}\"", random.pick(&["tcp", "ip6 or arp", "less 100", "vlan and udp"])),
-        Kind::Text => match parameter.name {
+        ParameterType::Duration => (*random.pick(&["0s", "1ns", "10us", "1ms", "100ms", "1h"])).to_owned(),
+        ParameterType::Ratio => (*random.pick(&["1/1", "0/3", "1/3", "99/100"])).to_owned(),
+        ParameterType::Filter => {
+            format!("\"{}\"", random.pick(&["tcp", "ip6 or arp", "less 100", "vlan and udp"]))
+        }
+        ParameterType::Text => match parameter.name {
             "texts" => "\"tcp or udp\\nless 200\"".to_owned(),
             "to" => "\"127.0.0.1:9\"".to_owned(),
             "text" => (*random.pick(&["a", "\"\\0\"", "http"])).to_owned(),
             _ => return None,
         },
         // Sources alone have recipes.
-        Kind::Path | Kind::Recipe => return None,
+        ParameterType::Path | ParameterType::Recipe => return None,
     };
     Some(format!("{}={value}", parameter.name))
 }
@@ -67,7 +69,7 @@ fn alone(class: &Class, random: &mut Random) -> Option<(String, Trial)> {
         Outputs::One | Outputs::Flows => "s -> json".to_owned(),
         Outputs::Many => "s[0] -> json; s[2] -> json".to_owned(),
     };
-    let before = if class.takes.are_flows() { "flow -> " } else { "" };
+    let before = if class.input.is_flows() { "flow -> " } else { "" };
     let text = format!("s :: {stage}; file(\"in\") -> {before}s; {ends}");
     Trial::graph(&text).ok().map(|trial| (text, trial))
 }
@@ -121,7 +123,7 @@ fn every_stage_balances_and_makes_no_packet_up() {
             trial.assert_balanced();
             let account = trial.account();
             let stage = account.stages.iter().find(|stage| stage.name == "s").expect("the stage");
-            let has_all = stage.received == 600 || class.takes.are_flows() && stage.received > 0;
+            let has_all = stage.received == 600 || class.input.is_flows() && stage.received > 0;
             assert!(has_all && stage.counters.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
             let ends = if class.outputs == Outputs::Many { 2 } else { 1 };
             let arrived: Vec<_> = (0..ends).flat_map(|end| trial.arrived_at(end)).collect();

@@ -137,7 +137,7 @@ fn is_only(measured: &Measured, stage: &Snapshot) -> bool {
 mod tests {
     use tapline_graph::GraphAccount;
     use tapline_profile::{KernelCounters, Scheduling, Softnet};
-    use tapline_sys::usage::{CpuTime, Switches};
+    use tapline_sys::usage::{CpuTime, SchedulerCounts};
 
     use super::*;
     use crate::costs::{Spent, facts};
@@ -162,7 +162,7 @@ mod tests {
                 wall: ms(10),
                 cpu: ms(8),
                 by_mode: CpuTime { user: ms(7), system: ms(1) },
-                switches: Switches { preempted: 3, ..Switches::default() },
+                switches: SchedulerCounts { preempted: 3, ..SchedulerCounts::default() },
                 scheduling: Some(Scheduling { ran: ms(8), delayed: ms(2) }),
             },
             kernel: KernelCounters::default(),

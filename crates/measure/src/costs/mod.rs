@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tapline_graph::GraphAccount;
 use tapline_profile::{Clock, ClockKind, KernelCounters, Scheduling, Snapshot};
-use tapline_sys::usage::{CpuTime, Switches, process_time, thread_time};
+use tapline_sys::usage::{CpuTime, SchedulerCounts, process_time, thread_time};
 use tapline_sys::{NetNs, Poller, RouteSocket, SyscallError, tsc};
 
 /// The baseline takes a quarter of the run's time, and this much at most.
@@ -80,7 +80,7 @@ pub struct Spent {
     /// The same in user and kernel mode.
     pub by_mode: CpuTime,
     /// Context switches of all threads.
-    pub switches: Switches,
+    pub switches: SchedulerCounts,
     /// Scheduling of the engine's thread.
     pub scheduling: Option<Scheduling>,
 }
@@ -213,13 +213,13 @@ struct Resources {
     moment: Instant,
     cpu: Duration,
     by_mode: CpuTime,
-    switches: Switches,
+    switches: SchedulerCounts,
     scheduling: Option<Scheduling>,
 }
 
 impl Resources {
     fn now() -> Resources {
-        let (scheduling, switches) = (Scheduling::of_thread(), Switches::of_process());
+        let (scheduling, switches) = (Scheduling::of_thread(), SchedulerCounts::of_process());
         let by_mode = CpuTime::of_process();
         Resources { scheduling, switches, by_mode, moment: Instant::now(), cpu: process_time() }
     }
@@ -230,7 +230,7 @@ impl Resources {
             wall,
             cpu: cpu.saturating_sub(self.cpu),
             by_mode: CpuTime::of_process().since(self.by_mode),
-            switches: Switches::of_process().since(self.switches),
+            switches: SchedulerCounts::of_process().since(self.switches),
             scheduling: Scheduling::of_thread().zip(self.scheduling).map(|(now, then)| now.since(then)),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{anyhow, ensure};
-use tapline_arena::lent::Lent;
+use tapline_arena::frame_batches::FrameBatches;
 use tapline_arena::libpcap::Libpcap;
 use tapline_arena::traffic::Traffic;
 use tapline_packet::{BATCH_MAX, Batch};
@@ -24,7 +24,7 @@ const LEN_MAX: usize = 3000;
 pub struct Packets {
     /// Name in reports.
     pub name: String,
-    lent: Lent,
+    lent: FrameBatches,
 }
 
 impl Packets {
@@ -55,7 +55,7 @@ impl Packets {
 
     /// These frames.
     pub fn new(name: String, frames: &[Vec<u8>]) -> Packets {
-        Packets { name, lent: Lent::new(frames) }
+        Packets { name, lent: FrameBatches::new(frames) }
     }
 
     /// Number of packets.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tapline_arena::lent::Lent;
+use tapline_arena::frame_batches::FrameBatches;
 use tapline_graph::{Error, Graph, NodeId, Out, Packets, Stage};
 use tapline_packet::{BATCH_MAX, Batch, Now};
 use tapline_profile::{Meters, Task};
@@ -37,7 +37,7 @@ pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) {
 fn task(packets: usize) -> Task<'static> {
     let passed = Arc::new(AtomicU64::new(0));
     let (mut graph, source) = row(&passed);
-    let lent = Lent::new(&vec![vec![0; 64]; packets]);
+    let lent = FrameBatches::new(&vec![vec![0; 64]; packets]);
     let name = match packets {
         1 => "an empty stage, batches of 1 packet".to_owned(),
         _ => format!("an empty stage, batches of {packets}"),

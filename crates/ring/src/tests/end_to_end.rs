@@ -1,4 +1,4 @@
-//! What each policy promises, and what is said when it is not kept.
+//! The promise of each policy, and the report when it is not kept.
 
 use std::time::Duration;
 
@@ -96,10 +96,10 @@ fn every_policy_gets_every_packet() {
             offer(&mut writer, &made, &[id]);
             assert_eq!(drain(&mut reader), (round * 20..round * 20 + 20).collect::<Vec<_>>(), "{policy:?}");
         }
-        assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+        assert_eq!(reader.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
         writer.end();
         let theirs = writer.detach(id).unwrap();
-        assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::Closed);
+        assert_eq!(reader.wait(Duration::ZERO).unwrap(), WaitEnd::Closed);
         let account = reader.finish();
         assert_eq!((account.offered, account.delivered), (10_000, 10_000));
         assert_eq!(theirs, account);
@@ -251,13 +251,13 @@ fn replay(
     writer: &mut Writer,
     id: ReaderId,
     start: Start,
-    mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+    mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
 ) -> u64 {
     let mut offered = 0;
     writer.begin(id, start).unwrap();
-    let verdict = |held: &Held<'_>| verdict(held).inspect(|_| offered += 1);
+    let verdict = |held: &HistoryPacket<'_>| verdict(held).inspect(|_| offered += 1);
     if writer.replay(id, usize::MAX, verdict).unwrap() == Replay::Done {
-        writer.be_present(id).unwrap();
+        writer.finish_replay(id).unwrap();
     }
     offered
 }
@@ -270,7 +270,7 @@ fn a_new_reader_starts_in_the_past() {
     }
     let (id, _reader) = attach(&mut writer, Policy::Lossy, 256);
     let mut numbers = Vec::new();
-    let none = |held: &Held<'_>| {
+    let none = |held: &HistoryPacket<'_>| {
         assert_eq!(held.number, number(held.packet().data));
         numbers.push(held.number);
         None
@@ -305,10 +305,10 @@ fn the_past_waits_for_places_in_the_index() {
         let (mut found, mut looks) = (Vec::new(), 0);
         // Every third from 50 on; a few are looked at in each step.
         loop {
-            let verdict = |held: &Held<'_>| held.number.is_multiple_of(3).then_some(9);
+            let verdict = |held: &HistoryPacket<'_>| held.number.is_multiple_of(3).then_some(9);
             let replay = writer.replay(id, 20, verdict).unwrap();
             writer.publish(0);
-            assert_eq!(writer.past(id).unwrap() == 0, replay == Replay::Done);
+            assert_eq!(writer.replay_left(id).unwrap() == 0, replay == Replay::Done);
             looks += 1;
             match replay {
                 Replay::Done => break,
@@ -316,7 +316,7 @@ fn the_past_waits_for_places_in_the_index() {
                 Replay::More => {}
             }
         }
-        writer.be_present(id).unwrap();
+        writer.finish_replay(id).unwrap();
         assert!(looks > 310 / 20, "{looks}");
         found.extend(drain(&mut reader));
         assert_eq!(found, (51..310).step_by(3).collect::<Vec<_>>());
@@ -328,7 +328,7 @@ fn the_past_waits_for_places_in_the_index() {
 
 #[test]
 fn the_past_is_offered_or_counted_before_it_is_overwritten() {
-    let third = |held: &Held<'_>| held.number.is_multiple_of(3).then_some(9);
+    let third = |held: &HistoryPacket<'_>| held.number.is_multiple_of(3).then_some(9);
     for (entries, is_read) in [(1 << 10, false), (16, true), (16, false)] {
         let mut writer = writer(4096, 16);
         (0..16).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
@@ -356,12 +356,12 @@ fn the_past_is_offered_or_counted_before_it_is_overwritten() {
                 found.extend(drain(&mut reader));
             }
         }
-        assert_eq!(is_present, entries == 16 && !is_read, "who reads loses no place");
+        assert_eq!(is_present, entries == 16 && !is_read, "a reader that reads loses no place");
         while writer.replay(id, 100, third).unwrap() != Replay::Done {
             writer.publish(0);
             found.extend(drain(&mut reader));
         }
-        writer.be_present(id).unwrap();
+        writer.finish_replay(id).unwrap();
         writer.publish(0);
         found.extend(drain(&mut reader));
         let account = writer.account(id).unwrap();
@@ -379,7 +379,7 @@ fn history_is_kept_like_what_came_after() {
         let mut writer = writer(4096, 16);
         (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
         let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 64);
-        let in_block = |held: &Held<'_>| (held.number / 31 + 1 == block).then_some(9);
+        let in_block = |held: &HistoryPacket<'_>| (held.number / 31 + 1 == block).then_some(9);
         assert_eq!(replay(&mut writer, id, Start::Oldest, in_block), 31);
         writer.publish(0);
         writer.tick(0);
@@ -411,7 +411,7 @@ fn history_is_kept_for_as_long_as_what_came_after() {
     }
 }
 
-/// Who lost a packet is not waited for.
+/// A reader that lost a packet is not waited for.
 fn assert_demoted(writer: &mut Writer, id: ReaderId) {
     let account = writer.account(id).unwrap();
     assert!(account.balances() && account.lost.total() > account.lost.unread, "{account}");
@@ -435,9 +435,9 @@ fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
     assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
     writer.skip(id).unwrap();
     let mut counted = 0;
-    let count = |_: &Held<'_>| Some(9).inspect(|_| counted += 1);
+    let count = |_: &HistoryPacket<'_>| Some(9).inspect(|_| counted += 1);
     assert_eq!(writer.replay(id, 100, count).unwrap(), Replay::Done);
-    writer.be_present(id).unwrap();
+    writer.finish_replay(id).unwrap();
     assert_eq!(drain(&mut reader), (0..16).collect::<Vec<_>>());
     assert_eq!((counted, writer.account(id).unwrap().lost.index_full), (24, 24));
     assert_demoted(&mut writer, id);
@@ -450,7 +450,7 @@ fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
 }
 
 #[test]
-fn who_is_promised_packets_is_told_when_a_batch_overwrites_itself() {
+fn a_batch_that_overwrites_itself_demotes_its_readers() {
     for policy in [Policy::Lossless, leased(4096)] {
         let mut writer = writer(4096, 4);
         let (id, mut reader) = attach(&mut writer, policy, 64);

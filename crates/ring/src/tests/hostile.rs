@@ -1,4 +1,4 @@
-//! The other side lies: what each side checks, case by case. The fuzz targets look for cases that nobody thought of.
+//! The other side lies: what each side checks, case by case. The fuzz targets look for other cases.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use super::end_to_end::{Made, attach, drain, offer, writer};
 use crate::layout::{HEADER_WORDS, Standing, buffer, index};
 use crate::*;
 
-/// A reader's parts, with the index's memory kept by the one who lies.
+/// A reader's parts, with the index's memory kept by the lying side.
 pub(super) fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).unwrap();
     let copy = attachment.parts.index.try_clone().unwrap();
@@ -66,7 +66,7 @@ fn who_holds_what_it_likes_costs_nobody_a_packet() {
 }
 
 #[test]
-fn who_moves_its_mark_while_it_is_looked_at_costs_nobody_a_packet() {
+fn concurrent_cursor_change_loses_no_packet() {
     let mut writer = writer(4096, 16);
     let (liar, _reader, words) = attached(&mut writer, leased(), 4096);
     let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
@@ -260,17 +260,20 @@ fn headers_that_lie_are_refused() {
 
 #[test]
 fn a_reader_takes_no_more_than_its_terms() {
-    let open = |terms: Terms| {
+    let open = |terms: ReaderLimits| {
         let mut writer = writer(4096, 16);
         let attachment = writer.attach(&ReaderSpec { policy: leased(), entries: 32 }).unwrap();
-        let opened = Reader::open_on(attachment.parts, &terms);
+        let opened = Reader::open_within(attachment.parts, &terms);
         (writer, attachment.id, opened)
     };
-    for terms in [Terms { entries_max: 16, ..Terms::ANY }, Terms { snap_len_max: 63, ..Terms::ANY }] {
+    for terms in [
+        ReaderLimits { entries_max: 16, ..ReaderLimits::ANY },
+        ReaderLimits { snap_len_max: 63, ..ReaderLimits::ANY },
+    ] {
         assert!(matches!(open(terms).2, Err(Error::Size { .. })), "{terms:?}");
     }
     for in_place in [true, false] {
-        let terms = Terms { in_place, entries_max: 32, ..Terms::ANY };
+        let terms = ReaderLimits { in_place, entries_max: 32, ..ReaderLimits::ANY };
         let (mut writer, id, reader) = open(terms);
         let mut reader = reader.unwrap();
         offer(&mut writer, &Made::new(0, 10, 60), &[id]);
@@ -284,7 +287,7 @@ fn nothing_is_taken_that_comes_after_the_last_look() {
     let mut writer = writer(4096, 16);
     let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 32);
     offer(&mut writer, &Made::new(0, 10, 60), &[id]);
-    reader.take_no_more();
+    reader.stop_at_present();
     offer(&mut writer, &Made::new(10, 10, 60), &[id]);
     assert_eq!((drain(&mut reader).len(), reader.advance().unwrap()), (10, 0));
     words[index::HEAD].store(u64::MAX, SeqCst);
@@ -340,7 +343,8 @@ proptest! {
     }
 }
 
-/// What is older than was asked for is a look too, and what was stored since a reader went on to the present is not counted once more, whatever its time.
+/// What is older than was asked for is a look too, and what was stored since a reader went on to the present is not
+/// counted once more, whatever its time.
 #[test]
 fn times_out_of_order_count_once_and_keep_nobody() {
     let mut writer = writer(4096, 16);
@@ -348,8 +352,11 @@ fn times_out_of_order_count_once_and_keep_nobody() {
     offer(&mut writer, &Made::new(1, 20, 60), &[]);
     let (id, reader) = attach(&mut writer, Policy::Lossy, 64);
     writer.begin(id, Start::Since(Timestamp::from_nanos(500))).unwrap();
-    assert_eq!((writer.past(id).unwrap(), writer.replay(id, 15, |_| Some(1)).unwrap()), (30, Replay::More));
-    assert_eq!(writer.past(id).unwrap(), 15, "as many looks as were allowed");
+    assert_eq!(
+        (writer.replay_left(id).unwrap(), writer.replay(id, 15, |_| Some(1)).unwrap()),
+        (30, Replay::More)
+    );
+    assert_eq!(writer.replay_left(id).unwrap(), 15, "as many looks as were allowed");
     writer.skip(id).unwrap();
     offer(&mut writer, &Made::new(110, 3, 60), &[id]);
     assert_eq!(writer.replay(id, 100, |_| Some(1)).unwrap(), Replay::Done);
@@ -358,7 +365,8 @@ fn times_out_of_order_count_once_and_keep_nobody() {
     drop(reader);
 }
 
-/// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken that was not offered or counted.
+/// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken
+/// that was not offered or counted.
 #[test]
 fn who_holds_block_after_block_costs_nobody_the_past() {
     for round in 0..200 {

@@ -21,12 +21,12 @@ fn merged(count: usize, order: Order) -> (Vec<(Writer, ReaderId)>, MergedReader)
 
 /// All that comes at a moment, by a clock that has nothing to do with the times of packets.
 fn all_now(merged: &mut MergedReader, now_ns: u64) -> Vec<u64> {
-    all_at(merged, Moment { monotonic_ns: now_ns, time: Timestamp::from_nanos(i64::MIN) })
+    all_at(merged, ClockReading { monotonic_ns: now_ns, time: Timestamp::from_nanos(i64::MIN) })
 }
 
-fn all_at(merged: &mut MergedReader, moment: Moment) -> Vec<u64> {
+fn all_at(merged: &mut MergedReader, moment: ClockReading) -> Vec<u64> {
     let mut found = Vec::new();
-    while let Some(run) = merged.next_run_at(|| moment).unwrap() {
+    while let Some(run) = merged.next_batch_at(|| moment).unwrap() {
         found.extend(run.batch.iter().map(|packet| number(packet.data)));
     }
     found
@@ -41,27 +41,27 @@ fn by_time_waits_for_who_may_have_older_ones() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
     send(&mut writers[0], 10, 5);
     assert_eq!(all_now(&mut merged, 0), [], "the other said nothing");
-    assert!(merged.is_held_up(), "and no bell will ring for these");
+    assert!(merged.is_holding_back(), "and no bell will ring for these");
     assert_eq!(
         merged.wait(Duration::ZERO).unwrap(),
-        Waited::TimedOut,
+        WaitEnd::TimedOut,
         "what is held up is no reason to wake"
     );
-    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready, "but to look again");
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready, "but to look again");
     send(&mut writers[1], 12, 1);
     assert_eq!(all_now(&mut merged, 1), [10, 11, 12, 12], "none older than 12 comes");
-    assert!(merged.is_held_up());
+    assert!(merged.is_holding_back());
     writers[1].0.publish_until(0, Some(Timestamp::from_nanos(139)));
     assert_eq!(all_now(&mut merged, 2), [13]);
     assert_eq!(all_now(&mut merged, 999), []);
     assert_eq!(all_now(&mut merged, 1000), [14], "patience is over");
-    assert!(!merged.is_held_up());
+    assert!(!merged.is_holding_back());
     writers.pop();
     send(&mut writers[0], 20, 2);
     assert_eq!(all_now(&mut merged, 1002), []);
-    // The bell tells first that it was rung, and then that nobody will ring it any more.
-    (0..2).for_each(|_| assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut));
-    assert_eq!(all_now(&mut merged, 1002), [20, 21], "who is gone is not waited for");
+    // The bell tells first that it was rung, and then that the other end is closed.
+    (0..2).for_each(|_| assert_eq!(merged.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut));
+    assert_eq!(all_now(&mut merged, 1002), [20, 21], "a writer that is gone is not waited for");
     let account = merged.finish();
     assert_eq!((account.offered, account.delivered), (8, 8));
 }
@@ -70,10 +70,10 @@ fn by_time_waits_for_who_may_have_older_ones() {
 fn the_past_of_one_buffer_is_waited_for() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
     let late = |writer: &mut (Writer, ReaderId), looks: usize| {
-        let third = |held: &Held<'_>| held.number.is_multiple_of(3).then_some(9);
+        let third = |held: &HistoryPacket<'_>| held.number.is_multiple_of(3).then_some(9);
         let replay = writer.0.replay(writer.1, looks, third).unwrap();
         if replay == Replay::Done {
-            writer.0.be_present(writer.1).unwrap();
+            writer.0.finish_replay(writer.1).unwrap();
         }
         writer.0.publish(0);
         replay
@@ -101,7 +101,7 @@ fn what_was_never_handed_on_is_not_delivered() {
     send(&mut writers[0], 10, 5);
     send(&mut writers[1], 12, 3);
     // 10, 11 and the first 12 are lent; of the first buffer two wait, of the second all.
-    assert_eq!(merged.next_run().unwrap().unwrap().batch.len(), 3);
+    assert_eq!(merged.next_batch().unwrap().unwrap().batch.len(), 3);
     let account = merged.finish();
     assert_eq!((account.offered, account.delivered, account.lost.unread), (8, 3, 5));
     assert!(account.balances());
@@ -109,11 +109,13 @@ fn what_was_never_handed_on_is_not_delivered() {
     assert_eq!(theirs.iter().map(|account| account.delivered).collect::<Vec<_>>(), [3, 0]);
 }
 
-/// A buffer that never has anything holds each packet up for as long as something older may come, and not only the first ones.
+/// A buffer that never has anything holds each packet up for as long as something older may come, and not only the
+/// first ones.
 #[test]
 fn who_has_nothing_is_waited_for_each_time() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
-    let at = |time: i64| Moment { monotonic_ns: 5_000_000 + time as u64, time: Timestamp::from_nanos(time) };
+    let at =
+        |time: i64| ClockReading { monotonic_ns: 5_000_000 + time as u64, time: Timestamp::from_nanos(time) };
     for round in 1..50 {
         let first = round * 1000;
         // Of 10,000 ns and 10 more in each round.
@@ -131,7 +133,7 @@ fn who_has_nothing_is_waited_for_each_time() {
     assert_eq!((account.offered, account.delivered), (49 * 4, 49 * 4));
 }
 
-/// Who would lose packets by waiting does not wait.
+/// A reader that would lose packets by waiting does not wait.
 #[test]
 fn nobody_waits_until_packets_are_lost() {
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
@@ -147,7 +149,7 @@ fn nobody_waits_until_packets_are_lost() {
     assert_eq!(all_now(&mut merged, 0), []);
     send(&mut writers[0], 15, 1);
     assert_eq!(all_now(&mut merged, 0), (0..15).collect::<Vec<_>>(), "a quarter of the index is taken");
-    assert!(merged.is_held_up(), "no longer, so the last one waits");
+    assert!(merged.is_holding_back(), "no longer, so the last one waits");
     send(&mut writers[1], 20, 16);
     assert_eq!(all_now(&mut merged, 0), (15..16).chain(20..36).collect::<Vec<_>>(), "whosever index it is");
     send(&mut writers[0], 40, 1);
@@ -166,7 +168,7 @@ fn as_they_come_takes_turns() {
     found.sort_unstable();
     assert_eq!(found, [0, 1, 2, 100, 101, 102, 200, 201, 202]);
     writers.iter_mut().for_each(|(writer, _)| writer.end());
-    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Closed);
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Closed);
 }
 
 proptest! {

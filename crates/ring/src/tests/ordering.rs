@@ -1,4 +1,5 @@
-//! In which order things are shown, seen from another thread. `models.rs` has the halves in every order; this has the whole.
+//! In which order things are shown, seen from another thread. `models.rs` has the halves in every order; this has the
+//! whole.
 
 use std::thread;
 

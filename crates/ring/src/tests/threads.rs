@@ -46,7 +46,8 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
     for number in 0..PACKETS {
         let data = data(number);
         let meta = Meta { timestamp: Timestamp::from_nanos(number as i64), ..Meta::default() };
-        // A reader that goes from block to block ahead of the search can be found at all of them: here nobody is refused for that.
+        // A reader that goes from block to block ahead of the search can be found at all of them: here no reader is
+        // refused for that.
         let entry = loop {
             match store.put(Packet { data: &data, meta: &meta }, &mut Readers(&mut producer)) {
                 Some(entry) => break entry,

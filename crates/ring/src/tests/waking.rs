@@ -1,4 +1,4 @@
-//! Who sleeps is woken when its wish is met, once, and nobody else is.
+//! A sleeping reader is woken when its threshold is met, once, and no other reader is.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use super::hostile::attached;
 use crate::layout::index;
 use crate::*;
 
-/// Longer than any machine takes to wake somebody. Who sleeps so long was not woken.
+/// Longer than any machine takes to wake a thread: a reader that sleeps that long was not woken.
 const LONG: Duration = Duration::from_secs(60);
 /// A delay that a reader keeps by its own clock.
 const OWN_TIME: Duration = Duration::from_millis(60);
@@ -38,7 +38,7 @@ fn only_sleepers_are_woken_and_once_a_batch() {
     let (mut writer, id, mut reader) = pair();
     offer(&mut writer, &Made::new(0, 64, 60), &[id]);
     assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (0, false));
-    assert_eq!(reader.arm().unwrap(), Some(Waited::Ready));
+    assert_eq!(reader.arm().unwrap(), Some(WaitEnd::Ready));
     assert_eq!(drain(&mut reader).len(), 64);
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(64, 64, 60), &[id]);
@@ -52,7 +52,7 @@ fn only_sleepers_are_woken_and_once_a_batch() {
 #[test]
 fn bytes_and_delay_are_wishes() {
     let (mut writer, id, mut reader) = pair();
-    reader.set_wake(WakeWish { min_bytes: 1000, max_delay: Duration::from_nanos(500_000_000_000) });
+    reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay: Duration::from_nanos(500_000_000_000) });
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(0, 9, 100), &[id]);
     assert_eq!((writer.wakes(id).unwrap(), reader.arm().unwrap()), (0, None));
@@ -63,31 +63,31 @@ fn bytes_and_delay_are_wishes() {
     // Bytes that were read do not count again.
     offer(&mut writer, &Made::new(10, 9, 100), &[id]);
     assert_eq!(writer.wakes(id).unwrap(), 1);
-    let due = writer.due_ns().unwrap();
+    let due = writer.next_wake_ns().unwrap();
     assert_eq!(due, 180 + 500_000_000_000, "counted from the batch at 180 ns");
     writer.tick(due - 1);
     assert_eq!(writer.wakes(id).unwrap(), 1);
     writer.tick(due);
-    assert_eq!((writer.wakes(id).unwrap(), writer.due_ns()), (2, None));
+    assert_eq!((writer.wakes(id).unwrap(), writer.next_wake_ns()), (2, None));
 }
 
 #[test]
 fn what_is_lent_is_nothing_to_be_woken_for() {
     let (mut writer, id, mut reader) = pair();
     let max_delay = Duration::from_nanos(1000);
-    reader.set_wake(WakeWish { min_bytes: 1000, max_delay });
+    reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay });
     offer(&mut writer, &Made::new(0, 10, 100), &[id]);
     assert_eq!(reader.advance().unwrap(), 10);
     assert_eq!(reader.arm().unwrap(), None, "the batch is still lent");
     writer.tick(1_000_000);
     writer.tick(2_000_000);
-    assert_eq!((writer.wakes(id).unwrap(), writer.due_ns()), (0, None), "its age is no reason");
+    assert_eq!((writer.wakes(id).unwrap(), writer.next_wake_ns()), (0, None), "its age is no reason");
     offer(&mut writer, &Made::new(10, 9, 100), &[id]);
     assert_eq!(writer.wakes(id).unwrap(), 0, "its bytes do not count");
     offer(&mut writer, &Made::new(19, 1, 100), &[id]);
     assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
     // It takes some of it, sleeps on, and is woken for the rest when that is old.
-    reader.set_wake(WakeWish { min_bytes: 100_000, max_delay: LONG });
+    reader.set_wake(WakeThreshold { min_bytes: 100_000, max_delay: LONG });
     assert_eq!(reader.advance().unwrap(), 10);
     offer(&mut writer, &Made::new(20, 1, 100), &[id]);
     assert_eq!(reader.arm().unwrap(), None);
@@ -114,8 +114,8 @@ fn a_sleeper_on_the_futex_is_woken() {
             let mut found = Vec::new();
             loop {
                 match reader.wait(Duration::ZERO).unwrap() {
-                    Waited::Ready => found.extend(drain(&mut reader)),
-                    Waited::TimedOut => {
+                    WaitEnd::Ready => found.extend(drain(&mut reader)),
+                    WaitEnd::TimedOut => {
                         assert_ne!(reader.nap(LONG.as_nanos() as u64).unwrap(), Woken::TimedOut);
                     }
                     end => return (found, end),
@@ -132,7 +132,7 @@ fn a_sleeper_on_the_futex_is_woken() {
             until_asleep(&words, &sleeper);
         }
         writer.end();
-        assert_eq!(sleeper.join().unwrap(), ((0..200).collect(), Waited::Closed));
+        assert_eq!(sleeper.join().unwrap(), ((0..200).collect(), WaitEnd::Closed));
     }
 }
 
@@ -174,18 +174,18 @@ fn the_writers_end_is_noticed_by_sleepers() {
         (waited, reader.arm().unwrap(), rings(&reader))
     });
     drop(writer);
-    assert_eq!(sleeper.join().unwrap(), (Waited::WriterGone, Some(Waited::WriterGone), true));
+    assert_eq!(sleeper.join().unwrap(), (WaitEnd::WriterGone, Some(WaitEnd::WriterGone), true));
 }
 
 #[test]
 fn what_is_there_is_said_when_the_time_is_over() {
     let (mut writer, id, mut reader) = pair();
-    reader.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
+    reader.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
-    assert_eq!(reader.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
-    assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::Ready);
-    reader.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: Duration::from_secs(3600) });
-    assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+    assert_eq!(reader.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready);
+    assert_eq!(reader.wait(Duration::ZERO).unwrap(), WaitEnd::Ready);
+    reader.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_secs(3600) });
+    assert_eq!(reader.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     assert_eq!(drain(&mut reader).len(), 3);
     assert_eq!(reader.info().link_type, LinkType::ETHERNET);
 }
@@ -204,7 +204,7 @@ fn offer_until_woken(writer: &mut Writer, id: ReaderId, most: u64) -> u64 {
 
 #[test]
 fn who_wishes_for_much_is_woken_before_it_loses_any() {
-    let wish = WakeWish { min_bytes: u64::MAX, max_delay: Duration::MAX };
+    let wish = WakeThreshold { min_bytes: u64::MAX, max_delay: Duration::MAX };
     let leased = Policy::Leased { bytes: 4 * 4096, time: LONG };
     // 20 records of 192 bytes fit into a block of 4096.
     for (policy, entries, least, most) in [
@@ -220,7 +220,7 @@ fn who_wishes_for_much_is_woken_before_it_loses_any() {
             let needed = offer_until_woken(&mut writer, id, 1000);
             assert!((least..=most).contains(&needed), "{policy:?}: {needed}");
             // The writer knows why: that there is less than was wished is no reason to sleep on.
-            assert_eq!((rings(&reader), reader.arm().unwrap()), (true, Some(Waited::Ready)));
+            assert_eq!((rings(&reader), reader.arm().unwrap()), (true, Some(WaitEnd::Ready)));
             assert_eq!(drain(&mut reader).len() as u64, needed);
         }
         let account = writer.account(id).unwrap();
@@ -232,7 +232,7 @@ fn who_wishes_for_much_is_woken_before_it_loses_any() {
 fn who_is_waited_for_is_woken_whatever_it_wished() {
     let mut writer = writer(4096, 16);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
-    reader.set_wake(WakeWish { min_bytes: u64::MAX, max_delay: Duration::MAX });
+    reader.set_wake(WakeThreshold { min_bytes: u64::MAX, max_delay: Duration::MAX });
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
     assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (0, false));
@@ -241,7 +241,7 @@ fn who_is_waited_for_is_woken_whatever_it_wished() {
     assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Blocked(id));
     writer.wait_for(id, Duration::from_millis(1)).unwrap();
     assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
-    assert_eq!((reader.arm().unwrap(), drain(&mut reader).len()), (Some(Waited::Ready), 3));
+    assert_eq!((reader.arm().unwrap(), drain(&mut reader).len()), (Some(WaitEnd::Ready), 3));
     assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Ready);
 }
 
@@ -249,25 +249,29 @@ fn who_is_waited_for_is_woken_whatever_it_wished() {
 fn a_merged_reader_looks_at_the_clock_by_itself() {
     let (mut writer, id, reader) = pair();
     let mut merged = MergedReader::new(vec![reader], Order::AsTheyCome);
-    merged.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: OWN_TIME });
-    assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+    merged.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: OWN_TIME });
+    assert_eq!(merged.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
-    // For who waits on descriptors the writer looks at the clock; for who waits here it need not.
-    assert_eq!(writer.due_ns(), Some(20 + OWN_TIME.as_nanos() as u64), "counted from the batch at 20 ns");
-    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
+    // For readers that wait on descriptors the writer looks at the clock; for those that wait here it need not.
+    assert_eq!(
+        writer.next_wake_ns(),
+        Some(20 + OWN_TIME.as_nanos() as u64),
+        "counted from the batch at 20 ns"
+    );
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready);
     assert_eq!(writer.wakes(id).unwrap(), 0);
-    assert_eq!(merged.next_run().unwrap().map(|run| run.batch.len()), Some(3));
-    assert!(merged.next_run().unwrap().is_none());
+    assert_eq!(merged.next_batch().unwrap().map(|run| run.batch.len()), Some(3));
+    assert!(merged.next_batch().unwrap().is_none());
     // A shorter delay is the writer's to keep.
-    merged.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
-    assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+    merged.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
+    assert_eq!(merged.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     offer(&mut writer, &Made::new(3, 1, 60), &[id]);
-    let due = writer.due_ns().unwrap();
+    let due = writer.next_wake_ns().unwrap();
     writer.tick(due);
     assert_eq!(writer.wakes(id).unwrap(), 1);
-    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
-    assert_eq!(merged.next_run().unwrap().map(|run| run.batch.len()), Some(1));
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready);
+    assert_eq!(merged.next_batch().unwrap().map(|run| run.batch.len()), Some(1));
     drop(writer);
-    assert!(merged.next_run().unwrap().is_none());
-    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::WriterGone);
+    assert!(merged.next_batch().unwrap().is_none());
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::WriterGone);
 }

@@ -1,4 +1,4 @@
-//! All readers of a writer: who is attached, what it may expect, whether it sleeps.
+//! All readers of a writer: their attachments, guarantees and sleep.
 //!
 //! ```text
 //! ends, of each reader that packets are kept for, by the place of a block:
@@ -15,17 +15,18 @@ use crate::Error;
 use crate::atomic::{SeqCst, fence};
 use crate::layout::{Geometry, Standing};
 use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
-use crate::store::{Entry, Held, Holders, Next, Past, Store};
+use crate::store::{Entry, HistoryPacket, Holders, Next, Past, Store};
 use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Replay, Room, holders_max};
 
-/// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
-/// so it always ends with a block, however many readers lie. An honest reader that is found at a block was told before that it is lossy, since it lags
-/// by more than any credit, and holds nothing anew; so one that is found at two moves its mark as we look.
+/// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a
+/// quarter of the blocks at most, so it always ends with a block, however many readers lie. An honest reader that is
+/// found at a block was told before that it is lossy, since it lags by more than any credit, and holds nothing anew; so
+/// one that is found at two moves its mark as we look.
 const HOLDS_MAX: u32 = 1;
 /// How long the writer sleeps at most before it looks whether the reader still lives.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What a leased reader was promised.
+/// The lease of a reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     blocks: u64,
@@ -50,11 +51,12 @@ pub(super) struct Attached {
     credit: Option<Credit>,
     /// When it came, or was last offered something of the past: what is older it has as long as the rest.
     since_ns: u64,
-    /// What it is still to be offered, or counted for it, from before it came.
+    /// Packets from before it came that are to be offered to it, or counted.
     past: Option<Past>,
     /// Its index says how far it is with that.
     shows_past: bool,
-    /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for readers that nothing is kept for.
+    /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for
+    /// readers that nothing is kept for.
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
     ends_at: u64,
@@ -106,7 +108,7 @@ impl Attached {
         }
     }
 
-    /// What it is still to be offered, or to have counted.
+    /// The part of the past that is to be offered, or counted.
     pub(super) fn past(&self) -> Option<&Past> {
         self.past.as_ref()
     }
@@ -138,7 +140,7 @@ impl Attached {
         &mut self,
         store: &Store,
         looks: usize,
-        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> Replay {
         for _ in 0..looks {
             let Some(past) = self.past else { return Replay::Done };
@@ -155,11 +157,11 @@ impl Attached {
     }
 
     /// It has come to the present.
-    pub(super) fn be_present(&mut self) {
+    pub(super) fn finish_replay(&mut self) {
         self.past = None;
     }
 
-    /// Whether what comes next of the past may be in a block that is taken when so many more are used.
+    /// Whether what comes next of the past may be in a block that is taken when `blocks` more are used.
     fn is_pressed(&self, store: &Store, reach: u64) -> bool {
         let end = |past: Past| past.sequence + store.geometry().blocks() as u64;
         reach > 0 && self.past.is_some_and(|past| end(past) <= store.sequence() + reach)
@@ -170,7 +172,7 @@ impl Attached {
         &mut self,
         store: &Store,
         reach: u64,
-        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> u64 {
         let mut lost = 0;
         while self.is_pressed(store, reach) {
@@ -191,7 +193,8 @@ impl Attached {
         past.map(|past| past.until = Some(store.head())).is_some()
     }
 
-    /// Whether it has not read something in the block at a place, as last heard; may be true a little longer than it is.
+    /// Whether it has not read something in the block at a place, as last heard; may be true a little longer than it
+    /// is.
     fn has_unread_at(&mut self, slot: usize) -> bool {
         // Asked only when it matters, and then anew.
         self.ends[slot] > self.index.listen()
@@ -244,7 +247,8 @@ impl Attached {
         self.nap = nap;
     }
 
-    /// Wakes it if it sleeps and has waited for this, or has so much to read that it might lose some: `current` is the block that is being filled.
+    /// Wakes it if it sleeps and has waited for this, or has so much to read that it might lose some: `current` is the
+    /// block that is being filled.
     fn wake_if_due(&mut self, now_ns: u64, current: u64, blocks: u64) {
         let Some(sleep) = self.index.sleeps().filter(|_| self.index.has_news()) else {
             self.pending = None;
@@ -286,7 +290,7 @@ pub(super) struct Readers {
     touched_ns: Box<[u64]>,
     /// Records and block at that time.
     touched: (u64, u64),
-    /// Counted, so that the path of most captures asks nobody.
+    /// Counted, so that the path of most captures asks no reader.
     lossless: usize,
     now_ns: u64,
     /// The block that is being filled.
@@ -420,7 +424,7 @@ impl Readers {
         self.slots.iter_mut().flatten().for_each(|reader| reader.wake_if_due(now_ns, current, blocks));
     }
 
-    pub(super) fn due_ns(&self) -> Option<u64> {
+    pub(super) fn next_wake_ns(&self) -> Option<u64> {
         self.attached()
             .filter_map(|reader| Some(reader.pending?.since_ns.saturating_add(reader.index.wake_after_ns())))
             .min()
@@ -454,7 +458,7 @@ impl Readers {
         self.attached().filter(|reader| reader.credit.is_some()).count()
     }
 
-    /// How far the writer may go on from its block when it opens so many.
+    /// How far the writer may go on from its block when it opens `blocks`.
     pub(super) fn reach(&self, blocks: usize) -> u64 {
         if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
     }
@@ -465,7 +469,7 @@ impl Readers {
     }
 
     /// Whether any reader has not come to the present, or has not all of the past counted.
-    pub(super) fn has_past(&self) -> bool {
+    pub(super) fn has_replays(&self) -> bool {
         self.attached().any(|reader| reader.past.is_some())
     }
 
@@ -473,7 +477,7 @@ impl Readers {
         self.lossless > 0
     }
 
-    /// Whether lossless readers have room for so many packets in so many new blocks.
+    /// Whether lossless readers have room for `packets` packets in `blocks` new blocks.
     pub(super) fn room(&mut self, store: &Store, blocks: usize, packets: usize) -> Result<Room, Error> {
         let (geometry, passed) = (self.geometry, self.passed_max());
         if blocks > 0 && blocks + passed + 1 > geometry.blocks() {
@@ -485,7 +489,7 @@ impl Readers {
             if reader.standing != Standing::Lossless {
                 continue;
             }
-            // Who is in the past is not offered them before it has come to them.
+            // A reader in the past is not offered them before it has come to them.
             let is_past = reader.past.is_some_and(|past| past.until.is_none());
             let needs_entries = !is_past && reader.index.room_for(packets as u64) < packets as u64;
             if needs_entries && packets as u64 > reader.index.capacity() {
@@ -518,7 +522,8 @@ impl Holders for Readers {
     fn begin(&mut self, current: u64) {
         self.current = current;
         self.enforce_credit();
-        // Pairs with the fence in `View::hold`: a reader that we find at one block hears what it may expect before it looks at another in place.
+        // Pairs with the fence in `View::hold`: a reader that we find at one block hears what it may expect before it
+        // looks at another in place.
         fence(SeqCst);
     }
 

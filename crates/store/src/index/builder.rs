@@ -16,8 +16,9 @@ use tapline_packet::headers::{Headers, Inner, IpVersion};
 use tapline_packet::{Interface, LinkType, Meta, Packet};
 
 use super::slots::{Slots, words};
-use crate::keys::{Group, PacketKeys, WAYS, Way};
+use crate::keys::{Class, Group, PacketKeys, WAYS, Way, key};
 use crate::layout::SLOT_LEN;
+use crate::names::{self, Message, NameReader};
 
 /// Flows that are remembered within a slot: a packet of one of them costs a look.
 const SEEN_LEN: usize = 1 << 12;
@@ -26,12 +27,17 @@ const BYTES_PER_FLOW: u64 = 4096;
 const UDP: u8 = tapline_packet::numbers::ip_protocol::UDP;
 /// Keys of a flow, on average, for which there is room.
 const KEYS_PER_FLOW: usize = 16;
+/// Datagrams of QUIC that are opened in a slot for the names in them: a slot has no more of full length, and opening one takes
+/// microseconds. A slot with more is open in [`Way::Names`].
+const OPENED_MAX: u32 = 1024;
 
 /// What is in an index besides what always is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// MAC addresses as keys.
+    /// MAC addresses of Ethernet as keys.
     pub macs: bool,
+    /// Names as keys: of DNS, and those that the hellos of TLS, DTLS and QUIC ask for.
+    pub names: bool,
 }
 
 /// Gathers what the index of a segment will say.
@@ -47,7 +53,12 @@ pub(crate) struct Builder {
     base: usize,
     /// What was seen in the current slot, by flow.
     seen: Vec<u64>,
-    keys: PacketKeys,
+    /// Lent while keys are noted.
+    keys: Option<Box<PacketKeys>>,
+    names: NameReader,
+    name_keys: Vec<u64>,
+    /// Datagrams of QUIC that were opened in the current slot.
+    opened: u32,
     /// Of the numbers of flows: without it a sender could choose packets of one number and different keys.
     seed: u64,
 }
@@ -119,7 +130,10 @@ impl Builder {
             detail: Detail::Whole,
             base: 0,
             seen: vec![0; SEEN_LEN],
-            keys: PacketKeys::new(options.macs),
+            keys: Some(Box::new(PacketKeys::new(options.macs))),
+            names: NameReader::default(),
+            name_keys: Vec::new(),
+            opened: 0,
             seed: RandomState::new().hash_one(0),
         }
     }
@@ -129,13 +143,13 @@ impl Builder {
         self.flows.clear();
         self.open = std::array::from_fn(|_| Slots::none(self.slots));
         self.seen.fill(0);
-        (self.slot, self.detail, self.base) = (0, Detail::Whole, 0);
+        (self.slot, self.detail, self.base, self.opened) = (0, Detail::Whole, 0, 0);
     }
 
     /// Packets from now on are in this slot.
     pub(crate) fn begin_slot(&mut self, slot: u32) {
         if slot != self.slot {
-            (self.slot, self.detail, self.base) = (slot, Detail::Whole, self.flows.count);
+            (self.slot, self.detail, self.base, self.opened) = (slot, Detail::Whole, self.flows.count, 0);
             self.seen.fill(0);
         }
     }
@@ -144,6 +158,12 @@ impl Builder {
     #[inline]
     pub(crate) fn note(&mut self, interface: &Interface, packet: Packet<'_>) {
         let headers = Headers::parse(interface.link_type, packet);
+        if self.options.names {
+            names::messages(packet.data, &headers)
+                .into_iter()
+                .flatten()
+                .for_each(|said| self.note_names(said));
+        }
         let prints = Prints { seed: self.seed, link_type: interface.link_type, has_macs: self.options.macs };
         let flow = prints.of_flow(packet, &headers);
         let place = &mut self.seen[flow as usize % SEEN_LEN];
@@ -162,9 +182,36 @@ impl Builder {
         if self.detail == Detail::Nothing {
             return;
         }
-        self.keys.take(link_type, packet, headers);
+        let Some(mut keys) = self.keys.take() else { return };
+        keys.take(link_type, packet, headers);
+        self.note_keys(keys.as_slice(), flow);
+        self.keys = Some(keys);
+    }
+
+    /// Notes the names of a message.
+    #[inline(never)]
+    fn note_names(&mut self, message: Message<'_>) {
+        if !self.detail.keeps(key(Class::Name, 0)) {
+            return;
+        }
+        if matches!(message, Message::Quic(_)) {
+            if self.opened == OPENED_MAX {
+                return self.open[Way::Names as usize].insert(self.slot);
+            }
+            self.opened += 1;
+        }
+        let (mut reader, mut keys) = (std::mem::take(&mut self.names), std::mem::take(&mut self.name_keys));
+        reader.each(message, &mut |name| {
+            keys.clear();
+            names::name_keys(name, &mut keys);
+            self.note_keys(&keys, 0);
+        });
+        (self.names, self.name_keys) = (reader, keys);
+    }
+
+    /// Notes keys that belong together, by the number of their flow; 0 for one that is made of the keys.
+    fn note_keys(&mut self, keys: &[u64], flow: u64) {
         if self.detail == Detail::Whole {
-            let keys = self.keys.as_slice();
             let print = if flow == 0 { of_keys(self.seed, keys) } else { flow };
             if self.flows.enter(print, self.slot) {
                 return;
@@ -174,9 +221,7 @@ impl Builder {
             }
             self.give_up();
         }
-        for at in 0..self.keys.as_slice().len() {
-            self.note_key(self.keys.as_slice()[at]);
-        }
+        keys.iter().for_each(|key| self.note_key(*key));
     }
 
     /// Notes a key by itself, as far as the slot keeps such keys.

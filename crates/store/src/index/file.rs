@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::keys::{Class, INNER, WAYS, Way};
 use crate::layout::{PAGE_LEN, SEGMENT_LEN_MAX, SLOT_LEN, StoreId};
 
-const MAGIC: [u8; 8] = *b"TAPLTIX2";
+const MAGIC: [u8; 8] = *b"TAPLTIX3";
 const HEAD_LEN: usize = 256;
 const ROW_LEN: usize = 48;
 /// The index has at most this part of the used slots: one in two hundred.
@@ -52,7 +52,9 @@ fn classes(builder: &Builder) -> u64 {
         Class::Flow,
     ];
     let of_both: u64 = of_packet.into_iter().map(|class| bit(class) | bit(class) << INNER).sum();
-    of_both | bit(Class::Open) | if builder.options.macs { bit(Class::Mac) } else { 0 }
+    let if_asked = |is_asked: bool, class| if is_asked { bit(class) } else { 0 };
+    let options = builder.options;
+    of_both | bit(Class::Open) | if_asked(options.macs, Class::Mac) | if_asked(options.names, Class::Name)
 }
 
 fn encode(contents: &mut Contents, builder: &Builder) -> Vec<u8> {

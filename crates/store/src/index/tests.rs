@@ -6,6 +6,7 @@ use tapline_packet::{Interface, LinkType, Meta, Packet};
 use tapline_testkit::random::Random;
 
 use super::*;
+use crate::Question;
 use crate::keys::{Class, Group, Way, flow_value, key, pair_value, port_value};
 
 const SEGMENT_LEN: u64 = 64 << 20;
@@ -158,4 +159,40 @@ fn a_flood_from_everywhere_keeps_to_the_budget() {
         "{read:?} {:?}",
         index.summary.open
     );
+}
+
+/// How many slots a search reads.
+fn slots_read(index: &Index, text: &str) -> usize {
+    let question = Question::of(text, &tapline_filter::Options::default());
+    index.may_satisfy(&question).unwrap().into_iter().filter(|may| *may).count()
+}
+
+#[test]
+fn pairs_flows_and_networks_read_fewer_slots() {
+    let ends =
+        |client: u8, port: u16, server: u8| ([10, 0, client % 8, client], port, [192, 0, 2, server], 443);
+    // Client 7 is busy in each slot, server 9 too; together they are in slots 5 and 50, by port 40000 in slot 50 alone.
+    let slot = |slot: u8| {
+        let mut packets: Vec<Ends> = (0..40).map(|other| ends(7, 5000 + other, 20 + other as u8)).collect();
+        packets.extend((0..40).map(|other| ends(100 + other as u8, 40_000, 9)));
+        match slot {
+            5 => packets.push(ends(7, 40_001, 9)),
+            50 => packets.extend([ends(7, 40_000, 9), ([10, 0, 77, 1], 1, [198, 51, 100, 1], 2)]),
+            _ => {}
+        }
+        packets
+    };
+    let slots: Vec<Vec<Ends>> = (0..64).map(slot).collect();
+    let (_folder, index) = index_of(&slots);
+    check(&slots, &index);
+    let of = |text: &str| slots_read(&index, text);
+    assert_eq!((of("host 10.0.7.7"), of("host 192.0.2.9"), of("tcp port 40000")), (64, 64, 64));
+    assert_eq!(of("host 10.0.7.7 and host 192.0.2.9"), 2);
+    assert_eq!(of("src host 10.0.7.7 and dst host 192.0.2.9 and tcp port 443"), 2);
+    let five_tuple =
+        "ip src host 10.0.7.7 and ip dst host 192.0.2.9 and tcp src port 40000 and tcp dst port 443";
+    assert_eq!((of(five_tuple), of("host 10.0.7.7 and host 10.0.4.100")), (1, 0));
+    assert_eq!((of("net 10.0.76.0/22"), of("net 10.0.80.0/20"), of("net 10.0.0.0/21")), (1, 0, 64));
+    assert_eq!((of("inner(host 10.0.7.7)"), of("vxlan and host 10.0.7.7")), (0, 0));
+    assert_eq!((of("ether host 02:00:00:00:00:01"), of("not tcp")), (64, 64));
 }

@@ -12,6 +12,7 @@
 //! buffer then takes what comes, and its counters what it loses.
 
 mod at_work;
+mod cutoff;
 mod opening;
 mod reserve;
 mod retention;
@@ -26,12 +27,14 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use tapline_file::InterfaceStatistics;
-use tapline_packet::{Batch, Interface, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, Packet, Selection, Timestamp};
 
 use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
 use crate::error::Error;
 use crate::index::{Builder, IndexOptions};
 use crate::layout::{SEGMENT_LEN_DEFAULT, SLOT_LEN};
+pub use cutoff::Cutoff;
+use cutoff::Cutter;
 use writing::{Event, Job, Progress, Writing};
 
 /// The least room in a slot for another chunk; less is left to fillers.
@@ -56,6 +59,8 @@ pub struct RecorderSettings {
     pub snap_len: u32,
     /// What the index has besides what it always has; `None` for no index: searches then walk the chunks.
     pub index: Option<IndexOptions>,
+    /// How much of each flow is recorded: the first that means a flow counts. Empty for all of each.
+    pub cutoffs: Vec<Cutoff>,
     /// Chunk buffers of 1 MiB between the capture and the disk, 2 or more.
     pub buffers: usize,
 }
@@ -70,6 +75,7 @@ impl Default for RecorderSettings {
             sync_ns: 5_000_000_000,
             snap_len: 262_144,
             index: Some(IndexOptions::default()),
+            cutoffs: Vec::new(),
             buffers: 32,
         }
     }
@@ -91,6 +97,8 @@ pub struct Totals {
     pub written: u64,
     /// Packets that could not be stored.
     pub lost: u64,
+    /// Packets that were left out by wish: beyond the cut-off of their flow.
+    pub cut: u64,
     /// Packets in a chunk that is not written yet.
     pub buffered: u64,
     /// Bytes of chunks that the system took.
@@ -122,6 +130,9 @@ pub struct Recorder {
     handed: u64,
     /// Packets that were not handed to the thread: too long for a segment, of an unknown interface, after a failure.
     lost: u64,
+    cutter: Option<Cutter>,
+    /// Packets left out by wish, and those that a chunk has told of.
+    cut: (u64, u64),
     synced: Timestamp,
     losses: Losses,
     told: Losses,
@@ -155,6 +166,7 @@ impl Recorder {
         interfaces: &[Interface],
         now: Timestamp,
     ) -> Result<Recorder, Error> {
+        let cutter = Cutter::new(&settings.cutoffs)?;
         let begun = Writing::open(root, &settings, now)?;
         let (segment_len, at) = (begun.segment_len, begun.at);
         let (index, spare, is_made) = (begun.index, begun.spare, begun.is_made);
@@ -184,6 +196,8 @@ impl Recorder {
             begun: None,
             handed: 0,
             lost: 0,
+            cutter,
+            cut: (0, 0),
             synced: now,
             losses: Losses::default(),
             told: Losses::default(),
@@ -226,6 +240,10 @@ impl Recorder {
         }
         for index in selection.iter() {
             let packet = batch.packet(index);
+            if self.is_cut(packet, interfaces) {
+                left -= 1;
+                continue;
+            }
             let options = batch.options(index);
             let (cap_len, options_len) = (packet.data.len(), options.len());
             let has_room = self.chunk.fits(cap_len, options_len)
@@ -245,6 +263,16 @@ impl Recorder {
             left -= 1;
         }
         Ok(())
+    }
+
+    /// Whether a packet is beyond the cut-off of its flow; it is counted then.
+    #[inline]
+    fn is_cut(&mut self, packet: Packet<'_>, interfaces: &[Interface]) -> bool {
+        let Some(cutter) = &mut self.cutter else { return false };
+        let interface = interfaces.get(packet.meta.interface.0 as usize);
+        let is_cut = interface.is_some_and(|interface| !cutter.keeps(interface, packet));
+        self.cut.0 += u64::from(is_cut);
+        is_cut
     }
 
     /// What goes by the clock: chunks that have waited long enough are written, and what was written is made safe. To be called several
@@ -331,6 +359,7 @@ impl Recorder {
     pub fn totals(&self) -> Totals {
         let mut totals = self.progress.totals();
         totals.lost += self.lost;
+        totals.cut = self.cut.0;
         let done = totals.written + totals.lost - self.lost;
         totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
         if self.is_finished {
@@ -449,6 +478,8 @@ impl Recorder {
         head.lost = since(self.losses.lost, self.told.lost);
         head.is_loss_unknown = self.losses.lost.is_none();
         self.told = self.losses;
+        head.cut = self.cut.0 - self.cut.1;
+        self.cut.1 = self.cut.0;
         self.handed += u64::from(head.packets);
         let offset = self.at;
         self.at += u64::from(head.len);

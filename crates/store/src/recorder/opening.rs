@@ -131,7 +131,7 @@ impl Writing {
             filled: at.next_multiple_of(SLOT_LEN as u64),
             end: at,
             dropped: 0,
-            untold: (0, 0),
+            untold: (0, 0, 0),
             is_unsynced: false,
             doubtful: Vec::new(),
             filler: filler(PAGE_LEN),

@@ -76,6 +76,7 @@ impl Progress {
         Totals {
             written: self.written.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
+            cut: 0,
             buffered: 0,
             bytes: self.bytes.load(Ordering::Relaxed),
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
@@ -136,8 +137,8 @@ pub(super) struct Writing {
     pub(super) end: u64,
     /// Packets that could not be written since the last chunk that was.
     pub(super) dropped: u64,
-    /// Received and lost packets that a chunk told of which could not be written.
-    pub(super) untold: (u64, u64),
+    /// Received, lost and cut packets that a chunk told of which could not be written.
+    pub(super) untold: (u64, u64, u64),
     pub(super) is_unsynced: bool,
     /// Places of segments that were left.
     pub(super) doubtful: Vec<Doubtful>,
@@ -256,12 +257,13 @@ impl Writing {
         }
         add(&self.progress.lost, packets);
         self.dropped += packets;
-        self.untold = (head.received, head.lost);
+        self.untold = (head.received, head.lost, head.cut);
     }
 
     /// Adds to a head what chunks told that could not be written.
     pub(super) fn tell_untold(&mut self, head: &mut ChunkHead) {
-        let (received, lost) = std::mem::take(&mut self.untold);
+        let (received, lost, cut) = std::mem::take(&mut self.untold);
+        head.cut = head.cut.saturating_add(cut);
         head.received = head.received.saturating_add(received);
         head.lost = head.lost.saturating_add(lost);
     }

@@ -283,7 +283,7 @@ impl<T> Shared<T> {
         let _alarm = Alarm(self);
         if self.plan.is_past_cache {
             // A disk that cannot tell threads apart serves them alike.
-            let _ = disk::be_idle();
+            let _ = disk::set_idle_io_priority();
         }
         let mut buffer = Vec::new();
         while let Some(task) = self.wait_for_task() {

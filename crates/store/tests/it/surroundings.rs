@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tapline_file::SectionReader;
 use tapline_packet::Packet;
-use tapline_store::{Catalog, Error, Losses, Question, Recorder, Search, Window};
+use tapline_store::{Catalog, Cutoff, Error, Losses, Question, Recorder, RecorderSettings, Search, Window};
 
-use super::packets::{all, assert_keys_find_all, at_ms, interfaces, record};
+use super::packets::{all, assert_keys_find_all, at_ms, bytes, interfaces, record};
 use super::recording::settings;
 
 fn fill(store: &Path, numbers: std::ops::Range<u64>) {
@@ -95,4 +95,35 @@ fn segments_deleted_under_a_search_are_told() {
     assert_eq!((account.chunks_damaged, account.places_damaged), (0, 0), "{account:?}");
     assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>());
     assert!(found.len() > 10_000 && found.len() < 20_000, "{}", found.len());
+}
+
+/// What is cut is in the recording: recorded and cut packets are all.
+#[test]
+fn packets_beyond_a_cut_off_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let of = |filter: Option<&str>, bytes| Cutoff { filter: filter.map(str::to_owned), bytes };
+    let cutoffs = vec![of(Some("udp port 1003"), 10), of(None, 2500)];
+    let settings = RecorderSettings { cutoffs, ..settings(6) };
+    let mut recorder = Recorder::open(&store, settings, &interfaces(), at_ms(0)).unwrap();
+    // Each packet comes four times, so that flows have several.
+    for _ in 0..4 {
+        for batch in (0..3000).step_by(100) {
+            record(&mut recorder, batch..batch + 100, at_ms(batch as i64), at_ms(batch as i64));
+            recorder.tick(Losses::default(), &[], &interfaces(), at_ms(batch as i64)).unwrap();
+        }
+    }
+    recorder.finish(&[], Losses::default(), at_ms(100_000)).unwrap();
+    let totals = recorder.totals();
+    assert_eq!((totals.written + totals.cut, totals.lost, totals.buffered), (12_000, 0, 0));
+    let segments = Catalog::open(&store).unwrap().segments().unwrap();
+    let told: u64 = segments.iter().flat_map(|segment| segment.standing).map(|standing| standing.cut).sum();
+    assert_eq!(told, totals.cut);
+    let found = all(&store);
+    for number in 0..3000 {
+        let len = bytes(number).len() as u64;
+        let limit: u64 = if number % 7 == 3 { 10 } else { 2500 };
+        let kept = found.iter().filter(|found| **found == number).count() as u64;
+        assert_eq!(kept, limit.div_ceil(len).min(4), "{number}");
+    }
 }

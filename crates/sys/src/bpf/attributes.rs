@@ -1,6 +1,7 @@
-//! What each command of bpf(2) takes: the members of `union bpf_attr` of linux/bpf.h, as far as they are used.
+//! Arguments of the commands of bpf(2): the members of `union bpf_attr` of linux/bpf.h, as far as they are used.
 //!
-//! The kernel takes fewer bytes than its union has for zeros, and refuses bytes that it does not know unless they are zero.
+//! The kernel takes fewer bytes than its union has for zeros, and refuses bytes that it does not know unless they are
+//! zero.
 
 /// `BPF_OBJ_NAME_LEN`.
 pub(super) const NAME_LEN: usize = 16;

@@ -16,8 +16,8 @@ const TYPE_LEN: usize = 12;
 /// `BTF_KIND_FUNC`.
 const FUNCTION: u32 = 12;
 
-/// The number of each of these functions in the kernel's type information; `None` for one that it does not have. Minimum kernel: 5.4, built with
-/// `CONFIG_DEBUG_INFO_BTF`.
+/// The number of each of these functions in the kernel's type information; `None` for one that it does not have.
+/// Minimum kernel: 5.4, built with `CONFIG_DEBUG_INFO_BTF`.
 ///
 /// # Errors
 /// `ENOENT` on a kernel without type information; else what read(2) says; `InvalidData` if it is not as we know it.

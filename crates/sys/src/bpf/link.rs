@@ -33,9 +33,8 @@ impl XdpLink {
     /// Lets the program see every packet that the interface receives.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_ADMIN`; `EBUSY` or `EEXIST` if another program is there, which stays; `EOPNOTSUPP` if the driver
-    /// knows no XDP and `mode` asks for it; `EINVAL` if there is no such interface, and before kernel
-    /// 5.9.
+    /// `EPERM` without `CAP_NET_ADMIN`; `EBUSY` or `EEXIST` if another program is there, which stays; `EOPNOTSUPP` if
+    /// the driver knows no XDP and `mode` asks for it; `EINVAL` if there is no such interface, and before kernel 5.9.
     pub fn attach(program: &Program, if_index: u32, mode: XdpMode) -> Result<XdpLink, SyscallError> {
         let mut attributes = LinkCreate {
             prog_fd: program.as_fd().as_raw_fd() as u32,

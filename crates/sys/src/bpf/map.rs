@@ -6,11 +6,11 @@ use super::attributes::{MapCreate, MapElement};
 use super::{call, command, object_name, open};
 use crate::SyscallError;
 
-/// What a map holds.
+/// The kind of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// Programs by number, for tail calls (`BPF_MAP_TYPE_PROG_ARRAY`). Minimum kernel: 4.2. It is emptied when the last process
-    /// closes it, even if a program still refers to it.
+    /// Programs by number, for tail calls (`BPF_MAP_TYPE_PROG_ARRAY`). Minimum kernel: 4.2. It is emptied when the last
+    /// process closes it, even if a program still refers to it.
     Programs,
     /// AF_XDP sockets by receive queue (`BPF_MAP_TYPE_XSKMAP`). Minimum kernel: 4.18.
     XdpSockets,
@@ -56,8 +56,8 @@ impl Map {
     /// Puts a program or socket under a number, in place of what was there.
     ///
     /// # Errors
-    /// `E2BIG` for a number that the map does not have; `EINVAL` for what the map does not hold, or a program of another kind
-    /// than those that are there.
+    /// `E2BIG` for a number that the map does not have; `EINVAL` for what the map does not hold, or a program of
+    /// another kind than those that are there.
     pub fn set(&self, number: u32, object: BorrowedFd<'_>) -> Result<(), SyscallError> {
         self.update(number, object.as_raw_fd() as u32)
     }

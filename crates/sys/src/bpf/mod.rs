@@ -10,8 +10,8 @@
 //! things up in, and what both sides read
 //! ```
 //!
-//! All go through one call, `bpf(command, attributes)`, whose attributes are a union: each command has its own structure
-//! in `attributes`, zero where nothing is said, as the kernel demands.
+//! All go through one call, `bpf(command, attributes)`, whose attributes are a union: each command has its own
+//! structure in `attributes`, zero where nothing is said, as the kernel demands.
 //!
 //! Nothing here outlives its descriptors: a program, map or link is gone when the last process that holds it is.
 
@@ -64,8 +64,8 @@ unsafe fn call<A: Attributes>(
     attributes: &mut A,
 ) -> Result<i32, SyscallError> {
     let len = size_of::<A>();
-    // SAFETY: pointer and length describe `attributes`, which the kernel reads and may write; the caller answers for the
-    // addresses in them.
+    // SAFETY: pointer and length describe `attributes`, which the kernel reads and may write; the caller answers for
+    // the addresses in them.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), len) };
     check(name, result as i32)
 }
@@ -81,7 +81,7 @@ unsafe fn open<A: Attributes>(
 ) -> Result<OwnedFd, SyscallError> {
     // SAFETY: the caller's promise.
     let fd = unsafe { call(name, command, attributes)? };
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

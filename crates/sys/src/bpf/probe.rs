@@ -6,20 +6,20 @@ use tapline_bpf::ebpf::{Insn, R0};
 
 use super::{LoadError, Program, ProgramKind};
 
-/// Who may call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
+/// The right to call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unprivileged {
     /// Everyone, for socket filters of at most 4096 instructions.
     Allowed,
-    /// Nobody, until the next start of the system.
+    /// Refused until the next start of the system.
     Forbidden,
-    /// Nobody, until an administrator says otherwise.
+    /// Refused until an administrator changes it.
     ForbiddenForNow,
     /// The kernel does not say: it has no bpf(2), or `/proc` is not there.
     Unknown,
 }
 
-/// What the kernel says of callers without a capability. Minimum kernel: 4.4.
+/// The kernel's rule for callers without a capability. Minimum kernel: 4.4.
 pub fn unprivileged() -> Unprivileged {
     let text = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled").unwrap_or_default();
     match text.trim() {

@@ -16,7 +16,7 @@ const TEST_RUN: &str = "bpf(BPF_PROG_TEST_RUN)";
 const RUN_LIVE: &str = "bpf(BPF_PROG_TEST_RUN, BPF_F_TEST_XDP_LIVE_FRAMES)";
 const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
 
-/// What the kernel reads as the licence. No helper that is for GPL programs only is called.
+/// The licence given to the kernel. No helper that is for GPL programs only is called.
 const LICENCE: &std::ffi::CStr = c"MIT";
 
 /// Of programs that call functions of the kernel's, which it lends to such only.
@@ -38,19 +38,21 @@ const _: () = {
     assert!(offset_of!(Insn, offset) == 2 && offset_of!(Insn, immediate) == 4);
 };
 
-/// What a program is for.
+/// The kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProgramKind {
-    /// Decides how much of a packet a socket gets (`BPF_PROG_TYPE_SOCKET_FILTER`). Minimum kernel: 3.19. Needs `CAP_BPF`, or before
-    /// kernel 5.8 `CAP_SYS_ADMIN`.
+    /// Decides how much of a packet a socket gets (`BPF_PROG_TYPE_SOCKET_FILTER`). Minimum kernel: 3.19. Needs
+    /// `CAP_BPF`, or before kernel 5.8 `CAP_SYS_ADMIN`.
     SocketFilter,
-    /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs `CAP_BPF` and
-    /// `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before kernel 5.8 `CAP_SYS_ADMIN`.
+    /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs
+    /// `CAP_BPF` and `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before
+    /// kernel 5.8 `CAP_SYS_ADMIN`.
     Xdp,
-    /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum kernel: 5.18.
+    /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum
+    /// kernel: 5.18.
     XdpFragments,
-    /// Runs where the kernel tells of its own work, with the words that it tells (`BPF_PROG_TYPE_RAW_TRACEPOINT`). Minimum kernel: 4.17. Needs
-    /// `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
+    /// Runs where the kernel tells of its own work, with the words that it tells (`BPF_PROG_TYPE_RAW_TRACEPOINT`).
+    /// Minimum kernel: 4.17. Needs `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
     RawTracepoint,
 }
 
@@ -69,7 +71,7 @@ impl ProgramKind {
         if self == ProgramKind::XdpFragments { XDP_HAS_FRAGS } else { 0 }
     }
 
-    /// What loading one takes.
+    /// The cost of loading one.
     fn capabilities(self) -> &'static [Capability] {
         match self {
             ProgramKind::SocketFilter => &[Capability::Bpf],
@@ -80,7 +82,7 @@ impl ProgramKind {
         }
     }
 
-    /// What the calling thread lacks of it.
+    /// The capabilities that the calling thread lacks.
     fn missing(self) -> Vec<Capability> {
         let is_missing = |right: &Capability| !right.is_effective().unwrap_or(false);
         self.capabilities().iter().copied().filter(is_missing).collect()
@@ -90,11 +92,12 @@ impl ProgramKind {
 /// Why a program was not loaded.
 #[derive(Debug)]
 pub struct LoadError {
-    /// What the kernel answered.
+    /// The kernel's answer.
     pub call: SyscallError,
-    /// What was to be loaded.
+    /// The kind of program.
     pub kind: ProgramKind,
-    /// What programs of the kind may need and the thread that tried did not have; only told with `EPERM` and `EACCES`.
+    /// Capabilities that programs of the kind may need and the thread did not have; only told with `EPERM` and
+    /// `EACCES`.
     pub missing: Vec<Capability>,
     /// The verifier's words, empty if it said nothing: it does not run without the right to load.
     pub log: String,
@@ -148,16 +151,16 @@ impl std::error::Error for LoadError {
     }
 }
 
-/// What became of a packet of ours.
+/// The fate of a packet of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// What the program returned.
+    /// The value that the program returned.
     pub value: u32,
     /// Nanoseconds that one run took, on average over the repetitions.
     pub duration_ns: u32,
 }
 
-/// What the kernel says of a program.
+/// The kernel's account of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramInfo {
     /// Its number in the kernel: `bpftool prog show id ...`.
@@ -188,17 +191,18 @@ impl Program {
     /// Has the program verified, translated and kept.
     ///
     /// # Errors
-    /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a program without
-    /// instructions or with more than a million, `EACCES` or `EINVAL` for what the verifier does not like.
+    /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a program
+    /// without instructions or with more than a million, `EACCES` or `EINVAL` for what the verifier does not like.
     pub fn load(kind: ProgramKind, name: &str, insns: &[Insn]) -> Result<Program, LoadError> {
         Program::load_bound(kind, None, name, insns)
     }
 
-    /// Likewise an XDP program for this interface only, which may ask its driver what it knows of a packet (`bpf_xdp_metadata_rx_*`). It is
-    /// attached in the driver or not at all. Minimum kernel: 6.3.
+    /// Likewise an XDP program for this interface only, which may ask its driver what it knows of a packet
+    /// (`bpf_xdp_metadata_rx_*`). It is attached in the driver or not at all. Minimum kernel: 6.3.
     ///
     /// # Errors
-    /// As of [`load`](Self::load); `EOPNOTSUPP` if the driver tells nothing; `EINVAL` on older kernels or without such an interface.
+    /// As of [`load`](Self::load); `EOPNOTSUPP` if the driver tells nothing; `EINVAL` on older kernels or without such
+    /// an interface.
     pub fn load_for(
         if_index: u32,
         kind: ProgramKind,
@@ -238,7 +242,7 @@ impl Program {
         Err(refused(failure, text(&log)))
     }
 
-    /// The program of this number, whoever loaded it. Needs `CAP_SYS_ADMIN`. Minimum kernel: 4.13.
+    /// The program of this number, of any process. Needs `CAP_SYS_ADMIN`. Minimum kernel: 4.13.
     ///
     /// # Errors
     /// `ENOENT` if there is none; `EPERM` without the right.
@@ -249,11 +253,13 @@ impl Program {
         Ok(Program { fd })
     }
 
-    /// Runs it `repeat` times (at least once) on a packet. A socket filter sees it from byte 14 on, behind the Ethernet header; an
-    /// XDP program sees all of it. At least 14 bytes, at most about a page less some hundred. Minimum kernel: 4.12.
+    /// Runs it `repeat` times (at least once) on a packet. A socket filter sees it from byte 14 on, behind the Ethernet
+    /// header; an XDP program sees all of it. At least 14 bytes, at most about a page less some hundred. Minimum
+    /// kernel: 4.12.
     ///
     /// # Errors
-    /// `EINVAL` for a packet that is too short or too long; `EINTR` if a signal came meanwhile; `EPERM` without the right.
+    /// `EINVAL` for a packet that is too short or too long; `EINTR` if a signal came meanwhile; `EPERM` without the
+    /// right.
     pub fn test_run(&self, packet: &[u8], repeat: u32) -> Result<TestRun, SyscallError> {
         let len =
             u32::try_from(packet.len()).map_err(|_| SyscallError::from_errno(TEST_RUN, libc::EINVAL))?;
@@ -264,18 +270,19 @@ impl Program {
             repeat: repeat.max(1),
             ..TestRunAttributes::default()
         };
-        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
+        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output
+        // buffer.
         unsafe { call(TEST_RUN, command::PROG_TEST_RUN, &mut attributes)? };
         Ok(TestRun { value: attributes.retval, duration_ns: attributes.duration })
     }
 
-    /// Runs an XDP program on `repeat` frames (at least one) that do what it returns: `XDP_REDIRECT` sends them. Each begins as `frame`, or as the
-    /// program left the memory that it lies in. What was redirected is handed to the interface after every `batch` frames (1 to 256), and earlier
-    /// if more than 16 of them wait. Minimum kernel: 5.18.
+    /// Runs an XDP program on `repeat` frames (at least one) that do what it returns: `XDP_REDIRECT` sends them. Each
+    /// begins as `frame`, or as the program left the memory that it lies in. What was redirected is handed to the
+    /// interface after every `batch` frames (1 to 256), and earlier if more than 16 of them wait. Minimum kernel: 5.18.
     ///
     /// # Errors
-    /// `EINVAL` for a frame shorter than 14 bytes or longer than about a page less 700, and on older kernels; `EINTR` if a signal came, with some of
-    /// the frames done; `ENOMEM`.
+    /// `EINVAL` for a frame shorter than 14 bytes or longer than about a page less 700, and on older kernels; `EINTR`
+    /// if a signal came, with some of the frames done; `ENOMEM`.
     pub fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> Result<(), SyscallError> {
         /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
         const LIVE_FRAMES: u32 = 1 << 1;
@@ -289,15 +296,16 @@ impl Program {
             batch_size: batch,
             ..TestRunAttributes::default()
         };
-        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
+        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output
+        // buffer.
         unsafe { call(RUN_LIVE, command::PROG_TEST_RUN, &mut attributes)? };
         Ok(())
     }
 
-    /// What the kernel knows of it. Minimum kernel: 4.13; what older kernels do not tell is 0.
+    /// The kernel's knowledge of it. Minimum kernel: 4.13; what older kernels do not tell is 0.
     ///
     /// # Errors
-    /// What bpf(2) says.
+    /// The error of bpf(2).
     pub fn info(&self) -> Result<ProgramInfo, SyscallError> {
         let info = self.raw_info(ProgInfo::default())?;
         let name_len = info.name.iter().position(|&byte| byte == 0).unwrap_or(info.name.len());
@@ -313,10 +321,11 @@ impl Program {
         })
     }
 
-    /// The program as the verifier left it, with helpers' addresses taken out. Empty without `CAP_BPF`. Minimum kernel: 4.13.
+    /// The program as the verifier left it, with helpers' addresses taken out. Empty without `CAP_BPF`. Minimum kernel:
+    /// 4.13.
     ///
     /// # Errors
-    /// What bpf(2) says.
+    /// The error of bpf(2).
     pub fn translated(&self) -> Result<Vec<Insn>, SyscallError> {
         let len = self.raw_info(ProgInfo::default())?.xlated_prog_len;
         let mut insns = vec![Insn::default(); len as usize / size_of::<Insn>()];
@@ -332,7 +341,7 @@ impl Program {
     /// The machine code that the kernel made of it. Empty if it made none, or may not tell. Minimum kernel: 4.13.
     ///
     /// # Errors
-    /// What bpf(2) says.
+    /// The error of bpf(2).
     pub fn native_code(&self) -> Result<Vec<u8>, SyscallError> {
         let len = self.raw_info(ProgInfo::default())?.jited_prog_len;
         let mut code = vec![0; len as usize];
@@ -352,8 +361,8 @@ impl Program {
             info_len: size_of::<ProgInfo>() as u32,
             info: &raw mut info as u64,
         };
-        // SAFETY: `info` is as long as `info_len` says. The kernel writes to the buffers that it names at most as many bytes
-        // as it says; they are those of the callers here, which are that long and live until this returns.
+        // SAFETY: `info` is as long as `info_len` says. The kernel writes to the buffers that it names at most as many
+        // bytes as it says; they are those of the callers here, which are that long and live until this returns.
         unsafe { call(INFO, command::OBJ_GET_INFO_BY_FD, &mut attributes)? };
         Ok(info)
     }
@@ -394,9 +403,9 @@ fn load(
     let mut tries = 0;
     loop {
         tries += 1;
-        // SAFETY: `insns` points to `count` instructions in the layout of struct bpf_insn (the assertions at the top of this
-        // file) and `license` to a C string, both only read; `log_buf` is null or `log_size` bytes to write. All live
-        // through the call, which returns a descriptor.
+        // SAFETY: `insns` points to `count` instructions in the layout of struct bpf_insn (the assertions at the top of
+        // this file) and `license` to a C string, both only read; `log_buf` is null or `log_size` bytes to write. All
+        // live through the call, which returns a descriptor.
         match unsafe { open(LOAD, command::PROG_LOAD, &mut attributes) } {
             Err(error) if error.errno() == libc::EAGAIN && tries < TRIES_MAX => {}
             result => return result,

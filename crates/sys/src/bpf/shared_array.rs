@@ -19,7 +19,8 @@ const MMAPABLE: u32 = 1 << 10;
 /// Values begin at multiples of this.
 const ALIGNMENT: usize = 8;
 
-/// An array of values of one length, shared with programs. Minimum kernel: 5.5. Making one takes the rights that loading a program takes.
+/// An array of values of one length, shared with programs. Minimum kernel: 5.5. Making one takes the rights that
+/// loading a program takes.
 #[derive(Debug)]
 pub struct SharedArray {
     fd: OwnedFd,
@@ -37,7 +38,8 @@ impl SharedArray {
     /// An array of zeros: `entries` values of `value_len` bytes.
     ///
     /// # Errors
-    /// `EPERM` without the right; `EINVAL` for no entries, no bytes, or on a kernel without such maps; `E2BIG` or `ENOMEM` for too much.
+    /// `EPERM` without the right; `EINVAL` for no entries, no bytes, or on a kernel without such maps; `E2BIG` or
+    /// `ENOMEM` for too much.
     pub fn create(name: &str, value_len: u32, entries: u32) -> Result<SharedArray, SyscallError> {
         let mut attributes = MapCreate {
             map_type: KIND,
@@ -52,7 +54,8 @@ impl SharedArray {
         let fd = unsafe { open("bpf(BPF_MAP_CREATE)", command::MAP_CREATE, &mut attributes)? };
         let (stride, entries) = ((value_len as usize).next_multiple_of(ALIGNMENT), entries as usize);
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new shared mapping at an address that the kernel chooses touches no memory of ours; it checks descriptor and length.
+        // SAFETY: a new shared mapping at an address that the kernel chooses touches no memory of ours; it checks
+        // descriptor and length.
         let base = unsafe {
             libc::mmap(ptr::null_mut(), stride * entries, access, libc::MAP_SHARED, fd.as_raw_fd(), 0)
         };
@@ -107,8 +110,8 @@ impl SharedArray {
 
     fn atomic(&self, entry: usize, number: usize) -> &AtomicU64 {
         assert!(entry < self.entries && number < self.stride / size_of::<u64>());
-        // SAFETY: the word lies in the mapping, as was just checked, at a multiple of 8 as entries begin at such; it lives as long as `self`.
-        // Programs read and write it as a whole.
+        // SAFETY: the word lies in the mapping, as was just checked, at a multiple of 8 as entries begin at such; it
+        // lives as long as `self`. Programs read and write it as a whole.
         unsafe {
             let at = self.base.as_ptr().add(entry * self.stride + number * size_of::<u64>());
             AtomicU64::from_ptr(at.cast())
@@ -124,7 +127,7 @@ impl AsFd for SharedArray {
 
 impl Drop for SharedArray {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of this length, and nobody borrows it any more.
+        // SAFETY: the mapping is ours, of this length, and no borrow of it is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.stride * self.entries) };
     }
 }

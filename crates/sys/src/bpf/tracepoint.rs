@@ -19,14 +19,16 @@ impl TracepointLink {
     /// Lets the program run whenever the kernel comes by the tracepoint of this name, on every processor.
     ///
     /// # Errors
-    /// `EPERM` without the rights; `ENOENT` if the kernel has no such tracepoint; `EINVAL` if the program reads more words than it tells.
+    /// `EPERM` without the rights; `ENOENT` if the kernel has no such tracepoint; `EINVAL` if the program reads more
+    /// words than it tells.
     pub fn attach(program: &Program, name: &CStr) -> Result<TracepointLink, SyscallError> {
         let mut attributes = TracepointOpen {
             name: name.as_ptr() as u64,
             prog_fd: program.as_fd().as_raw_fd() as u32,
             ..TracepointOpen::default()
         };
-        // SAFETY: `name` points to a C string that lives through the call and is only read; the command returns a descriptor.
+        // SAFETY: `name` points to a C string that lives through the call and is only read; the command returns a
+        // descriptor.
         let fd =
             unsafe { open("bpf(BPF_RAW_TRACEPOINT_OPEN)", command::RAW_TRACEPOINT_OPEN, &mut attributes)? };
         Ok(TracepointLink { fd })

@@ -1,4 +1,4 @@
-//! What can be set of a driver besides its counters: rings, queues, hashing, interrupts, pause frames, offloads.
+//! Settings of a driver: rings, queues, hashing, interrupts, pause frames, offloads.
 //!
 //! ```text
 //! ETHTOOL_GRINGPARAM   command rx_max mini_max jumbo_max tx_max rx mini jumbo tx
@@ -127,7 +127,7 @@ pub enum Duplex {
     Unknown,
 }
 
-/// What a link agreed on.
+/// The speed and duplex that a link agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkMode {
     /// Bits per second; `None` while unknown.
@@ -220,8 +220,8 @@ impl LinkControl {
         Ok(ReceiveHash { table, key, function: answer.byte(16), transform: answer.byte(17) })
     }
 
-    /// Which fields of such packets are hashed: `RXH_*` of linux/ethtool.h, among them 0x10 source and 0x20 destination address, 0x40 and
-    /// 0x80 the ports.
+    /// Which fields of such packets are hashed: `RXH_*` of linux/ethtool.h, among them 0x10 source and 0x20 destination
+    /// address, 0x40 and 0x80 the ports.
     ///
     /// # Errors
     /// As for [`rings`](Self::rings).
@@ -236,7 +236,8 @@ impl LinkControl {
     /// As for [`rings`](Self::rings).
     pub fn mode(&mut self, name: &str) -> Result<LinkMode, SyscallError> {
         let speed = self.speed(name)?;
-        // The speed was asked for first, so the answer of struct ethtool_link_settings is still here: speed, then bytes.
+        // The speed was asked for first, so the answer of struct ethtool_link_settings is still here: speed, then
+        // bytes.
         debug_assert_eq!(self.answer.word(0), GET_LINK_SETTINGS);
         let duplex = match self.answer.byte(8) {
             0 => Duplex::Half,
@@ -246,11 +247,12 @@ impl LinkControl {
         Ok(LinkMode { speed, duplex, is_negotiated: self.answer.byte(11) == 1 })
     }
 
-    /// Asks for offloads to be on or off, in one call. Look afterwards what came of it: the kernel may have refused silently, and may have
-    /// switched others that hang on these.
+    /// Asks for offloads to be on or off, in one call. Look afterwards what came of it: the kernel may have refused
+    /// silently, and may have switched others that hang on these.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_ADMIN`; `EINVAL` for one that cannot be switched; `ENODEV` for an unknown name or interface.
+    /// `EPERM` without `CAP_NET_ADMIN`; `EINVAL` for one that cannot be switched; `ENODEV` for an unknown name or
+    /// interface.
     pub fn set_features(&mut self, name: &str, wanted: &[(&str, bool)]) -> Result<(), SyscallError> {
         const CALL: &str = "ioctl(ETHTOOL_SFEATURES)";
         let names = self.strings(name, SET_FEATURES)?;

@@ -6,17 +6,20 @@
 //!                  state <--sent, refused, why-- tracepoints <-------------------------'
 //! ```
 //!
-//! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. What a driver drops of a batch it
-//! tells nobody but a tracepoint, so that is where we listen: `sent` is what the driver took, told by the kernel for each 16 frames.
+//! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. What a
+//! driver drops of a batch it tells a tracepoint only, so that is where we listen: `sent` is what the driver took, told
+//! by the kernel for each 16 frames.
 //!
-//! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth is taken in before it is known what
-//! became of the sixteen before it, and would overtake them where some were refused. After the first refusal nothing of a run goes any more: what was sent
-//! is always the beginning of what was given. [`flood`](LiveFrames::flood) is a wire instead: what finds no room is lost, and the rest goes all the same.
+//! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth
+//! is taken in before it is known what became of the sixteen before it, and would overtake them where some were
+//! refused. After the first refusal nothing of a run goes any more: what was sent is always the beginning of what was
+//! given. [`flood`](LiveFrames::flood) is a wire instead: what finds no room is lost, and the rest goes all the same.
 //!
-//! **Why the program is attached.** Before and after a run the kernel puts a program that runs more than once into its table of XDP programs that are called
-//! without a detour (`bpf_dispatcher_change_prog`), and waits each time until no processor can see the old table: 25 ms a run were measured, whatever the
-//! number of frames. A program that is attached anywhere is in the table already. So ours is attached to the loopback interface of an empty
-//! namespace, where nothing ever passes.
+//! **Why the program is attached.** Before and after a run the kernel puts a program that runs more than once into its
+//! table of XDP programs that are called without a detour (`bpf_dispatcher_change_prog`), and waits each time until no
+//! processor can see the old table: 25 ms a run were measured, whatever the number of frames. A program that is
+//! attached anywhere is in the table already. So ours is attached to the loopback interface of an empty namespace,
+//! where nothing ever passes.
 
 mod programs;
 
@@ -32,11 +35,12 @@ use programs::{DATA_AT, LEN_MIN, Maps, word};
 pub const LIVE_FRAMES_PER_RUN: usize = crate::FRAMES_PER_CALL;
 /// Frames that the kernel hands to a driver at once: `DEV_MAP_BULK_SIZE`.
 const BATCH: u32 = 16;
-/// What the kernel needs of a page beside the frame: headroom 256, its own notes about 150, `struct skb_shared_info` 320; and some for later kernels.
+/// The kernel's part of a page beside the frame: headroom 256, its own notes about 150, `struct skb_shared_info` 320;
+/// and some for later kernels.
 const PAGE_RESERVE: usize = 1024;
 /// So often a run is begun again that a signal ended before its first frame.
 const TRIES_MAX: usize = 100;
-/// What refuses frames, for errors.
+/// The driver's part that refuses frames, for errors.
 const CALL: &str = "ndo_xdp_xmit";
 /// The loopback interface is the first of each namespace.
 const LOOPBACK: u32 = 1;
@@ -65,23 +69,24 @@ impl From<SyscallError> for LiveFramesError {
     }
 }
 
-/// What became of some frames, in their order: the first of them the driver took, for the others it had no room.
+/// Counts of frames in their order: the driver took the first of them, and had no room for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handed {
+pub struct SubmittedFrames {
     /// Frames taken.
     pub taken: usize,
     /// Frames lost after these.
     pub lost: usize,
 }
 
-impl Handed {
-    fn of_word(word: u64) -> Handed {
-        Handed { taken: word as u32 as usize, lost: (word >> 32) as usize }
+impl SubmittedFrames {
+    fn of_word(word: u64) -> SubmittedFrames {
+        SubmittedFrames { taken: word as u32 as usize, lost: (word >> 32) as usize }
     }
 }
 
-/// Sends frames on one interface through live frames. Needs `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON` and `CAP_SYS_ADMIN` to open; nothing afterwards on kernels from
-/// 5.19 on. Minimum kernel: 5.18. All of it is gone when this is dropped, and when the process dies.
+/// Sends frames on one interface through live frames. Needs `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON` and
+/// `CAP_SYS_ADMIN` to open; nothing afterwards on kernels from 5.19 on. Minimum kernel: 5.18. All of it is gone when
+/// this is dropped, and when the process dies.
 #[derive(Debug)]
 pub struct LiveFrames {
     state: SharedArray,
@@ -91,8 +96,8 @@ pub struct LiveFrames {
     blank: Vec<u8>,
     /// Frames that found the driver's queue full, those that were sent in the end too.
     dropped: u64,
-    /// What became of the last run.
-    handed: Vec<Handed>,
+    /// The fate of the last run.
+    handed: Vec<SubmittedFrames>,
     _devices: Map,
     _listeners: [TracepointLink; 2],
     _attached: (XdpLink, NetNs),
@@ -104,12 +109,12 @@ impl LiveFrames {
         page_len().saturating_sub(PAGE_RESERVE) as u32
     }
 
-    /// For the interface of this number, in the network namespace of the calling thread, and frames of up to `frame_max` bytes (at most
-    /// [`room`](Self::room)).
+    /// For the interface of this number, in the network namespace of the calling thread, and frames of up to
+    /// `frame_max` bytes (at most [`room`](Self::room)).
     ///
     /// # Errors
-    /// Without the rights; on a kernel without live frames; if there is no such interface. Whether the interface can send such frames
-    /// [`ask`](Self::ask) tells.
+    /// Without the rights; on a kernel without live frames; if there is no such interface. Whether the interface can
+    /// send such frames [`ask`](Self::ask) tells.
     pub fn open(if_index: u32, frame_max: u32) -> Result<LiveFrames, LiveFramesError> {
         let frame_max = frame_max.clamp(LEN_MIN, LiveFrames::room());
         // A cache line more than a multiple of a larger power of two would be: so slots spread over the cache.
@@ -150,8 +155,8 @@ impl LiveFrames {
         Ok(live)
     }
 
-    /// Asks whether the interface can send such frames, with one of `len` bytes that is longer than it sends: so it refuses that, or everything.
-    /// Nothing leaves.
+    /// Asks whether the interface can send such frames, with one of `len` bytes that is longer than it sends: so it
+    /// refuses that, or everything. Nothing leaves.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if its driver takes no such frames; `EMSGSIZE` if it would take others.
@@ -160,18 +165,20 @@ impl LiveFrames {
         self.send(std::iter::once([frame.as_slice(), &[], &[]]))
     }
 
-    /// Frames that found the driver's queue full so far, those that were sent in the end too. Drivers count them as dropped.
+    /// Frames that found the driver's queue full so far, those that were sent in the end too. Drivers count them as
+    /// dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Hands frames to the interface in order, without waiting, up to the first that is refused; at most [`LIVE_FRAMES_PER_RUN`] are looked at. Returns
-    /// how many the driver took.
+    /// Hands frames to the interface in order, without waiting, up to the first that is refused; at most
+    /// [`LIVE_FRAMES_PER_RUN`] are looked at. Returns how many the driver took.
     ///
     /// # Errors
-    /// Why the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a frame longer than the interface sends or than there is room for,
-    /// `ENETDOWN`, `ENXIO` if the interface is gone, `EOPNOTSUPP` if its driver takes no such frames (a veth whose other end has neither an XDP program
-    /// nor GRO on), `EINVAL` for less than 14 bytes. Of a later one this call does not tell: the next, which begins with it, does.
+    /// Why the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a frame longer than
+    /// the interface sends or than there is room for, `ENETDOWN`, `ENXIO` if the interface is gone, `EOPNOTSUPP` if its
+    /// driver takes no such frames (a veth whose other end has neither an XDP program nor GRO on), `EINVAL` for less
+    /// than 14 bytes. Of a later one this call does not tell: the next, which begins with it, does.
     pub fn send<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
@@ -184,15 +191,16 @@ impl LiveFrames {
         }
     }
 
-    /// Hands frames to the interface in order; what finds the driver's queue full is lost, and what comes after it goes all the same. At most
-    /// [`LIVE_FRAMES_PER_RUN`] are looked at. Returns what became of them, up to the first that was refused for another reason.
+    /// Hands frames to the interface in order; what finds the driver's queue full is lost, and what comes after it goes
+    /// all the same. At most [`LIVE_FRAMES_PER_RUN`] are looked at. Returns what became of them, up to the first that
+    /// was refused for another reason.
     ///
     /// # Errors
     /// As of [`send`](Self::send), but never `ENOBUFS`.
     pub fn flood<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
-    ) -> Result<&[Handed], SyscallError> {
+    ) -> Result<&[SubmittedFrames], SyscallError> {
         match self.put_all(frames)? {
             Some((count, first_len)) => self.run(count, first_len, true)?,
             None => self.handed.clear(),
@@ -200,7 +208,8 @@ impl LiveFrames {
         Ok(&self.handed)
     }
 
-    /// Copies frames to slots, up to the first that cannot be sent. Gives their number and the length of the first; `None` if there are none.
+    /// Copies frames to slots, up to the first that cannot be sent. Gives their number and the length of the first;
+    /// `None` if there are none.
     fn put_all<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
@@ -235,8 +244,8 @@ impl LiveFrames {
         Ok(len)
     }
 
-    /// Runs the program on so many frames, and notes what became of them, up to the first that was refused for another reason than want of room. If
-    /// that is the first of all, it is the error.
+    /// Runs the program on `count` frames, and notes the fate of each, up to the first that was refused for another
+    /// reason than want of room. If that is the first of all, it is the error.
     fn run(&mut self, count: usize, first_len: usize, goes_on: bool) -> Result<(), SyscallError> {
         for number in 0..word::HANDED {
             self.state.set_word(0, number, 0);
@@ -258,7 +267,7 @@ impl LiveFrames {
             return Err(SyscallError::from_errno(CALL, libc::EIO));
         }
         self.handed.clear();
-        self.handed.extend((0..batches).map(|batch| Handed::of_word(word(word::HANDED + batch))));
+        self.handed.extend((0..batches).map(|batch| SubmittedFrames::of_word(word(word::HANDED + batch))));
         self.dropped += self.handed.iter().map(|handed| handed.lost as u64).sum::<u64>();
         match word(word::REFUSED) {
             _ if !self.handed.is_empty() => Ok(()),
@@ -310,7 +319,7 @@ mod tests {
         let frame = [1; 60];
         let flood = |live: &mut LiveFrames, count| {
             let frames = std::iter::repeat_n([&frame[..], &[], &[]], count);
-            live.flood(frames).map(<[Handed]>::to_vec).map_err(|error| error.errno())
+            live.flood(frames).map(<[SubmittedFrames]>::to_vec).map_err(|error| error.errno())
         };
         assert_eq!(flood(&mut live, 0), Ok(Vec::new()));
         assert_eq!(flood(&mut live, 300), Err(libc::EOPNOTSUPP), "not even a wire would take them");

@@ -3,12 +3,12 @@
 //! ```text
 //! fill   (XDP, each frame)    refused anything yet and not to go on, or none left: drop
 //!                             slot of the next number --> length set, bytes stored --> redirect --> next number, our processor noted
-//! told   (xdp_devmap_xmit)    our processor, and frames whose fate is open: the driver took so many, had no room for so many; or why none
+//! told   (xdp_devmap_xmit)    our processor, and frames whose fate is open: the counts taken by the driver and without room; or why none
 //! failed (xdp_redirect_err)   likewise: one could not be redirected, why
 //! ```
 //!
-//! Whose frames the tracepoints tell of is certain: between `fill` and the end of its batch no interrupt's work runs on that processor, and what was
-//! redirected is handed over before the batch ends.
+//! Whose frames the tracepoints tell of is certain: between `fill` and the end of its batch no interrupt's work runs on
+//! that processor, and what was redirected is handed over before the batch ends.
 
 use tapline_bpf::ebpf::code::{ADD, AND, DOUBLE, JEQ, JGE, JGT, JLT, JNE, LSH, MOV, OR, SUB, WORD};
 use tapline_bpf::ebpf::{
@@ -214,7 +214,8 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
     a.finish()
 }
 
-/// The beginning of both that listen: nothing to do unless it is about frames of ours. Words that the kernel tells are in the context.
+/// The beginning of both that listen: nothing to do unless it is about frames of ours. Words that the kernel tells are
+/// in the context.
 fn listen(a: &mut Assembly, maps: Maps) {
     a.copy(CONTEXT, R1);
     a.look_up(maps.state, None);

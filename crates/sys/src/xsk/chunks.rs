@@ -1,7 +1,7 @@
-//! Who owns which chunk.
+//! The owner of each chunk.
 //!
-//! One byte for each chunk says it; the pictures of [the module](super) has the ways. Chunks that nobody uses stand in a stack, so that the one
-//! used last, which the processor still has in its cache, is used next.
+//! One byte for each chunk; the picture of [the module](super) has the transitions. Free chunks stand in a stack, so
+//! that the one used last, which the processor still has in its cache, is used next.
 
 /// The number of a chunk, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ impl ChunkId {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Ours, and nobody uses it.
+    /// Ours, and free.
     Free,
     /// Ours, and the caller has its number.
     Held,

@@ -9,8 +9,8 @@ use crate::error::check;
 /// The size of huge pages that is asked for: the default one of x86-64 and aarch64.
 const HUGE_PAGE_LEN: usize = 2 << 20;
 
-/// Memory of ours until this is dropped. A fork does not inherit it: a mapping of a ring holds the socket open, and pinned memory must
-/// not be copied on write.
+/// Memory of ours until this is dropped. A fork does not inherit it: a mapping of a ring holds the socket open, and
+/// pinned memory must not be copied on write.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -21,12 +21,13 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// What a descriptor has from `offset` on, shared with the kernel.
+    /// The words of a descriptor from `offset` on, shared with the kernel.
     pub(super) fn of_file(fd: BorrowedFd<'_>, len: usize, offset: i64) -> Result<Mapping, SyscallError> {
         Mapping::map("mmap(XDP ring)", len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
-    /// Zeros, in huge pages if there are any, so that the processor finds its way to them faster. Says whether there were.
+    /// Zeros, in huge pages if there are any, so that the processor finds its way to them faster. Says whether there
+    /// were.
     pub(super) fn anonymous(len: usize, huge: bool) -> Result<(Mapping, bool), SyscallError> {
         const CALL: &str = "mmap(UMEM)";
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -38,8 +39,8 @@ impl Mapping {
         }
         let mapping = Mapping::map(CALL, len, flags, -1, 0)?;
         if huge {
-            // SAFETY: address and length are those of the mapping just made, and only the size of its pages may change. A
-            // kernel without transparent huge pages refuses, and nothing is lost.
+            // SAFETY: address and length are those of the mapping just made, and only the size of its pages may change.
+            // A kernel without transparent huge pages refuses, and nothing is lost.
             unsafe { libc::madvise(mapping.base.as_ptr().cast(), mapping.len, libc::MADV_HUGEPAGE) };
         }
         Ok((mapping, false))
@@ -82,8 +83,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this address and length, and what was lent of it borrowed its owner. The result
-        // says nothing we could act on.
+        // SAFETY: the mapping was made by `map` with this address and length, and what was lent of it borrowed its
+        // owner. The result says nothing we could act on.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -18,8 +18,9 @@
 //!  completion   kernel          we                chunks of packets that were sent
 //! ```
 //!
-//! The owner of each chunk is written down ([`chunks`]), and every call asks there first: memory that the kernel may write to is never
-//! lent for writing, never given to it twice, and a descriptor of the kernel's counts only if it names a chunk that the kernel had.
+//! The owner of each chunk is written down ([`chunks`]), and every call asks there first: memory that the kernel may
+//! write to is never lent for writing, never given to it twice, and a descriptor of the kernel's counts only if it
+//! names a chunk that the kernel had.
 //!
 //! The order of calls, from the kernel's net/xdp/xsk.c:
 //!
@@ -36,7 +37,7 @@ mod ring;
 mod socket;
 
 pub use chunks::ChunkId;
-pub use socket::{Bound, Busy, Frame, XdpSocket, XskSettings, XskStatistics};
+pub use socket::{Bound, BusyPolling, Frame, XdpSocket, XskSettings, XskStatistics};
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,9 @@
 //! entries from consumer to producer (modulo 2^32; modulo len as places) are the taker's, the others the putter's
 //! ```
 //!
-//! Each end keeps the other's index as it was last read, and reads it again only when that is not enough: the words lie in cache
-//! lines that the other side writes to. Orderings as in the kernel's net/xdp/xsk_queue.h, whose comment names the pairs A to D.
+//! Each end keeps the other's index as it was last read, and reads it again only when that is not enough: the words lie
+//! in cache lines that the other side writes to. Orderings as in the kernel's net/xdp/xsk_queue.h, whose comment names
+//! the pairs A to D.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,7 +33,7 @@ impl Layout {
     }
 }
 
-/// What rings hold: plain integers.
+/// The elements of rings: plain integers.
 ///
 /// # Safety
 /// Any bytes are a value, and there is no padding.
@@ -60,8 +61,8 @@ impl<T: Entry> Shared<T> {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: `new` has checked that the word lies in the mapping and is aligned; it lives as long as `self`. Both sides only ever
-        // access it as a whole word, we atomically.
+        // SAFETY: `new` has checked that the word lies in the mapping and is aligned; it lives as long as `self`. Both
+        // sides only ever access it as a whole word, we atomically.
         unsafe { AtomicU32::from_ptr(self.mapping.at(offset).cast()) }
     }
 
@@ -100,8 +101,8 @@ impl<T: Entry> Producer<T> {
         if room >= wanted {
             return room;
         }
-        // Acquire: the kernel is done reading the entries that it gives back. Pairs with D: smp_store_release() of the consumer in
-        // __xskq_cons_release().
+        // Acquire: the kernel is done reading the entries that it gives back. Pairs with D: smp_store_release() of the
+        // consumer in __xskq_cons_release().
         self.consumer = self.shared.word(self.shared.layout.consumer).load(Ordering::Acquire);
         self.known_room()
     }
@@ -112,8 +113,8 @@ impl<T: Entry> Producer<T> {
         if self.room(1) == 0 {
             return false;
         }
-        // SAFETY: the place lies in the mapping and is aligned for T. It is ours: the kernel reads entries up to the published index only,
-        // and `room` has seen that it is past this one.
+        // SAFETY: the place lies in the mapping and is aligned for T. It is ours: the kernel reads entries up to the
+        // published index only, and `room` has seen that it is past this one.
         unsafe { self.shared.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -122,7 +123,8 @@ impl<T: Entry> Producer<T> {
     /// Lets the kernel see what was put in.
     #[inline]
     pub(super) fn publish(&mut self) {
-        // Release: entries are written before the index. Pairs with C: smp_load_acquire() of the producer in __xskq_cons_peek().
+        // Release: entries are written before the index. Pairs with C: smp_load_acquire() of the producer in
+        // __xskq_cons_peek().
         self.shared.word(self.shared.layout.producer).store(self.next, Ordering::Release);
     }
 
@@ -170,8 +172,8 @@ impl<T: Entry> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: the place lies in the mapping and is aligned for T, of which any bytes are a value. It is ours: the kernel's index, read
-        // with Acquire, is past it, and ours is not, so the kernel does not write to it.
+        // SAFETY: the place lies in the mapping and is aligned for T, of which any bytes are a value. It is ours: the
+        // kernel's index, read with Acquire, is past it, and ours is not, so the kernel does not write to it.
         let entry = unsafe { self.shared.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         Some(entry)
@@ -180,7 +182,7 @@ impl<T: Entry> Consumer<T> {
     /// The entry at a place among those that [wait](Self::waiting), which stays there.
     ///
     /// # Panics
-    /// If so many do not wait.
+    /// If fewer wait.
     pub(super) fn peek(&self, place: u32) -> T {
         assert!(place < self.known(), "no entry there");
         // SAFETY: as in `pop`: the entry is between our index and the kernel's, which was read with Acquire.
@@ -190,8 +192,8 @@ impl<T: Entry> Consumer<T> {
     /// Gives the places of what was taken back.
     #[inline]
     pub(super) fn release(&mut self) {
-        // Release: our reads of the entries are done. Pairs with A: the control dependency in xskq_prod_nb_free() after it has read
-        // the consumer.
+        // Release: our reads of the entries are done. Pairs with A: the control dependency in xskq_prod_nb_free() after
+        // it has read the consumer.
         self.shared.word(self.shared.layout.consumer).store(self.next, Ordering::Release);
     }
 
@@ -202,8 +204,8 @@ impl<T: Entry> Consumer<T> {
     }
 
     fn refresh(&mut self) {
-        // Acquire: what the kernel wrote before it moved its index is seen after this load: entries, and the packets that they
-        // name. Pairs with B: smp_store_release() of the producer in __xskq_prod_submit().
+        // Acquire: what the kernel wrote before it moved its index is seen after this load: entries, and the packets
+        // that they name. Pairs with B: smp_store_release() of the producer in __xskq_prod_submit().
         self.producer = self.shared.word(self.shared.layout.producer).load(Ordering::Acquire);
     }
 
@@ -225,7 +227,7 @@ mod tests {
 
     /// Both ends of one ring, whose indices start at `index`: each plays the kernel for the other.
     fn ring(index: u32) -> (Producer<u64>, Consumer<u64>) {
-        // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+        // SAFETY: the name is a C string; the descriptor is new, and no other value owns it.
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC)) };
         let len = LAYOUT.mapping_len::<u64>();
         file.set_len(len as u64).unwrap();
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_seen_before_it_is_published_and_no_place_used_before_it_is_released() {
+    fn entries_are_seen_once_published_and_reused_once_released() {
         let (mut producer, mut consumer) = ring(u32::MAX - 1);
         assert!((0..8).all(|entry| producer.push(entry)) && !producer.push(8));
         assert_eq!(consumer.pop(), None);
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_cannot_be_neither_panics_nor_goes_out_of_the_ring() {
+    fn an_impossible_index_stays_within_the_ring() {
         let (mut producer, mut consumer) = ring(0);
         consumer.shared.word(LAYOUT.producer).store(1 << 30, Ordering::Relaxed);
         assert_eq!(consumer.waiting(), 8);

@@ -34,7 +34,8 @@ unsafe impl option::Plain for libc::xdp_options {}
 /// How much memory and which rings a socket gets. Lengths of rings are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XskSettings {
-    /// Bytes of a chunk: 2048 or 4096. The kernel keeps [`XdpSocket::HEADROOM`] of them for itself when it writes a packet.
+    /// Bytes of a chunk: 2048 or 4096. The kernel keeps [`XdpSocket::HEADROOM`] of them for itself when it writes a
+    /// packet.
     pub chunk_len: u32,
     /// Chunks, at least one.
     pub chunks: u32,
@@ -50,7 +51,7 @@ pub struct XskSettings {
     pub huge_pages: bool,
 }
 
-/// What a socket was bound as.
+/// The modes in which a socket was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// The driver writes packets to our memory itself (`XDP_OPTIONS_ZEROCOPY`); else the kernel copies them.
@@ -59,15 +60,15 @@ pub struct Bound {
     pub multi_buffer: bool,
 }
 
-/// What `XDP_STATISTICS` counts since the socket was opened. Minimum kernel: 5.9 for all of it.
+/// The counters of `XDP_STATISTICS` since the socket was opened. Minimum kernel: 5.9 for all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XskStatistics {
     /// Packets dropped: no chunk was there to copy them to, or they were too long.
     pub rx_dropped: u64,
     /// Packets dropped because the RX ring was full.
     pub rx_ring_full: u64,
-    /// How often the kernel found the fill ring empty. Where packets are copied each such packet is in `rx_dropped` too; with zero copy
-    /// the driver tries again, and what is lost meanwhile is lost in the card.
+    /// How often the kernel found the fill ring empty. Where packets are copied each such packet is in `rx_dropped`
+    /// too; with zero copy the driver tries again, and what is lost meanwhile is lost in the card.
     pub rx_fill_ring_empty: u64,
     /// Descriptors in the RX ring that the kernel found wrong.
     pub rx_invalid: u64,
@@ -79,7 +80,7 @@ pub struct XskStatistics {
 
 /// Polling the driver from the program instead of by interrupts. Minimum kernel: 5.11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy {
+pub struct BusyPolling {
     /// Microseconds for which a call polls at most (`SO_BUSY_POLL`).
     pub poll_us: u32,
     /// Packets that one poll takes at most (`SO_BUSY_POLL_BUDGET`).
@@ -99,9 +100,10 @@ pub struct Frame {
     pub is_continued: bool,
 }
 
-/// An AF_XDP socket, the memory that it shares with the kernel, and who owns what of it.
+/// An AF_XDP socket, the memory that it shares with the kernel, and the owner of each chunk.
 ///
-/// Needs `CAP_NET_RAW` to open, and `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`; nothing afterwards. Minimum kernel: 5.4.
+/// Needs `CAP_NET_RAW` to open, and `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`; nothing afterwards. Minimum
+/// kernel: 5.4.
 #[derive(Debug)]
 pub struct XdpSocket {
     // Fields are dropped in this order: the socket goes first.
@@ -120,19 +122,22 @@ pub struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Bytes at the start of a chunk that the kernel keeps free before a packet that it writes there (`XDP_PACKET_HEADROOM`).
+    /// Bytes at the start of a chunk that the kernel keeps free before a packet that it writes there
+    /// (`XDP_PACKET_HEADROOM`).
     pub const HEADROOM: u32 = 256;
 
-    /// A socket with its memory and rings, not bound to anything. All chunks are free: [`refill`](Self::refill) comes next.
+    /// A socket with its memory and rings, not bound to anything. All chunks are free: [`refill`](Self::refill) comes
+    /// next.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`; `EAFNOSUPPORT` from a kernel without AF_XDP; `ENOBUFS` from `XDP_UMEM_REG` if so much memory may
-    /// not be locked; `ENOMEM`; `EINVAL` for lengths that the kernel does not take.
+    /// `EPERM` without `CAP_NET_RAW`; `EAFNOSUPPORT` from a kernel without AF_XDP; `ENOBUFS` from `XDP_UMEM_REG` if so
+    /// much memory may not be locked; `ENOMEM`; `EINVAL` for lengths that the kernel does not take.
     pub fn open(settings: &XskSettings) -> Result<XdpSocket, SyscallError> {
         XdpSocket::open_with_scratch(settings, 0)
     }
 
-    /// The same, with so many bytes behind the chunks that are never the kernel's: room to put packets together that came in several.
+    /// The same, with `scratch_len` bytes behind the chunks that are never the kernel's: room to join packets that came
+    /// in several buffers.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -144,7 +149,7 @@ impl XdpSocket {
         // SAFETY: socket(2) takes no pointers.
         let fd =
             check("socket(AF_XDP)", unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (umem, is_huge) = Mapping::anonymous(len + scratch_len, settings.huge_pages)?;
         register(fd.as_fd(), &umem, len, settings.chunk_len)?;
@@ -188,12 +193,13 @@ impl XdpSocket {
         })
     }
 
-    /// Joins one queue of an interface: with zero copy if its driver can, else with copies. Packets in several chunks are asked for
-    /// with `multi_buffer`; where zero copy would cost them, copies are preferred.
+    /// Joins one queue of an interface: with zero copy if its driver can, else with copies. Packets in several chunks
+    /// are asked for with `multi_buffer`; where zero copy would cost them, copies are preferred.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such interface; `EINVAL` for a queue that it does not have; `EBUSY` if the queue has a socket already,
-    /// or had one a moment ago: it is released in the background. `ENETDOWN` if the interface is down and the driver minds.
+    /// `ENODEV` if there is no such interface; `EINVAL` for a queue that it does not have; `EBUSY` if the queue has a
+    /// socket already, or had one a moment ago: it is released in the background. `ENETDOWN` if the interface is down
+    /// and the driver minds.
     pub fn bind(&mut self, if_index: u32, queue: u32, multi_buffer: bool) -> Result<Bound, SyscallError> {
         let ways: &[(u16, bool)] = match multi_buffer {
             true => &[
@@ -217,11 +223,12 @@ impl XdpSocket {
         Ok(Bound { zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0, multi_buffer })
     }
 
-    /// [Binds](Self::bind), and waits for up to two seconds for a queue whose last socket was just closed: the kernel releases it in the background.
+    /// [Binds](Self::bind), and waits for up to two seconds for a queue whose last socket was just closed: the kernel
+    /// releases it in the background.
     ///
     /// # Errors
-    /// As for [`bind`](Self::bind); `EBUSY` then means that somebody has the queue.
-    pub fn bind_patiently(
+    /// As for [`bind`](Self::bind); `EBUSY` then means that another socket has the queue.
+    pub fn bind_when_free(
         &mut self,
         if_index: u32,
         queue: u32,
@@ -252,12 +259,12 @@ impl XdpSocket {
         check("bind(AF_XDP)", result).map(|_| ())
     }
 
-    /// Has the driver polled by our own calls rather than by interrupts. Takes `CAP_NET_ADMIN`. What interrupts there are is set at the
-    /// interface: `napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/*`.
+    /// Has the driver polled by our own calls rather than by interrupts. Takes `CAP_NET_ADMIN`. What interrupts there
+    /// are is set at the interface: `napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/*`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` before kernel 5.11; `EPERM` without the right.
-    pub fn set_busy_poll(&self, busy: &Busy) -> Result<(), SyscallError> {
+    pub fn set_busy_poll(&self, busy: &BusyPolling) -> Result<(), SyscallError> {
         let options = [
             (SO_PREFER_BUSY_POLL, "setsockopt(SO_PREFER_BUSY_POLL)", 1),
             (SO_BUSY_POLL, "setsockopt(SO_BUSY_POLL)", busy.poll_us),
@@ -270,7 +277,7 @@ impl XdpSocket {
         Ok(())
     }
 
-    /// What the socket was opened with.
+    /// The settings of the socket.
     pub fn settings(&self) -> &XskSettings {
         &self.settings
     }
@@ -280,20 +287,21 @@ impl XdpSocket {
         self.is_huge
     }
 
-    /// Chunks that nobody uses.
+    /// Free chunks.
     pub fn free_chunks(&self) -> u32 {
         self.chunks.free()
     }
 
-    /// Descriptors that the kernel should not have given us, and that were not used: none, unless the kernel has a fault.
+    /// Descriptors that the kernel should not have given us, and that were not used: none, unless the kernel has a
+    /// fault.
     pub fn refused_descriptors(&self) -> u64 {
         self.refused
     }
 
-    /// What the kernel counted.
+    /// The counters of the kernel.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// The error of getsockopt(2).
     pub fn statistics(&self) -> Result<XskStatistics, SyscallError> {
         let raw: libc::xdp_statistics =
             option::get(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS, "getsockopt(XDP_STATISTICS)")?;
@@ -310,14 +318,16 @@ impl XdpSocket {
 
 /// Receiving.
 impl XdpSocket {
-    /// The memory of all chunks, and the scratch memory behind it. Of the chunks only what [frames](Frame) of held ones say may be read: it
-    /// stays as it is until they are given back. Other bytes mean nothing; the kernel may write to them at any time.
+    /// The memory of all chunks, and the scratch memory behind it. Of the chunks only what [frames](Frame) of held ones
+    /// say may be read: it stays as it is until they are given back. Other bytes mean nothing; the kernel may write to
+    /// them at any time.
     #[inline]
     pub fn memory(&self) -> &[u8] {
         let len = self.scratch_start() + self.scratch_len;
-        // SAFETY: the mapping has at least so many bytes, all initialised, and lives as long as `self`. This process changes them only
-        // through `chunk_mut`, which has `self` borrowed mutably. Of chunks that the kernel has, it changes bytes like a device does:
-        // the promise above is that nobody reads those, and the compiler makes up no reads of a slice's bytes.
+        // SAFETY: the mapping has at least this many bytes, all initialised, and lives as long as `self`. This process
+        // changes them only through `chunk_mut`, which has `self` borrowed mutably. Of chunks that the kernel has, it
+        // changes bytes like a device does: the promise above is that no code reads those, and the compiler makes up no
+        // reads of a slice's bytes.
         unsafe { std::slice::from_raw_parts(self.umem.at(0), len) }
     }
 
@@ -327,8 +337,8 @@ impl XdpSocket {
         self.settings.chunk_len as usize * self.settings.chunks as usize
     }
 
-    /// Copies a frame's bytes to the scratch memory, from byte `at` of that on. Returns how many: fewer than the frame has if there is no more
-    /// room, none if its chunk is not held.
+    /// Copies a frame's bytes to the scratch memory, from byte `at` of that on. Returns how many: fewer than the frame
+    /// has if there is no more room, none if its chunk is not held.
     pub fn gather(&mut self, frame: &Frame, at: usize) -> usize {
         let start = frame.chunk.0 as usize * self.settings.chunk_len as usize;
         let is_inside = frame.offset >= start
@@ -338,13 +348,15 @@ impl XdpSocket {
             return 0;
         }
         let (from, to) = (self.umem.at(frame.offset), self.umem.at(self.scratch_start() + at));
-        // SAFETY: the bytes lie in a held chunk, which the kernel does not write to, and `to` has `len` bytes in the scratch memory behind all
-        // chunks, which is ours alone. `self` is borrowed mutably, so nobody else looks at either.
+        // SAFETY: the bytes lie in a held chunk, which the kernel does not write to, and `to` has `len` bytes in the
+        // scratch memory behind all chunks, which is ours alone. `self` is borrowed mutably, so no other reference to
+        // either is alive.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         len
     }
 
-    /// Takes up to `most` frames that have arrived and puts them behind those in `frames`. Their chunks are held. Returns how many.
+    /// Takes up to `most` frames that have arrived and puts them behind those in `frames`. Their chunks are held.
+    /// Returns how many.
     #[inline]
     pub fn receive(&mut self, frames: &mut Vec<Frame>, most: usize) -> usize {
         let Some(rx) = &mut self.rx else { return 0 };
@@ -417,8 +429,8 @@ impl XdpSocket {
 
 /// Sending.
 impl XdpSocket {
-    /// A free chunk, which the caller now holds: to be [written](Self::chunk_mut), then [transmitted](Self::transmit) or
-    /// [given back](Self::give_back).
+    /// A free chunk, which the caller now holds: to be [written](Self::chunk_mut), then [transmitted](Self::transmit)
+    /// or [given back](Self::give_back).
     #[inline]
     pub fn take_chunk(&mut self) -> Option<ChunkId> {
         self.chunks.take(Owner::Held)
@@ -432,16 +444,16 @@ impl XdpSocket {
         }
         let len = self.settings.chunk_len as usize;
         let start = self.umem.at(chunk.0 as usize * len);
-        // SAFETY: a held chunk's number is less than their count, so its bytes lie in the mapping. The kernel has no descriptor of it, and
-        // `self` is borrowed mutably, so nobody else reads or writes it meanwhile.
+        // SAFETY: a held chunk's number is less than their count, so its bytes lie in the mapping. The kernel has no
+        // descriptor of it, and `self` is borrowed mutably, so no other reference to it is alive.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Puts `len` bytes from `offset` on of a held chunk into the TX ring; [`flush`](Self::flush) has them sent. A frame that
-    /// `is_continued` goes on in the next one (multi-buffer; not where the socket was bound without).
+    /// Puts `len` bytes from `offset` on of a held chunk into the TX ring; [`flush`](Self::flush) has them sent. A
+    /// frame that `is_continued` goes on in the next one (multi-buffer; not where the socket was bound without).
     ///
-    /// The chunk is the kernel's until [`complete`](Self::complete) has it back. Says whether it went: not if the ring is full, the
-    /// chunk is not held, or the bytes do not lie in it.
+    /// The chunk is the kernel's until [`complete`](Self::complete) has it back. Says whether it went: not if the ring
+    /// is full, the chunk is not held, or the bytes do not lie in it.
     #[inline]
     pub fn transmit(&mut self, chunk: ChunkId, offset: u32, len: u32, is_continued: bool) -> bool {
         let Some(tx) = &mut self.tx else { return false };
@@ -453,11 +465,12 @@ impl XdpSocket {
         tx.push(libc::xdp_desc { addr, len, options: if is_continued { libc::XDP_PKT_CONTD } else { 0 } })
     }
 
-    /// Lets the kernel see what was put into the TX ring, and calls it if it waits to be called. Says whether it is done with what it can
-    /// do now; if not, call again: where packets are copied one call sends some 32.
+    /// Lets the kernel see what was put into the TX ring, and calls it if it waits to be called. Says whether it is
+    /// done with what it can do now; if not, call again: where packets are copied one call sends some 32.
     ///
     /// # Errors
-    /// `ENETDOWN` if the interface is down, `ENXIO` if it is gone, `EMSGSIZE` for a frame that it cannot send; what sendto(2) says.
+    /// `ENETDOWN` if the interface is down, `ENXIO` if it is gone, `EMSGSIZE` for a frame that it cannot send; what
+    /// sendto(2) says.
     pub fn flush(&mut self) -> Result<bool, SyscallError> {
         let Some(tx) = &mut self.tx else { return Ok(true) };
         tx.publish();
@@ -546,8 +559,8 @@ fn map<T: Entry>(
     Mapping::of_file(fd, layout.mapping_len::<T>(), offset).map(|mapping| (mapping, layout))
 }
 
-/// Whether a bind that failed with this may go well with less asked for. The kernel answers so where a driver has no zero copy, or none
-/// in several chunks, and old kernels for flags that they do not know.
+/// Whether a bind that failed with this may go well with less asked for. The kernel answers so where a driver has no
+/// zero copy, or none in several chunks, and old kernels for flags that they do not know.
 fn may_work_otherwise(error: &SyscallError) -> bool {
     matches!(error.errno(), libc::EOPNOTSUPP | libc::EINVAL | libc::EPROTONOSUPPORT)
 }

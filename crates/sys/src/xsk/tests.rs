@@ -56,7 +56,7 @@ fn redirect(map: &Map, kind: ProgramKind) -> Program {
     Program::load(kind, "redirect", &insns).unwrap()
 }
 
-/// Frames of the receiver until there are so many, or nothing comes any more.
+/// Frames of the receiver until there are `count`, or nothing comes any more.
 fn receive(socket: &mut XdpSocket, count: usize) -> Vec<Frame> {
     let (mut frames, mut poller) = (Vec::new(), Poller::new());
     while frames.len() < count {
@@ -215,7 +215,7 @@ fn a_queue_has_one_socket_and_unknown_places_are_refused() {
 }
 
 #[test]
-fn bytes_outside_of_a_chunk_are_not_sent_and_a_held_chunk_is_written_by_one() {
+fn bytes_outside_of_a_chunk_are_not_sent() {
     if XdpSocket::open(&SENDER).is_err() {
         return eprintln!("skipped: no right to open an AF_XDP socket");
     }

@@ -1,5 +1,5 @@
-//! How long a frame may be, by the rule that AF_PACKET has: the MTU behind the link header, and a tag of 802.1Q more. What goes past sockets is
-//! asked by nobody.
+//! How long a frame may be, by the rule that AF_PACKET has: the MTU behind the link header, and a tag of 802.1Q more.
+//! What goes past sockets is asked by nobody.
 
 use tapline_packet::LinkType;
 use tapline_sys::{LiveFrames, PIECES_MAX, SyscallError};
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_ends_a_run_and_is_named_when_it_comes_first() {
+    fn a_frame_that_is_too_long_ends_a_run() {
         let limit = Limit { mtu: 100, is_ethernet: true };
         let (short, long) = ([0; 60], [0; 200]);
         let count = |frames: &[&[u8]]| {

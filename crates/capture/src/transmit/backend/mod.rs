@@ -10,10 +10,12 @@
 //! (Processor time of the sender with the receiver's interrupt, medians of five interleaved rounds, Linux 6.18:
 //! `cargo run --release -p tapline-sys --example transmit_rates`.)
 //!
-//! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames of which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
+//! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames of
+//! which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
 //!
-//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or why the first was not. What was taken has left for the driver;
-//! only AF_XDP in copy mode is not told when the driver then drops it.
+//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or
+//! why the first was not. What was taken has left for the driver; only AF_XDP in copy mode is not told when the driver
+//! then drops it.
 
 mod limit;
 mod xdp;
@@ -23,7 +25,7 @@ use std::io;
 use std::time::Duration;
 
 use tapline_sys::{
-    FRAMES_PER_CALL, FrameSocket, Handed, LiveFrames, LiveFramesError, PIECES_MAX, SyscallError,
+    FRAMES_PER_CALL, FrameSocket, LiveFrames, LiveFramesError, PIECES_MAX, SubmittedFrames, SyscallError,
 };
 
 use super::{Permit, TransmitError};
@@ -91,11 +93,11 @@ pub enum BackendChoice {
 
 /// A faster back end that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SkippedBackend {
     /// Which.
     pub backend: Backend,
     /// Why, in words.
-    pub why: String,
+    pub reason: String,
 }
 
 /// An open way.
@@ -112,19 +114,19 @@ impl Way {
         permit: &Permit,
         choice: BackendChoice,
         segments: bool,
-    ) -> Result<(Way, Vec<PassedOver>), TransmitError> {
+    ) -> Result<(Way, Vec<SkippedBackend>), TransmitError> {
         let mut passed = Vec::new();
         let wanted = match choice {
             BackendChoice::This(Backend::Packet) => return Ok((Way::packet(permit, segments)?, passed)),
             BackendChoice::This(backend) => {
                 return match Way::fast(permit, backend, segments) {
                     Ok(way) => Ok((way, passed)),
-                    Err(why) => Err(TransmitError::no_backend(permit.name(), backend, why)),
+                    Err(reason) => Err(TransmitError::no_backend(permit.name(), backend, reason)),
                 };
             }
             BackendChoice::AtTimes => {
-                let why = "packets have times, and one alone costs more by it than by AF_PACKET";
-                let over = |backend| PassedOver { backend, why: why.to_owned() };
+                let reason = "packets have times, and one alone costs more by it than by AF_PACKET";
+                let over = |backend| SkippedBackend { backend, reason: reason.to_owned() };
                 passed.extend([Backend::Live, Backend::Xdp].map(over));
                 &[]
             }
@@ -134,7 +136,7 @@ impl Way {
             let is_fit = Limit::of(permit).holds_all(backend).and_then(|()| passes_no_discipline(permit));
             match is_fit.and_then(|()| Way::fast(permit, backend, segments)) {
                 Ok(way) => return Ok((way, passed)),
-                Err(why) => passed.push(PassedOver { backend, why }),
+                Err(reason) => passed.push(SkippedBackend { backend, reason }),
             }
         }
         Ok((Way::packet(permit, segments)?, passed))
@@ -209,19 +211,19 @@ impl Way {
         }
     }
 
-    /// Likewise; but where we are told what found no room, that is lost, and what comes after it goes all the same. Adds what became of the frames,
-    /// in their order.
+    /// Likewise; but where we are told what found no room, that is lost, and what comes after it goes all the same.
+    /// Adds what became of the frames, in their order.
     pub(super) fn flood<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
-        handed: &mut Vec<Handed>,
+        handed: &mut Vec<SubmittedFrames>,
     ) -> Result<(), SyscallError> {
         match self {
             Way::Live(live, limit) => limit.guard(frames, |frames| {
                 handed.extend_from_slice(live.flood(frames)?);
                 Ok(())
             }),
-            _ => self.send(frames).map(|taken| handed.push(Handed { taken, lost: 0 })),
+            _ => self.send(frames).map(|taken| handed.push(SubmittedFrames { taken, lost: 0 })),
         }
     }
 
@@ -238,8 +240,8 @@ impl Way {
         }
     }
 
-    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will, their bytes, and why: an
-    /// error number, or 0.
+    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will,
+    /// their bytes, and why: an error number, or 0.
     pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64, i32) {
         match self {
             Way::Xdp(sender, _) => sender.finish(patience),
@@ -256,7 +258,7 @@ impl Way {
     }
 }
 
-/// Only AF_PACKET goes through what somebody set up to shape or delay packets.
+/// Only AF_PACKET goes through the queueing discipline that shapes or delays packets.
 fn passes_no_discipline(permit: &Permit) -> Result<(), String> {
     match permit.chosen_discipline() {
         None => Ok(()),

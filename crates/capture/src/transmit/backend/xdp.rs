@@ -4,8 +4,9 @@
 //! frame --copy--> chunk --transmit--> TX ring --sendto, or the driver by itself--> the interface --completion ring--> chunk free again
 //! ```
 //!
-//! A frame counts as taken once it is in the ring: it goes from there in order. In copy mode a driver that is full drops it then, which only its counter tells. What is in the ring when all is over and does
-//! not leave in time never was sent; [`finish`](XdpSender::finish) says how much that is. Memory is bounded by the chunks: with all of them on
+//! A frame counts as taken once it is in the ring: it goes from there in order. In copy mode a driver that is full
+//! drops it then, which only its counter tells. What is in the ring when all is over and does not leave in time never
+//! was sent; [`finish`](XdpSender::finish) says how much that is. Memory is bounded by the chunks: with all of them on
 //! their way, no frame is taken.
 
 use std::collections::VecDeque;
@@ -55,7 +56,7 @@ impl XdpSender {
             huge_pages: true,
         };
         let mut socket = XdpSocket::open(&settings)?;
-        let bound = socket.bind_patiently(if_index, QUEUE, false)?;
+        let bound = socket.bind_when_free(if_index, QUEUE, false)?;
         let pending = VecDeque::with_capacity(TX_LEN as usize);
         Ok(XdpSender { socket, zero_copy: bound.zero_copy, pending, errno: 0 })
     }

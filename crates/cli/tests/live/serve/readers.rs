@@ -324,7 +324,7 @@ fn a_wakeup_follows_the_requested_amount() {
         // A quarter of the index.
         (u64::MAX, Duration::MAX, 70),
     ] {
-        tap.set_wake(WakeWish { min_bytes, max_delay });
+        tap.set_wake(WakeThreshold { min_bytes, max_delay });
         assert_eq!(tap.advance(Duration::ZERO).unwrap(), Advance::Idle);
         let frames = frames(30, count);
         daemon.send(&frames);
@@ -336,7 +336,7 @@ fn a_wakeup_follows_the_requested_amount() {
             assert_eq!(poller.wait(PATIENCE).unwrap(), 1, "not woken: {min_bytes} {max_delay:?}");
             // What came in several batches may leave too little for another wake. A wish is told when an advance finds
             // nothing, so it comes before the last of them.
-            tap.set_wake(WakeWish::IMMEDIATE);
+            tap.set_wake(WakeThreshold::IMMEDIATE);
             while tap.advance(Duration::ZERO).unwrap() == Advance::Batch {
                 read += tap.batch().len();
             }

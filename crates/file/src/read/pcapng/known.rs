@@ -19,7 +19,8 @@ pub(super) struct Known {
     /// The section in which each was described last, by number; sections are counted from 1.
     described: Vec<u64>,
     section: u64,
-    /// The number behind that of the interface before: most sections describe the interfaces of the one before in their order.
+    /// The number behind that of the interface before: most sections describe the interfaces of the one before in their
+    /// order.
     next: usize,
 }
 
@@ -27,7 +28,8 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 struct Alike {
     ids: Vec<InterfaceId>,
-    /// In this section those before `from` were looked at. So a section is read in a time that grows with its length only.
+    /// In this section those before `from` were looked at. So a section is read in a time that grows with its length
+    /// only.
     section: u64,
     from: usize,
 }

@@ -85,7 +85,7 @@ const STATISTICS_MORE: usize = 4096;
 /// The drop count of an obsolete packet block that says "unknown".
 const DROPS_UNKNOWN: u16 = 0xffff;
 
-/// What is kept of a file besides its packets.
+/// The state of a file besides its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// Sections, interfaces and their statistics.
@@ -304,8 +304,8 @@ impl Parser {
 
     /// The number of the section's next interface in the file's table.
     ///
-    /// An interface that a section before described in the same words is the same interface, as often as that section did: files that were
-    /// put together, or written in pieces between which interfaces come and go, keep one table.
+    /// An interface that a section before described in the same words is the same interface, as often as that section
+    /// did: files that were put together, or written in pieces between which interfaces come and go, keep one table.
     fn table_entry(
         &mut self,
         link_type: LinkType,

@@ -16,7 +16,7 @@ use super::pool::{NONE, PerSlot, Pool};
 use super::stream::{Buffers, Stream};
 use super::tcp::{RST, SYN, Segment};
 use super::text_pool::TextPool;
-use super::{DetailFields, Details, PacketView, Refused, application};
+use super::{DetailFields, Details, PacketView, RefusedDetails, application};
 pub use records::{Dns, DnsAnswer, Http, Tls};
 use state::{Exchange, PayloadState, ReadContext, TRIES};
 pub use text::is_plain;
@@ -95,8 +95,11 @@ impl PayloadTable {
             + 64 * PayloadTable::blocks(fields, payload)
     }
 
-    pub(super) fn refused(&self) -> Refused {
-        Refused { texts: self.text_pool.refused + self.payloads.refused, streams: self.buffers.given_up }
+    pub(super) fn refused(&self) -> RefusedDetails {
+        RefusedDetails {
+            texts: self.text_pool.refused + self.payloads.refused,
+            streams: self.buffers.given_up,
+        }
     }
 
     pub(super) fn begin(&mut self, slot: u32) {

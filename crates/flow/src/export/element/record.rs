@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, Value};
-use crate::{Context, Flow, Http, Side, TcpSide, Tls};
+use crate::{Flow, FlowContext, Http, Side, TcpSide, Tls};
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Datum<'f> {
+pub(crate) enum FieldValue<'f> {
     Number(u64),
     Address(IpAddr),
     Time(Timestamp),
@@ -21,11 +21,11 @@ pub(crate) enum Datum<'f> {
 
 /// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of both.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'f> {
+pub(crate) struct RecordView<'f> {
     pub(crate) flow: &'f Flow,
     /// Which side of the flow sent.
     pub(crate) from: usize,
-    /// What the record's times are.
+    /// ColumnSource the record's times are.
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
     /// The time at which the exporter's uptime is 0.
@@ -35,7 +35,7 @@ pub(crate) struct View<'f> {
     pub(crate) sampling: u32,
 }
 
-impl<'f> View<'f> {
+impl<'f> RecordView<'f> {
     fn source(&self) -> &Side {
         &self.flow.sides[self.from]
     }
@@ -44,14 +44,14 @@ impl<'f> View<'f> {
         &self.flow.sides[1 - self.from]
     }
 
-    /// What a value is.
+    /// ColumnSource a value is.
     #[inline(always)]
-    pub(crate) fn datum(&self, value: Value, is_reverse: bool) -> Datum<'f> {
+    pub(crate) fn field_value(&self, value: Value, is_reverse: bool) -> FieldValue<'f> {
         let (flow, context) = (self.flow, &self.flow.context);
         let side = if is_reverse { self.destination() } else { self.source() };
         let is_icmp = matches!(flow.protocol, 1 | 58);
         let icmp = if is_icmp { self.destination().port } else { 0 };
-        Datum::Number(match value {
+        FieldValue::Number(match value {
             Value::Octets => side.bytes,
             Value::Packets => side.packets,
             Value::Protocol => flow.protocol.into(),
@@ -60,10 +60,10 @@ impl<'f> View<'f> {
             Value::TcpFlagsFirst => side.tcp_flags_first.into(),
             Value::SourcePort => self.source().port.into(),
             Value::DestinationPort => self.destination().port.into(),
-            Value::SourceAddress => return Datum::Address(self.source().address),
-            Value::DestinationAddress => return Datum::Address(self.destination().address),
+            Value::SourceAddress => return FieldValue::Address(self.source().address),
+            Value::DestinationAddress => return FieldValue::Address(self.destination().address),
             Value::Ingress => context.interface.into(),
-            // What comes by is seen where it comes in, and nobody knows where it goes.
+            // ColumnSource comes by is seen where it comes in, and nobody knows where it goes.
             Value::Egress | Value::Direction => 0,
             Value::EndUptime => millis(self.last).wrapping_sub(self.boot_ms) as u64,
             Value::StartUptime => millis(self.first).wrapping_sub(self.boot_ms) as u64,
@@ -73,7 +73,7 @@ impl<'f> View<'f> {
             Value::TtlMin => side.ttl_min.into(),
             Value::TtlMax => side.ttl_max.into(),
             Value::Vlan => {
-                if context.vlan == Context::NO_VLAN {
+                if context.vlan == FlowContext::NO_VLAN {
                     0
                 } else {
                     context.vlan.into()
@@ -87,7 +87,7 @@ impl<'f> View<'f> {
                 }
             }
             Value::MplsTop => {
-                if context.mpls == Context::NO_LABEL {
+                if context.mpls == FlowContext::NO_LABEL {
                     0
                 } else {
                     u64::from(context.mpls) << 4
@@ -95,29 +95,29 @@ impl<'f> View<'f> {
             }
             Value::EndReason => flow.end as u64,
             Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
-                return Datum::Time(self.first);
+                return FieldValue::Time(self.first);
             }
-            Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return Datum::Time(self.last),
+            Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return FieldValue::Time(self.last),
             Value::DurationMilliseconds => (millis(self.last) - millis(self.first)).max(0) as u64,
             Value::ObservationDomain => self.domain.into(),
             Value::ExporterV4 | Value::ExporterV6 => {
-                return self.exporter.map_or(Datum::Absent, Datum::Address);
+                return self.exporter.map_or(FieldValue::Absent, FieldValue::Address);
             }
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => self.sampling.into(),
             Value::SamplingAlgorithm => 2,
-            Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(Datum::Absent),
+            Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(FieldValue::Absent),
         })
     }
 
-    /// What a detail is, if the flow has it.
+    /// ColumnSource a detail is, if the flow has it.
     #[inline(never)]
-    fn detail(&self, detail: Detail, is_reverse: bool) -> Option<Datum<'f>> {
+    fn detail(&self, detail: Detail, is_reverse: bool) -> Option<FieldValue<'f>> {
         let details = self.flow.details.as_deref()?;
         let side = self.from ^ usize::from(is_reverse);
         let has_sent = self.flow.sides[side].packets > 0;
-        let number = |number: u64| Some(Datum::Number(number));
-        let text = |text: &'f str| (!text.is_empty()).then_some(Datum::Text(text));
+        let number = |number: u64| Some(FieldValue::Number(number));
+        let text = |text: &'f str| (!text.is_empty()).then_some(FieldValue::Text(text));
         let tcp = |of: fn(&TcpSide) -> u64| number(of(&details.tcp.as_ref()?.sides[side]));
         let gap = || details.gaps.map(|gaps| gaps[side]).filter(|gaps| gaps.count > 0);
         let dns = || details.dns.as_ref();
@@ -155,21 +155,23 @@ impl<'f> View<'f> {
             Detail::HttpStatus => number(details.http.as_ref()?.status?.into()),
             Detail::Application => text(details.application?),
             Detail::Payload => (has_sent && !details.payload[side].is_empty())
-                .then_some(Datum::Bytes(&details.payload[side])),
+                .then_some(FieldValue::Bytes(&details.payload[side])),
         }
     }
 
     /// Writes a value in so many octets, the low ones of a number. One that is absent is 0, or empty. Of those whose length varies `most` octets at most.
     #[inline]
     pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, most: usize, out: &mut Vec<u8>) {
-        let number = match self.datum(value, is_reverse) {
-            Datum::Number(number) => number,
-            Datum::Address(of) => return address(of, out),
-            Datum::Text(text) => return variable(&text.as_bytes()[..text.floor_char_boundary(most)], out),
-            Datum::Bytes(bytes) => return variable(&bytes[..bytes.len().min(most)], out),
-            Datum::Absent if len == Element::VARIABLE => return variable(&[], out),
-            Datum::Absent => 0,
-            Datum::Time(time) => match value {
+        let number = match self.field_value(value, is_reverse) {
+            FieldValue::Number(number) => number,
+            FieldValue::Address(of) => return address(of, out),
+            FieldValue::Text(text) => {
+                return variable(&text.as_bytes()[..text.floor_char_boundary(most)], out);
+            }
+            FieldValue::Bytes(bytes) => return variable(&bytes[..bytes.len().min(most)], out),
+            FieldValue::Absent if len == Element::VARIABLE => return variable(&[], out),
+            FieldValue::Absent => 0,
+            FieldValue::Time(time) => match value {
                 Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
                 Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
                 _ => ntp(time),

@@ -27,10 +27,10 @@ use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::export::community::community_id;
-use crate::export::element::{Datum, For, View, millis};
-use crate::export::rows::{Column, What};
+use crate::export::element::{FieldValue, IpFamily, RecordView, millis};
+use crate::export::rows::{Column, ColumnSource};
 
-/// What a column holds.
+/// ColumnSource a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number of so many bits.
@@ -43,10 +43,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(what: &What) -> Kind {
+    pub(super) fn of(what: &ColumnSource) -> Kind {
         let element = match what {
-            What::CommunityId => return Kind::Text,
-            What::Element { element, .. } => element,
+            ColumnSource::CommunityId => return Kind::Text,
+            ColumnSource::Element { element, .. } => element,
         };
         match (element.time_digits(), element.len) {
             (Some(9), _) => Kind::Nanoseconds,
@@ -120,7 +120,7 @@ pub(super) struct RowGroup {
     pub(super) rows: usize,
     /// Packets of the flows that they tell of.
     pub(super) packets: u64,
-    /// What they take in memory; encoded they take less.
+    /// ColumnSource they take in memory; encoded they take less.
     pub(super) bytes: usize,
     columns: Vec<Values>,
 }
@@ -131,13 +131,15 @@ impl RowGroup {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, columns: &[Column], view: &View<'_>, packets: u64) {
-        let version = if view.flow.sides[0].address.is_ipv4() { For::V4 } else { For::V6 };
+    pub(super) fn push(&mut self, columns: &[Column], view: &RecordView<'_>, packets: u64) {
+        let version = if view.flow.sides[0].address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 };
         for (values, column) in self.columns.iter_mut().zip(columns) {
             self.bytes += match &column.what {
                 _ if column.version.is_some_and(|only| only != version) => values.push_null(),
-                What::CommunityId => values.push_text(&community_id(view.flow)),
-                What::Element { element, is_reverse } => values.push(view.datum(element.value, *is_reverse)),
+                ColumnSource::CommunityId => values.push_text(&community_id(view.flow)),
+                ColumnSource::Element { element, is_reverse } => {
+                    values.push(view.field_value(element.value, *is_reverse))
+                }
             };
         }
         self.rows += 1;
@@ -194,19 +196,19 @@ impl Values {
     }
 
     /// A value; what is of no use in this column is null.
-    fn push(&mut self, datum: Datum<'_>) -> usize {
-        match (datum, &mut self.data, self.kind) {
-            (Datum::Text(text), ..) => return self.push_text(text),
-            (Datum::Bytes(bytes), ..) => return self.push_bytes(bytes),
-            (Datum::Number(number), Data::Narrow(values), _) => values.push(number as u32 as i32),
-            (Datum::Number(number), Data::Wide(values), _) => values.push(number as i64),
-            (Datum::Time(time), Data::Wide(values), Kind::Milliseconds) => values.push(millis(time)),
-            (Datum::Time(time), Data::Wide(values), _) => values.push(time.as_nanos()),
-            (Datum::Number(number), Data::Bytes { .. }, Kind::Octets(len)) => {
+    fn push(&mut self, field_value: FieldValue<'_>) -> usize {
+        match (field_value, &mut self.data, self.kind) {
+            (FieldValue::Text(text), ..) => return self.push_text(text),
+            (FieldValue::Bytes(bytes), ..) => return self.push_bytes(bytes),
+            (FieldValue::Number(number), Data::Narrow(values), _) => values.push(number as u32 as i32),
+            (FieldValue::Number(number), Data::Wide(values), _) => values.push(number as i64),
+            (FieldValue::Time(time), Data::Wide(values), Kind::Milliseconds) => values.push(millis(time)),
+            (FieldValue::Time(time), Data::Wide(values), _) => values.push(time.as_nanos()),
+            (FieldValue::Number(number), Data::Bytes { .. }, Kind::Octets(len)) => {
                 let octets = number.to_be_bytes();
                 return self.push_bytes(&octets[8 - usize::from(len.min(8))..]);
             }
-            (Datum::Address(address), Data::Bytes { .. }, _) => {
+            (FieldValue::Address(address), Data::Bytes { .. }, _) => {
                 let mut text = [0; 64];
                 let mut rest = &mut text[..];
                 // The longest address has 45 characters.

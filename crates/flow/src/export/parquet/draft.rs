@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 use tapline_sys::{output_file, unnamed};
 
 /// A file before it has its name.
-pub(super) struct Draft {
+pub(super) struct UnnamedFile {
     file: File,
     path: PathBuf,
     /// Where it is until then, if it must be somewhere.
     hidden: Option<PathBuf>,
 }
 
-impl Draft {
+impl UnnamedFile {
     /// Begins the file of a path. Gives also what it is written through.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(super) fn create(path: PathBuf) -> io::Result<(Draft, File)> {
+    pub(super) fn create(path: PathBuf) -> io::Result<(UnnamedFile, File)> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let (file, hidden) = match unnamed::create(folder) {
             Ok(file) => (file, None),
@@ -36,7 +36,7 @@ impl Draft {
             }
             Err(error) => return Err(error.source),
         };
-        let draft = Draft { file, path, hidden };
+        let draft = UnnamedFile { file, path, hidden };
         let writes = draft.file.try_clone()?;
         Ok((draft, writes))
     }
@@ -59,7 +59,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for UnnamedFile {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
             let _ = fs::remove_file(hidden);
@@ -72,7 +72,7 @@ impl Drop for Draft {
 /// # Errors
 /// If it cannot be made.
 pub(super) fn try_out(folder: &Path) -> io::Result<()> {
-    Draft::create(folder.join(format!("{:016x}.parquet", super::store::random()))).map(|_| ())
+    UnnamedFile::create(folder.join(format!("{:016x}.parquet", super::store::random()))).map(|_| ())
 }
 
 fn hidden(path: &Path) -> PathBuf {
@@ -92,18 +92,18 @@ mod tests {
     }
 
     /// As where the file system has no files without names.
-    fn create_hidden(path: PathBuf) -> (Draft, File) {
+    fn create_hidden(path: PathBuf) -> (UnnamedFile, File) {
         let hidden = hidden(&path);
         let file = File::create_new(&hidden).unwrap();
         let writes = file.try_clone().unwrap();
-        (Draft { file, path, hidden: Some(hidden) }, writes)
+        (UnnamedFile { file, path, hidden: Some(hidden) }, writes)
     }
 
     #[test]
     fn nobody_finds_it_before_it_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         for (at, create) in
-            [|path| Draft::create(path).unwrap(), create_hidden as fn(PathBuf) -> (Draft, File)]
+            [|path| UnnamedFile::create(path).unwrap(), create_hidden as fn(PathBuf) -> (UnnamedFile, File)]
                 .iter()
                 .enumerate()
         {
@@ -122,7 +122,7 @@ mod tests {
             drop(create(folder.path().join("given up.parquet")));
             assert_eq!(names(folder.path()).len(), at + 1);
         }
-        let (draft, _) = Draft::create(folder.path().join("0.parquet")).unwrap();
+        let (draft, _) = UnnamedFile::create(folder.path().join("0.parquet")).unwrap();
         assert!(draft.hidden.is_some() || draft.publish().is_err());
     }
 }

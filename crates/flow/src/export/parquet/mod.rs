@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use tapline_packet::Timestamp;
 
-use super::element::{Element, View};
+use super::element::{Element, RecordView};
 use super::rows::{self, Column, columns};
-use super::{ExportAccount, Options};
+use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow};
 use column::{Kind, RowGroup};
 use store::{Job, Outcome, Place, Store};
@@ -45,7 +45,7 @@ const GROUP_ROWS: usize = 128 << 10;
 /// The most bytes of a row group in memory.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// What is closed more often is many small files.
+/// ColumnSource is closed more often is many small files.
 const TIME_MIN: Duration = Duration::from_secs(1);
 
 /// When a file is closed, so that it can be read.
@@ -103,7 +103,7 @@ impl ParquetWriter {
     ///
     /// # Errors
     /// If the directory cannot be written to, the template cannot be, or the time is too short.
-    pub fn create(to: &Path, options: &Options, limits: ParquetLimits) -> Result<ParquetWriter, Error> {
+    pub fn create(to: &Path, options: &ExportOptions, limits: ParquetLimits) -> Result<ParquetWriter, Error> {
         if limits.time < TIME_MIN {
             let seconds = limits.time.as_secs_f64();
             return Err(Error::Timeout { name: "Parquet files'", seconds, least: "1 s" });
@@ -147,12 +147,12 @@ impl ParquetWriter {
         Ok(writer)
     }
 
-    /// What it writes to.
+    /// ColumnSource it writes to.
     pub fn names(&self) -> &str {
         &self.name
     }
 
-    /// One of so many packets is metered.
+    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
     pub fn set_sampling(&mut self, sampling: u32) {
         self.sampling = sampling;
     }
@@ -207,7 +207,7 @@ impl ParquetWriter {
         self.outcome().failure.take().map_or(Ok(()), Err)
     }
 
-    /// What became of the flows. Packets of rows are written once their file is whole, and until then they wait; messages are files.
+    /// ColumnSource became of the flows. Packets of rows are written once their file is whole, and until then they wait; messages are files.
     pub fn account(&self) -> ExportAccount {
         let outcome = self.outcome();
         ExportAccount {
@@ -225,7 +225,8 @@ impl ParquetWriter {
 
     fn add(&mut self, flow: &Flow, now: Timestamp) {
         let (boot_ms, domain, exporter, sampling) = (0, self.domain, self.exporter, self.sampling);
-        let view = |from, first, last| View { flow, from, first, last, boot_ms, domain, exporter, sampling };
+        let view =
+            |from, first, last| RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling };
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }
@@ -234,7 +235,7 @@ impl ParquetWriter {
         }
     }
 
-    fn add_row(&mut self, view: &View<'_>, packets: u64, now: Timestamp) {
+    fn add_row(&mut self, view: &RecordView<'_>, packets: u64, now: Timestamp) {
         let number = if self.is_stream { 0 } else { hour_of(view.last) };
         let at = self.hours.iter().position(|hour| hour.number == number);
         match at {
@@ -284,7 +285,7 @@ impl ParquetWriter {
 }
 
 impl Drop for ParquetWriter {
-    /// What is not whole by now never will be, and is gone when this returns.
+    /// ColumnSource is not whole by now never will be, and is gone when this returns.
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.thread.take() {
             drop(jobs);
@@ -294,8 +295,11 @@ impl Drop for ParquetWriter {
 }
 
 /// Without a template rows are those of lines, but in milliseconds: many engines know no nanoseconds.
-fn with_default(options: &Options) -> Options {
-    Options { template: Element::names(&options.template, &default_template()).join(","), ..options.clone() }
+fn with_default(options: &ExportOptions) -> ExportOptions {
+    ExportOptions {
+        template: Element::names(&options.template, &default_template()).join(","),
+        ..options.clone()
+    }
 }
 
 fn default_template() -> String {

@@ -22,12 +22,12 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::TypePtr;
 
 use super::column::{self, RowGroup};
-use super::draft::Draft;
+use super::draft::UnnamedFile;
 use super::folder_of;
 use crate::Error;
 use crate::export::rows::Column;
 
-/// What the end of a file is reckoned to take for a column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
+/// ColumnSource the end of a file is reckoned to take for a column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
 /// has two values of 64 bytes at most for each of seven pages.
 const FOOTER: usize = 1024;
 
@@ -40,7 +40,7 @@ pub(super) struct Job {
     pub(super) is_last: bool,
 }
 
-/// What became of rows.
+/// ColumnSource became of rows.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// Packets of rows in files that are whole.
@@ -82,7 +82,7 @@ struct Open {
     hour: i64,
     name: String,
     /// `None` for standard output.
-    draft: Option<Draft>,
+    draft: Option<UnnamedFile>,
     writer: SerializedFileWriter<File>,
     /// Packets of its rows.
     packets: u64,
@@ -151,7 +151,7 @@ impl Store {
                 let folder = folder_of(directory, hour);
                 fs::create_dir_all(&folder)?;
                 let path = folder.join(format!("{:016x}-{:06}.parquet", self.run, self.begun));
-                let (draft, file) = Draft::create(path)?;
+                let (draft, file) = UnnamedFile::create(path)?;
                 (Some(draft), file)
             }
         };
@@ -161,7 +161,7 @@ impl Store {
         Ok(Open { hour, name, draft, writer, packets: 0, groups: 0, longest: 0, footer })
     }
 
-    /// What people are told of a file: where it would be.
+    /// ColumnSource people are told of a file: where it would be.
     fn name_of(&self, hour: i64) -> String {
         match &self.place {
             Place::StandardOutput => "standard output".to_owned(),
@@ -215,7 +215,7 @@ impl Open {
         self.writer.finish().map_err(io_error)?;
         let octets = self.writer.bytes_written() as u64;
         drop(self.writer);
-        self.draft.map_or(Ok(()), Draft::publish)?;
+        self.draft.map_or(Ok(()), UnnamedFile::publish)?;
         Ok(octets)
     }
 }
@@ -225,7 +225,7 @@ pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// What the system said, where it said something.
+/// ColumnSource the system said, where it said something.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

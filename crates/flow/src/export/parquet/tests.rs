@@ -6,7 +6,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
 
 use super::*;
-use crate::{Context, EndReason, Side};
+use crate::{EndReason, FlowContext, Side};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
@@ -32,7 +32,7 @@ fn side(address: &str, port: u16, packets: u64, last: i64) -> Side {
 /// A flow of one direction that ended then.
 fn one_way(packets: u64, last: i64) -> Flow {
     let sides = [side("10.0.0.1", 4321, packets, last), side("10.0.0.2", 80, 0, 0)];
-    Flow { sides, protocol: 6, end: EndReason::End, context: Context::NONE, details: None }
+    Flow { sides, protocol: 6, end: EndReason::End, context: FlowContext::NONE, details: None }
 }
 
 fn time(nanos: i64) -> Timestamp {
@@ -92,7 +92,7 @@ fn packets_below(folder: &Path) -> Vec<(String, u64)> {
 }
 
 fn writer(folder: &Path, template: &str, limits: ParquetLimits) -> ParquetWriter {
-    ParquetWriter::create(folder, &Options::of_rows(template, false), limits).unwrap()
+    ParquetWriter::create(folder, &ExportOptions::of_rows(template, false), limits).unwrap()
 }
 
 fn wait_for(mut condition: impl FnMut() -> bool) {
@@ -132,7 +132,7 @@ fn a_row_lies_in_the_hour_in_which_it_ends() {
 fn directions_may_lie_in_two_hours() {
     let folder = tempfile::tempdir().unwrap();
     let sides = [side("10.0.0.1", 4321, 3, EVENING - 1), side("10.0.0.2", 80, 5, EVENING)];
-    let flow = Flow { sides, protocol: 6, end: EndReason::End, context: Context::NONE, details: None };
+    let flow = Flow { sides, protocol: 6, end: EndReason::End, context: FlowContext::NONE, details: None };
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&[flow], time(EVENING)).unwrap();
     writer.finish().unwrap();
@@ -145,7 +145,7 @@ fn values_are_those_of_the_flow() {
     let folder = tempfile::tempdir().unwrap();
     let template = "flowStartSeconds,flowEndMilliseconds,flowEndNanoseconds,sourceIPv6Address,destinationTransportPort,\
         octetDeltaCount,mplsTopLabelStackSection,observationDomainId,samplingInterval,communityId";
-    let options = Options { domain: u32::MAX, ..Options::of_rows(template, true) };
+    let options = ExportOptions { domain: u32::MAX, ..ExportOptions::of_rows(template, true) };
     let mut writer = ParquetWriter::create(folder.path(), &options, ParquetLimits::default()).unwrap();
     writer.set_sampling(100);
     let last = EVENING + 123_456_789;
@@ -153,7 +153,7 @@ fn values_are_those_of_the_flow() {
         sides: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
         protocol: 6,
         end: EndReason::End,
-        context: Context { mpls: 0x12345, ..Context::NONE },
+        context: FlowContext { mpls: 0x12345, ..FlowContext::NONE },
         details: None,
     };
     let v6 = Flow { sides: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };
@@ -189,7 +189,7 @@ fn no_file_is_longer_than_it_may_be() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = writer(folder.path(), "default", limits(SIZE, 3600));
     let flows: Vec<Flow> = (0..20_000)
-        // Ends that do not compress well.
+        // Counters that do not compress well.
         .map(|at: i64| one_way(1 + at as u64 * 7919 % 65_521, EVENING + at * 7_919_123 % HOUR))
         .collect();
     for part in flows.chunks(100) {
@@ -207,7 +207,7 @@ fn no_file_is_longer_than_it_may_be() {
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), packets)]);
 }
 
-/// What is old is there to be read, while newer rows wait.
+/// ColumnSource is old is there to be read, while newer rows wait.
 #[test]
 fn files_are_closed_when_they_are_old() {
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ fn what_cannot_be_written_is_lost() {
     assert!(writer.finish().is_ok());
     let refused = ParquetWriter::create(
         &folder.path().join("date=2026-11-22/hour=21"),
-        &Options::default(),
+        &ExportOptions::default(),
         ParquetLimits::default(),
     );
     assert!(refused.err().unwrap().to_string().contains("cannot export to"));

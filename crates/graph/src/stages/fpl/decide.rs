@@ -13,11 +13,11 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
-pub type Decide = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
+pub type FplCompile = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
 
 /// Lets packets through for which something that may remember decides.
-pub struct DecideStage {
-    decide: Decide,
+pub struct FplStage {
+    decide: FplCompile,
     /// By interface.
     engines: Vec<Arc<dyn PacketFilter>>,
     /// All interfaces have the same.
@@ -26,10 +26,10 @@ pub struct DecideStage {
     unexamined: u64,
 }
 
-impl DecideStage {
+impl FplStage {
     /// Lets `decide` say what decides for each interface.
-    pub fn new(decide: Decide) -> DecideStage {
-        DecideStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
+    pub fn new(decide: FplCompile) -> FplStage {
+        FplStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
     }
 
     /// Asks for those of interfaces that are new.
@@ -54,7 +54,7 @@ impl DecideStage {
     }
 }
 
-impl Stage for DecideStage {
+impl Stage for FplStage {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         if packets.interfaces.len() > self.engines.len()
             && let Err(error) = self.extend(packets.interfaces)
@@ -100,8 +100,8 @@ mod tests {
     }
 
     /// Which of twelve packets are accepted: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
-    fn accepted(decide: Decide) -> Vec<usize> {
-        let mut second = DecideStage::new(decide);
+    fn accepted(decide: FplCompile) -> Vec<usize> {
+        let mut second = FplStage::new(decide);
         let interfaces = ["a", "b"].map(|name| Interface::new(name, LinkType::ETHERNET));
         second.extend(&interfaces[..1]).expect("an engine");
         second.extend(&interfaces).expect("another");

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use crate::catalog::{
+    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 use crate::table::{Cell, Table};
 
-pub use decide::{Decide, DecideStage};
+pub use decide::{FplCompile, FplStage};
 pub use program::{Fpl, functions, search_function};
 
 /// The class of this stage.
@@ -23,34 +25,34 @@ pub(crate) const CLASS: Class = Class {
     description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
         that are not 0.",
     parameters: &[
-        Parameter { name: "file", kind: Kind::Path, default: None, meaning: "the program" },
+        Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the program" },
         Parameter {
             name: "cells",
-            kind: Kind::Number(1, 1 << 24),
+            kind: ParameterType::Number(1, 1 << 24),
             default: Some("1024"),
             meaning: "cells of memory, a power of two",
         },
         Parameter {
             name: "patterns",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some(""),
             meaning: "NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)",
         },
         Parameter {
             name: "n",
-            kind: Kind::Number(1, 1 << 24),
+            kind: ParameterType::Number(1, 1 << 24),
             default: Some("20"),
             meaning: "how many cells the result shows, the first ones",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
-    make: Make::Stage(make),
+    make: Constructor::Stage(make),
 };
 
-fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("file"));
     let name = path.display().to_string();
     let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -60,12 +62,12 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         Fpl::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
     let program = Arc::new(program.map_err(|error| error.to_string())?);
     let decider = Arc::clone(&program);
-    let decide = DecideStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
+    let decide = FplStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
     Ok(Box::new(Program { decide, program, n: arguments.number("n") as usize }))
 }
 
 struct Program {
-    decide: DecideStage,
+    decide: FplStage,
     program: Arc<Fpl>,
     n: usize,
 }

@@ -10,7 +10,9 @@ use tapline_packet::headers::Headers;
 use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use crate::catalog::{
+    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -29,52 +31,52 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "text",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some(""),
             meaning: "one pattern: its bytes as text",
         },
         Parameter {
             name: "list",
-            kind: Kind::Text,
+            kind: ParameterType::Text,
             default: Some(""),
             meaning: "a file of patterns, one a line (docs/search.md), besides or instead of text",
         },
         Parameter {
             name: "case",
-            kind: Kind::Choice(&["exact", "any"]),
+            kind: ParameterType::Choice(&["exact", "any"]),
             default: Some("exact"),
             meaning: "whether the letters of `text` match in either case; a list says so for each of its patterns",
         },
         Parameter {
             name: "borders",
-            kind: Kind::Choice(&["packet", "flow"]),
+            kind: ParameterType::Choice(&["packet", "flow"]),
             default: Some("packet"),
             meaning: "whether a pattern may be spread over packets of a flow",
         },
         Parameter {
             name: "room",
-            kind: Kind::Number(1, 100_000_000),
+            kind: ParameterType::Number(1, 100_000_000),
             default: Some("100000"),
-            meaning: "directions of flows that are remembered for certain; each takes 150 bytes and up to twice the longest pattern",
+            meaning: "directions of flows that are remembered for certain; each input 150 bytes and up to twice the longest pattern",
         },
         Parameter {
             name: "n",
-            kind: Kind::Number(1, 262_144),
+            kind: ParameterType::Number(1, 262_144),
             default: Some("20"),
             meaning: "how many patterns the result shows",
         },
     ],
     outputs: Outputs::One,
-    takes: Takes::Packets,
+    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp dst port 80\") -> match(\"default.ida?\") -> print",
-    make: Make::Stage(make),
+    make: Constructor::Stage(make),
 };
 
 /// The number by which a single text is known; lines of a list count from 1.
 const OF_TEXT: u32 = 0;
 
-fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let mut patterns = Vec::new();
     let text = arguments.text("text");
     if !text.is_empty() {

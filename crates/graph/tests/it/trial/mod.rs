@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount};
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{
-    Cell, Control, Graph, GraphAccount, Moment, NodeId, Out, Packets, Stage, StageCounters, Table,
+    Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
 };
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
 use tapline_profile::Meters;
@@ -79,7 +79,7 @@ impl Trial {
     /// Any graph with the source `file("in")` and ends of the class `json`.
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
         let plan = Plan::new(&[Source { name: "trial", text }])?;
-        let common = Common {
+        let common = GraphSettings {
             options: Arc::new(options),
             workers: 1,
             interpret: false,
@@ -149,13 +149,13 @@ impl Trial {
     /// Tells the time by both clocks.
     pub(crate) fn tick_at(&mut self, now: Now) {
         self.now = now;
-        self.graph.tick(&Moment::new(now, &[])).expect("nothing fails");
+        self.graph.tick(&TickContext::new(now, &[])).expect("nothing fails");
     }
 
     /// Completes the stages.
     pub(crate) fn finish(&mut self) {
-        let moment = Moment::new(self.now, &[]);
-        self.graph.finish(&moment).expect("nothing fails");
+        let tick = TickContext::new(self.now, &[]);
+        self.graph.finish(&tick).expect("nothing fails");
     }
 
     /// What came to an end since it was asked last.

@@ -4,14 +4,14 @@ use tapline_packet::{BATCH_MAX, Batch, Meta, Record};
 
 /// Frames of one capture, whole as on the wire.
 #[derive(Clone, Debug, Default)]
-pub struct Lent {
+pub struct FrameBatches {
     base: Vec<u8>,
     records: Vec<Record>,
 }
 
-impl Lent {
+impl FrameBatches {
     /// The frames, one behind the other.
-    pub fn new(frames: &[Vec<u8>]) -> Lent {
+    pub fn new(frames: &[Vec<u8>]) -> FrameBatches {
         let mut offset = 0;
         let record = |frame: &Vec<u8>| {
             let cap_len = frame.len() as u32;
@@ -20,7 +20,7 @@ impl Lent {
             offset += frame.len();
             record
         };
-        Lent { records: frames.iter().map(record).collect(), base: frames.concat() }
+        FrameBatches { records: frames.iter().map(record).collect(), base: frames.concat() }
     }
 
     /// How many frames there are.

@@ -1,0 +1,312 @@
+//! A store of recorded packets (`tapline record`) as a device or a file: `store:DIRECTORY`, with times in the name.
+//!
+//! ```text
+//! name --catalog--> first chunks: link type    pcap_setfilter: program --its text--> question, asked of the index
+//! pcap_loop --> search on all processors --time, filter--> packets, in place --> the end, or what is recorded from now on
+//! ```
+//!
+//! The search begins with the first call for packets: the filter that was set before is run by its threads, and the index passes over
+//! what that filter's text cannot match. A filter that is set later decides here.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapline_bpf::PacketFilter;
+use tapline_capture::{Advance, Sieve, Source as _, StoreInput, StoreReading};
+use tapline_filter::Options;
+use tapline_ir::CompiledFilter;
+use tapline_packet::{Batch, Direction, Interface, LinkType, Packet, Record};
+use tapline_store::moments::Clock;
+use tapline_store::{Catalog, Question, Search, StoreName, Window};
+use tapline_sys::Wakeup;
+
+use crate::failure::Failure;
+use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
+use crate::settings::Settings;
+use crate::source::{Keep, Opened, Source};
+
+/// How long a call for packets waits for the search before it looks whether it is to end.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Programs whose texts are kept.
+const TEXTS_MAX: usize = 8;
+
+/// Packets of a store.
+pub(crate) struct Stored {
+    catalog: Arc<Catalog>,
+    window: Window,
+    follows: bool,
+    /// What the filter's text asks of the index, and the filter; until the search begins.
+    question: Question,
+    program: Option<CompiledFilter>,
+    /// Questions of the programs that were compiled for this handle.
+    questions: Vec<(CompiledFilter, Question)>,
+    input: Option<StoreInput>,
+    /// A filter was set after the search had begun.
+    is_filtered_here: bool,
+    dlts: Vec<c_int>,
+    link_type: LinkType,
+    /// 1: received, 2: sent.
+    direction: c_int,
+    records: Vec<Record>,
+    /// What ends the packets, for the next call to tell.
+    failure: Option<Failure>,
+    has_ended: bool,
+    /// Packets that passed.
+    lent: u64,
+    /// Readable until the packets end.
+    ready: Wakeup,
+}
+
+/// The store that a device's or file's name means, if it means one.
+pub(crate) fn name_of(device: &str) -> Option<Result<StoreName, Failure>> {
+    let name = StoreName::parse(Path::new(device))?;
+    Some(name.map_err(|error| Failure::new(ERROR_NO_SUCH_DEVICE, error)))
+}
+
+impl Stored {
+    /// Opens a store up to its first packets of the time.
+    pub(crate) fn open(name: &StoreName, wished: &Settings) -> Result<Opened, Failure> {
+        if wished.rfmon {
+            return Err(Failure::code(ERROR_RFMON_NOTSUP));
+        }
+        let failure = |text: String| Failure::new(ERROR_NO_SUCH_DEVICE, text);
+        let window = name.window(&Clock::local()).map_err(failure)?;
+        let catalog = Catalog::open(&name.directory).map_err(|error| failure(error.to_string()))?;
+        let catalog = Arc::new(catalog);
+        // Its threads have ended when it is there.
+        let first = search(&catalog, window, Question::Anything, name.follow, None)?;
+        let link_type =
+            first.interfaces().first().map_or(LinkType::ETHERNET, |interface| interface.link_type);
+        let dlt = c_int::from(link_type.dlt());
+        let ready = Wakeup::new().map_err(|error| Failure::system("eventfd", &error.source))?;
+        ready.notify();
+        let stored = Stored {
+            catalog,
+            window,
+            follows: name.follow,
+            question: Question::Anything,
+            program: None,
+            questions: Vec::new(),
+            input: None,
+            is_filtered_here: false,
+            dlts: vec![dlt],
+            link_type,
+            direction: 0,
+            records: Vec::new(),
+            failure: None,
+            has_ended: false,
+            lent: 0,
+            ready,
+        };
+        Ok(Opened { source: Box::new(stored), dlt, snap_len: wished.snap_len_or_max(), warning: None })
+    }
+
+    /// Begins the search, with the filter that was set.
+    fn begin(&mut self) -> Result<&mut StoreInput, Failure> {
+        if self.input.is_none() {
+            let sieve = self.program.clone().map(sieve);
+            let question = std::mem::replace(&mut self.question, Question::Anything);
+            self.input = Some(search(&self.catalog, self.window, question, self.follows, sieve)?);
+        }
+        self.input.as_mut().ok_or_else(|| Failure::error("the search has not begun"))
+    }
+
+    /// Takes what is wanted of the batch that the search lends.
+    fn take(&mut self, keep: Keep<'_>) {
+        let Some(input) = &self.input else { return };
+        let batch = input.batch();
+        let (direction, is_filtered_here) = (self.direction, self.is_filtered_here);
+        let of_interface = |record: &Record| input.interfaces().get(record.meta.interface.0 as usize);
+        for (record, packet) in batch.records().iter().zip(batch.iter()) {
+            let link_type = of_interface(record).map_or(self.link_type, |interface| interface.link_type);
+            if link_type != self.link_type {
+                self.failure = Some(Failure::error(format!(
+                    "an interface has a type {} different from the type of the first interface",
+                    link_type.dlt()
+                )));
+                break;
+            }
+            let is_sent = packet.meta.direction == Direction::Out;
+            let is_elsewhere = if is_sent { direction == 1 } else { direction == 2 };
+            if !is_elsewhere && (!is_filtered_here || keep(packet)) {
+                self.records.push(*record);
+            }
+        }
+        self.lent += self.records.len() as u64;
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.ready.take();
+    }
+}
+
+/// A search as a source of packets.
+fn search(
+    catalog: &Arc<Catalog>,
+    window: Window,
+    question: Question,
+    follows: bool,
+    sieve: Option<Sieve>,
+) -> Result<StoreInput, Failure> {
+    let search = Search::new(Arc::clone(catalog), window, question);
+    let mut search = search.map_err(|error| Failure::error(error.to_string()))?;
+    if follows {
+        search.follow();
+    }
+    let reading = StoreReading { sieve, rate: None::<NonZeroU64>, ..StoreReading::default() };
+    Ok(without_signals(|| StoreInput::new(search, "store", reading)))
+}
+
+/// What makes threads: signals are for the program's own ones.
+fn without_signals<T>(make: impl FnOnce() -> T) -> T {
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sets of this frame, of which sigfillset(3) and pthread_sigmask(3) write the whole.
+    unsafe {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let made = make();
+    // SAFETY: the call above wrote the set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    made
+}
+
+/// The same program for all interfaces: packets of another link type end the reading.
+fn sieve(program: CompiledFilter) -> Sieve {
+    let engine: Arc<dyn PacketFilter> = match tapline_jit::Native::of(&program) {
+        Ok(native) => Arc::new(native),
+        Err(_) => Arc::new(program),
+    };
+    Arc::new(move |_: &Interface| Ok(Some(Arc::clone(&engine))))
+}
+
+impl Source for Stored {
+    fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
+        self.records.clear();
+        if let Some(failure) = self.failure.take() {
+            self.end();
+            return Err(failure);
+        }
+        if self.has_ended {
+            return Ok(false);
+        }
+        let is_new = self.input.is_none();
+        let input = self.begin()?;
+        let advance = |input: &mut StoreInput| input.advance(PATIENCE);
+        // The first call makes the threads.
+        match if is_new { without_signals(|| advance(input)) } else { advance(input) } {
+            Ok(Advance::Batch) => self.take(keep),
+            // There may be more: whoever asked looks whether it is to end, and asks again.
+            Ok(Advance::Idle) => {}
+            Ok(Advance::End) => {
+                self.end();
+                return Ok(false);
+            }
+            Err(error) => {
+                self.end();
+                return Err(Failure::error(error.to_string()));
+            }
+        }
+        Ok(true)
+    }
+
+    fn refilter(&mut self, from: usize, keep: Keep<'_>) {
+        let Some(input) = &self.input else { return };
+        let base = input.batch().base();
+        let mut index = 0;
+        self.records.retain(|record| {
+            index += 1;
+            let data = crate::vlan::data(base, record);
+            index <= from || keep(Packet { data, meta: &record.meta })
+        });
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        match &self.input {
+            Some(input) if !self.records.is_empty() => Batch::new(input.batch().base(), &self.records),
+            _ => Batch::empty(),
+        }
+    }
+
+    fn release(&mut self) {
+        self.records.clear();
+    }
+
+    fn fd(&self) -> RawFd {
+        self.ready.as_fd().as_raw_fd()
+    }
+
+    fn examine(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn is_dozing(&self) -> bool {
+        false
+    }
+
+    fn compiled(&mut self, text: &str, options: &Options, filter: &CompiledFilter) {
+        if self.questions.len() == TEXTS_MAX {
+            self.questions.remove(0);
+        }
+        self.questions.push((filter.clone(), Question::of(text, options)));
+    }
+
+    fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
+        if self.input.is_some() {
+            self.is_filtered_here = true;
+            return Ok(());
+        }
+        // A program of the caller's own has no text: then every chunk of the time is read.
+        let known = self.questions.iter().rev().find(|(filter, _)| filter == program);
+        self.question = known.map_or(Question::Anything, |(_, question)| question.clone());
+        self.program = Some(program.clone());
+        Ok(())
+    }
+
+    fn wants_filter(&self) -> bool {
+        self.is_filtered_here
+    }
+
+    fn set_direction(&mut self, direction: c_int) -> Result<(), Failure> {
+        self.direction = direction;
+        Ok(())
+    }
+
+    fn dlts(&self) -> &[c_int] {
+        &self.dlts
+    }
+
+    fn set_dlt(&mut self, _dlt: c_int) {
+        // There is one.
+    }
+
+    fn statistics(&mut self) -> Result<Stat, Failure> {
+        let lost = self.input.as_ref().map_or(0, |input| input.report().get().lost);
+        // libpcap's are 32 bits wide and wrap.
+        Ok(Stat { recv: self.lent as u32, drop: lost as u32, if_drop: 0 })
+    }
+
+    fn send(&mut self, _frame: &[u8], _waits: bool) -> Result<usize, Failure> {
+        Err(Failure::error("Sending packets isn't supported on a store"))
+    }
+
+    fn resize(&mut self, _buffer_len: u64, _wake_len: Option<u32>) -> Result<(), Failure> {
+        // There is no buffer that loses packets.
+        Ok(())
+    }
+
+    fn is_stored(&self) -> bool {
+        true
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}

@@ -1,0 +1,46 @@
+//! Packets and bytes as statistics mode counts them: as on an Ethernet, where a frame has 60 bytes at least, and
+//! preamble, delimiter and check sequence add 12.
+
+/// Bytes that an Ethernet adds to a frame: preamble 7, delimiter 1, check sequence 4.
+const OVERHEAD: u64 = 12;
+/// The shortest frame without its check sequence.
+const FRAME_LEN_MIN: u32 = 60;
+/// Counts since the last record.
+#[derive(Default)]
+pub(crate) struct Tally {
+    packets: u64,
+    bytes: u64,
+    record: [u8; 16],
+}
+
+impl Tally {
+    /// Counts a packet by its length on the wire.
+    pub(crate) fn add(&mut self, wire_len: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(wire_len.max(FRAME_LEN_MIN)) + OVERHEAD;
+    }
+
+    /// The record, and counts from 0 again.
+    pub(crate) fn take(&mut self) -> &[u8; 16] {
+        self.record[..8].copy_from_slice(&self.packets.to_ne_bytes());
+        self.record[8..].copy_from_slice(&self.bytes.to_ne_bytes());
+        (self.packets, self.bytes) = (0, 0);
+        &self.record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_counted_as_on_the_wire() {
+        let mut tally = Tally::default();
+        tally.add(42);
+        tally.add(1514);
+        let record = *tally.take();
+        assert_eq!(record[..8], 2u64.to_ne_bytes());
+        assert_eq!(record[8..], (72 + 1526u64).to_ne_bytes());
+        assert_eq!(*tally.take(), [0; 16]);
+    }
+}

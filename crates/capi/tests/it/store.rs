@@ -1,0 +1,153 @@
+//! Stores of recorded packets as devices and as files of programs on our library.
+
+use std::path::Path;
+use std::process::Command;
+
+use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
+use tapline_store::{Losses, Recorder, RecorderSettings};
+use tempfile::TempDir;
+
+use crate::support::{Library, programs_or_skip, told};
+
+/// Packets of the store, one a second, in chunks of 100.
+const PACKETS: u32 = 20_000;
+const FIRST_S: i64 = 1_700_000_000;
+/// Packets between two of the host that is looked for.
+const RARE: u32 = 5000;
+
+/// An UDP packet; each [`RARE`]th is of a host of its own.
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![0; 1000];
+    (frame[12], frame[14], frame[22], frame[23]) = (0x08, 0x45, 64, 17);
+    frame[16..18].copy_from_slice(&986_u16.to_be_bytes());
+    let host = if number.is_multiple_of(RARE) { 77 } else { (number % 50) as u8 };
+    frame[26..34].copy_from_slice(&[10, 0, 0, host, 10, 0, 1, 1]);
+    frame[34..40].copy_from_slice(&[0x27, 0x10, 0, 53, 3, 0xd2]);
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Records the packets into a store, and writes them to a pcap file for programs on the system's library.
+fn record(store: &Path) {
+    let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
+    let settings =
+        RecorderSettings { size: 64 << 20, segment_len: Some(4 << 20), ..RecorderSettings::default() };
+    let at = |number: u32| Timestamp::from_nanos((FIRST_S + i64::from(number)) * 1_000_000_000);
+    let mut recorder = Recorder::open(store, settings, &interfaces, at(0)).unwrap();
+    for number in 0..PACKETS {
+        let data = frame(number);
+        let meta = Meta { timestamp: at(number), wire_len: data.len() as u32, ..Meta::default() };
+        let records = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta }];
+        let mut all = Selection::none();
+        all.select_all(1);
+        recorder.write(&Batch::new(&data, &records), &all, &interfaces, at(number)).unwrap();
+        if number % 100 == 99 {
+            recorder.tick(Losses::default(), &[], &interfaces, at(number)).unwrap();
+        }
+    }
+    recorder.finish(&[], Losses::default(), at(PACKETS)).unwrap();
+    assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
+}
+
+/// What tcpdump prints on a library, and the bytes that it read of segments.
+fn tcpdump(library: Option<&Library>, arguments: &[&str]) -> String {
+    let mut command = match library {
+        Some(library) => library.command(None, "tcpdump"),
+        None => Command::new("tcpdump"),
+    };
+    let output = command.args(["-Z", "root", "-nn", "-tt"]).args(arguments).output().expect("tcpdump runs");
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// As the device of a live capture, and as a file: the same packets, filtered alike, as in the segments on the system's library.
+#[test]
+fn tcpdump_reads_a_store_as_device_and_as_file() {
+    const TEST: &str = "tcpdump_reads_a_store_as_device_and_as_file";
+    if !programs_or_skip(TEST, &["tcpdump"]) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let store = folder.path().join("store");
+    record(&store);
+    let name = format!("store:{}", store.display());
+    let library = Library::new();
+    let mut segments: Vec<_> = std::fs::read_dir(store.join("seg"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "pcapng"))
+        .collect();
+    segments.sort();
+    for filter in
+        ["", "host 10.0.0.77", "udp port 53 and not host 10.0.0.3", "greater 2000", "vlan or ether[45] = 7"]
+    {
+        let words: &[&str] = if filter.is_empty() { &[] } else { &[filter] };
+        let scan = |segment| tcpdump(None, &[&["-r", segment], words].concat());
+        let scanned: String = segments.iter().map(|segment| scan(segment.to_str().unwrap())).collect();
+        for option in ["-i", "-r"] {
+            let got = tcpdump(Some(&library), &[&[option, &name], words].concat());
+            assert!(got == scanned, "{option} {filter:?}: {} bytes, {} scanned", got.len(), scanned.len());
+        }
+        let lines = scanned.lines().count();
+        assert_eq!(lines > 0, filter != "greater 2000", "{filter:?}");
+    }
+    // Times in the name, and a number of packets.
+    let (from, to) = (FIRST_S + 4000, FIRST_S + 6000);
+    let window = format!("{name}?from=@{from}&to=@{to}");
+    let got = tcpdump(Some(&library), &["-r", &window, "host 10.0.0.77"]);
+    assert!(got.lines().count() == 1 && got.starts_with(&(FIRST_S + 5000).to_string()), "{got}");
+    assert_eq!(tcpdump(Some(&library), &["-i", &window, "-c", "7"]).lines().count(), 7);
+}
+
+/// What is no store, or no time, is told in words.
+#[test]
+fn what_is_no_store_is_told() {
+    const TEST: &str = "what_is_no_store_is_told";
+    if !programs_or_skip(TEST, &["tcpdump"]) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let library = Library::new();
+    let store = folder.path().join("store");
+    record(&store);
+    for (name, words) in [
+        (format!("store:{}/nowhere", folder.path().display()), "nowhere"),
+        (format!("store:{}?from=teatime", store.display()), "teatime"),
+        (format!("store:{}?from=-1h&unto=now", store.display()), "unto=now"),
+    ] {
+        for option in ["-i", "-r"] {
+            let output = library.command(None, "tcpdump").args([option, &name]).output().unwrap();
+            let said = told(&output);
+            assert!(!output.status.success() && said.contains(words), "{option} {name}: {said}");
+        }
+    }
+    // Stores are no devices that lists have.
+    let output = library.command(None, "tcpdump").arg("-D").output().unwrap();
+    assert!(!told(&output).contains("store:"));
+}
+
+/// The filter's text is asked of the index: a rare host is found without reading what has none of its packets.
+#[test]
+fn a_filter_passes_over_chunks() {
+    const TEST: &str = "a_filter_passes_over_chunks";
+    if !programs_or_skip(TEST, &["tcpdump", "strace"]) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let store = folder.path().join("store");
+    record(&store);
+    let library = Library::new();
+    let name = format!("store:{}?from=@{}", store.display(), FIRST_S);
+    let read = |filter: &str| -> u64 {
+        let log = folder.path().join("log");
+        let mut strace = library.command(None, "strace");
+        strace.args(["-f", "-e", "trace=pread64", "-o"]).arg(&log);
+        let output = strace.args(["tcpdump", "-Z", "root", "-nn", "-r", &name, filter]).output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        let lengths = std::fs::read_to_string(&log).unwrap();
+        let length = |line: &str| line.rsplit_once("= ")?.1.split_whitespace().next()?.parse::<u64>().ok();
+        lengths.lines().filter_map(length).sum()
+    };
+    let (rare, all) = (read("host 10.0.0.77"), read("udp and not host 10.0.0.200"));
+    assert!(rare * 2 < all, "{rare} bytes for a rare host, {all} for all");
+}

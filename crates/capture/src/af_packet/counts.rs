@@ -1,0 +1,59 @@
+//! The account of each interface: sums over its taps, those that are closed too.
+
+use tapline_packet::InterfaceId;
+
+use super::opener::Opener;
+use super::{AfPacket, Book, CaptureDirection, Phase};
+use crate::link_state::LinkState;
+use crate::{Count, InterfaceAccount, RingAccount};
+
+impl AfPacket {
+    /// The account of one interface so far.
+    pub(super) fn interface_account(&self, id: InterfaceId) -> InterfaceAccount {
+        let (interface, book) = (&self.interfaces[id.0 as usize], &self.books[id.0 as usize]);
+        let (mut ring, mut delivered) = (book.closed, book.closed_delivered);
+        for tap in self.taps.iter().filter(|tap| tap.id == id) {
+            let (counted, lent) = tap.counters();
+            let unread = if self.phase == Phase::Running { tap.in_flight() } else { tap.waiting() };
+            add(&mut ring, &RingAccount { unread, ..counted });
+            delivered += lent;
+        }
+        InterfaceAccount {
+            name: interface.name.clone(),
+            losses: if self.is_first { book.losses.losses() } else { Vec::new() },
+            kernel_filtered: self.kernel_filtered(book),
+            ring: Some(ring),
+            xdp: None,
+            tap: None,
+            is_generated: false,
+            is_partial: false,
+            delivered,
+        }
+    }
+
+    /// Packets that the filter in the kernel refused: unknown, since the kernel does not count them, or 0 where no
+    /// filter runs there.
+    fn kernel_filtered(&self, book: &Book) -> Count {
+        let settings = &self.opener.settings;
+        let nothing_refused = settings.filter.is_none() || !book.is_filtered;
+        let is_known =
+            nothing_refused && !self.opener.was_restricted() && settings.direction == CaptureDirection::Both;
+        if is_known { Count::Known(0) } else { Count::Unknown }
+    }
+
+    /// Reads what cards and drivers lost.
+    pub(super) fn update_losses(&mut self) {
+        let Opener { route, control, .. } = &mut self.opener;
+        for tap in self.taps.iter().filter(|tap| tap.state != LinkState::Gone) {
+            self.books[tap.id.0 as usize].losses.update(&tap.name, tap.if_index, route, control);
+        }
+    }
+}
+
+/// Adds the counters of a ring to a sum.
+pub(super) fn add(sum: &mut RingAccount, more: &RingAccount) {
+    sum.received += more.received;
+    sum.dropped += more.dropped;
+    sum.freezes += more.freezes;
+    sum.unread += more.unread;
+}

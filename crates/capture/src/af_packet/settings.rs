@@ -1,0 +1,133 @@
+//! The settings of a capture.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapline_ir::CompiledFilter;
+use tapline_packet::Interface;
+use tapline_sys::FanoutMode;
+
+use super::{KernelFilterRuns, TimestampSource};
+use crate::Error;
+
+/// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
+pub const SNAP_LEN_MAX: u32 = 262_144;
+
+/// The [`Settings::latency_ms`] of interactive captures.
+pub const LATENCY_INTERACTIVE_MS: u32 = 10;
+/// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
+pub const LATENCY_RECORDING_MS: u32 = 20;
+
+/// Compiles the filter for an interface; `None` accepts every packet.
+pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
+
+/// Which packets, seen from this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CaptureDirection {
+    /// Sent and received. On a loopback interface one of the two copies.
+    #[default]
+    Both,
+    /// Received.
+    In,
+    /// Sent.
+    Out,
+}
+
+/// In which order packets of several interfaces are lent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// A block at a time, in turn. Cheapest.
+    #[default]
+    Block,
+    /// By time. Packets wait until no earlier one can come: about twice [`Settings::latency_ms`] at most, and no longer
+    /// once a ring is half full, for then a loss would be near. Adapters' clocks are taken to be in step with ours.
+    Time,
+}
+
+/// How to capture.
+#[derive(Clone)]
+pub struct Settings {
+    /// Names, globs, numbers, or `any`.
+    pub interfaces: Vec<String>,
+    /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
+    pub netns: Option<String>,
+    /// The filter, compiled for each interface's link type. Runs in the kernel if that takes it.
+    pub filter: Option<CompileFilter>,
+    /// The filter as text, for descriptions of interfaces.
+    pub filter_text: String,
+    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`].
+    pub snap_len: u32,
+    /// Whether interfaces named or matched by a glob should receive what is meant for others. Never asked of `any`.
+    pub promiscuous: bool,
+    /// Which packets, seen from this host.
+    pub direction: CaptureDirection,
+    /// Bytes of each ring; `None` to choose from link speed and memory.
+    pub ring_len: Option<u64>,
+    /// Milliseconds after which packets are handed over though their block is not full, at least 1.
+    pub latency_ms: u32,
+    /// Whose clock stamps the packets.
+    pub timestamps: TimestampSource,
+    /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio
+    /// header cannot express (tunnels), and counts them.
+    pub vnet_header: bool,
+    /// Whether to learn the packets' hashes by flow ([`Meta::rx_hash`](tapline_packet::Meta)). Without an adapter that
+    /// makes them the kernel dissects each packet for it.
+    pub receive_hash: bool,
+    /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
+    pub workers: usize,
+    /// How packets are shared among workers.
+    pub fanout: FanoutMode,
+    /// In which order packets of several interfaces are lent.
+    pub order: Order,
+    /// Has filters run in the kernel as eBPF, and tells what they take.
+    pub kernel_filter_runs: Option<KernelFilterRuns>,
+    /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
+    /// where interfaces that come later are meant too (`any`, globs).
+    pub return_timeout: Option<Duration>,
+}
+
+impl Settings {
+    /// The defaults for these interfaces: all packets, promiscuous, interactive.
+    pub fn new(interfaces: &[&str]) -> Settings {
+        Settings {
+            interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
+            netns: None,
+            filter: None,
+            filter_text: String::new(),
+            snap_len: 0,
+            promiscuous: true,
+            direction: CaptureDirection::default(),
+            ring_len: None,
+            latency_ms: LATENCY_INTERACTIVE_MS,
+            timestamps: TimestampSource::default(),
+            vnet_header: false,
+            receive_hash: false,
+            workers: 1,
+            fanout: FanoutMode::Hash,
+            order: Order::default(),
+            kernel_filter_runs: None,
+            return_timeout: Some(Duration::from_secs(10)),
+        }
+    }
+
+    /// The snap length with its bounds.
+    pub(super) fn snap_len(&self) -> u32 {
+        snap_len(self.snap_len)
+    }
+}
+
+/// How much of a packet is kept, of a wish of which 0 means all.
+pub(crate) fn snap_len(wanted: u32) -> u32 {
+    if wanted == 0 { SNAP_LEN_MAX } else { wanted.min(SNAP_LEN_MAX) }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("interfaces", &self.interfaces)
+            .field("netns", &self.netns)
+            .field("filter", &self.filter_text)
+            .finish_non_exhaustive()
+    }
+}
