@@ -341,6 +341,9 @@ impl Table {
         if output.lost > 0 {
             self.row(&format!("{}  LOST", output.name), Count::Known(output.lost), "");
         }
+        for (cause, packets) in output.unsent.iter() {
+            self.row(&format!("{}  left out", output.name), Count::Known(packets), cause.words());
+        }
         if output.buffered > 0 {
             self.row(&format!("{}  on its way", output.name), Count::Known(output.buffered), "");
         }
