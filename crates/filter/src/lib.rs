@@ -4,7 +4,7 @@
 //! pcap-filter text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> bpf::Program --run--> verdict
 //! classic BPF ----------------------------------------decode--------> Cfg --raise--> Ir --optimise--> Ir --> native code, eBPF, Machine
 //! FPL text --fpl::compile-------------------------------------------------------------^
-//! many filters --set::FilterSet--> which of them match
+//! many filters --filterset::FilterSet--> which of them match
 //! ```
 //!
 //! The language is that of pcap-filter(7); a program's verdict on a packet is that of libpcap 1.11, for every link type
