@@ -208,7 +208,13 @@ fn a_recording_is_followed_over_segments() {
                 other => panic!("{other:?} after {} packets", found.len()),
             }
         }
-        assert_eq!(search.next(Duration::from_millis(1)), Next::Idle, "round {round}");
+        // Threads may still be looking at the chunks behind the last packet.
+        for _ in 0..10_000 {
+            assert_eq!(search.next(Duration::from_millis(1)), Next::Idle, "round {round}");
+            if search.is_waiting() {
+                break;
+            }
+        }
         assert!(search.is_waiting() && search.account().is_balanced(), "{:?}", search.account());
         let packets: Vec<_> = (until..until + 1_000).map(|number| numbered(number, 1_400)).collect();
         record(&mut recorder, &packets, at(0));
