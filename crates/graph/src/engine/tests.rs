@@ -231,7 +231,7 @@ fn workers_share_a_sink_that_is_finished_once() {
 }
 
 #[test]
-fn a_filter_that_fails_for_an_interface_leaves_the_account_whole() {
+fn a_filter_that_fails_keeps_the_account_whole() {
     let refuse = |_: &Interface| Err(Error::Filter("no such thing here".to_owned()));
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(refuse, &mut Counting::new(3, 10), None, sinks);
@@ -397,7 +397,7 @@ impl crate::Stage for Names {
 
 /// Outputs are opened with the interfaces of all sources in their order, before any has packets.
 #[test]
-fn interfaces_are_numbered_in_the_order_of_the_sources_whichever_has_packets_first() {
+fn interfaces_are_numbered_in_the_order_of_sources() {
     let mut graph = Graph::new(&Meters::private(), 0);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let nodes = ["a", "b"].map(|name| graph.add(name, "names", Box::new(Names(Arc::clone(&seen))), &[]));

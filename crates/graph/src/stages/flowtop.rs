@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
-use tapline_flow::{Details, DnsAnswer, Flow, SIZES, Side, TcpSide};
+use tapline_flow::{Details, Dns, DnsAnswer, Flow, Http, SIZES, Side, SizeCounts, Tcp, TcpSide, Tls};
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 
 use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
@@ -173,7 +173,11 @@ const COLUMNS: &[Column] = &[
     always("state", |flow| Cell::from(state(flow).to_owned())),
     always("end", |flow| Cell::from(flow.end.name().to_owned())),
     always("first_ns", |flow| Cell::Time(flow.first().as_nanos())),
-    Column { name: "details", is_known: |flow| !said(flow).is_empty(), cell: |flow| Cell::from(said(flow)) },
+    Column {
+        name: "details",
+        is_known: |flow| !details_text(flow).is_empty(),
+        cell: |flow| Cell::from(details_text(flow)),
+    },
 ];
 
 /// What became of a flow: of TCP by its flags, of others whether both ends spoke.
@@ -196,62 +200,19 @@ fn state(flow: &Flow) -> &'static str {
     }
 }
 
-/// What the details tell besides the columns, for people.
-fn said(flow: &Flow) -> String {
+/// Details without a column of their own, as text.
+fn details_text(flow: &Flow) -> String {
     let Some(details) = flow.details.as_deref() else { return String::new() };
     let mut parts: Vec<String> = Vec::new();
-    if let Some(dns) = &details.dns {
-        let after = |answer: &DnsAnswer| {
-            answer.after.map_or(String::new(), |after| format!(" after {}", time(after)))
-        };
-        let answered = dns.answer.as_ref().map_or("no answer".to_owned(), |answer| {
-            format!("code {}, {} answers{}", answer.code, answer.count, after(answer))
-        });
-        parts.push(format!("dns type {}: {answered}", dns.kind));
-    }
-    if let Some(tls) = &details.tls {
-        let mut words = vec![tls.version.map_or("tls".to_owned(), version)];
-        words.extend(tls.cipher.map(|cipher| format!("cipher 0x{cipher:04x}")));
-        let texts = [("alpn", &tls.alpn), ("ja3", &tls.ja3), ("ja4", &tls.ja4)];
-        words.extend(
-            texts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}")),
-        );
-        parts.push(words.join(" "));
-    }
-    if let Some(http) = &details.http {
-        let status = http.status.map_or(String::new(), |status| status.to_string());
-        let agent = if http.user_agent.is_empty() { String::new() } else { format!("({})", http.user_agent) };
-        let words = ["http", &http.method, &http.target, &status, &agent];
-        parts.push(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "));
-    }
-    if let Some(tcp) = &details.tcp {
-        let sum = |of: fn(&TcpSide) -> u32| tcp.sides.iter().map(|side| u64::from(of(side))).sum::<u64>();
-        let late = [
-            ("out of order", sum(|side| side.out_of_order)),
-            ("zero windows", sum(|side| side.zero_windows)),
-        ];
-        parts.extend(
-            late.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}")),
-        );
-    }
-    if let Some(sizes) = &details.sizes {
-        let names =
-            SIZES.iter().map(|most| format!("<={most}")).chain([format!(">{}", SIZES[SIZES.len() - 1])]);
-        let counts = (0..=SIZES.len()).map(|class| u64::from(sizes[0][class]) + u64::from(sizes[1][class]));
-        let some = names.zip(counts).filter(|(_, count)| *count > 0);
-        parts.push(format!(
-            "sizes {}",
-            some.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", ")
-        ));
-    }
+    parts.extend(details.dns.as_ref().map(dns_text));
+    parts.extend(details.tls.as_ref().map(tls_text));
+    parts.extend(details.http.as_ref().map(http_text));
+    parts.extend(details.tcp.iter().flat_map(tcp_texts));
+    parts.extend(details.sizes.as_ref().map(sizes_text));
     for (gaps, way) in details.gaps.iter().flatten().zip(["gaps", "gaps back"]) {
         if gaps.count > 0 {
-            parts.push(format!(
-                "{way} {} mean, {} to {}",
-                time(gaps.mean as u64),
-                time(gaps.min),
-                time(gaps.max)
-            ));
+            let (mean, least, greatest) = (time(gaps.mean as u64), time(gaps.min), time(gaps.max));
+            parts.push(format!("{way} {mean} mean, {least} to {greatest}"));
         }
     }
     for (payload, way) in details.payload.iter().zip(["says", "answers"]) {
@@ -262,6 +223,47 @@ fn said(flow: &Flow) -> String {
         }
     }
     parts.join("; ")
+}
+
+fn dns_text(dns: &Dns) -> String {
+    let after =
+        |answer: &DnsAnswer| answer.after.map_or(String::new(), |after| format!(" after {}", time(after)));
+    let answered = dns.answer.as_ref().map_or("no answer".to_owned(), |answer| {
+        format!("code {}, {} answers{}", answer.code, answer.count, after(answer))
+    });
+    format!("dns type {}: {answered}", dns.kind)
+}
+
+fn tls_text(tls: &Tls) -> String {
+    let mut words = vec![tls.version.map_or("tls".to_owned(), version)];
+    words.extend(tls.cipher.map(|cipher| format!("cipher 0x{cipher:04x}")));
+    let texts = [("alpn", &tls.alpn), ("ja3", &tls.ja3), ("ja4", &tls.ja4)];
+    words.extend(
+        texts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}")),
+    );
+    words.join(" ")
+}
+
+fn http_text(http: &Http) -> String {
+    let status = http.status.map_or(String::new(), |status| status.to_string());
+    let agent = if http.user_agent.is_empty() { String::new() } else { format!("({})", http.user_agent) };
+    let words = ["http", &http.method, &http.target, &status, &agent];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Counts of both directions together, if there are any.
+fn tcp_texts(tcp: &Tcp) -> impl Iterator<Item = String> + use<> {
+    let sum = |of: fn(&TcpSide) -> u32| tcp.sides.iter().map(|side| u64::from(of(side))).sum::<u64>();
+    let counts =
+        [("out of order", sum(|side| side.out_of_order)), ("zero windows", sum(|side| side.zero_windows))];
+    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"))
+}
+
+fn sizes_text(sizes: &[SizeCounts; 2]) -> String {
+    let names = SIZES.iter().map(|most| format!("<={most}")).chain([format!(">{}", SIZES[SIZES.len() - 1])]);
+    let counts = (0..=SIZES.len()).map(|class| u64::from(sizes[0][class]) + u64::from(sizes[1][class]));
+    let some = names.zip(counts).filter(|(_, count)| *count > 0);
+    format!("sizes {}", some.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", "))
 }
 
 /// Bytes of payload that people see; all of them stand in exports.

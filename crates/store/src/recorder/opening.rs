@@ -1,5 +1,6 @@
 //! A store made ready for recording: made or put in order, its room reserved, its last segment taken up again.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use tapline_packet::Timestamp;
 use super::RecorderSettings;
 use super::reserve::Reserve;
 use super::retention::Retention;
-use super::segments::{Segments, check_room, count_max};
+use super::segments::{Fresh, Segments, check_room, count_max};
+use super::writers::Target;
 use super::writing::{Progress, Writing, add};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::erase::rewrite;
@@ -35,40 +37,30 @@ pub(super) struct Begun {
     pub(super) spare: Option<Box<Builder>>,
 }
 
+/// A store that is locked for this recorder.
+struct Locked {
+    catalog: Catalog,
+    lock: File,
+    /// Whether the directory was made.
+    is_made: bool,
+}
+
+/// The segment that the recording begins in.
+struct Current {
+    number: u64,
+    target: Target,
+    contents: Contents,
+    /// Where the first chunk goes.
+    at: u64,
+    /// Number and hash of the chunk before it.
+    last: (u64, [u8; 32]),
+    /// The number of the segment whose packets made room.
+    recycled: Option<u64>,
+}
+
 impl Writing {
     pub(super) fn open(root: &Path, settings: &RecorderSettings, now: Timestamp) -> Result<Begun, Error> {
-        let paths = Paths::new(root);
-        let mut is_made = false;
-        let mut lock = None;
-        let catalog = match Catalog::open(root) {
-            Err(Error::NoStore { .. }) => {
-                let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
-                // Before anything is made.
-                check_segment_len(segment_len).map_err(Error::Setting)?;
-                let count = count_max(settings.size, segment_len)?;
-                check_room(root, count as u64 * segment_len)?;
-                is_made = !root.exists();
-                let folder = paths.segments();
-                std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
-                // Of two recorders that make the same store one does.
-                lock = Some(lock::take(&paths)?);
-                match Catalog::open(root) {
-                    Err(Error::NoStore { .. }) => Catalog::create(root, segment_len)?,
-                    catalog => catalog?,
-                }
-            }
-            catalog => catalog?,
-        };
-        if let Some(wanted) = settings.segment_len
-            && wanted != catalog.segment_len()
-        {
-            return Err(Error::Setting(format!(
-                "{}: its segments have {} bytes, not {wanted}: a store keeps the length that it was made with",
-                root.display(),
-                catalog.segment_len()
-            )));
-        }
-        let lock = lock.map_or_else(|| lock::take(&paths), Ok)?;
+        let Locked { catalog, lock, is_made } = lock_store(root, settings)?;
         let segment_len = catalog.segment_len();
         let progress = Arc::new(Progress::default());
         if let chunks @ 1.. = rewrite::finish(&catalog)? {
@@ -76,43 +68,12 @@ impl Writing {
         }
         let mut segments = Segments::open(catalog, settings.size)?;
         let reserve = Reserve::open(segments.catalog(), count_max(settings.size, segment_len)?)?;
-        let mut builder = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
-        if let Some(builder) = &mut builder {
+        let mut index = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
+        if let Some(builder) = &mut index {
             restore_indexes(&segments, builder, &progress)?;
         }
-        let newest = segments.newest();
-        let read = |number| Restored::read(segments.catalog(), number, builder.as_deref_mut());
-        let going_on = newest.map(read).transpose()?;
-        // One in which no chunk is whole was begun when power failed, and begins again.
-        let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
-        let mut at = going_on.as_ref().map_or(segment_len, end);
-        let last = match going_on.as_ref().map(|found| found.last) {
-            Some(last) if last.0 > 0 => last,
-            _ => last_chunk(&segments)?,
-        };
-        let mut state = None;
-        if let (Some(number), Some(restored)) = (newest, going_on) {
-            if restored.damaged > 0 {
-                let damaged = restored.damaged;
-                progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
-            }
-            if at < segment_len {
-                state = Some((number, segments.go_on(number, at)?, restored.contents));
-            } else if let Some(builder) = &mut builder {
-                restored.seal(segments.catalog(), number, builder)?;
-                builder.clear();
-            }
-        }
-        let mut recycled = None;
-        let (number, target, contents) = match state {
-            Some(state) => state,
-            None => {
-                at = 0;
-                let fresh = segments.next()?;
-                recycled = fresh.recycled;
-                (fresh.number, fresh.target, Contents::new(segment_len))
-            }
-        };
+        let current = begin_segment(&mut segments, index.as_deref_mut(), &progress)?;
+        let Current { number, target, contents, at, last, recycled } = current;
         let path = segments.catalog().segment_path(number);
         if segments.is_direct() && !target.takes_direct(at) {
             segments.use_cache();
@@ -151,15 +112,84 @@ impl Writing {
         }
         writing.note("begun", number);
         add(&writing.progress.segments, 1);
-        Ok(Begun {
-            writing,
-            segment_len,
-            at,
-            is_made,
-            index: builder,
-            spare: settings.index.map(|options| Box::new(Builder::new(segment_len, options))),
-        })
+        let spare = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
+        Ok(Begun { writing, segment_len, at, is_made, index, spare })
     }
+}
+
+/// Opens the store, or makes it, and takes its lock.
+fn lock_store(root: &Path, settings: &RecorderSettings) -> Result<Locked, Error> {
+    let paths = Paths::new(root);
+    match Catalog::open(root) {
+        Err(Error::NoStore { .. }) => make_store(root, &paths, settings),
+        catalog => {
+            let catalog = of_length(catalog?, root, settings)?;
+            Ok(Locked { catalog, lock: lock::take(&paths)?, is_made: false })
+        }
+    }
+}
+
+/// Makes a store, after its settings and the room on the disk were looked at.
+fn make_store(root: &Path, paths: &Paths, settings: &RecorderSettings) -> Result<Locked, Error> {
+    let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
+    check_segment_len(segment_len).map_err(Error::Setting)?;
+    let count = count_max(settings.size, segment_len)?;
+    check_room(root, count as u64 * segment_len)?;
+    let is_made = !root.exists();
+    let folder = paths.segments();
+    std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+    // Of two recorders that make the same store one does.
+    let lock = lock::take(paths)?;
+    let catalog = match Catalog::open(root) {
+        Err(Error::NoStore { .. }) => Catalog::create(root, segment_len)?,
+        catalog => catalog?,
+    };
+    Ok(Locked { catalog: of_length(catalog, root, settings)?, lock, is_made })
+}
+
+/// The store, if its segments have the length that is asked for.
+fn of_length(catalog: Catalog, root: &Path, settings: &RecorderSettings) -> Result<Catalog, Error> {
+    match settings.segment_len {
+        Some(wanted) if wanted != catalog.segment_len() => Err(Error::Setting(format!(
+            "{}: its segments have {} bytes, not {wanted}: a store keeps the length that it was made with",
+            root.display(),
+            catalog.segment_len()
+        ))),
+        _ => Ok(catalog),
+    }
+}
+
+/// Takes up the newest segment where its last chunk ends; begins the next one where there is none, or no room in it.
+fn begin_segment(
+    segments: &mut Segments,
+    mut index: Option<&mut Builder>,
+    progress: &Progress,
+) -> Result<Current, Error> {
+    let segment_len = segments.catalog().segment_len();
+    let newest = segments.newest();
+    let read = |number| Restored::read(segments.catalog(), number, index.as_deref_mut());
+    let going_on = newest.map(read).transpose()?;
+    let last = match going_on.as_ref().map(|found| found.last) {
+        Some(last) if last.0 > 0 => last,
+        _ => last_chunk(segments)?,
+    };
+    if let (Some(number), Some(restored)) = (newest, going_on) {
+        if let damaged @ 1.. = restored.damaged {
+            progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
+        }
+        // A segment without an intact chunk was begun when power failed, and begins again.
+        let at = if restored.contents.summary.chunks == 0 { 0 } else { restored.end };
+        if at < segment_len {
+            let target = segments.go_on(number, at)?;
+            return Ok(Current { number, target, contents: restored.contents, at, last, recycled: None });
+        }
+        if let Some(builder) = index {
+            restored.seal(segments.catalog(), number, builder)?;
+            builder.clear();
+        }
+    }
+    let Fresh { number, target, recycled } = segments.next()?;
+    Ok(Current { number, target, contents: Contents::new(segment_len), at: 0, last, recycled })
 }
 
 /// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline store repair` makes

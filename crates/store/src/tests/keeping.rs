@@ -1,0 +1,109 @@
+//! Segments that are kept, given up, and shared by recordings.
+
+use super::*;
+
+#[test]
+fn a_recording_without_an_index_is_searched_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let without = RecorderSettings { size: 40 << 20, index: None, ..SETTINGS };
+    record_range(root, &without, 0..45_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let standing = |catalog: &Catalog| -> Vec<bool> {
+        catalog.segments().unwrap().iter().map(|segment| segment.standing.is_some()).collect()
+    };
+    assert_eq!(standing(&catalog), vec![false; 6]);
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..45_000).collect::<Vec<_>>());
+    // The next recording makes those that a kill may have cost, and leaves the others to `repair`.
+    record_range(root, &RecorderSettings { index: SETTINGS.index, ..without }, 45_000..45_010, 900);
+    assert_eq!(standing(&catalog), [false, false, true, true, true, true]);
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..45_010).collect::<Vec<_>>());
+    assert_eq!(verify(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
+}
+
+/// Records packets of 500 bytes a second apart, by a clock that goes with them.
+fn go_on(recorder: &mut Recorder, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        record(recorder, &[numbered(number, 500)], at(number as i64));
+        if number.is_multiple_of(500) {
+            recorder.tick(Losses::default(), &[], &ethernet(), at(number as i64)).unwrap();
+        }
+    }
+}
+
+/// A recording of such packets; gives how many were lost.
+fn record_by_clock(root: &Path, settings: &RecorderSettings, numbers: std::ops::Range<u64>) -> u64 {
+    let start = at(numbers.start as i64);
+    let mut recorder = Recorder::open(root, settings.clone(), &ethernet(), start).unwrap();
+    go_on(&mut recorder, numbers);
+    recorder.finish(&[], Losses::default(), at(100_000)).unwrap();
+    recorder.totals().lost
+}
+
+#[test]
+fn segments_on_hold_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let settings = RecorderSettings { keep_ns: Some(1_000_000_000), ..SETTINGS };
+    assert_eq!(record_by_clock(root, &SETTINGS, 0..15_000), 0);
+    let catalog = Catalog::open(root).unwrap();
+    let hold = |name: &str, from: i64, to: i64| {
+        let window = Window { from: at(from), to: at(to) };
+        let (filter, why) = (String::new(), String::new());
+        catalog.hold(&Hold { name: name.to_owned(), window, filter, made: at(0), why }).unwrap();
+    };
+    hold("case", 100, 200);
+    // Neither room nor time takes the first segment.
+    assert_eq!(record_by_clock(root, &settings, 15_000..60_000), 0);
+    let now = found(&mut search(root, Window::ALL));
+    assert_eq!(now[..7000], (0..7000).collect::<Vec<_>>());
+    assert_eq!(now.last(), Some(&59_999));
+    assert!(now.len() < 40_000, "{}", now.len());
+    // Where all but the newest are held packets are lost, and counted, until a hold is released.
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(60_000)).unwrap();
+    hold("all", 0, 1_000_000);
+    go_on(&mut recorder, 60_000..90_000);
+    catalog.release("all").unwrap();
+    go_on(&mut recorder, 90_000..91_000);
+    recorder.finish(&[], Losses::default(), at(100_000)).unwrap();
+    let (totals, after) = (recorder.totals(), found(&mut search(root, Window::ALL)));
+    assert_eq!((totals.written + totals.lost, totals.buffered), (31_000, 0));
+    assert!(totals.lost > 0 && after[..7000] == now[..7000], "{totals:?}");
+    assert_eq!(after.last(), Some(&90_999), "{:?}", recorder.news());
+    let lost: u64 =
+        catalog.segments().unwrap().iter().flat_map(|one| one.standing).map(|one| one.dropped).sum();
+    assert_eq!(lost, totals.lost);
+    // Segments between that went are missing, and nothing else is wrong.
+    let findings = verify(&catalog, &mut |_, _| true).unwrap().findings;
+    let is_gap = |finding: &Finding| matches!(finding, Finding::Missing { .. });
+    assert!(findings.iter().all(is_gap), "{findings:?}");
+}
+
+#[test]
+fn old_segments_go_though_one_has_no_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let settings = RecorderSettings { size: 40 << 20, index: None, ..SETTINGS };
+    record_by_clock(root, &settings, 0..40_000);
+    let keep = RecorderSettings { keep_ns: Some(5_000_000_000_000), ..settings };
+    record_by_clock(root, &keep, 40_000..42_000);
+    let left = found(&mut search(root, Window::ALL));
+    assert!((28_000..37_000).contains(&left[0]), "{}", left[0]);
+    assert_eq!(left, (left[0]..42_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn short_recordings_share_a_slot() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for first in (0..120).step_by(4) {
+        record_range(root, &SETTINGS, first..first + 4, 4);
+    }
+    let catalog = Catalog::open(root).unwrap();
+    let chunks = chunks_of(&catalog);
+    assert_eq!(catalog.numbers().unwrap(), [1]);
+    let end = chunks.last().map(|found| found.offset + u64::from(found.head.len)).unwrap();
+    assert!(chunks.len() > 30 && end < SLOT_LEN as u64, "{end}");
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..120).collect::<Vec<_>>());
+    assert_eq!(findings(root), Vec::new());
+}
