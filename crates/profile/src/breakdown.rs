@@ -99,8 +99,8 @@ impl Breakdown {
     /// The table, a line for each component.
     ///
     /// ```
-    /// use tapline_profile::{Breakdown, How};
-    /// let run = Breakdown::new("file, 64 bytes", 1000, 50.0, 2e9).with("read", 30.0, How::Timed).with("filter", 15.0, How::Timed);
+    /// use tapline_profile::{Breakdown, CostBasis};
+    /// let run = Breakdown::new("file, 64 bytes", 1000, 50.0, 2e9).with("read", 30.0, CostBasis::Timed).with("filter", 15.0, CostBasis::Timed);
     /// assert_eq!(run.to_text(), "\
     /// file, 64 bytes: 1000 packets
     ///

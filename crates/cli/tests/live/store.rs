@@ -197,7 +197,7 @@ fn one_recorder_at_a_time_writes_a_store() {
     let store = folder.path().join("store");
     let live = record(&namespace, &store);
     let second = run(["record", "--netns", namespace.name(), "-i", FAR, "--to", text(&store)]);
-    second.failed_saying(&["recorded to by another process"]);
+    second.failed_saying(&["recorded to, or changed, by another process"]);
     let status = run(["store", "status", text(&store)]).succeeded();
     assert!(String::from_utf8_lossy(&status.stdout).contains(": being recorded"));
     let account: Account = live.interrupt().succeeded().account();
