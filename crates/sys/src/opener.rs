@@ -19,7 +19,7 @@
 //! not the user's, as far as that is not a matter of modes: links of others, sticky folders, owners.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -269,9 +269,9 @@ fn create(place: &Place, name: &CString) -> io::Result<OwnedFd> {
 /// Locks a file as long as its descriptor is open, wherever that goes: `ETXTBSY` if another program writes to it. File
 /// systems without locks do without.
 fn lock(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(io::Error::from_raw_os_error(libc::ETXTBSY)),
-        _ => Ok(()),
+    match output_file::lock(file) {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ETXTBSY)),
     }
 }
 

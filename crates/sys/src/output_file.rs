@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::{privilege, sandbox};
 
@@ -45,12 +46,32 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn create_locked(path: &Path) -> io::Result<File> {
     let file = open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
     if file.metadata()?.is_file() {
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        if !lock(&file) {
             return Err(io::Error::other("another program writes to it; name another file"));
         }
         file.set_len(0)?;
     }
     Ok(file)
+}
+
+/// Attempts to lock a file, [`LOCK_WAIT`] apart.
+const LOCK_ATTEMPTS: u32 = 20;
+
+/// Time between two attempts to lock a file.
+const LOCK_WAIT: Duration = Duration::from_millis(5);
+
+/// Locks a file as long as its descriptor is open; `false` if another program holds the lock. A child that was just forked holds the
+/// locks of its parent until it runs its program, so a lock is asked for several times. File systems without locks do without.
+pub(crate) fn lock(file: &File) -> bool {
+    for attempt in 0..LOCK_ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(LOCK_WAIT);
+        }
+        if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Refuses a pipe that another user may have planted, as the kernel does with `fs.protected_fifos` (proc_sys_fs(5)):
