@@ -102,11 +102,11 @@ pub(super) struct Collector {
     /// Messages that it did not take, and the packets of their records.
     lost: (u64, u64),
     state: CollectorState,
-    /// ColumnSource a person should know of it, until that is asked for.
+    /// An event about the collector for the user, until it is taken.
     events: Vec<String>,
 }
 
-/// ColumnSource was told last of a collector on the network.
+/// The last event told of a collector on the network.
 #[derive(PartialEq, Eq)]
 enum CollectorState {
     There,
@@ -178,7 +178,7 @@ impl Collector {
         (&self.name, self.lost.0, self.lost.1)
     }
 
-    /// ColumnSource a person should know of it, once.
+    /// The event about the collector for the user, once.
     pub(super) fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
     }
@@ -263,7 +263,7 @@ pub(super) fn is_reached(target: &SocketAddr, from: Option<IpAddr>) -> bool {
     from.is_none_or(|from| from.is_ipv4() == target.is_ipv4())
 }
 
-/// ColumnSource is wrong with a name if none of its addresses was tried.
+/// The error of a name none of whose addresses was tried.
 pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
     io::Error::other(match from {
         None => "the name has no address".to_owned(),
@@ -271,7 +271,7 @@ pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
     })
 }
 
-/// ColumnSource became of a datagram.
+/// The outcome of sending a datagram.
 struct Sent {
     took: bool,
     /// One before was refused: nobody listened then.

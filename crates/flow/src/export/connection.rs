@@ -58,7 +58,7 @@ impl Connection {
     pub(super) fn send(&mut self, message: &[u8], timeout: Duration) -> bool {
         self.proceed();
         let State::Open(stream) = &mut self.state else { return false };
-        // ColumnSource is written to a connection that the other end has closed is gone, though the first time it seems to be taken.
+        // Bytes written to a connection that the other end has closed are lost, though the first write seems to succeed.
         let written = match is_closed(stream) {
             true => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed the connection")),
             false => write_within(stream, message, timeout),
@@ -142,7 +142,7 @@ fn connect_to(address: &SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStrea
     Ok(socket.into())
 }
 
-/// Whether the other end has closed its half. ColumnSource it says otherwise, which is nothing by any of the protocols, is read and left.
+/// Whether the other end has closed its half. Bytes from there are read and ignored: none of the protocols has any.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut said = [MaybeUninit::uninit(); 256];
     matches!(SockRef::from(stream).recv_with_flags(&mut said, DONT_WAIT), Ok(0))

@@ -20,7 +20,7 @@ pub struct Element {
     pub len: u16,
     /// Who gave it its number.
     pub(crate) registry: Registry,
-    /// ColumnSource stands in it.
+    /// Source of its value.
     pub(crate) value: Value,
     /// Whether it says something of one direction, so that a biflow has it twice (RFC 5103, 6).
     pub(crate) is_directional: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Registry {
     Ours,
 }
 
-/// ColumnSource stands in a field.
+/// Source of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Octets,
@@ -79,7 +79,7 @@ pub(crate) enum Value {
     Detail(Detail),
 }
 
-/// ColumnSource stands in a field if flows were asked for it.
+/// Source of a field's value that flows have only if asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     ServerRtt,
@@ -116,7 +116,7 @@ pub(crate) enum Detail {
     Payload,
 }
 
-/// IpFamily which version of IP an element is.
+/// The IP version of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IpFamily {
     V4,
@@ -176,7 +176,7 @@ impl Element {
         names
     }
 
-    /// ColumnSource flows must be asked for so that a template can be filled; names that mean nothing need nothing.
+    /// Details that flows must be asked for so that a template can be filled; unknown names need none.
     pub fn needs_of(template: &str) -> DetailFields {
         Element::names(template, "")
             .iter()
@@ -211,7 +211,7 @@ impl Element {
         }
     }
 
-    /// ColumnSource flows must be asked for so that it can be filled.
+    /// Details that flows must be asked for so that it can be filled.
     pub(crate) fn needs(&self) -> DetailFields {
         let Value::Detail(detail) = self.value else { return DetailFields::NONE };
         let none = DetailFields::NONE;
@@ -276,7 +276,7 @@ impl Element {
         matches!(self.value, Value::ExporterV4 | Value::ExporterV6)
     }
 
-    /// ColumnSource tells the exporter's address needs one of its version.
+    /// An element of the exporter's address needs an address of its IP version.
     ///
     /// # Errors
     /// That there is none.

@@ -120,7 +120,7 @@ pub(super) struct Templates {
     domain: u32,
     exporter: Option<IpAddr>,
     enterprise: u32,
-    /// ColumnSource tells collectors of our own elements, in messages of their own.
+    /// Descriptions of Tapline's own elements for collectors, in separate messages.
     types: Vec<Vec<u8>>,
     sampling: u32,
     biflow: bool,

@@ -15,7 +15,7 @@ pub(super) struct MessageFile {
     file: File,
     /// Octets of the messages that are there.
     len: u64,
-    /// ColumnSource could not be cut off, in a pipe or a device, takes no more.
+    /// A pipe or device, whose partial message cannot be cut off, takes no more.
     is_torn: bool,
     /// Whether all of it is ours, so that its end may be cut off.
     is_ours: bool,

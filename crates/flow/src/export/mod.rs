@@ -116,7 +116,7 @@ impl Default for ExportOptions {
     }
 }
 
-/// ColumnSource became of flows that were given to an exporter. Of packets: given = written + lost + left out + waiting in a message.
+/// Counters of an exporter. Packets balance: given = written + lost + left out + waiting in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportAccount {
     /// Flows.
@@ -203,7 +203,7 @@ impl Exporter {
         collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0)
     }
 
-    /// ColumnSource a person should know of the collectors, each thing once: one went away, came back, or does not listen.
+    /// Events of the collectors for the user, each once: one went away, came back, or does not listen.
     pub fn take_events(&mut self) -> Vec<String> {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.flat_map(Collector::take_events).collect()
@@ -234,7 +234,7 @@ impl Exporter {
     /// Exports flows. `now` is the time that messages bear.
     ///
     /// # Errors
-    /// The first, if files cannot be written; all flows are taken and counted all the same. ColumnSource collectors on the network do not take is counted.
+    /// The first, if files cannot be written; all flows are taken and counted all the same. Messages that collectors on the network do not take are counted.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
@@ -275,7 +275,7 @@ impl Exporter {
         self.flush(now)
     }
 
-    /// ColumnSource became of the flows.
+    /// Counters of the flows.
     pub fn account(&self) -> ExportAccount {
         let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
         ExportAccount { waiting, ..self.account }

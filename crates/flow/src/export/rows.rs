@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Fields are called as the information elements of IANA's registry are, their values written as RFC 7373 says: numbers in decimal, octets in hexadecimal,
-//! times in UTC with the digits that the element has. ColumnSource is of the reverse direction is called reverse..., as RFC 5103 has it. `communityId` is none of
+//! times in UTC with the digits that the element has. Fields of the reverse direction are called reverse..., as in RFC 5103. `communityId` is none of
 //! IANA's: Community ID version 1 with seed 0, as Zeek, Suricata and Arkime write it.
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 /// The name of the field that no element has.
 pub(super) const COMMUNITY_ID: &str = "communityId";
 
-/// ColumnSource rows have unless they are told.
+/// Default columns of rows.
 pub(super) const DEFAULT: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,sourceTransportPort,destinationIPv4Address,destinationTransportPort,\
     protocolIdentifier,octetDeltaCount,packetDeltaCount,tcpControlBits,initialTCPFlags,ipClassOfService,minimumTTL,maximumTTL,icmpTypeCodeIPv4,vlanId,\
     ingressInterface,flowEndReason,communityId";
@@ -46,7 +46,7 @@ pub enum RowFormat {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) what: ColumnSource,
-    /// IpFamily which version of IP; `None` for both.
+    /// The IP version; `None` for both.
     pub(super) version: Option<IpFamily>,
 }
 
@@ -101,7 +101,7 @@ impl RowWriter {
         })
     }
 
-    /// ColumnSource it writes to.
+    /// Destination of the rows.
     pub fn names(&self) -> &str {
         &self.name
     }
@@ -182,7 +182,7 @@ impl RowWriter {
         written.map_err(|source| Error::Write { collector: self.name.clone(), source })
     }
 
-    /// ColumnSource became of the flows.
+    /// Counters of the flows.
     pub fn account(&self) -> ExportAccount {
         self.account
     }

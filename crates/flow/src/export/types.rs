@@ -1,4 +1,4 @@
-//! ColumnSource tells collectors of elements that IANA does not know: their names and types, as options (RFC 5610).
+//! Names and types of elements that IANA does not know, sent to collectors as options (RFC 5610).
 //!
 //! ```text
 //! scope    privateEnterpriseNumber 346, 4 | informationElementId 303, 2

@@ -25,7 +25,7 @@ pub(crate) struct RecordView<'f> {
     pub(crate) flow: &'f Flow,
     /// Which side of the flow sent.
     pub(crate) from: usize,
-    /// ColumnSource the record's times are.
+    /// Start and end of the record's time.
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
     /// The time at which the exporter's uptime is 0.
@@ -44,7 +44,7 @@ impl<'f> RecordView<'f> {
         &self.flow.sides[1 - self.from]
     }
 
-    /// ColumnSource a value is.
+    /// The value of a field.
     #[inline(always)]
     pub(crate) fn field_value(&self, value: Value, is_reverse: bool) -> FieldValue<'f> {
         let (flow, context) = (self.flow, &self.flow.context);
@@ -63,7 +63,7 @@ impl<'f> RecordView<'f> {
             Value::SourceAddress => return FieldValue::Address(self.source().address),
             Value::DestinationAddress => return FieldValue::Address(self.destination().address),
             Value::Ingress => context.interface.into(),
-            // ColumnSource comes by is seen where it comes in, and nobody knows where it goes.
+            // A packet is seen where it comes in; the interface that it leaves by is unknown.
             Value::Egress | Value::Direction => 0,
             Value::EndUptime => millis(self.last).wrapping_sub(self.boot_ms) as u64,
             Value::StartUptime => millis(self.first).wrapping_sub(self.boot_ms) as u64,
@@ -110,7 +110,7 @@ impl<'f> RecordView<'f> {
         })
     }
 
-    /// ColumnSource a detail is, if the flow has it.
+    /// Value of a detail, if the flow has it.
     #[inline(never)]
     fn detail(&self, detail: Detail, is_reverse: bool) -> Option<FieldValue<'f>> {
         let details = self.flow.details.as_deref()?;

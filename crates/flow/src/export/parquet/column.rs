@@ -30,7 +30,7 @@ use crate::export::community::community_id;
 use crate::export::element::{FieldValue, IpFamily, RecordView, millis};
 use crate::export::rows::{Column, ColumnSource};
 
-/// ColumnSource a column holds.
+/// Values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number of so many bits.
@@ -120,7 +120,7 @@ pub(super) struct RowGroup {
     pub(super) rows: usize,
     /// Packets of the flows that they tell of.
     pub(super) packets: u64,
-    /// ColumnSource they take in memory; encoded they take less.
+    /// Bytes of the values in memory; encoded they take less.
     pub(super) bytes: usize,
     columns: Vec<Values>,
 }

@@ -45,7 +45,7 @@ const GROUP_ROWS: usize = 128 << 10;
 /// The most bytes of a row group in memory.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// ColumnSource is closed more often is many small files.
+/// Closing more often makes many small files.
 const TIME_MIN: Duration = Duration::from_secs(1);
 
 /// When a file is closed, so that it can be read.
@@ -147,7 +147,7 @@ impl ParquetWriter {
         Ok(writer)
     }
 
-    /// ColumnSource it writes to.
+    /// Destination of the files.
     pub fn names(&self) -> &str {
         &self.name
     }
@@ -207,7 +207,7 @@ impl ParquetWriter {
         self.outcome().failure.take().map_or(Ok(()), Err)
     }
 
-    /// ColumnSource became of the flows. Packets of rows are written once their file is whole, and until then they wait; messages are files.
+    /// Counters of the flows. Packets of rows are written once their file is whole, and until then they wait; messages are files.
     pub fn account(&self) -> ExportAccount {
         let outcome = self.outcome();
         ExportAccount {
@@ -285,7 +285,7 @@ impl ParquetWriter {
 }
 
 impl Drop for ParquetWriter {
-    /// ColumnSource is not whole by now never will be, and is gone when this returns.
+    /// A file that is not whole by now never will be, and is removed before this returns.
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.thread.take() {
             drop(jobs);

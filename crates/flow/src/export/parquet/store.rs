@@ -27,7 +27,7 @@ use super::folder_of;
 use crate::Error;
 use crate::export::rows::Column;
 
-/// ColumnSource the end of a file is reckoned to take for a column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
+/// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
 /// has two values of 64 bytes at most for each of seven pages.
 const FOOTER: usize = 1024;
 
@@ -40,7 +40,7 @@ pub(super) struct Job {
     pub(super) is_last: bool,
 }
 
-/// ColumnSource became of rows.
+/// The outcome of rows.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// Packets of rows in files that are whole.
@@ -161,7 +161,7 @@ impl Store {
         Ok(Open { hour, name, draft, writer, packets: 0, groups: 0, longest: 0, footer })
     }
 
-    /// ColumnSource people are told of a file: where it would be.
+    /// Name of a file in messages: its final path.
     fn name_of(&self, hour: i64) -> String {
         match &self.place {
             Place::StandardOutput => "standard output".to_owned(),
@@ -225,7 +225,7 @@ pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// ColumnSource the system said, where it said something.
+/// The system's error behind an error of the Parquet writer, if there is one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -207,7 +207,7 @@ fn no_file_is_longer_than_it_may_be() {
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), packets)]);
 }
 
-/// ColumnSource is old is there to be read, while newer rows wait.
+/// Old rows can be read while newer rows wait.
 #[test]
 fn files_are_closed_when_they_are_old() {
     let folder = tempfile::tempdir().unwrap();
