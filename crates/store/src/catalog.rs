@@ -1,4 +1,4 @@
-//! The directory of a store: its description, its segments.
+//! The directory of a store: `store.toml` and the list of segments.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,10 +15,10 @@ use crate::layout::{
     Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
 };
 
-/// The most bytes of `store.toml` that are read.
+/// Bytes of `store.toml` that are read at most.
 const DESCRIPTION_LEN_MAX: u64 = 4096;
 
-/// A store as it lies, opened for reading.
+/// A store opened for reading. No lock is taken: a recorder may add and recycle segments meanwhile.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     pub(crate) paths: Paths,
@@ -26,7 +26,7 @@ pub struct Catalog {
     pub(crate) segment_len: u64,
 }
 
-/// `store.toml`.
+/// The content of `store.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
@@ -38,38 +38,40 @@ struct Description {
 /// A segment of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// Its number: segments ascend in the order of recording.
+    /// The number in the file's name, from 1 on: ascending in the order of recording, never used twice.
     pub number: u64,
-    /// Bytes reserved for it.
+    /// Length of the file in bytes; 0 if the file cannot be looked up (recycled meanwhile).
     pub len: u64,
-    /// What its index says; `None` while it is recorded, after a crash, or if the index is damaged.
+    /// The totals in its index; `None` if the index is missing (segment not sealed yet, `--no-index`, crash of the
+    /// recorder) or damaged.
     pub standing: Option<Standing>,
 }
 
-/// What the index of a sealed segment says of it.
+/// Totals of a sealed segment, from the head of its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The least time of its packets.
+    /// The earliest timestamp of its packets.
     pub first: Timestamp,
-    /// The greatest time of its packets.
+    /// The latest timestamp of its packets.
     pub last: Timestamp,
-    /// Packets.
+    /// Packets in the segment.
     pub packets: u64,
-    /// Their captured bytes.
+    /// Captured bytes of these packets, without headers of blocks.
     pub bytes: u64,
-    /// Packets lost before the recorder.
+    /// Packets lost before they reached the recorder: by adapter, driver or kernel.
     pub lost: u64,
-    /// Packets that the recorder lost.
+    /// Packets that the recorder took and could not write.
     pub dropped: u64,
-    /// Bytes of the index.
+    /// Length of the index in bytes.
     pub index_len: u64,
-    /// Slots in which chunks are.
+    /// Slots of 1 MiB in the index, up to the last one with a chunk.
     pub slots: u32,
-    /// Slots of which not all facts are in the index, by [`Way`](crate::Way).
+    /// Slots whose keys are not all in the index, by the number of the [`Way`](crate::Way): searches for such keys read
+    /// these slots.
     pub open: [u32; WAYS],
-    /// Packets that were left out by wish.
+    /// Packets not recorded because their flow had reached its [`Cutoff`](crate::Cutoff).
     pub cut: u64,
-    /// Chunks of which packets were erased.
+    /// Chunks from which packets were erased.
     pub erased: u32,
 }
 
@@ -77,7 +79,8 @@ impl Catalog {
     /// Opens the store in a directory.
     ///
     /// # Errors
-    /// [`Error::NoStore`], [`Error::Description`], [`Error::File`].
+    /// [`Error::NoStore`] if the directory has no `store.toml`; [`Error::Description`] if that file is not valid or of
+    /// another version; [`Error::File`] if it cannot be read.
     pub fn open(root: &Path) -> Result<Catalog, Error> {
         let paths = Paths::new(root);
         let path = paths.description();
@@ -101,7 +104,7 @@ impl Catalog {
         Ok(Catalog { paths, id, segment_len: description.segment })
     }
 
-    /// Makes a store in a directory that has none, but has the directory of segments.
+    /// Writes `store.toml` in a directory that has none. The caller has made the directory `seg/`.
     pub(crate) fn create(root: &Path, segment_len: u64) -> Result<Catalog, Error> {
         check_segment_len(segment_len).map_err(Error::Setting)?;
         let paths = Paths::new(root);
@@ -129,17 +132,17 @@ impl Catalog {
         self.paths.root()
     }
 
-    /// The store's id.
+    /// The store's id: 32 hexadecimal digits, chosen at random when the store was made.
     pub fn id(&self) -> String {
         hexadecimal(&self.id)
     }
 
-    /// Bytes of a segment.
+    /// Length of each segment in bytes, 4 MiB to 4 GiB.
     pub fn segment_len(&self) -> u64 {
         self.segment_len
     }
 
-    /// Numbers of its segments, ascending.
+    /// Numbers of the segments, ascending.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
@@ -153,7 +156,7 @@ impl Catalog {
         Ok(numbers)
     }
 
-    /// Its segments, in the order of recording.
+    /// The segments in the order of recording, with the totals of their indexes.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
@@ -165,7 +168,7 @@ impl Catalog {
         Ok(self.numbers()?.into_iter().map(entry).collect())
     }
 
-    /// Whether a recorder writes to it now.
+    /// Whether another process holds the store's lock: a recorder, or a command that changes segments.
     pub fn is_recorded(&self) -> bool {
         let lock = disk::open_regular(&self.paths.lock(), OpenOptions::new().read(true));
         lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
@@ -180,7 +183,7 @@ impl Catalog {
     }
 }
 
-/// The text of `store.toml`, which is short.
+/// The first [`DESCRIPTION_LEN_MAX`] bytes of `store.toml`.
 fn read_description(path: &Path) -> io::Result<String> {
     let file = disk::open_regular(path, OpenOptions::new().read(true))?;
     let mut text = String::new();

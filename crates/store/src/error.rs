@@ -1,37 +1,37 @@
-//! What can go wrong with a store.
+//! Errors of opening, recording, searching and changing a store.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a store cannot be opened, written or read. Each text names the place and, where there is one, the mend.
+/// An error of a store. The message names the file or directory and, where there is a remedy, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or directory of the store cannot be opened, read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried: "open", "write to".
+        /// The verb of the message: "open", "read", "write to".
         action: &'static str,
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The directory holds no store.
+    /// The directory has no `store.toml`.
     #[error("{} is no store: it has no store.toml (tapline record --to makes one)", path.display())]
     NoStore {
         /// The directory.
         path: PathBuf,
     },
-    /// `store.toml` cannot be understood.
+    /// `store.toml` is not valid, or the store has a layout of another version.
     #[error("{}: {reason}", path.display())]
     Description {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The key or syntax that is not valid.
         reason: String,
     },
-    /// Another process writes to this store.
+    /// Another process holds the store's lock: a recorder, or a command that changes segments.
     #[error(
         "{} is being recorded to, or changed, by another process: one at a time; end that one first",
         path.display()
@@ -40,10 +40,10 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// A setting is out of range.
+    /// A setting, name or filter of the caller is not valid; the text is the whole message.
     #[error("{0}")]
     Setting(String),
-    /// The disk has less room than the store is to have.
+    /// The file system has less free space than segments, indexes and log need.
     #[error(
         "{}: {wanted} bytes are to be reserved for segments and indexes, and {free} are free; give a smaller --size",
         path.display()
@@ -56,13 +56,13 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
-    /// No file can become the next segment: those that there were have failed.
+    /// No file can become the next segment: there is no reserved file, and no segment besides the newest.
     #[error("{}: no file is left for another segment; packets are lost until one is", path.display())]
     NoSegment {
         /// The directory.
         path: PathBuf,
     },
-    /// Holds keep all segments but the newest.
+    /// Holds keep all segments but the newest, so that none can be recycled.
     #[error(
         "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store hold) or --size is larger",
         path.display()
@@ -71,13 +71,13 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The thread that writes is gone.
+    /// The writing thread has ended before the recording did; packets can no longer be written.
     #[error("the thread that writes the store ended early")]
     Thread,
 }
 
 impl Error {
-    /// What the system said of a file.
+    /// Makes an [`Error::File`] of an [`io::Error`], for `map_err`.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { action, path, source }

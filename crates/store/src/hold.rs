@@ -1,4 +1,4 @@
-//! Evidence on hold: packets that must not be deleted (docs/format/store.md, "Holds").
+//! Holds: time windows and filters whose packets a recorder must not delete (docs/format/store.md, "Holds").
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -18,36 +18,36 @@ use crate::log;
 use crate::question::Question;
 use crate::search::Window;
 
-/// The longest name of a hold, in letters.
+/// The longest name of a hold, in bytes.
 const NAME_LEN_MAX: usize = 64;
-/// The most bytes of a hold that are read: a filter has 8 KiB at most elsewhere.
+/// The longest file of a hold, in bytes; a longer one holds everything. Filters elsewhere have at most 8 KiB.
 const HOLD_LEN_MAX: u64 = 64 << 10;
 
-/// Packets that must not be deleted.
+/// A time window and a filter; segments that may have such packets are neither recycled nor deleted by age.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Letters, digits, `-` and `_`; 64 at most.
+    /// 1 to 64 ASCII letters, digits, `-` and `_`; unique in the store.
     pub name: String,
-    /// The times that are held.
+    /// The packets' times.
     pub window: Window,
-    /// Which packets of these times; empty for all.
+    /// A filter in the pcap-filter language that selects packets of these times; empty for all of them.
     pub filter: String,
     /// When the hold was made.
     pub made: Timestamp,
-    /// The reason, for people; may be empty.
+    /// The reason as free text, which the log has too; may be empty.
     pub why: String,
 }
 
-/// A hold of a store, or why its file cannot be understood: then it holds everything.
+/// A file in `holds/`. One that cannot be read or parsed holds all packets of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldEntry {
-    /// The file's name without its ending.
+    /// The file's name without `.toml`.
     pub name: String,
-    /// What it holds.
+    /// The hold, or the message of the error with which reading or parsing failed.
     pub hold: Result<Hold, String>,
 }
 
-/// `holds/NAME.toml`.
+/// The content of `holds/NAME.toml`; times are nanoseconds since 1970.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
@@ -61,7 +61,7 @@ struct Description {
 }
 
 impl Hold {
-    /// Whether a segment may have packets of it: the index cannot rule that out, or there is none.
+    /// Whether a segment may have packets of the hold; `true` for a segment without an index or with a damaged one.
     pub(crate) fn may_hold(&self, index: Option<&Index>) -> bool {
         let Some(index) = index else { return true };
         if !self.window.overlaps(index.summary.first, index.summary.last) {
@@ -107,17 +107,17 @@ impl Hold {
 }
 
 impl HoldEntry {
-    /// Whether a segment with this index may have packets that are held.
+    /// As [`Hold::may_hold`]; `true` for a hold that could not be parsed.
     pub(crate) fn may_hold(&self, index: Option<&Index>) -> bool {
         self.hold.as_ref().map_or(true, |hold| hold.may_hold(index))
     }
 }
 
 impl Catalog {
-    /// All holds, by name.
+    /// All holds in the order of their names; empty if the store has no directory `holds/`.
     ///
     /// # Errors
-    /// [`Error::File`] if the directory cannot be read.
+    /// [`Error::File`] if the directory cannot be read. A hold that cannot be read is no error: see [`HoldEntry`].
     pub fn holds(&self) -> Result<Vec<HoldEntry>, Error> {
         let folder = self.paths.holds();
         let entries = match fs::read_dir(&folder) {
@@ -134,7 +134,7 @@ impl Catalog {
         Ok(names.into_iter().map(|name| HoldEntry { hold: self.read_hold(&name), name }).collect())
     }
 
-    /// Names of the holds because of which a segment must not go.
+    /// Names of the holds that keep the segment with this number.
     ///
     /// # Errors
     /// As [`holds`](Self::holds).
@@ -148,10 +148,12 @@ impl Catalog {
         Ok(of_segment.map(|hold| hold.name).collect())
     }
 
-    /// Puts packets on hold; a recorder that runs keeps to it from its next segment on.
+    /// Writes the hold to `holds/` and to the log. No lock is taken: a recorder that runs reads the holds each time
+    /// before it recycles a segment or deletes old ones.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a name that is none or is taken, or a filter that is none; [`Error::File`].
+    /// [`Error::Setting`] if the name is not valid or already in use, or if the filter does not parse;
+    /// [`Error::File`] if the hold or the log cannot be written.
     pub fn hold(&self, hold: &Hold) -> Result<(), Error> {
         check_name(&hold.name)?;
         Hold::parse(&hold.name, &hold.text()).map_err(Error::Setting)?;
@@ -183,10 +185,11 @@ impl Catalog {
         )
     }
 
-    /// Ends a hold.
+    /// Writes the release to the log, then removes the hold.
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is none of this name; [`Error::File`].
+    /// [`Error::Setting`] if the name is not valid or the store has no such hold; [`Error::File`] if the log cannot be
+    /// written or the file cannot be removed.
     pub fn release(&self, name: &str) -> Result<(), Error> {
         check_name(name)?;
         let path = self.hold_path(name);
@@ -196,7 +199,7 @@ impl Catalog {
                 self.root().display()
             )));
         }
-        // Said first: a release that left no trace would be one that nobody answers for.
+        // The log comes first: a crash between both steps leaves the hold in force, not a release without a record.
         log::append(&self.paths, json!({ "event": "released", "hold": name }))?;
         remove(&path)
     }

@@ -1,12 +1,18 @@
-//! Packets kept for days, and found again.
+//! A packet recorder: packets go into a directory of pcapng files with indexes (a *store*), and a search reads those
+//! that a filter accepts.
 //!
 //! ```text
-//! batches --Recorder--> chunk buffer --thread--> segment (pcapng) + index         one store, one recorder
-//! filter --Question--> keys --Search: time, keys--> chunks --checked--> packets     any number of searches meanwhile
+//! batches --Recorder--> chunk buffer --thread--> segment (pcapng) + index         one recorder at a time
+//! filter --Question--> keys --Search: time, keys--> chunks, checksums checked       any number of searches beside it
 //! ```
 //!
-//! `docs/format/store.md` has the layout, what is promised, and why a search finds exactly what a scan finds. This crate knows
-//! files and packets; interfaces and sockets are its callers'.
+//! A *segment* is a pcapng file of fixed length, divided into *slots* of 1 MiB. A *chunk* is a pcapng section in a slot
+//! with a head and a checksum. The *index* of a segment lists the slots of each *key* (an address, a port, a protocol).
+//! A segment is *sealed* once its index is written, and *recycled* when its file is used again for a new segment.
+//!
+//! `docs/format/store.md` has the layout, the guarantees after a crash or a power failure, and the reason why a search
+//! finds the same packets as a scan of all files. This crate reads and writes files; its callers open interfaces and
+//! sockets.
 #![forbid(unsafe_code)]
 
 mod catalog;

@@ -1,11 +1,11 @@
-//! Erasure: packets that must go are taken out of their chunks, which stay at their places.
+//! Erasure: chunks with packets to be erased are written again without them, at the same offset and of the same length.
 //!
 //! ```text
-//! segment --index: time, keys--> chunks --read, filter--> packets that must go        account: nothing is touched
+//! segment --index: time, keys--> chunks --read, filter--> packets to erase            look: only the account
 //!    roll-up, index removed --> chunk without them --rewrite--> at its place --> index, roll-up made again
 //! ```
 //!
-//! The lock of the store is held all the while: no recorder runs, and no other erasure.
+//! An [`Eraser`] holds the store's lock: no recorder and no other command that changes segments runs beside it.
 
 mod chunk;
 pub(crate) mod rewrite;
@@ -32,62 +32,62 @@ use crate::search::Window;
 use crate::walk::{Found, Walk};
 use crate::{lock, log};
 
-/// Which packets must go.
+/// The packets to be erased: those of `window` that `filter` accepts.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Of these times.
+    /// The packets' times.
     pub window: Window,
-    /// Those that the filter accepts; empty for all.
+    /// A filter in the pcap-filter language; empty for all packets of these times.
     pub filter: String,
-    /// How the filter's text is read. Link type and handle are the store's.
+    /// Options of the filter's compiler. Link type, handle and netmask are replaced by those of the store.
     pub options: Options,
-    /// The reason, for the log; may be empty.
+    /// The reason as free text, which goes into the log; may be empty.
     pub why: String,
 }
 
-/// What an erasure found and did: each segment, each chunk and each packet is in one place.
+/// Counters of an erasure: each segment, chunk and packet is counted in one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErasureAccount {
     /// Segments of the store.
     pub segments: u64,
-    /// Of these, passed over because of their times.
+    /// Of these, not read because their times are outside the window.
     pub segments_by_time: u64,
-    /// Passed over because no slot has the keys.
+    /// Not read because no slot in their index has the keys of the filter.
     pub segments_by_keys: u64,
-    /// Not to be read.
+    /// Not read because the file could not be opened.
     pub segments_unreadable: u64,
-    /// Looked into.
+    /// Read.
     pub segments_read: u64,
-    /// Chunks of the segments that were looked into.
+    /// Chunks of the segments that were read.
     pub chunks: u64,
-    /// Of these, passed over because of their times.
+    /// Of these, not read because their times are outside the window.
     pub chunks_by_time: u64,
-    /// Passed over because their slot does not have the keys.
+    /// Not read because their slot does not have the keys of the filter.
     pub chunks_by_keys: u64,
-    /// Not as they were written, or not to be read: packets in them cannot be erased.
+    /// With a wrong checksum, or not readable: their packets cannot be erased.
     pub chunks_damaged: u64,
-    /// Read, and left as they are.
+    /// Read, and without packets to be erased.
     pub chunks_left: u64,
-    /// Written anew, or to be written anew where nothing was erased yet.
+    /// With packets to be erased: rewritten by [`Eraser::erase`], only counted by [`Eraser::look`].
     pub chunks_erased: u64,
-    /// Places that hold neither chunks nor fillers.
+    /// Damaged places in the segments that were read: neither chunk nor filler.
     pub places_damaged: u64,
     /// Packets in the chunks that were read.
     pub packets: u64,
-    /// Of these, left.
+    /// Of these, kept.
     pub packets_left: u64,
-    /// Erased, or to be erased.
+    /// Erased by [`Eraser::erase`]; to be erased after [`Eraser::look`].
     pub packets_erased: u64,
-    /// Captured bytes of the packets erased.
+    /// Captured bytes of the packets in `packets_erased`.
     pub bytes_erased: u64,
-    /// Of the packets to be erased, those on hold.
+    /// Of the packets in `packets_erased`, those on hold.
     pub packets_held: u64,
-    /// Names of the holds that hold such packets.
+    /// Names of the holds that these packets are on; ascending, each once.
     pub holds: Vec<String>,
 }
 
 impl ErasureAccount {
-    /// Whether each segment, each chunk and each packet is in one place.
+    /// Whether the sums of segments, chunks and packets agree with their totals.
     pub fn is_balanced(&self) -> bool {
         let segments =
             self.segments_by_time + self.segments_by_keys + self.segments_unreadable + self.segments_read;
@@ -99,7 +99,7 @@ impl ErasureAccount {
     }
 }
 
-/// A store whose packets are erased: its lock is held.
+/// An erasure. It holds the store's lock until it is dropped.
 pub struct Eraser {
     catalog: Catalog,
     wanted: Wanted,
@@ -110,13 +110,14 @@ pub struct Eraser {
 }
 
 impl Eraser {
-    /// Takes the store's lock, and finishes what an erasure before left.
+    /// Takes the store's lock, and writes the chunks that a killed erasure left in the file `rewrite`.
     ///
     /// # Errors
-    /// [`Error::Locked`] while a recorder runs; [`Error::Setting`] for a filter that is none; [`Error::File`].
+    /// [`Error::Locked`] if another process holds the lock; [`Error::Setting`] if the filter does not compile for
+    /// Ethernet; [`Error::File`].
     pub fn open(catalog: Catalog, wanted: Wanted) -> Result<Eraser, Error> {
         let mut filter = LinkFilters::new(&wanted.filter, &wanted.options);
-        // Before anything is touched.
+        // A filter that does not compile is refused before any file is changed.
         filter.of(LinkType::ETHERNET)?;
         let lock = lock::take(&catalog.paths)?;
         rewrite::finish(&catalog)?;
@@ -130,18 +131,21 @@ impl Eraser {
         Ok(Eraser { catalog, wanted, question, filter, holds, _lock: lock })
     }
 
-    /// What would be erased. Nothing is touched. `progress` is told segments done and all, and ends the look with `false`.
+    /// Counts what [`erase`](Self::erase) would erase; no file is changed. `progress` is called before each segment
+    /// with the number of segments done and of all segments; if it returns `false` the account ends there.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a filter that is none for a link type of the store; [`Error::File`].
+    /// [`Error::Setting`] if the filter, or that of a hold, does not compile for a link type in the store;
+    /// [`Error::File`].
     pub fn look(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
         self.each_segment(progress, &mut |eraser, number, account| eraser.segment(number, false, account))
     }
 
-    /// Erases. What is on hold is erased too: its caller looked before, and was told so.
+    /// Erases the packets and writes the log. Packets on hold are erased too: callers that respect holds call
+    /// [`look`](Self::look) first and stop if `packets_held` is not 0. `progress` is as there.
     ///
     /// # Errors
-    /// Those of [`look`](Self::look). What was erased by then is; the rest is erased by doing it again.
+    /// Those of [`look`](Self::look). Packets erased before the error stay erased; another call erases the rest.
     pub fn erase(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
         let Window { from, to } = self.wanted.window;
         let (filter, why) = (&self.wanted.filter, &self.wanted.why);
@@ -181,7 +185,7 @@ impl Eraser {
         Ok(account)
     }
 
-    /// Looks into a segment, and erases there if that is meant.
+    /// Counts the packets to be erased in a segment, and erases them if `is_meant`.
     fn segment(&mut self, number: u64, is_meant: bool, account: &mut ErasureAccount) -> Result<(), Error> {
         let index = self.catalog.index(number);
         let times = index.as_ref().map(|index| (index.summary.first, index.summary.last));
@@ -221,7 +225,7 @@ impl Eraser {
         pending.finish()
     }
 
-    /// Looks into a chunk; its new bytes if packets of it must go.
+    /// Counts the packets to be erased in a chunk; returns the chunk without them, or `None` if it stays as it is.
     fn chunk(
         &mut self,
         file: &File,
@@ -255,7 +259,7 @@ impl Eraser {
         Ok(Some(new))
     }
 
-    /// Which packets of a chunk must go; those on hold are in the account.
+    /// Decides about each packet of a chunk, in their order; counts those that are on hold.
     fn judge(
         &mut self,
         bytes: &[u8],
@@ -310,7 +314,7 @@ impl Eraser {
     }
 }
 
-/// Chunks of a segment that are to be written over.
+/// Rewritten chunks of a segment, collected until they are [`BATCH_LEN`] bytes.
 struct Pending {
     catalog: Catalog,
     segment: u64,
@@ -318,7 +322,7 @@ struct Pending {
     has_roll_up: bool,
     rewrites: Vec<Rewrite>,
     len: usize,
-    /// Index and roll-up are gone: chunks may change.
+    /// Index and roll-up were removed: from then on chunks may change.
     is_begun: bool,
 }
 
@@ -346,7 +350,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Writes what is left, and makes a fresh index of the segment.
+    /// Writes the last chunks; makes index and roll-up again if the segment had them.
     fn finish(mut self) -> Result<(), Error> {
         if !self.rewrites.is_empty() {
             self.write()?;
@@ -364,7 +368,7 @@ impl Pending {
     }
 }
 
-/// A filter, compiled for each link type that comes.
+/// A filter, compiled once for each link type of the packets.
 struct LinkFilters {
     text: String,
     options: Options,
@@ -373,7 +377,7 @@ struct LinkFilters {
 
 impl LinkFilters {
     fn new(text: &str, options: &Options) -> LinkFilters {
-        // As for a capture file: tags are in the packets, and no interface says its netmask.
+        // As for a capture file: VLAN tags are in the packets, and the netmask is not known.
         let options = Options { handle: Handle::Savefile, netmask: Some(0), ..options.clone() };
         LinkFilters { text: text.trim().to_owned(), options, made: Vec::new() }
     }
@@ -382,7 +386,7 @@ impl LinkFilters {
         Ok(self.of(interface.link_type)?.is_none_or(|program| program.run(packet) != 0))
     }
 
-    /// `None` for the empty filter, which accepts all.
+    /// The program for a link type, compiled on first use; `None` for the empty filter, which accepts all packets.
     fn of(&mut self, link_type: LinkType) -> Result<Option<&CompiledFilter>, Error> {
         let at = match self.made.iter().position(|(known, _)| *known == link_type) {
             Some(at) => at,

@@ -1,15 +1,15 @@
-//! Packets into a store.
+//! The recorder: batches of packets become chunks, and chunks are written to segments.
 //!
 //! ```text
-//! caller's thread   batch --encode, keys--> chunk buffer --full, or a second old--> job
+//! caller's thread   batch --encode, keys--> chunk buffer --full, or older than `flush_ns`--> job
 //! store             job --number, hash, checksum--> write;   segment full --> next segment
-//! store-write (4)   write --> disk, past the page cache where that goes
+//! store-write (4)   write --> disk, with O_DIRECT where the file system takes it
 //! store-index       full segment --> index
-//! buffers           go back and forth; none is made while packets come
+//! buffers           are allocated when the recorder opens, and go back to the caller's thread after the write
 //! ```
 //!
-//! The caller's thread never touches a file. Where all buffers are on their way to the disk it waits for one: the source's own
-//! buffer then takes what comes, and its counters what it loses.
+//! The caller's thread writes no packets to files. If all buffers wait for the disk, [`Recorder::write`] blocks
+//! until one is free; packets then queue in the source's ring, and the source counts those that the ring drops.
 
 mod at_work;
 mod cutoff;
@@ -37,31 +37,35 @@ pub use cutoff::Cutoff;
 use cutoff::Cutter;
 use writing::{Event, Job, Progress, Writing};
 
-/// The least room in a slot for another chunk; less is left to fillers.
+/// Bytes that must be left in a slot for another chunk to begin there; fewer bytes become fillers.
 const ROOM_MIN: usize = 64 << 10;
-/// The most bytes of a chunk without packets: each chunk describes all interfaces and has room for their counters.
+/// The longest chunk without packets, in bytes: descriptions of all interfaces, and room for their statistics.
 const OPENING_LEN_MAX: usize = SLOT_LEN / 2;
 
-/// How a store is recorded.
+/// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct RecorderSettings {
-    /// Bytes of all segments together; at least two segments.
+    /// Bytes of all segments together; two segments at least. Indexes and roll-ups take 0.6 % more.
     pub size: u64,
-    /// Bytes of a segment, 4 MiB to 4 GiB; `None` for those of a store that is there, and 1 GiB of one that is made.
+    /// Bytes of a segment, 4 MiB to 4 GiB in whole MiB; `None` for the length that an existing store has, or 1 GiB
+    /// for a new one.
     pub segment_len: Option<u64>,
-    /// Packets older than this many nanoseconds are given up, a segment at a time; `None` to keep them as long as there is room.
+    /// Age in nanoseconds at which packets are deleted, in whole segments, once the newest packet of the segment has
+    /// it; `None`: segments go only when `size` is reached.
     pub keep_ns: Option<i64>,
-    /// How long packets may wait for others before they are written and can be found, in nanoseconds.
+    /// Age in nanoseconds at which [`Recorder::tick`] writes a chunk that is not full; searches then find its packets.
     pub flush_ns: i64,
-    /// How long written packets may be lost to a power failure, in nanoseconds.
+    /// Interval in nanoseconds at which written chunks are flushed to the disk: a power failure loses later packets.
     pub sync_ns: i64,
-    /// The most bytes of a packet; what interfaces of the segments say that do not know theirs.
+    /// Snap length in bytes that is written for interfaces which do not have one. Packets are not shortened to it.
     pub snap_len: u32,
-    /// What the index has besides what it always has; `None` for no index: searches then walk the chunks.
+    /// Optional keys of the index (names, MAC addresses); `None` for no index: searches then read the head of each
+    /// chunk.
     pub index: Option<IndexOptions>,
-    /// How much of each flow is recorded: the first that means a flow counts. Empty for all of each.
+    /// Limits of bytes per flow: the first entry whose filter accepts the first packet of a flow applies to the flow. A
+    /// flow that none applies to, and each flow if there are none, is recorded whole.
     pub cutoffs: Vec<Cutoff>,
-    /// Chunk buffers of 1 MiB between the capture and the disk, 2 or more.
+    /// Chunk buffers of 1 MiB between caller and disk; values below 2 count as 2.
     pub buffers: usize,
 }
 
@@ -81,57 +85,58 @@ impl Default for RecorderSettings {
     }
 }
 
-/// What the source counted since the recording began; `None` where it cannot tell.
+/// Counters of the source since the recording began; `None` for one that the source does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Packets received, stored or not.
+    /// Packets that the source received, recorded or not.
     pub received: Option<u64>,
-    /// Packets lost before the recorder.
+    /// Packets lost before they reached the recorder: by adapter, driver or kernel.
     pub lost: Option<u64>,
 }
 
-/// What became of packets, and of the store.
+/// Counters of a recording, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Packets in chunks that the system took.
+    /// Packets in chunks whose write succeeded.
     pub written: u64,
-    /// Packets that could not be stored.
+    /// Packets given to [`Recorder::write`] that could not be written: disk errors, no free segment, unknown
+    /// interface, or longer than a segment can hold.
     pub lost: u64,
-    /// Packets that were left out by wish: beyond the cut-off of their flow.
+    /// Packets not recorded because their flow had reached its [`Cutoff`].
     pub cut: u64,
-    /// Packets in a chunk that is not written yet.
+    /// Packets in chunks that are not written yet; 0 after [`Recorder::finish`].
     pub buffered: u64,
-    /// Bytes of chunks that the system took.
+    /// Bytes of chunks whose write succeeded.
     pub bytes: u64,
     /// Bytes of the indexes of sealed segments.
     pub index_bytes: u64,
-    /// Segments begun.
+    /// Segments that were begun.
     pub segments: u64,
-    /// Segments whose oldest packets made room for new ones.
+    /// Segments that were deleted so that their files could be used again.
     pub recycled: u64,
 }
 
-/// Writes packets to a store. One store has one recorder.
+/// Writes packets to a store. It holds the store's lock: a second recorder gets [`Error::Locked`].
 pub struct Recorder {
     root: PathBuf,
-    /// Whether the directory was made for the store.
+    /// Whether this recorder made the store's directory.
     is_made: bool,
-    /// Interfaces that the last chunk began with, and the bytes of such a chunk without packets.
+    /// Number of interfaces that a chunk describes, and the bytes of such a chunk without packets.
     opening: (usize, usize),
     settings: RecorderSettings,
     chunk: ChunkBuilder,
     index: Option<Box<Builder>>,
-    /// Where the chunk that is gathered will begin in its segment.
+    /// Offset in the segment at which the current chunk will begin, in bytes.
     at: u64,
     segment_len: u64,
-    /// When the first packet of the chunk came.
+    /// When the first packet of the current chunk came; `None` for a chunk without packets.
     begun: Option<Timestamp>,
-    /// Packets handed to the thread.
+    /// Packets in chunks that were sent to the writing thread.
     handed: u64,
-    /// Packets that were not handed to the thread: too long for a segment, of an unknown interface, after a failure.
+    /// Packets that were never sent to it: too long for a segment, of an unknown interface, or after an error.
     lost: u64,
     cutter: Option<Cutter>,
-    /// Packets left out by wish, and those that a chunk has told of.
+    /// Packets beyond the cut-off of their flow: all of them, and those that heads of chunks already count.
     cut: (u64, u64),
     synced: Timestamp,
     losses: Losses,
@@ -140,13 +145,14 @@ pub struct Recorder {
     buffers: Receiver<ChunkBuffer>,
     indexes: Receiver<Box<Builder>>,
     progress: Arc<Progress>,
-    /// What the thread will have: it begins with the first packet or tick, when its caller has given up the rights that opening took.
+    /// Resources of the writing thread until it is started: by the first `write` or `tick`, since a thread made by
+    /// `open` would keep the privileges that the caller drops afterwards.
     waiting: Option<Box<Waiting>>,
     thread: Option<JoinHandle<()>>,
     is_finished: bool,
 }
 
-/// What the writing thread works with.
+/// Resources that the writing thread takes over when it starts.
 struct Waiting {
     writing: Writing,
     events: (Sender<Event>, Receiver<Event>),
@@ -155,11 +161,14 @@ struct Waiting {
 }
 
 impl Recorder {
-    /// Opens the store in a directory for recording, or makes it. Segments are reserved at once, so that the disk cannot be full
-    /// later; a recording that was broken off is put in order.
+    /// Opens the store in a directory for recording, or makes a new one. Disk space for all segments, indexes and the
+    /// log is reserved here. After a crash, the last segment is continued, an erasure that was cut off is completed,
+    /// and indexes of the newest 3 segments without one are made again.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::NoRoom`], [`Error::Setting`], and those of [`Catalog::open`](crate::Catalog::open).
+    /// [`Error::Locked`] if another process holds the lock; [`Error::NoRoom`] if the file system has too little free
+    /// space; [`Error::Setting`] for settings out of range; [`Error::NoSegment`] and [`Error::AllHeld`] if no segment
+    /// can be begun; and those of [`Catalog::open`](crate::Catalog::open).
     pub fn open(
         root: &Path,
         settings: RecorderSettings,
@@ -170,13 +179,13 @@ impl Recorder {
         let begun = Writing::open(root, &settings, now)?;
         let (segment_len, at) = (begun.segment_len, begun.at);
         let (index, spare, is_made) = (begun.index, begun.spare, begun.is_made);
-        // One is gathered while another is written.
+        // One buffer is filled while another is written.
         let count = settings.buffers.max(2);
         let (events, received) = channel();
         let (give, buffers) = sync_channel(count);
         let (give_index, indexes) = sync_channel(2);
         for _ in 0..count {
-            // As many as there is room for.
+            // The channel has room for `count` buffers, so this cannot fail.
             let _ = give.try_send(ChunkBuffer::of_slot());
         }
         if let Some(spare) = spare {
@@ -210,7 +219,8 @@ impl Recorder {
             is_finished: false,
             settings,
         };
-        // A file that begins with a section is one that every program reads.
+        // Each segment begins with a chunk without packets: pcapng readers want a section header at the start of a
+        // file.
         recorder.check_opening(interfaces)?;
         recorder.begin(interfaces, 0, now)?;
         if at == 0 {
@@ -220,10 +230,12 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Takes the selected packets. `interfaces` is the source's table, which may have grown.
+    /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls.
+    /// Blocks while all buffers wait for the disk. `now` is the wall clock.
     ///
     /// # Errors
-    /// [`Error::Thread`] where nothing can be written any more; the packets are counted as lost.
+    /// [`Error::Thread`] if the writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`]
+    /// if the descriptions of the interfaces take more than 512 KiB. Packets not taken count as lost.
     pub fn write(
         &mut self,
         batch: &Batch<'_>,
@@ -234,7 +246,7 @@ impl Recorder {
         self.start().inspect_err(|_| self.lost += selection.len() as u64)?;
         let mut left = selection.len() as u64;
         if self.opening.0 < interfaces.len() {
-            // Descriptions of new interfaces may have no room in the chunk: another one begins with them.
+            // A chunk describes its interfaces at its start: new ones need a new chunk.
             let begun = self.check_opening(interfaces).and_then(|()| self.close(&[], now));
             begun.and_then(|()| self.begin(interfaces, 0, now)).inspect_err(|_| self.lost += left)?;
         }
@@ -265,7 +277,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether a packet is beyond the cut-off of its flow; it is counted then.
+    /// Whether a packet is beyond the cut-off of its flow; counts it if so.
     #[inline]
     fn is_cut(&mut self, packet: Packet<'_>, interfaces: &[Interface]) -> bool {
         let Some(cutter) = &mut self.cutter else { return false };
@@ -275,8 +287,9 @@ impl Recorder {
         is_cut
     }
 
-    /// What goes by the clock: chunks that have waited long enough are written, and what was written is made safe. To be called several
-    /// times a second.
+    /// Writes the current chunk if it is older than `flush_ns`; every `sync_ns`, flushes written chunks to the disk and
+    /// deletes segments older than `keep_ns`. Callers call it several times per second, also without packets. `losses`
+    /// and `statistics` go into the chunk.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -302,7 +315,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes what is gathered and seals the segment.
+    /// Writes the current chunk, seals the segment and waits for the writing thread to end. A second call does nothing.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -325,7 +338,7 @@ impl Recorder {
         if joined { Ok(()) } else { Err(Error::Thread) }
     }
 
-    /// Begins to write, in a thread that has the rights which its caller has now.
+    /// Starts the writing thread, once; it inherits the privileges that the caller has at that time.
     fn start(&mut self) -> Result<(), Error> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
@@ -336,11 +349,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the store's files to a user, who goes on to record: renaming segments takes the owner of their directory. The
-    /// store's directory is given only if it was made for the store; other things in it are left alone.
+    /// Makes a user the owner of the store's files, for a process that goes on as this user: it must own `seg/` to
+    /// rename segments. The store's directory changes its owner only if this recorder made it; files in it that are
+    /// not the store's, and `holds/`, keep theirs.
     ///
     /// # Errors
-    /// [`Error::File`] without the right to.
+    /// [`Error::File`] if lchown(2) fails, as it does without `CAP_CHOWN`.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
         let segments = self.root.join("seg");
         let entries = std::fs::read_dir(&segments).map_err(Error::file("read", &segments))?;
@@ -355,7 +369,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What became of packets up to now.
+    /// Counters up to now.
     pub fn totals(&self) -> Totals {
         let mut totals = self.progress.totals();
         totals.lost += self.lost;
@@ -363,18 +377,19 @@ impl Recorder {
         let done = totals.written + totals.lost - self.lost;
         totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
         if self.is_finished {
-            // What the thread did not come to is lost.
+            // The thread has ended: chunks that it did not write are lost.
             totals.lost += std::mem::take(&mut totals.buffered);
         }
         totals
     }
 
-    /// What happened that a person should know of, since the last call.
+    /// Messages for the user since the last call, one sentence each: disk errors, segments left, indexes made again.
     pub fn news(&self) -> Vec<String> {
         self.progress.news()
     }
 
-    /// Ends the chunk, and begins one in which a packet of this length has room. `false` if no chunk has.
+    /// Ends the current chunk and begins one that has room for a packet of this length. `false` for a packet that is
+    /// too long for any chunk.
     fn make_room(
         &mut self,
         cap_len: usize,
@@ -393,12 +408,12 @@ impl Recorder {
         if needed > CHUNK_LEN_MAX || needed as u64 + SLOT_LEN as u64 > self.segment_len {
             return Ok(false);
         }
-        // Nothing is in it yet.
+        // The current chunk has no packets yet: it is begun again with more room.
         self.begin(interfaces, needed, now)?;
         Ok(true)
     }
 
-    /// Notes how long a chunk with these interfaces is without packets.
+    /// Computes the length of a chunk with these interfaces and without packets; an error if that is too long.
     fn check_opening(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
         let mut opening = ChunkBuilder::new(self.settings.snap_len);
         opening.begin(ChunkBuffer::default(), SLOT_LEN, interfaces);
@@ -413,7 +428,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Begins a chunk of a slot's rest, or one that is long enough for a packet that needs `needed` bytes in all.
+    /// Begins a chunk that takes the rest of a slot, or several slots if a packet makes it `needed` bytes long.
     fn begin(&mut self, interfaces: &[Interface], needed: usize, now: Timestamp) -> Result<(), Error> {
         let slot_len = SLOT_LEN as u64;
         let needed = needed.max(self.opening.1);
@@ -431,7 +446,7 @@ impl Recorder {
         if let Some(index) = &mut self.index {
             index.begin_slot((self.at / slot_len) as u32);
         }
-        // A chunk that is begun again has the buffer still.
+        // A chunk that is begun again still has its buffer.
         let buffer = match self.chunk.take_buffer() {
             Some(buffer) => buffer,
             None => self.buffers.recv().map_err(|_| Error::Thread)?,
@@ -441,7 +456,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Bytes for a chunk that begins here; `None` if they are not enough.
+    /// Bytes for a chunk that begins at `self.at`; `None` if they are fewer than `needed`.
     fn room(&self, needed: usize) -> Option<usize> {
         let in_slot = (self.at % SLOT_LEN as u64) as usize;
         let room = match needed > SLOT_LEN && in_slot == 0 {
@@ -452,7 +467,8 @@ impl Recorder {
         fits.then_some(room)
     }
 
-    /// The rest is for the next segment, which begins with a chunk without packets: every program reads a file that begins with a section.
+    /// Seals the segment and begins the next one with a chunk without packets, for readers that want a section header
+    /// at the start of a file.
     fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
         let index = match self.index.take() {
             Some(index) => {
@@ -469,7 +485,7 @@ impl Recorder {
         self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })
     }
 
-    /// Hands the chunk to the thread, if there is something in it or the segment has none yet.
+    /// Sends the current chunk to the writing thread, with the losses since the chunk before.
     fn close(&mut self, statistics: &[InterfaceStatistics], now: Timestamp) -> Result<(), Error> {
         let (buffer, mut head) = self.chunk.finish(statistics, now);
         head.slot = (self.at / SLOT_LEN as u64) as u32;
@@ -494,7 +510,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // What was handed over is written.
+        // Chunks that were sent are written; the current chunk is not.
         if let Some(thread) = self.thread.take() {
             let _ = self.send(Job::End);
             let _ = thread.join();

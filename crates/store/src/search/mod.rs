@@ -1,8 +1,8 @@
-//! Chunks that may hold what is asked, found, read and checked.
+//! Search: finds the chunks that may have the packets of a question, reads them and checks their checksums.
 //!
 //! ```text
 //! Search           segments --plan--> stretches of chunks --fetch--> sections of pcapng           one thread
-//! ParallelSearch   the same on all cores, with what each thread makes of them, in the order of recording
+//! ParallelSearch   the same in several threads, each running its own filter; results in the order of recording
 //! ```
 
 mod account;
@@ -25,12 +25,12 @@ use crate::question::Question;
 use plan::{Plan, Stretch};
 use tail::Tail;
 
-/// The times that are asked for: from `from`, before `to`.
+/// A half-open span of time: `from` is in it, `to` is not. A `to` of [`Window::ALL`] has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first moment.
+    /// The first moment in the span.
     pub from: Timestamp,
-    /// The first moment after.
+    /// The first moment after the span.
     pub to: Timestamp,
 }
 
@@ -39,34 +39,35 @@ impl Window {
     pub const ALL: Window =
         Window { from: Timestamp::from_nanos(i64::MIN), to: Timestamp::from_nanos(i64::MAX) };
 
-    /// Whether a moment is in it.
+    /// Whether a moment is in the span.
     pub fn has(&self, at: Timestamp) -> bool {
         self.from <= at && (at < self.to || self.to == Window::ALL.to)
     }
 
-    /// Whether any moment of a span may be in it.
+    /// Whether the closed span from `first` to `last` has a moment in common with it.
     pub(crate) fn overlaps(&self, first: Timestamp, last: Timestamp) -> bool {
         last >= self.from && (first < self.to || self.to == Window::ALL.to)
     }
 }
 
-/// A search under way.
+/// A search in one thread. It yields whole chunks: the caller runs its filter on each packet and checks its time.
 pub struct Search {
     plan: Arc<Plan>,
-    /// Segments still to be looked into.
+    /// Numbers of segments that are still to be planned.
     segments: VecDeque<u64>,
-    /// What is still to be read of the present one.
+    /// Stretches of the current segment that are still to be read.
     stretches: VecDeque<Stretch>,
-    /// Segments when it began.
+    /// Number of segments when the search began.
     total: u64,
-    /// The end of a recording that is followed.
+    /// How far a recording was followed; `None` without [`Search::follow`].
     tail: Option<Tail>,
     account: SearchAccount,
     bytes: Vec<u8>,
 }
 
 impl Search {
-    /// Begins a search of all segments that are there now. While somebody records, chunks are read past the page cache.
+    /// Begins a search of all segments that the store has now. Chunks are read past the page cache if a recorder runs
+    /// now.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
@@ -81,32 +82,35 @@ impl Search {
         Ok(Search { plan, segments, stretches, total, tail: None, account, bytes })
     }
 
-    /// Goes on, once all is read, with what is recorded from then on: a search by [several threads](ParallelSearch) then has no end.
+    /// Makes a [`ParallelSearch`] of this search go on with chunks that are recorded later: it then has no end. To be
+    /// called before [`next`](Self::next), which then leaves out the newest segment: only a [`ParallelSearch`] reads
+    /// it.
     pub fn follow(&mut self) {
         if self.tail.is_none() {
             self.tail = Some(Tail::of(self.segments.pop_back()));
         }
     }
 
-    /// What it did so far.
+    /// Counters of segments and chunks up to now.
     pub fn account(&self) -> SearchAccount {
         let chunks_left = self.stretches.iter().map(|stretch| stretch.chunks()).sum();
         let in_tail = self.tail.as_ref().map_or(0, Tail::segments_left);
         SearchAccount { segments_left: self.segments.len() as u64 + in_tail, chunks_left, ..self.account }
     }
 
-    /// The times that are asked for.
+    /// The times that the search was begun with.
     pub fn window(&self) -> Window {
         self.plan.window
     }
 
-    /// Segments done, and all.
+    /// Segments that were planned, and all that there were at the start.
     pub fn progress(&self) -> (u64, u64) {
         (self.total - self.segments.len() as u64, self.total)
     }
 
-    /// Reads the next chunks that may hold what is asked into `buffer`, whole and checked. `false` at the end. What cannot be
-    /// read is passed over, and is in the account.
+    /// Replaces the content of `buffer` by the next chunks that may have matching packets: whole pcapng sections whose
+    /// checksums are right. `false` at the end. Chunks that are damaged or cannot be read are skipped, and the
+    /// [account](Self::account) counts them.
     pub fn next(&mut self, buffer: &mut Vec<u8>) -> bool {
         loop {
             let Some(stretch) = self.stretches.pop_front() else {
