@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// Holds keep all segments but the newest, so that none can be recycled.
     #[error(
-        "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store hold) or --size is larger",
+        "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store release) or --size is larger",
         path.display()
     )]
     AllHeld {

@@ -225,7 +225,7 @@ impl Exporter {
         collectors.for_each(|collector| collector.set_send_timeout(timeout));
     }
 
-    /// Once `haste` is true, messages that would have to wait for the rate are not sent, and counted as lost.
+    /// Once `cancel` is true, messages that the rate limit would delay are dropped and counted as lost.
     pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.for_each(|collector| collector.set_cancel_flag(cancel));

@@ -57,7 +57,7 @@ impl Fact {
     }
 }
 
-/// What the index can be asked about a filter. See the [module](self).
+/// What the index can be asked about a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Any packet may be meant.
