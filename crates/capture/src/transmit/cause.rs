@@ -30,9 +30,15 @@ pub enum Cause {
     Other,
     /// It was beyond the cut-off of its flow (`tapline record --cut`). No loss.
     Cut,
+    /// It came while a store had no buffer free (`tapline record --overload newest`).
+    OverloadNewest,
+    /// It waited longest for the disk of a store (`tapline record --overload oldest`).
+    OverloadOldest,
+    /// Its flow began while the disk of a store was too slow (`tapline record --overload flows`).
+    OverloadFlows,
 }
 
-const COUNT: usize = 13;
+const COUNT: usize = 16;
 
 impl Cause {
     /// All of them.
@@ -50,6 +56,9 @@ impl Cause {
         Cause::Malformed,
         Cause::Other,
         Cause::Cut,
+        Cause::OverloadNewest,
+        Cause::OverloadOldest,
+        Cause::OverloadFlows,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -68,6 +77,9 @@ impl Cause {
             Cause::Malformed => "malformed",
             Cause::Other => "for other reasons",
             Cause::Cut => "beyond the cut-off of their flow",
+            Cause::OverloadNewest => "lost: disk too slow, the newest given up",
+            Cause::OverloadOldest => "lost: disk too slow, the oldest given up",
+            Cause::OverloadFlows => "lost: disk too slow, new flows given up",
         }
     }
 
@@ -87,6 +99,9 @@ impl Cause {
             Cause::Malformed => "malformed",
             Cause::Other => "other",
             Cause::Cut => "cut",
+            Cause::OverloadNewest => "overload_newest",
+            Cause::OverloadOldest => "overload_oldest",
+            Cause::OverloadFlows => "overload_flows",
         }
     }
 

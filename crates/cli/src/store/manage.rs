@@ -106,7 +106,7 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
         };
         let share = standing.index_len as f64 * 100.0 / segment.len.max(1) as f64;
         text += &format!(
-            "{:>10}  {}  {}{:>15}{:>18}{:>12}{:>7.2} %{}\n",
+            "{:>10}  {}  {}{:>15}{:>18}{:>12}{:>7.2} %{}{}\n",
             segment.number,
             shown(standing.first),
             shown(standing.last),
@@ -114,7 +114,8 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
             grouped(standing.bytes),
             grouped(standing.lost + standing.dropped),
             share,
-            given_up(standing)
+            given_up(standing),
+            overload(standing)
         );
     }
     text
@@ -138,6 +139,14 @@ fn given_up(standing: &Standing) -> String {
     if told.is_empty() { String::new() } else { format!("  not in the index: {}", told.join(", ")) }
 }
 
+/// Packets lost because the disk was too slow, by policy.
+fn overload(standing: &Standing) -> String {
+    let policies = ["newest", "oldest", "new flows"].into_iter().zip(standing.overload);
+    let lost = policies.filter(|(_, packets)| *packets > 0);
+    let told: Vec<String> = lost.map(|(policy, packets)| format!("{} {policy}", grouped(packets))).collect();
+    if told.is_empty() { String::new() } else { format!("  disk too slow, lost: {}", told.join(", ")) }
+}
+
 fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
     let segment = |segment: &SegmentEntry| {
         let standing = segment.standing.map(|standing| {
@@ -150,6 +159,9 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
                 "dropped": standing.dropped,
                 "index_bytes": standing.index_len,
                 "cut": standing.cut,
+                "overload_newest": standing.overload[0],
+                "overload_oldest": standing.overload[1],
+                "overload_flows": standing.overload[2],
                 "erased_chunks": standing.erased,
                 "slots": standing.slots,
                 "slots_without_some_facts": standing.open[Way::All as usize],

@@ -157,22 +157,27 @@ impl Builder {
     /// Notes the facts of a packet.
     #[inline]
     pub(crate) fn note(&mut self, interface: &Interface, packet: Packet<'_>) {
-        let headers = Headers::parse(interface.link_type, packet);
+        self.note_parsed(interface, packet, &Headers::parse(interface.link_type, packet));
+    }
+
+    /// Likewise, with headers that are known.
+    #[inline]
+    pub(crate) fn note_parsed(&mut self, interface: &Interface, packet: Packet<'_>, headers: &Headers) {
         if self.options.names {
-            names::messages(packet.data, &headers)
+            names::messages(packet.data, headers)
                 .into_iter()
                 .flatten()
                 .for_each(|said| self.note_names(said));
         }
         let prints = Prints { seed: self.seed, link_type: interface.link_type, has_macs: self.options.macs };
-        let flow = prints.of_flow(packet, &headers);
+        let flow = prints.of_flow(packet, headers);
         let place = &mut self.seen[flow as usize % SEEN_LEN];
         if flow != 0 && *place == flow {
             return;
         }
         *place = flow;
         if flow == 0 || !self.flows.enter(flow, self.slot) {
-            self.note_new(interface.link_type, packet, &headers, flow);
+            self.note_new(interface.link_type, packet, headers, flow);
         }
     }
 

@@ -8,12 +8,14 @@
 //! buffers           are allocated when the recorder opens, and go back to the caller's thread after the write
 //! ```
 //!
-//! The caller's thread writes no packets to files. If all buffers wait for the disk, [`Recorder::write`] blocks
-//! until one is free; packets then queue in the source's ring, and the source counts those that the ring drops.
+//! The caller's thread writes no packets to files. If all buffers wait for the disk, the policy [`Overload`] decides:
+//! unless it is told otherwise, [`Recorder::write`] blocks until one is free; packets then queue in the source's ring, and
+//! the source counts those that the ring drops.
 
 mod at_work;
 mod cutoff;
 mod opening;
+mod overload;
 mod reserve;
 mod retention;
 mod sealer;
@@ -23,18 +25,20 @@ mod writing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use tapline_file::InterfaceStatistics;
-use tapline_packet::{Batch, Interface, Packet, Selection, Timestamp};
+use tapline_packet::{Batch, Headers, Interface, Selection, Timestamp};
 
 use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
 use crate::error::Error;
 use crate::index::{Builder, IndexOptions};
 use crate::layout::{SEGMENT_LEN_DEFAULT, SLOT_LEN};
 pub use cutoff::Cutoff;
-use cutoff::Cutter;
+use cutoff::{Cutter, Verdict};
+pub use overload::Overload;
+use overload::{Jobs, Load};
 use writing::{Event, Job, Progress, Writing};
 
 /// Bytes that must be left in a slot for another chunk to begin there; fewer bytes become fillers.
@@ -65,6 +69,8 @@ pub struct RecorderSettings {
     /// Limits of bytes per flow: the first entry whose filter accepts the first packet of a flow applies to the flow. A
     /// flow that none applies to, and each flow if there are none, is recorded whole.
     pub cutoffs: Vec<Cutoff>,
+    /// The packets that are given up when the disk does not keep up with the source.
+    pub overload: Overload,
     /// Chunk buffers of 1 MiB between caller and disk; values below 2 count as 2.
     pub buffers: usize,
 }
@@ -80,6 +86,7 @@ impl Default for RecorderSettings {
             snap_len: 262_144,
             index: Some(IndexOptions::default()),
             cutoffs: Vec::new(),
+            overload: Overload::Wait,
             buffers: 32,
         }
     }
@@ -104,6 +111,8 @@ pub struct Totals {
     pub lost: u64,
     /// Packets not recorded because their flow had reached its [`Cutoff`].
     pub cut: u64,
+    /// Packets given up because the disk was too slow, by the policy of the recording ([`Overload`]).
+    pub overload: u64,
     /// Packets in chunks that are not written yet; 0 after [`Recorder::finish`].
     pub buffered: u64,
     /// Bytes of chunks whose write succeeded.
@@ -138,9 +147,15 @@ pub struct Recorder {
     cutter: Option<Cutter>,
     /// Packets beyond the cut-off of their flow: all of them, and those that heads of chunks already count.
     cut: (u64, u64),
+    load: Load,
+    /// Whether there is a current chunk: not while all buffers wait for the disk.
+    is_open: bool,
+    /// A buffer for a chunk that could not be begun.
+    spare: Option<ChunkBuffer>,
     synced: Timestamp,
     losses: Losses,
     told: Losses,
+    jobs: Arc<Jobs>,
     events: Sender<Event>,
     buffers: Receiver<ChunkBuffer>,
     indexes: Receiver<Box<Builder>>,
@@ -152,9 +167,20 @@ pub struct Recorder {
     is_finished: bool,
 }
 
+/// Whether a packet has a place in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    There,
+    /// It is too long for any chunk.
+    Never,
+    /// No buffer is free.
+    Overloaded,
+}
+
 /// Resources that the writing thread takes over when it starts.
 struct Waiting {
     writing: Writing,
+    jobs: Arc<Jobs>,
     events: (Sender<Event>, Receiver<Event>),
     give: SyncSender<ChunkBuffer>,
     give_index: SyncSender<Box<Builder>>,
@@ -175,7 +201,7 @@ impl Recorder {
         interfaces: &[Interface],
         now: Timestamp,
     ) -> Result<Recorder, Error> {
-        let cutter = Cutter::new(&settings.cutoffs)?;
+        let cutter = Cutter::new(&settings.cutoffs, settings.overload == Overload::Flows)?;
         let begun = Writing::open(root, &settings, now)?;
         let (segment_len, at) = (begun.segment_len, begun.at);
         let (index, spare, is_made) = (begun.index, begun.spare, begun.is_made);
@@ -184,16 +210,19 @@ impl Recorder {
         let (events, received) = channel();
         let (give, buffers) = sync_channel(count);
         let (give_index, indexes) = sync_channel(2);
+        let progress = begun.writing.progress();
         for _ in 0..count {
             // The channel has room for `count` buffers, so this cannot fail.
             let _ = give.try_send(ChunkBuffer::of_slot());
+            progress.free.give();
         }
         if let Some(spare) = spare {
             let _ = give_index.try_send(spare);
         }
-        let writing = begun.writing;
-        let progress = writing.progress();
-        let waiting = Waiting { writing, events: (events.clone(), received), give, give_index };
+        let (writing, jobs) = (begun.writing, Arc::<Jobs>::default());
+        let of_thread = Arc::clone(&jobs);
+        let waiting =
+            Waiting { writing, jobs: of_thread, events: (events.clone(), received), give, give_index };
         let mut recorder = Recorder {
             root: root.to_owned(),
             is_made,
@@ -207,9 +236,13 @@ impl Recorder {
             lost: 0,
             cutter,
             cut: (0, 0),
+            load: Load { policy: settings.overload, buffers: count, ..Load::default() },
+            is_open: false,
+            spare: None,
             synced: now,
             losses: Losses::default(),
             told: Losses::default(),
+            jobs,
             events,
             buffers,
             indexes,
@@ -231,7 +264,7 @@ impl Recorder {
     }
 
     /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls.
-    /// Blocks while all buffers wait for the disk. `now` is the wall clock.
+    /// While all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
     ///
     /// # Errors
     /// [`Error::Thread`] if the writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`]
@@ -245,46 +278,55 @@ impl Recorder {
     ) -> Result<(), Error> {
         self.start().inspect_err(|_| self.lost += selection.len() as u64)?;
         let mut left = selection.len() as u64;
+        // While all flows that come are refused no chunk takes a buffer.
+        self.load.look(self.progress.free.count());
         if self.opening.0 < interfaces.len() {
             // A chunk describes its interfaces at its start: new ones need a new chunk.
             let begun = self.check_opening(interfaces).and_then(|()| self.close(&[], now));
             begun.and_then(|()| self.begin(interfaces, 0, now)).inspect_err(|_| self.lost += left)?;
+        } else if !self.is_open {
+            self.begin(interfaces, 0, now).inspect_err(|_| self.lost += left)?;
         }
+        let parses = self.cutter.is_some() || self.index.is_some();
         for index in selection.iter() {
+            left -= 1;
             let packet = batch.packet(index);
-            if self.is_cut(packet, interfaces) {
-                left -= 1;
+            let Some(interface) = interfaces.get(packet.meta.interface.0 as usize) else {
+                self.lost += 1;
                 continue;
+            };
+            let headers = parses.then(|| Headers::parse(interface.link_type, packet));
+            if let (Some(cutter), Some(headers)) = (&mut self.cutter, &headers) {
+                let verdict = cutter.verdict(packet, headers, self.load.refuses_flows());
+                self.cut.0 += u64::from(verdict == Verdict::Cut);
+                self.load.refused.0 += u64::from(verdict == Verdict::Refused);
+                if verdict != Verdict::Recorded {
+                    continue;
+                }
             }
             let options = batch.options(index);
             let (cap_len, options_len) = (packet.data.len(), options.len());
-            let has_room = self.chunk.fits(cap_len, options_len)
-                || self
-                    .make_room(cap_len, options_len, interfaces, now)
-                    .inspect_err(|_| self.lost += left)?;
-            match interfaces.get(packet.meta.interface.0 as usize).filter(|_| has_room) {
-                Some(interface) => {
-                    if let Some(index) = &mut self.index {
-                        index.note(interface, packet);
+            if !self.is_open || !self.chunk.fits(cap_len, options_len) {
+                let room = self.make_room(cap_len, options_len, interfaces, now);
+                match room.inspect_err(|_| self.lost += left + 1)? {
+                    Room::There => {}
+                    Room::Never => {
+                        self.lost += 1;
+                        continue;
                     }
-                    self.chunk.push(&packet, interface, options);
-                    self.begun.get_or_insert(now);
+                    Room::Overloaded => {
+                        self.load.refused.0 += 1;
+                        continue;
+                    }
                 }
-                None => self.lost += 1,
             }
-            left -= 1;
+            if let (Some(index), Some(headers)) = (&mut self.index, &headers) {
+                index.note_parsed(interface, packet, headers);
+            }
+            self.chunk.push(&packet, interface, options);
+            self.begun.get_or_insert(now);
         }
         Ok(())
-    }
-
-    /// Whether a packet is beyond the cut-off of its flow; counts it if so.
-    #[inline]
-    fn is_cut(&mut self, packet: Packet<'_>, interfaces: &[Interface]) -> bool {
-        let Some(cutter) = &mut self.cutter else { return false };
-        let interface = interfaces.get(packet.meta.interface.0 as usize);
-        let is_cut = interface.is_some_and(|interface| !cutter.keeps(interface, packet));
-        self.cut.0 += u64::from(is_cut);
-        is_cut
     }
 
     /// Writes the current chunk if it is older than `flush_ns`; every `sync_ns`, flushes written chunks to the disk and
@@ -342,8 +384,8 @@ impl Recorder {
     fn start(&mut self) -> Result<(), Error> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
-            let Waiting { writing, events, give, give_index } = *waiting;
-            writing.run(events, give, give_index);
+            let Waiting { writing, jobs, events, give, give_index } = *waiting;
+            writing.run(jobs, events, give, give_index);
         });
         self.thread = Some(thread.map_err(Error::file("start a thread for", &self.root))?);
         Ok(())
@@ -351,15 +393,20 @@ impl Recorder {
 
     /// Makes a user the owner of the store's files, for a process that goes on as this user: it must own `seg/` to
     /// rename segments. The store's directory changes its owner only if this recorder made it; files in it that are
-    /// not the store's, and `holds/`, keep theirs.
+    /// not the store's keep theirs.
     ///
     /// # Errors
     /// [`Error::File`] if lchown(2) fails, as it does without `CAP_CHOWN`.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
-        let segments = self.root.join("seg");
-        let entries = std::fs::read_dir(&segments).map_err(Error::file("read", &segments))?;
-        let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        let own = ["store.toml", "lock", "log", "reserve", "seg", "roll"].map(|name| self.root.join(name));
+        let mut all = Vec::new();
+        for folder in
+            ["seg", "roll", "holds"].map(|name| self.root.join(name)).iter().filter(|path| path.exists())
+        {
+            let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
+            all.extend(entries.flatten().map(|entry| entry.path()));
+        }
+        let own =
+            ["store.toml", "lock", "log", "reserve", "seg", "roll", "holds"].map(|name| self.root.join(name));
         all.extend(own.into_iter().filter(|path| path.exists()));
         all.extend(self.is_made.then(|| self.root.clone()));
         for path in all {
@@ -374,7 +421,8 @@ impl Recorder {
         let mut totals = self.progress.totals();
         totals.lost += self.lost;
         totals.cut = self.cut.0;
-        let done = totals.written + totals.lost - self.lost;
+        let done = totals.written + totals.lost - self.lost + totals.overload;
+        totals.overload += self.load.refused.0;
         totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
         if self.is_finished {
             // The thread has ended: chunks that it did not write are lost.
@@ -383,34 +431,41 @@ impl Recorder {
         totals
     }
 
+    /// The policy under overload.
+    pub fn overload(&self) -> Overload {
+        self.load.policy
+    }
+
     /// Messages for the user since the last call, one sentence each: disk errors, segments left, indexes made again.
     pub fn news(&self) -> Vec<String> {
         self.progress.news()
     }
 
-    /// Ends the current chunk and begins one that has room for a packet of this length. `false` for a packet that is
-    /// too long for any chunk.
+    /// Ends the current chunk and begins one that has room for a packet of this length.
     fn make_room(
         &mut self,
         cap_len: usize,
         options_len: usize,
         interfaces: &[Interface],
         now: Timestamp,
-    ) -> Result<bool, Error> {
-        if self.chunk.packets() > 0 {
+    ) -> Result<Room, Error> {
+        if self.is_open && self.chunk.packets() > 0 {
             self.close(&[], now)?;
             self.begin(interfaces, 0, now)?;
         }
+        if !self.is_open {
+            return Ok(Room::Overloaded);
+        }
         let needed = self.chunk.len_with(cap_len, options_len);
         if self.chunk.fits(cap_len, options_len) {
-            return Ok(true);
+            return Ok(Room::There);
         }
         if needed > CHUNK_LEN_MAX || needed as u64 + SLOT_LEN as u64 > self.segment_len {
-            return Ok(false);
+            return Ok(Room::Never);
         }
         // The current chunk has no packets yet: it is begun again with more room.
         self.begin(interfaces, needed, now)?;
-        Ok(true)
+        Ok(if self.is_open { Room::There } else { Room::Overloaded })
     }
 
     /// Computes the length of a chunk with these interfaces and without packets; an error if that is too long.
@@ -428,15 +483,24 @@ impl Recorder {
         Ok(())
     }
 
-    /// Begins a chunk that takes the rest of a slot, or several slots if a packet makes it `needed` bytes long.
+    /// Begins a chunk that takes the rest of a slot, or several slots if a packet makes it `needed` bytes long. Under
+    /// overload there may be no buffer for it: then there is no current chunk afterwards.
     fn begin(&mut self, interfaces: &[Interface], needed: usize, now: Timestamp) -> Result<(), Error> {
+        // A chunk that is begun again still has its buffer.
+        self.is_open = false;
+        let Some(buffer) =
+            self.chunk.take_buffer().map_or_else(|| self.take_buffer(), |buffer| Ok(Some(buffer)))?
+        else {
+            return Ok(());
+        };
         let slot_len = SLOT_LEN as u64;
         let needed = needed.max(self.opening.1);
         if self.room(needed).is_none() {
             self.at = self.at.next_multiple_of(slot_len);
         }
-        if self.room(needed).is_none() {
-            self.next_segment(interfaces, now)?;
+        if self.room(needed).is_none() && !self.next_segment(interfaces, now)? {
+            self.spare = Some(buffer);
+            return Ok(());
         }
         // A packet that needs several slots begins at the start of one.
         if self.room(needed).is_none() {
@@ -446,14 +510,29 @@ impl Recorder {
         if let Some(index) = &mut self.index {
             index.begin_slot((self.at / slot_len) as u32);
         }
-        // A chunk that is begun again still has its buffer.
-        let buffer = match self.chunk.take_buffer() {
-            Some(buffer) => buffer,
-            None => self.buffers.recv().map_err(|_| Error::Thread)?,
-        };
         self.chunk.begin(buffer, room, interfaces);
-        self.begun = None;
+        (self.begun, self.is_open) = (None, true);
         Ok(())
+    }
+
+    /// A buffer for a chunk; `None` if none is free and the policy is not to wait for one.
+    fn take_buffer(&mut self) -> Result<Option<ChunkBuffer>, Error> {
+        if let Some(buffer) = self.spare.take() {
+            return Ok(Some(buffer));
+        }
+        let taken = match self.load.policy {
+            Overload::Wait => self.buffers.recv().map_err(|_| Error::Thread)?,
+            policy => match self.buffers.try_recv() {
+                Ok(buffer) => buffer,
+                Err(TryRecvError::Disconnected) => return Err(Error::Thread),
+                Err(TryRecvError::Empty) => {
+                    self.load.look(0);
+                    return Ok(if policy == Overload::Oldest { self.jobs.shed_oldest() } else { None });
+                }
+            },
+        };
+        self.load.look(self.progress.free.take());
+        Ok(Some(taken))
     }
 
     /// Bytes for a chunk that begins at `self.at`; `None` if they are fewer than `needed`.
@@ -468,25 +547,32 @@ impl Recorder {
     }
 
     /// Seals the segment and begins the next one with a chunk without packets, for readers that want a section header
-    /// at the start of a file.
-    fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
-        let index = match self.index.take() {
-            Some(index) => {
-                self.index = Some(self.indexes.recv().map_err(|_| Error::Thread)?);
-                Some(index)
-            }
-            None => None,
+    /// at the start of a file. `false` if the index before the last is still being made and the policy is not to wait.
+    fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<bool, Error> {
+        let next = match (&self.index, self.load.policy) {
+            (None, _) => None,
+            (Some(_), Overload::Wait) => Some(self.indexes.recv().map_err(|_| Error::Thread)?),
+            (Some(_), _) => match self.indexes.try_recv() {
+                Ok(index) => Some(index),
+                Err(TryRecvError::Empty) => return Ok(false),
+                Err(TryRecvError::Disconnected) => return Err(Error::Thread),
+            },
         };
+        let index = std::mem::replace(&mut self.index, next);
         self.send(Job::Seal { index })?;
         let mut opening = ChunkBuilder::new(self.settings.snap_len);
         opening.begin(ChunkBuffer::with_capacity(SLOT_LEN), SLOT_LEN, interfaces);
         let (buffer, head) = opening.finish(&[], now);
         self.at = u64::from(head.len);
-        self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })
+        self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })?;
+        Ok(true)
     }
 
-    /// Sends the current chunk to the writing thread, with the losses since the chunk before.
+    /// Sends the current chunk, if there is one, to the writing thread, with the losses since the chunk before.
     fn close(&mut self, statistics: &[InterfaceStatistics], now: Timestamp) -> Result<(), Error> {
+        if !std::mem::take(&mut self.is_open) {
+            return Ok(());
+        }
         let (buffer, mut head) = self.chunk.finish(statistics, now);
         head.slot = (self.at / SLOT_LEN as u64) as u32;
         let since = |now: Option<u64>, told: Option<u64>| now.unwrap_or(0).saturating_sub(told.unwrap_or(0));
@@ -496,6 +582,7 @@ impl Recorder {
         self.told = self.losses;
         head.cut = self.cut.0 - self.cut.1;
         self.cut.1 = self.cut.0;
+        head.overload = self.load.untold();
         self.handed += u64::from(head.packets);
         let offset = self.at;
         self.at += u64::from(head.len);
@@ -504,7 +591,8 @@ impl Recorder {
     }
 
     fn send(&self, job: Job) -> Result<(), Error> {
-        self.events.send(Event::Job(job)).map_err(|_| Error::Thread)
+        self.jobs.push(job);
+        self.events.send(Event::Job).map_err(|_| Error::Thread)
     }
 }
 
