@@ -21,7 +21,7 @@ use crate::keys::{Class, PacketKeys, Way, key, open_key};
 use crate::walk::{Found, Walk};
 use crate::{
     Catalog, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
-    RecorderSettings, SLOT_LEN, Search, Window, verify,
+    RecorderSettings, SLOT_LEN, Search, Window, check, verify,
 };
 
 pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {

@@ -205,6 +205,12 @@ fn verified_text(verified: &Verified) -> String {
         grouped(verified.packets),
         grouped(verified.bytes)
     );
+    if let deleted @ 1.. = verified.deleted {
+        text += &format!(
+            "{} segments between were deleted by a recorder, by the store's log: no hash joins the chunks before and behind\n",
+            grouped(deleted)
+        );
+    }
     if let (chunks @ 1.., packets) = verified.erased {
         text += &format!(
             "{} packets were erased from {} chunks (see the log)\n",
@@ -261,6 +267,7 @@ fn verified_json(verified: &Verified) -> String {
         "chunks": verified.chunks,
         "packets": verified.packets,
         "bytes": verified.bytes,
+        "deleted_segments": verified.deleted,
         "erased_chunks": verified.erased.0,
         "erased_packets": verified.erased.1,
         "findings": findings,
