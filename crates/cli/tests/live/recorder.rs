@@ -205,7 +205,7 @@ fn mixed_traffic_is_found_as_others_find_it() {
     for second in 0..seconds {
         let seed = format!("seed={}", 1 + second);
         for recipe in [
-            "tcp ip ip6 size=imix flows=80 dport=80,443 rate=4k count=1000",
+            "tcp ip ip6 size=80..1400 flows=80 dport=80,443 rate=4k count=1000",
             "udp size=60..1400 flows=300 dport=53,123,5000 rate=4k count=500",
             "udp icmp vlan=5 flows=20 rate=4k count=500",
         ] {
