@@ -108,6 +108,14 @@ impl TimeArgs {
 }
 
 impl PastArgs {
+    /// The times that are meant; other options are for stores whose files are read.
+    pub(crate) fn only_times(&self) -> Result<Window> {
+        if self.max_read.is_some() || !self.name.is_empty() || self.times.follow {
+            bail!("--name, --follow and --max-read need the files of the store: tapline find DIRECTORY");
+        }
+        self.times.window(&StoreName::default())
+    }
+
     /// That nothing was said which only stores understand, where there is none.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.max_read.is_some() {

@@ -145,7 +145,7 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
     let numbers = catalog.numbers()?;
     let mut verified = Verified::default();
     let mut chain = Chain::default();
-    let mut gaps = Gaps::of(catalog, &numbers);
+    let mut gaps = SegmentGaps::of(catalog, &numbers);
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
@@ -186,18 +186,18 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
 }
 
 /// Numbers of segments that are missing between those that are there.
-pub(crate) struct Gaps {
+pub(crate) struct SegmentGaps {
     /// Segments that recorders deleted, by the log; read only if a number is missing.
     deleted: HashSet<u64>,
     before: Option<u64>,
 }
 
-impl Gaps {
+impl SegmentGaps {
     /// `numbers` ascend.
-    pub(crate) fn of(catalog: &Catalog, numbers: &[u64]) -> Gaps {
+    pub(crate) fn of(catalog: &Catalog, numbers: &[u64]) -> SegmentGaps {
         let is_whole = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         let deleted = if is_whole { HashSet::new() } else { deleted_segments(&catalog.paths) };
-        Gaps { deleted, before: None }
+        SegmentGaps { deleted, before: None }
     }
 
     /// The number of segments missing before the next one, if the log has the deletion of each; else 0.

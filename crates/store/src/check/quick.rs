@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 
 use tapline_sys::disk;
 
-use super::{Finding, Gaps};
+use super::{Finding, SegmentGaps};
 use crate::catalog::Catalog;
 use crate::erase::rewrite;
 use crate::error::Error;
@@ -50,7 +50,7 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
     let is_recorded = catalog.is_recorded();
     let mut checked = Checked::default();
     let mut last = None;
-    let mut gaps = Gaps::of(catalog, &numbers);
+    let mut gaps = SegmentGaps::of(catalog, &numbers);
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;

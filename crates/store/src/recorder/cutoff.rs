@@ -48,7 +48,7 @@ struct Flow {
 
 /// The fate of a packet by its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FlowVerdict {
     Recorded,
     /// It is beyond the cut-off of its flow.
     Cut,
@@ -85,9 +85,14 @@ impl Cutter {
     /// Whether a packet is to be recorded; `refuses_new` has a flow that begins with it refused. Packets without ports,
     /// fragments too, always are.
     #[inline]
-    pub(super) fn verdict(&mut self, packet: Packet<'_>, headers: &Headers, refuses_new: bool) -> Verdict {
+    pub(super) fn verdict(
+        &mut self,
+        packet: Packet<'_>,
+        headers: &Headers,
+        refuses_new: bool,
+    ) -> FlowVerdict {
         if headers.fragment().is_some() || headers.ports(packet.data).is_none() {
-            return Verdict::Recorded;
+            return FlowVerdict::Recorded;
         }
         let print = headers.flow_hash(packet.data, self.seed).max(1);
         let now = packet.meta.timestamp.as_nanos();
@@ -108,11 +113,11 @@ impl Cutter {
         let flow = &mut bucket[at];
         flow.last = now;
         if flow.bytes == REFUSED {
-            return Verdict::Refused;
+            return FlowVerdict::Refused;
         }
         let is_recorded = flow.bytes < flow.limit;
         flow.bytes = flow.bytes.saturating_add(packet.meta.wire_len.into()).min(REFUSED - 1);
-        if is_recorded { Verdict::Recorded } else { Verdict::Cut }
+        if is_recorded { FlowVerdict::Recorded } else { FlowVerdict::Cut }
     }
 }
 
@@ -153,10 +158,10 @@ mod tests {
     }
 
     fn keeps(cutter: &mut Cutter, data: &[u8], second: i64) -> bool {
-        verdict(cutter, data, second, false) == Verdict::Recorded
+        verdict(cutter, data, second, false) == FlowVerdict::Recorded
     }
 
-    fn verdict(cutter: &mut Cutter, data: &[u8], second: i64, refuses_new: bool) -> Verdict {
+    fn verdict(cutter: &mut Cutter, data: &[u8], second: i64, refuses_new: bool) -> FlowVerdict {
         let timestamp = Timestamp::from_nanos(second * 1_000_000_000);
         let meta = Meta { wire_len: data.len() as u32, timestamp, ..Meta::default() };
         let packet = Packet { data, meta: &meta };
@@ -210,13 +215,13 @@ mod tests {
         let mut cutter = Cutter::new(&[], true).unwrap().unwrap();
         let [known, new, later] = [packet(1, 2), packet(3, 4), packet(5, 6)];
         let mut of = |data: &[u8], second, refuses_new| verdict(&mut cutter, data, second, refuses_new);
-        assert_eq!(of(&known, 0, false), Verdict::Recorded);
-        assert_eq!(of(&known, 1, true), Verdict::Recorded);
-        assert_eq!(of(&new, 1, true), Verdict::Refused);
+        assert_eq!(of(&known, 0, false), FlowVerdict::Recorded);
+        assert_eq!(of(&known, 1, true), FlowVerdict::Recorded);
+        assert_eq!(of(&new, 1, true), FlowVerdict::Refused);
         // Both directions, and when the overload is over; another flow is recorded then.
-        assert_eq!(of(&packet(4, 3), 2, false), Verdict::Refused);
-        assert_eq!(of(&later, 2, false), Verdict::Recorded);
+        assert_eq!(of(&packet(4, 3), 2, false), FlowVerdict::Refused);
+        assert_eq!(of(&later, 2, false), FlowVerdict::Recorded);
         // After five minutes without a packet it is a new flow.
-        assert_eq!(of(&new, 303, false), Verdict::Recorded);
+        assert_eq!(of(&new, 303, false), FlowVerdict::Recorded);
     }
 }

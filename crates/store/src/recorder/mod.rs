@@ -36,9 +36,9 @@ use crate::error::Error;
 use crate::index::{Builder, IndexOptions};
 use crate::layout::{SEGMENT_LEN_DEFAULT, SLOT_LEN};
 pub use cutoff::Cutoff;
-use cutoff::{Cutter, Verdict};
+use cutoff::{Cutter, FlowVerdict};
 pub use overload::Overload;
-use overload::{Jobs, Load};
+use overload::{Jobs, OverloadState};
 use writing::{Event, Job, Progress, Writing};
 
 /// Bytes that must be left in a slot for another chunk to begin there; fewer bytes become fillers.
@@ -147,7 +147,7 @@ pub struct Recorder {
     cutter: Option<Cutter>,
     /// Packets beyond the cut-off of their flow: all of them, and those that heads of chunks already count.
     cut: (u64, u64),
-    load: Load,
+    load: OverloadState,
     /// Whether there is a current chunk: not while all buffers wait for the disk.
     is_open: bool,
     /// A buffer for a chunk that could not be begun.
@@ -169,7 +169,7 @@ pub struct Recorder {
 
 /// Whether a packet has a place in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+enum ChunkRoom {
     There,
     /// It is too long for any chunk.
     Never,
@@ -236,7 +236,7 @@ impl Recorder {
             lost: 0,
             cutter,
             cut: (0, 0),
-            load: Load { policy: settings.overload, buffers: count, ..Load::default() },
+            load: OverloadState { policy: settings.overload, buffers: count, ..OverloadState::default() },
             is_open: false,
             spare: None,
             synced: now,
@@ -298,9 +298,9 @@ impl Recorder {
             let headers = parses.then(|| Headers::parse(interface.link_type, packet));
             if let (Some(cutter), Some(headers)) = (&mut self.cutter, &headers) {
                 let verdict = cutter.verdict(packet, headers, self.load.refuses_flows());
-                self.cut.0 += u64::from(verdict == Verdict::Cut);
-                self.load.refused.0 += u64::from(verdict == Verdict::Refused);
-                if verdict != Verdict::Recorded {
+                self.cut.0 += u64::from(verdict == FlowVerdict::Cut);
+                self.load.refused.0 += u64::from(verdict == FlowVerdict::Refused);
+                if verdict != FlowVerdict::Recorded {
                     continue;
                 }
             }
@@ -309,12 +309,12 @@ impl Recorder {
             if !self.is_open || !self.chunk.fits(cap_len, options_len) {
                 let room = self.make_room(cap_len, options_len, interfaces, now);
                 match room.inspect_err(|_| self.lost += left + 1)? {
-                    Room::There => {}
-                    Room::Never => {
+                    ChunkRoom::There => {}
+                    ChunkRoom::Never => {
                         self.lost += 1;
                         continue;
                     }
-                    Room::Overloaded => {
+                    ChunkRoom::Overloaded => {
                         self.load.refused.0 += 1;
                         continue;
                     }
@@ -448,24 +448,24 @@ impl Recorder {
         options_len: usize,
         interfaces: &[Interface],
         now: Timestamp,
-    ) -> Result<Room, Error> {
+    ) -> Result<ChunkRoom, Error> {
         if self.is_open && self.chunk.packets() > 0 {
             self.close(&[], now)?;
             self.begin(interfaces, 0, now)?;
         }
         if !self.is_open {
-            return Ok(Room::Overloaded);
+            return Ok(ChunkRoom::Overloaded);
         }
         let needed = self.chunk.len_with(cap_len, options_len);
         if self.chunk.fits(cap_len, options_len) {
-            return Ok(Room::There);
+            return Ok(ChunkRoom::There);
         }
         if needed > CHUNK_LEN_MAX || needed as u64 + SLOT_LEN as u64 > self.segment_len {
-            return Ok(Room::Never);
+            return Ok(ChunkRoom::Never);
         }
         // The current chunk has no packets yet: it is begun again with more room.
         self.begin(interfaces, needed, now)?;
-        Ok(if self.is_open { Room::There } else { Room::Overloaded })
+        Ok(if self.is_open { ChunkRoom::There } else { ChunkRoom::Overloaded })
     }
 
     /// Computes the length of a chunk with these interfaces and without packets; an error if that is too long.

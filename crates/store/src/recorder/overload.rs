@@ -86,11 +86,11 @@ fn is_spare(job: &Job) -> bool {
     matches!(job, Job::Chunk { buffer, head, .. } if head.packets > 0 && buffer.is_of_slot())
 }
 
-/// Free chunk buffers, which both threads count.
+/// FreeBuffers chunk buffers, which both threads count.
 #[derive(Debug, Default)]
-pub(super) struct Free(AtomicUsize);
+pub(super) struct FreeBuffers(AtomicUsize);
 
-impl Free {
+impl FreeBuffers {
     /// Counts a buffer that is free again.
     pub(super) fn give(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Free {
 
 /// The state of the caller's thread.
 #[derive(Debug, Default)]
-pub(super) struct Load {
+pub(super) struct OverloadState {
     pub(super) policy: Overload,
     /// Buffers in all.
     pub(super) buffers: usize,
@@ -117,7 +117,7 @@ pub(super) struct Load {
     pub(super) refused: (u64, u64),
 }
 
-impl Load {
+impl OverloadState {
     /// Learns how many buffers are free.
     pub(super) fn look(&mut self, free: usize) {
         let limit = if self.is_overloaded { self.buffers / 2 } else { self.buffers / 4 };
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_overload_ends_later_than_it_began() {
-        let mut load = Load { policy: Overload::Flows, buffers: 32, ..Load::default() };
+        let mut load = OverloadState { policy: Overload::Flows, buffers: 32, ..OverloadState::default() };
         let states = [9, 8, 7, 8, 15, 16, 8].map(|free| {
             load.look(free);
             load.refuses_flows()

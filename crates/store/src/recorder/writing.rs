@@ -15,7 +15,7 @@ use tapline_packet::Timestamp;
 use super::Totals;
 use super::at_work::AtWork;
 use super::at_work::Before;
-use super::overload::{Free, Jobs, Overload};
+use super::overload::{FreeBuffers, Jobs, Overload};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
@@ -65,7 +65,7 @@ pub(super) struct Progress {
     lost: AtomicU64,
     /// Packets in chunks that were given up under overload.
     shed: AtomicU64,
-    pub(super) free: Free,
+    pub(super) free: FreeBuffers,
     bytes: AtomicU64,
     pub(super) index_bytes: AtomicU64,
     pub(super) segments: AtomicU64,
