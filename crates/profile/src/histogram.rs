@@ -27,7 +27,7 @@ pub(crate) fn bucket(cycles: u64, packets: u64) -> usize {
     (step - ONE).clamp(0, BUCKETS as i32 - 1) as usize
 }
 
-/// Where a bucket begins, in cycles a packet. The bucket after the last begins at infinity.
+/// The lower bound of a bucket, in cycles per packet. The bucket after the last begins at infinity.
 ///
 /// ```
 /// use tapline_profile::bucket_start;

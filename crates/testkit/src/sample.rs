@@ -8,7 +8,7 @@ use crate::traffic::{TimedFrame, Traffic};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Where the stored sample lies, from this crate's folder.
+/// Path of the stored sample, from this crate's folder.
 pub const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
 
 const SEED: u64 = 2026;
@@ -17,7 +17,7 @@ const TRAFFIC_FRAMES: usize = 360;
 /// Writes the sample. Gives the number of packets.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub fn write(out: &mut impl Write) -> io::Result<u64> {
     write_pcapng(out, ETHERNET, "demo0", frames())
 }

@@ -44,7 +44,7 @@ pub(super) struct TextPool {
 }
 
 impl TextPool {
-    /// Room for so many blocks, taken from the system as they come into use.
+    /// Room for `most` blocks, taken from the system as they come into use.
     pub(super) fn new(most: usize) -> Result<TextPool, TryReserveError> {
         let most = most.min(NONE as usize - 1);
         let mut blocks = Vec::new();

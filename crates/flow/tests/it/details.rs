@@ -17,7 +17,7 @@ fn settings(details: &str) -> MeterSettings {
     MeterSettings { details: DetailFields::parse(details).unwrap(), ..MeterSettings::default() }
 }
 
-/// Frames with their times in milliseconds; of each so many bytes were captured.
+/// The flows and statistics of frames, with times in milliseconds, cut to `captured` bytes.
 fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize) -> (Vec<Flow>, Meter) {
     let (mut meter, mut flows) = (Meter::new(settings).unwrap(), Vec::new());
     for (ms, frame) in frames {
@@ -35,7 +35,7 @@ fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize)
     (flows, meter)
 }
 
-/// What carries the IP packets of two hosts.
+/// Layers between the IP packets of two hosts and the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Plain,
@@ -66,7 +66,8 @@ impl Way {
     }
 }
 
-/// A conversation over TCP: who sends, at which time, with which flags, from which byte on, what.
+/// A TCP conversation. Each turn has the sending host, the time in milliseconds, the flags, the offset in the stream,
+/// and the payload.
 fn conversation(way: Way, turns: &[(usize, i64, u8, u32, &[u8])]) -> Vec<(i64, Vec<u8>)> {
     let hosts = [Host::number(9), Host::number(2)];
     turns
@@ -199,7 +200,7 @@ fn requests_and_questions_are_told() {
     assert_eq!(details(&flows[0]).application, Some("domain"));
 }
 
-/// What was not captured is neither read nor taken for something else.
+/// Bytes that were not captured are neither read nor taken for something else.
 #[test]
 fn cut_packets_tell_what_they_have() {
     let hello = tls_client_hello("www.example.org", [3; 32]);

@@ -31,7 +31,7 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-/// What says the time.
+/// The source of the time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// The steady clock: a wall clock that is set changes no delay.

@@ -125,7 +125,7 @@ impl Filters {
         Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 
-    /// What runs them now.
+    /// The engine that runs the filters at present.
     fn account(&self) -> FilterAccount {
         let mut account = FilterAccount { compiled_after: self.faster_after, ..FilterAccount::default() };
         for filter in self.filters.iter().flatten() {

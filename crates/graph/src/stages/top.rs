@@ -1,4 +1,4 @@
-//! `top`: who talks most.
+//! `top`: the values of a field with the most traffic.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use crate::table::{Cell, Table};
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
     name: "top",
-    summary: "who talks most, by any field",
+    summary: "ranks hosts, flows, ports and others by traffic",
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
         without such a field stand in the row `none`. All packets go on.",
     parameters: &[

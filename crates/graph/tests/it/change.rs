@@ -60,7 +60,7 @@ fn clock() -> Now {
 const STAYS: &str =
     "s :: file(endless); s -> mine :: count; s -> filter(\"tcp\") -> tcp :: count -> first -> flows :: count";
 
-/// What is there besides, in turn.
+/// Other graphs that come and go beside it, in turn.
 const OTHERS: [&str; 4] = [
     "file(endless) -> filter(\"tcp\") -> other :: top(by=flow)",
     "file(endless) -> sample(1/10) -> delay(5ms) -> late :: count",

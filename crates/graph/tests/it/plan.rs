@@ -1,4 +1,4 @@
-//! What the planner makes of texts.
+//! Plans that the planner makes of texts.
 
 use tapline_graph::plan::{Plan, Source};
 

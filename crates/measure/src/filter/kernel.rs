@@ -29,7 +29,7 @@ use super::packets::Packets;
 /// Name in reports: the reference of the column `than the kernel's`.
 pub(crate) const KERNEL_LIBPCAP: &str = "kernel's JIT, libpcap's program";
 
-/// At most so many packets of the set are tried: each takes thousands of rounds.
+/// The most packets that are measured: each takes thousands of runs.
 const SAMPLE: usize = 64;
 
 /// Calls of the filter in one round (one run of the loaded program).

@@ -114,7 +114,7 @@ pub struct Subject {
     pub theirs: Option<Oracle>,
 }
 
-/// What one engine costs per packet: the median of its runs, and the fastest run.
+/// The cost of an engine per packet: the median of its runs, and the fastest run.
 pub(crate) struct EngineCosts {
     pub(crate) engine: &'static str,
     pub(crate) median: Cost,
@@ -153,7 +153,7 @@ impl Subject {
     ) -> anyhow::Result<Vec<EngineCosts>> {
         let mut engines = engines::all(self)?;
         ensure_equal(&mut engines, packets)?;
-        // Those with this filter come first, then the same engines with the empty one.
+        // Engines with the filter come first, then the same engines with the empty filter.
         let with_filter = engines.len();
         engines.extend(engines::all(empty)?.into_iter().filter(|engine| !engine.excludes_overhead()));
         let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];

@@ -18,7 +18,7 @@ pub struct StoredPacket {
 /// All packets of a whole pcap or pcapng file in this machine's byte order.
 ///
 /// # Errors
-/// What is not as it should be, with its offset: the file must be complete to its last byte.
+/// The first fault, with its offset: a file must be complete to its last byte.
 pub fn read_packets(file: &[u8]) -> Result<Vec<StoredPacket>, String> {
     let mut cursor = Cursor { bytes: file, at: 0 };
     match cursor.word()? {

@@ -260,7 +260,7 @@ fn what_cannot_be_written_is_lost() {
     let account = writer.account();
     assert_eq!((account.written, account.lost, account.waiting), (5, 2, 0));
     assert_eq!((account.messages, account.messages_lost), (3, 1));
-    // It is told once.
+    // The error is reported once.
     assert!(writer.finish().is_ok());
     let refused = ParquetWriter::create(
         &folder.path().join("date=2026-11-22/hour=21"),

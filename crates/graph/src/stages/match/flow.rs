@@ -29,7 +29,7 @@ struct Flow {
     next: Option<u32>,
 }
 
-/// What a packet brings to its flow.
+/// The payload that a packet adds to its flow.
 struct Piece<'p> {
     /// TCP's sequence number of the first byte, and whether the flow begins here.
     sequence: Option<(u32, bool)>,
@@ -116,7 +116,7 @@ impl Flow {
     ) -> &'b [u8] {
         let origin = self.stream.position().saturating_sub(old.into());
         patterns.for_each(bytes, |each| {
-            // What lies in the new bytes is found with the piece that they are.
+            // Matches that begin in the new bytes are found when these are searched.
             if each.start < old as usize {
                 found(each.id, origin + each.start as u64);
             }
@@ -124,7 +124,7 @@ impl Flow {
         bytes.get(old as usize..).unwrap_or_default()
     }
 
-    /// Bytes that nobody has seen.
+    /// Skips bytes that were lost or not captured.
     fn skip(&mut self, bytes: u32) {
         if bytes > 0 {
             self.stream.skip(bytes.into());
