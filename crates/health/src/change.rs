@@ -358,7 +358,11 @@ mod tests {
         }
         let taken = step.change.now().unwrap();
         assert_eq!(taken, file(&other.to_string()));
-        assert_eq!(step.undo().unwrap(), UndoResult::ChangedSince, "compared with the wish, the value is another program's");
+        assert_eq!(
+            step.undo().unwrap(),
+            UndoResult::ChangedSince,
+            "compared with the wish, the value is another program's"
+        );
         let made = Step { change: taken.clone(), before: step.before.clone() };
         assert_eq!(made.undo().unwrap(), UndoResult::Restored);
         assert_eq!(file("").now().unwrap(), step.before);

@@ -304,9 +304,9 @@ struct RateLimiter {
     gap: Duration,
     /// When the next message may leave.
     next: Instant,
-    /// Nothing is to wait any more.
+    /// Once true, messages are dropped instead of delayed.
     cancel: Arc<AtomicBool>,
-/// Drops messages instead of waiting, once true.
+}
 
 /// How far messages may be ahead of the pace: sleeping for less costs more than it is worth.
 const AHEAD: Duration = Duration::from_millis(2);
