@@ -358,7 +358,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         Some(1) => ", none taken from the kernel".to_owned(),
         Some(count) => format!(", {count} instructions of kernel filter"),
     };
-    // One that is read is waited for now and then; one that is not is news.
+    // Readers are waited for briefly now and then; a long wait is reported.
     let waits = match capture.waits_for.filter(|_| capture.waits_ms >= WAIT_TOLD_MS) {
         None => String::new(),
         Some(reader) => format!(

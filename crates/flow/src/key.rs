@@ -227,7 +227,7 @@ mod tests {
 
     /// Interface identifiers and prefixes that are the constants of the digest, and contexts that are: products of 0, were there no seed.
     #[test]
-    fn nobody_can_choose_keys_that_are_the_same() {
+    fn no_sender_can_choose_equal_keys() {
         let address = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
         let chosen = |at: u64| {
             [address(at, KEYS[0]), address(KEYS[2], at), address(at, KEYS[1]), address(at, KEYS[0] ^ KEYS[1])]

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_told() {
+    fn missing_settings_have_no_value() {
         let change = Change::ReceiveRing { interface: "no-such-if".into(), rx: 1 };
         let text = change.step().unwrap_err().to_string();
         assert!(text.starts_with("no-such-if: receive ring 1: ioctl(ETHTOOL_GRINGPARAM)"), "{text}");

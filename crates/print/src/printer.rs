@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_is_what_the_kernel_says_of_it() {
+    fn the_kernels_word_on_a_checksum_holds() {
         let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         packet.extend_from_slice(&[0, 80, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 1, 0, 0x12, 0x34, 0, 0]);
         let frame = ethernet(0x0800, &packet);

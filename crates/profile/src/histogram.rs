@@ -157,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_merged_can_be_taken_away(batches in prop::collection::vec((0u64..1 << 30, 0u64..300), 0..40)) {
+        fn a_merged_histogram_can_be_subtracted(batches in prop::collection::vec((0u64..1 << 30, 0u64..300), 0..40)) {
             let (mut all, mut first) = (Histogram::default(), Histogram::default());
             let mut second = Histogram::default();
             for (index, (cycles, packets)) in batches.iter().enumerate() {

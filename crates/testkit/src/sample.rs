@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stored_sample_is_what_this_code_makes() {
+    fn the_stored_sample_is_made_by_this_code() {
         let mut made = Vec::new();
         write(&mut made).expect("writing to memory");
         let stored = std::fs::read(STORED).expect("the sample is part of the repository");

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn within_the_window_it_is_what_a_set_says() {
+    fn counts_within_the_window_are_those_of_a_set() {
         let mut random = Random::new(3, 3);
         for _ in 0..50 {
             let mut stream = Stream::default();

@@ -417,7 +417,7 @@ mod tests {
 
     /// The memory of a flow is the one that docs/flow-table.md gives.
     #[test]
-    fn flows_take_what_is_documented() {
+    fn a_flow_takes_the_documented_memory() {
         let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
         assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 72, 112]);
         assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);

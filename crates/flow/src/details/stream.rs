@@ -302,7 +302,7 @@ mod tests {
 
     /// A range that finds no room is left out, and the reach stays right.
     #[test]
-    fn there_may_be_so_many_holes() {
+    fn ranges_are_limited() {
         let mut ranges = Ranges::EMPTY;
         for at in 0..PIECES {
             assert!(ranges.add(10 * at + 5, 10 * at + 7));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ends_and_what_is_far_away_is_left() {
+    fn long_streams_end_and_far_segments_are_ignored() {
         let mut buffers = Buffers::new().unwrap();
         let long = vec![7; LEN - 1];
         let seen = looked(&mut buffers, &[(0, b"a"), (1, &long)], LEN);

@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_told_from_what_comes_late() {
+    fn retransmissions_are_told_from_reordering() {
         let side = |then: &[(u32, u32, i64)]| connection(then).sides[0];
         let counts = |side: TcpSide| (side.retransmitted, side.retransmitted_bytes, side.out_of_order);
         // In order; sequence numbers begin anew in between.

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_reads_nothing_is_waited_for_twice() {
+    fn a_stalled_collector_costs_one_timeout() {
         let (_listener, mut connection, _stream) = pair();
         let message = vec![7; 1 << 16];
         let taken = (0..10_000).take_while(|_| connection.send(&message, PATIENCE)).count();
@@ -203,7 +203,7 @@ mod tests {
     /// A peer that reads a little at a time makes each write succeed in part; the message has one deadline all the
     /// same.
     #[test]
-    fn who_reads_too_slowly_is_given_up() {
+    fn a_slow_reader_exceeds_the_deadline_of_a_message() {
         let (_listener, mut connection, mut stream) = pair();
         let reader = thread::spawn(move || {
             let mut some = vec![0; 1 << 16];

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_takes_no_more() {
+    fn a_pipe_takes_no_message_after_a_partial_one() {
         let mut full = MessageFile::create(Path::new("/dev/full")).expect("it is everywhere");
         assert!(full.add(b"a message").is_err());
         assert!(full.add(b"another").unwrap_err().to_string().contains("in part"));

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_lost() {
+    fn rows_that_cannot_be_written_are_lost() {
         let options = ExportOptions::of_rows("default", false);
         let mut rows = RowWriter::create(Path::new("/dev/full"), RowFormat::Csv, &options).unwrap();
         rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))]).unwrap();

@@ -99,7 +99,7 @@ fn details(flow: &Flow) -> &Details {
 
 /// A handshake, a hello in two pieces of which the second comes first, an answer, a retransmission.
 #[test]
-fn a_hello_is_read_whatever_carries_it() {
+fn a_hello_is_read_over_every_transport() {
     let hello = tls_client_hello("www.example.org", [3; 32]);
     let (one, other) = hello.split_at(70);
     let answer = server_hello();
@@ -202,7 +202,7 @@ fn requests_and_questions_are_told() {
 
 /// Bytes that were not captured are neither read nor taken for something else.
 #[test]
-fn cut_packets_tell_what_they_have() {
+fn cut_packets_give_the_details_they_have() {
     let hello = tls_client_hello("www.example.org", [3; 32]);
     let turns =
         [(0, 0, SYN, 0, &b""[..]), (0, 1, ACK, 1, &hello), (0, 2, ACK, 1 + hello.len() as u32, b"more")];
@@ -222,7 +222,7 @@ fn cut_packets_tell_what_they_have() {
 }
 
 #[test]
-fn who_asks_for_nothing_gets_nothing() {
+fn a_meter_without_details_gives_none() {
     let get = http_get("www.example.org", "/");
     let frames = conversation(Way::Plain, &[(0, 0, ACK, 1, &get)]);
     assert_eq!(metered(&settings("none"), &frames, 65_535).0[0].details, None);
@@ -276,7 +276,7 @@ fn a_new_flow_begins_with_nothing() {
 
 /// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the counts are known.
 #[test]
-fn what_comes_again_is_counted_as_it_was_made() {
+fn retransmissions_are_counted_as_generated() {
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let (mut turns, mut truth) = (Vec::new(), [0, 0, 0]);

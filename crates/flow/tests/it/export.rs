@@ -458,7 +458,7 @@ fn rates_that_cannot_be_told_are_refused() {
 
 /// Records that are not written count as lost, and the first error is reported.
 #[test]
-fn a_full_disk_loses_what_it_does_not_take() {
+fn a_full_disk_loses_unwritten_records() {
     let mut exporter =
         Exporter::open(&["file:/dev/full".parse().unwrap()], &ExportOptions::default()).unwrap();
     let flows = flows(7, 2000);
@@ -475,7 +475,7 @@ fn a_full_disk_loses_what_it_does_not_take() {
 
 /// One collector's full disk takes nothing from the others.
 #[test]
-fn the_others_have_it_all() {
+fn the_other_collectors_get_everything() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     let targets = ExportTarget::list(&format!("file:/dev/full,file:{}", path.display())).unwrap();
@@ -535,7 +535,7 @@ fn a_collector_that_comes_back_gets_templates() {
 
 /// A closed UDP port is only reported, as datagrams are not acknowledged.
 #[test]
-fn a_port_where_nobody_listens_is_told_once() {
+fn a_closed_port_is_reported_once() {
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut exporter =
         Exporter::open(&[ExportTarget::Udp(address.to_string())], &ExportOptions::default()).unwrap();

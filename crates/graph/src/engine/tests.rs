@@ -166,7 +166,7 @@ fn everything_from_a_source_reaches_every_sink() {
 }
 
 #[test]
-fn what_the_filter_refuses_is_counted() {
+fn refused_packets_are_counted() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(four_and_up, &mut Counting::new(3, 10), None, sinks);
     assert_eq!((outcome.account.filtered, outcome.account.accepted), (12, 18));

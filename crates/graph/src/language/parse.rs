@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_connected() {
+    fn arrows_connect_outputs_to_inputs() {
         let text = "web :: filter(\"tcp port 80\"); // all\ndevice(eth0) -> web; web -> a::sample(1/100) -> record(\"x y\"); web -> count";
         assert_eq!(
             links(text),

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_faster_takes_over_once_it_pays() {
+    fn native_code_takes_over_once_it_pays() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
         let faster = move |_: &CompiledFilter| -> Result<Arc<dyn PacketFilter>, String> {

@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_meter_leads_to_who_takes_flows() {
+    fn only_a_meter_leads_to_takers_of_flows() {
         let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
         let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
         assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_have_what_one_has() {
+    fn two_workers_give_the_result_of_one() {
         let text = "file(\"in\") -> f :: flow -> t :: flowtop(n=3); f -> json";
         let made = || Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         let (mut one, mut other, mut all) = (made(), made(), made());

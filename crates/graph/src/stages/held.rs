@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_until_something_has_gone() {
+    fn packets_without_room_are_refused_until_some_leave() {
         let mut held = Held::new(2 * (RECORD_SIZE + 10));
         let meta = Meta::default();
         let keeps = |held: &mut Held| held.keep(Timestamp::EPOCH, packet_of(&[1; 10], &meta));
@@ -226,7 +226,7 @@ mod tests {
 
     /// Packets of random sizes come and go: each comes out as it went in, and the bytes stay within twice what is kept.
     #[test]
-    fn bytes_move_together_and_stay_what_they_are() {
+    fn compaction_keeps_bytes_unchanged() {
         let mut random = tapline_testkit::random::Random::new(4);
         let mut held = Held::new(600_000);
         let (mut inside, mut refused) = (Vec::<(i64, Vec<u8>)>::new(), 0);

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_costs_what_it_did_not_take() {
+    fn a_closed_pipe_loses_only_unread_lines() {
         let (sink, result) = write_packets(0, 3);
         assert!(matches!(result, Err(Error::BrokenPipe { .. })));
         assert_eq!(written_and_lost(&sink), (0, 6));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_rate_goes_on_whole() {
+    fn traffic_within_the_rate_passes_unchanged() {
         for text in ["s :: rate(packets=1000)", "s :: rate(bits=800k)", "s :: rate"] {
             let mut trial = Trial::of(text);
             trial.push_all(&traffic(3, 4, 1000, 50), 100); // of 100 bytes each

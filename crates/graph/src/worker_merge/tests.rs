@@ -85,7 +85,7 @@ fn every_line_is_in_order_and_whole_however_workers_wait() {
 }
 
 #[test]
-fn a_worker_ends_that_nobody_reads_from() {
+fn a_worker_ends_without_a_reader() {
     let merge = WorkerMerge::new(1, 1, 1, Vec::new());
     merge.lock().queue_len = 0;
     drop(MergedSource::all(&merge));

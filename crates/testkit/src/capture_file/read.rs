@@ -139,7 +139,7 @@ mod tests {
     use crate::traffic::Traffic;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_files_are_read_back() {
         let frames: Vec<_> = Traffic::new(1).take(50).collect();
         let (mut pcap, mut pcapng) = (Vec::new(), Vec::new());
         write_pcap(&mut pcap, ETHERNET, Unit::Nanoseconds, frames.iter().cloned()).expect("memory");

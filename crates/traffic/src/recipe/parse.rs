@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_take() {
+    fn keys_accept_their_values() {
         let recipe =
             |text: &str| Recipe::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         assert_eq!(recipe(""), Recipe::default());
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_do_not_take() {
+    fn keys_refuse_other_values() {
         for text in [
             "size=0",
             "size=65536",

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_finds_it_before_it_is_whole() {
+    fn a_draft_is_invisible_before_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         for (at, create) in
             [|path| UnnamedFile::create(path).unwrap(), create_hidden as fn(PathBuf) -> (UnnamedFile, File)]

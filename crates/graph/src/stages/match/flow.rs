@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_segments_bring_what_is_new() {
+    fn only_new_bytes_of_overlapping_segments_are_searched() {
         let frames = [(100, "hay nee"), (104, "needle, and"), (100, "a needle late")]
             .map(|(number, text)| frame(number, FLAG_ACK, text.as_bytes()));
         assert_eq!(found(&frames, 0), [4, 4, 2]);
@@ -202,7 +202,7 @@ mod tests {
 
     /// However a text is cut into segments, and whichever are sent again, the needles are found where they are.
     #[test]
-    fn any_segments_give_what_the_whole_gives() {
+    fn any_segmentation_gives_the_same_matches() {
         let mut random = Random::new(3);
         for round in 0..300 {
             let text: Vec<u8> = (0..400).map(|_| b"nedl"[random.below(4) as usize]).collect();
