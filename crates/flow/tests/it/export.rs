@@ -529,7 +529,7 @@ fn a_collector_that_comes_back_gets_templates() {
     assert_eq!(exporter.losses().collect::<Vec<_>>(), [(&*name, account.messages_lost, account.lost)]);
     let news = exporter.take_events();
     assert_eq!(news.len(), 2, "{news:?}");
-    assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is there again"));
+    assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is back"));
     assert!(exporter.take_events().is_empty(), "each once");
 }
 
