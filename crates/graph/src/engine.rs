@@ -35,13 +35,13 @@ const TICK_NS: i64 = 100_000_000;
 const COUNTERS_NS: i64 = 1_000_000_000;
 
 /// A change of a graph, made between two batches. Gives the nodes for the sources, in their order.
-pub type Change = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
+pub type GraphChange = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
 
 /// A change that waits for its moment.
 #[derive(Default)]
 struct Pending {
     is_there: AtomicBool,
-    change: Mutex<Option<Change>>,
+    change: Mutex<Option<GraphChange>>,
 }
 
 impl fmt::Debug for Pending {
@@ -94,12 +94,12 @@ impl Control {
     }
 
     /// Whether the loop is about to end: a stop was requested, the limit was reached, or a worker failed or completed the work.
-    pub fn stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Whether [`stop`](Self::stop) was called, or a signal asked for it; the loop may end for other reasons too.
-    pub fn stop_requested(&self) -> bool {
+    pub fn is_stop_requested(&self) -> bool {
         let signalled = self.signalled.get().is_some_and(|flag| flag.load(Ordering::Relaxed));
         signalled || self.stop_requested.load(Ordering::Relaxed)
     }
@@ -128,13 +128,13 @@ impl Control {
     }
 
     /// Asks each worker for a fresh account soon.
-    pub fn report(&self) {
+    pub fn request_report(&self) {
         self.report.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }
 
     /// How often a report was asked for.
-    pub fn reports(&self) -> u64 {
+    pub fn reports_requested(&self) -> u64 {
         self.report.load(Ordering::Relaxed)
     }
 
@@ -142,7 +142,7 @@ impl Control {
     ///
     /// # Errors
     /// The change itself, if one before it still waits.
-    pub fn change(&self, change: Change) -> Result<(), Change> {
+    pub fn change(&self, change: GraphChange) -> Result<(), GraphChange> {
         let mut waiting = self.pending.change.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_some() {
             return Err(change);
@@ -163,7 +163,7 @@ impl Control {
         wakeups.iter().for_each(|wakeup| wakeup.notify());
     }
 
-    fn take_change(&self) -> Option<Change> {
+    fn take_change(&self) -> Option<GraphChange> {
         if !self.pending.is_there.load(Ordering::Relaxed) {
             return None;
         }
@@ -248,8 +248,8 @@ pub struct RunReport<'a> {
     pub events: &'a [Event],
     /// Bytes read and bytes in all, where there is a whole.
     pub progress: Option<(u64, u64)>,
-    /// Whether this report was asked for with [`Control::report`].
-    pub asked: bool,
+    /// Whether this report was asked for with [`Control::request_report`].
+    pub is_requested: bool,
     /// Whether this is the last report of this loop.
     pub is_last: bool,
     /// Results of the stages so far; empty unless the report was requested or is the last.
@@ -360,7 +360,7 @@ impl<'e> Engine<'e> {
             if is_over {
                 self.control.end();
             }
-            if !stopping && self.control.stopped() {
+            if !stopping && self.control.is_stopped() {
                 stopping = true;
                 let start = tsc::now();
                 for inlet in &mut self.inlets {
@@ -497,7 +497,15 @@ impl<'e> Engine<'e> {
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
         let (steady_ns, account) = ((self.clock)().steady_ns, &self.account);
         let results = if asked || is_last { self.graph.results() } else { Vec::new() };
-        watch(&RunReport { steady_ns, account, events: &events, progress, asked, is_last, results });
+        watch(&RunReport {
+            steady_ns,
+            account,
+            events: &events,
+            progress,
+            is_requested: asked,
+            is_last,
+            results,
+        });
     }
 
     /// Reads the sources' counters, in the order of the graph's interface numbers.
@@ -551,7 +559,7 @@ impl Timers {
     }
 
     fn asked(&mut self, control: &Control) -> bool {
-        let reports = control.reports();
+        let reports = control.reports_requested();
         std::mem::replace(&mut self.reports_seen, reports) != reports
     }
 }

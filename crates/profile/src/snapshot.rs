@@ -165,7 +165,7 @@ impl Serialize for Snapshot {
         object.serialize_field("packets_out", &self.packets_out)?;
         object.serialize_field("bytes_out", &self.bytes_out)?;
         object.serialize_field("cycles", &self.cycles)?;
-        object.serialize_field("cycles_per_packet", &Spread::of(self))?;
+        object.serialize_field("cycles_per_packet", &CycleStatistics::of(self))?;
         let extras: serde_json::Map<String, serde_json::Value> =
             self.extras.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
         object.serialize_field("extras", &extras)?;
@@ -174,16 +174,16 @@ impl Serialize for Snapshot {
 }
 
 #[derive(Serialize)]
-struct Spread {
+struct CycleStatistics {
     mean: Option<f64>,
     p50: Option<f64>,
     p90: Option<f64>,
     p99: Option<f64>,
 }
 
-impl Spread {
-    fn of(snapshot: &Snapshot) -> Spread {
-        Spread {
+impl CycleStatistics {
+    fn of(snapshot: &Snapshot) -> CycleStatistics {
+        CycleStatistics {
             mean: snapshot.cycles_per_packet(),
             p50: snapshot.percentile(0.5),
             p90: snapshot.percentile(0.9),

@@ -12,7 +12,7 @@ use clap::Args;
 use tapline_bpf::PacketFilter;
 use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
 use tapline_filter::Options;
-use tapline_graph::stages::{Compile, native};
+use tapline_graph::stages::{CompileFilter, native};
 use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
@@ -26,13 +26,13 @@ use crate::compiler::Compiler;
 /// Which packets of a store are read.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TimeArgs {
-    /// Packets of a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
+    /// Read a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     from: Option<String>,
-    /// Packets of a store before this time; +5m is after --from.
+    /// Read a store up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
-    /// Go on with what is recorded from now on, until Ctrl-C.
+    /// Go on with packets that are being recorded, until Ctrl-C.
     #[arg(long, help_heading = "Store")]
     follow: bool,
 }
@@ -42,11 +42,11 @@ pub(crate) struct TimeArgs {
 pub(crate) struct PastArgs {
     #[command(flatten)]
     times: TimeArgs,
-    /// Read so many bytes a second of a store at most: 50MB, 1GiB.
+    /// Read at most this many bytes per second of a store: 50MB, 1GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
     max_read: Option<NonZeroU64>,
-    /// Packets of a store that say this name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org is
-    /// that name and all below it. May be repeated: any of them.
+    /// Read only packets of a store that carry this name: in DNS, or as the server name in a hello of TLS, DTLS or
+    /// QUIC. .example.org means that name and all below it. May be repeated: any of the names.
     #[arg(long, value_name = "NAME", value_parser = NameFilter::parse, help_heading = "Store")]
     name: Vec<NameFilter>,
 }
@@ -126,7 +126,7 @@ pub(crate) fn open(
     past: &PastArgs,
     filter: &str,
     language: LanguageArgs,
-    compile: Compile,
+    compile: CompileFilter,
 ) -> Result<(StoreInput, SearchReport)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
@@ -158,7 +158,7 @@ pub(crate) fn open_filtered(
 }
 
 /// The filter for each interface, in the fastest form that there is.
-fn sieve(compile: Compile) -> Sieve {
+fn sieve(compile: CompileFilter) -> Sieve {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
         let Some(program) = compile(interface)? else { return Ok(None) };

@@ -26,7 +26,7 @@ pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{PacketSummary, TransportSpan};
-use crate::{Error, Side};
+use crate::{Endpoint, Error};
 use payloads::PayloadTable;
 use pool::{NONE, PerSlot, Pool};
 use tcp::Connections;
@@ -372,7 +372,7 @@ impl DetailTable {
         protocol: u8,
         ports: [u16; 2],
         first: usize,
-        sides: &[Side; 2],
+        sides: &[Endpoint; 2],
     ) -> Box<Details> {
         let in_order = [(first, &sides[0]), (1 - first, &sides[1])];
         let mut details = Box::new(Details {
@@ -391,7 +391,7 @@ impl DetailTable {
     }
 
     /// Packets of a side by size. Of the only one the flow tells.
-    fn sizes_of(&mut self, slot: u32, at: usize, side: &Side) -> SizeCounts {
+    fn sizes_of(&mut self, slot: u32, at: usize, side: &Endpoint) -> SizeCounts {
         self.sizes.end(slot, at).unwrap_or_else(|| {
             let mut counts = SizeCounts::default();
             if side.packets == 1 {

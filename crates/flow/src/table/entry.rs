@@ -9,7 +9,7 @@ use super::{FIN, RST};
 use crate::details::SideTotals;
 use crate::key::{self, Addresses, Words};
 use crate::packet::PacketSummary;
-use crate::{FlowContext, Side};
+use crate::{Endpoint, FlowContext};
 
 /// The state bit of the side of the key that sent the first packet.
 pub(super) const FIRST_SIDE: u8 = 1;
@@ -128,12 +128,12 @@ impl Hot {
         }
     }
 
-    pub(super) fn side(&self, cold: &Cold, at: usize, address: IpAddr) -> Side {
+    pub(super) fn side(&self, cold: &Cold, at: usize, address: IpAddr) -> Endpoint {
         let sum = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let packets = sum(cold.packets_high[at].into(), self.packets[at]);
         let last = if self.state & TIMES_COLD == 0 { self.last(at) } else { cold.last[at] };
         let (first, last) = if packets == 0 { (0, 0) } else { (cold.first[at], last) };
-        Side {
+        Endpoint {
             address,
             port: key::ports(self.words)[at],
             packets,

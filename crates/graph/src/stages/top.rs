@@ -10,14 +10,14 @@ use std::net::IpAddr;
 use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
     summary: "ranks hosts, flows, ports and others by traffic",
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
