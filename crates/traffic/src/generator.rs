@@ -145,28 +145,8 @@ impl Generator {
         let pool = Pool::new(&recipe.payload, size_max, recipe.seed);
         let frame_max = size_max.max(headers_max) + 8;
         let judge = recipe.matching.as_ref().map(|(text, _)| FrameFilter::new(text)).transpose()?;
-        let share = recipe.matching.as_ref().map_or(Share::ALL, |(_, share)| *share);
-        let is_split = share.over > 0 && share.over < share.under;
-        let count = recipe.flows.unwrap_or(if is_split { 2 } else { 1 });
-        if is_split && count < 2 {
-            return Err(Error::unmet(
-                "flows",
-                "one flow cannot match and not match",
-                "flows=2 or more, or leave share out",
-            ));
-        }
-        let (flows, matching) = match &judge {
-            None => {
-                let spaces: Vec<FlowRanges> =
-                    kinds.iter().map(|&(t, v)| FlowRanges::new(recipe, t, v)).collect();
-                (flow::all(recipe, &spaces, count)?, count)
-            }
-            Some(judge) => {
-                let (frame, seen) = (vec![0; frame_max], HashSet::new());
-                let search = Search { recipe, shapes: &shapes, pool: &pool, judge, frame, seen };
-                search.flows(share, count)?
-            }
-        };
+        let (flows, matching) = all_flows(recipe, &shapes, &kinds, &pool, judge.as_ref(), frame_max)?;
+        let count = flows.len() as u32;
         check_shapes(recipe, &shapes, &flows)?;
         let has_connections =
             flows.iter().any(|flow| shapes[flow.shape as usize].transport != Transport::Udp);
@@ -174,7 +154,7 @@ impl Generator {
         Ok(Generator {
             connections: if has_connections { vec![Connection::default(); flows.len()] } else { Vec::new() },
             turns: [turns(0, matching), turns(matching, count)],
-            portion: Portion::new(share),
+            portion: Portion::new(share_of(recipe)),
             sizes: SizeChooser::new(&recipe.sizes),
             clock: Clock::new(recipe.rate, recipe.gaps, recipe.seed),
             faults: Faults::new(&recipe.bad, recipe.seed),
@@ -333,6 +313,38 @@ fn kinds(recipe: &Recipe) -> Vec<(Transport, IpVersion)> {
         .iter()
         .flat_map(|&version| transports.iter().map(move |&transport| (transport, version)))
         .collect()
+}
+
+/// All flows of a recipe, those that match the filter first, and their number; without a filter all match.
+fn all_flows(
+    recipe: &Recipe,
+    shapes: &[Shape],
+    kinds: &[(Transport, IpVersion)],
+    pool: &Pool,
+    filter: Option<&FrameFilter>,
+    frame_max: usize,
+) -> Result<(Vec<Flow>, u32), Error> {
+    let share = share_of(recipe);
+    let is_split = share.over > 0 && share.over < share.under;
+    let count = recipe.flows.unwrap_or(if is_split { 2 } else { 1 });
+    if is_split && count < 2 {
+        return Err(Error::unmet(
+            "flows",
+            "one flow cannot match and not match",
+            "flows=2 or more, or leave share out",
+        ));
+    }
+    let Some(judge) = filter else {
+        let ranges: Vec<FlowRanges> = kinds.iter().map(|&(t, v)| FlowRanges::new(recipe, t, v)).collect();
+        return Ok((flow::all(recipe, &ranges, count)?, count));
+    };
+    let search = Search { recipe, shapes, pool, judge, frame: vec![0; frame_max], seen: HashSet::new() };
+    search.flows(share, count)
+}
+
+/// The share of the packets that is to match the filter.
+fn share_of(recipe: &Recipe) -> Share {
+    recipe.matching.as_ref().map_or(Share::ALL, |(_, share)| *share)
 }
 
 /// Checks of the recipe that need no flows.

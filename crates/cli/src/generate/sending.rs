@@ -45,16 +45,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     transmitter.finish();
     let (packets, left) = (schedule.packets, pacer.report().left);
     let taken = SendInput { verb: "made", packets, passes: 1, backwards: 0, left };
-    conclude(&Outcome {
-        pacer: pacer.report(),
-        dropped_later: transmitter.dropped_later(),
-        sent: transmitter.sent(),
-        place: &place,
-        taken,
-        is_running: false,
-        is_paced,
-        json: args.json,
-    })?;
+    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
     sent?;
     Ok(ExitCode::SUCCESS)
 }

@@ -132,16 +132,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         backwards: read.backwards,
         left: end.left + pacer.report().left,
     };
-    conclude(&Outcome {
-        pacer: pacer.report(),
-        dropped_later: transmitter.dropped_later(),
-        sent: transmitter.sent(),
-        place: &place,
-        taken,
-        is_running: false,
-        is_paced,
-        json: args.json,
-    })?;
+    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
     match sent.err().or(end.failure) {
         Some(failure) => bail!("{failure}"),
         None => Ok(ExitCode::SUCCESS),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, Sent, SkippedBackend};
+use tapline_capture::transmit::{PaceReport, Pacer, Sent, SkippedBackend, Transmitter};
 use tapline_graph::grouped;
 
 use super::SendTarget;
@@ -24,6 +24,22 @@ pub(crate) struct Outcome<'a> {
     pub(crate) is_paced: bool,
     /// As JSON on standard output instead of text on standard error.
     pub(crate) json: bool,
+}
+
+impl<'a> Outcome<'a> {
+    /// The outcome after the last packet.
+    pub(crate) fn of_ended(
+        place: &'a SendTarget,
+        pacer: &'a Pacer,
+        transmitter: &'a mut Transmitter,
+        taken: SendInput,
+        is_paced: bool,
+        json: bool,
+    ) -> Outcome<'a> {
+        let dropped_later = transmitter.dropped_later();
+        let (pacer, sent) = (pacer.report(), transmitter.sent());
+        Outcome { pacer, sent, place, dropped_later, taken, is_running: false, is_paced, json }
+    }
 }
 
 /// Packets to be sent.

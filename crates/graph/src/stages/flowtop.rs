@@ -8,7 +8,8 @@ use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{Details, Dns, DnsAnswer, Endpoint, Flow, Http, SIZES, SizeCounts, Tcp, TcpSide, Tls};
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use super::top;
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters};
@@ -20,20 +21,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "the greatest flows as a table",
     description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
         the round trip in microseconds, packets sent again, and what else is known as text. With --json on tapline run, one object each.",
-    parameters: &[
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10"),
-            meaning: "how many are shown",
-        },
-        Parameter {
-            name: "order",
-            kind: ParameterType::Choice(&["bytes", "packets"]),
-            default: Some("bytes"),
-            meaning: "by what they are ranked",
-        },
-    ],
+    parameters: &[top::ROWS, top::RANKED_BY],
     outputs: Outputs::None,
     input: StageInput::Flows(|_, _| Ok(())),
     order: Order::Flow,

@@ -16,6 +16,22 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
+/// The number of rows in the result.
+pub(super) const ROWS: Parameter = Parameter {
+    name: "n",
+    kind: ParameterType::Number(1, 1_000_000),
+    default: Some("10"),
+    meaning: "how many are shown",
+};
+
+/// The quantity that ranks the rows.
+pub(super) const RANKED_BY: Parameter = Parameter {
+    name: "order",
+    kind: ParameterType::Choice(&["bytes", "packets"]),
+    default: Some("bytes"),
+    meaning: "the quantity that ranks them",
+};
+
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
@@ -42,18 +58,8 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
                 source port, destination port, IP protocol, outer VLAN, EtherType",
         },
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10"),
-            meaning: "how many are shown",
-        },
-        Parameter {
-            name: "order",
-            kind: ParameterType::Choice(&["bytes", "packets"]),
-            default: Some("bytes"),
-            meaning: "by what they are ranked",
-        },
+        ROWS,
+        RANKED_BY,
         Parameter {
             name: "entries",
             kind: ParameterType::Number(1, 100_000_000),
