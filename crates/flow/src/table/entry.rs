@@ -111,8 +111,8 @@ impl Hot {
         cold.last = [self.last(0), self.last(1)];
     }
 
-    /// The packets, bytes and time of a side before its latest packet. For the second packet these are the values of
-    /// the first: the sums minus the latest, and the earlier time.
+    /// The packets of a side so far, including the present one. At the second packet also bytes and time of the first:
+    /// the sums minus the present packet, and the other time.
     #[inline]
     pub(super) fn sent(&self, cold: &Cold, side: usize, summary: &PacketSummary) -> SideTotals {
         if self.packets[side] > 2 {
