@@ -73,7 +73,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
-    let meters = confine(args, &filtering, input.is_live, identity.as_ref())?;
+    let meters = confine(args, &filtering, &input, identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
@@ -100,16 +100,24 @@ fn open_input(
     Ok((input, caught))
 }
 
+/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than most searches.
+fn meters(input: &Input) -> Meters {
+    match &input.search {
+        Some(_) => Meters::private(),
+        None => Meters::create(&title()),
+    }
+}
+
 /// Gives up rights, once all is open. The meters are made before: their file is the last one.
 fn confine(
     args: &CaptureArgs,
     filtering: &Filtering,
-    is_live: bool,
+    input: &Input,
     identity: Option<&Identity>,
 ) -> Result<Meters> {
     let dropped = privileges::give_up(identity)?;
-    let meters = Meters::create(&title());
-    let needs = outputs::needs(args, filtering, is_live, identity.is_some());
+    let meters = meters(input);
+    let needs = outputs::needs(args, filtering, input.is_live, identity.is_some());
     let lacks = privileges::confine(dropped, needs, &meters);
     if args.verbose > 0 {
         lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));

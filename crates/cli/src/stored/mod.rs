@@ -12,8 +12,9 @@ use clap::Args;
 use tapline_bpf::PacketFilter;
 use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
 use tapline_filter::Options;
-use tapline_graph::stages::{Compile, native};
+use tapline_graph::stages::Compile;
 use tapline_ir::CompiledFilter;
+use tapline_jit::TieredFilter;
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, NameFilter, Question, Search, StoreName, Window};
@@ -157,7 +158,7 @@ pub(crate) fn open_filtered(
     Ok(open(name, past, filter, compiler.language(), compile)?.0)
 }
 
-/// The filter for each interface, in the fastest form that there is.
+/// The filter for each interface: interfaces with the same program share one.
 fn sieve(compile: Compile) -> Sieve {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
@@ -166,7 +167,7 @@ fn sieve(compile: Compile) -> Sieve {
         if let Some((_, engine)) = made.iter().find(|(other, _)| *other == program) {
             return Ok(Some(Arc::clone(engine)));
         }
-        let engine = native(&program).unwrap_or_else(|_| Arc::new(program.clone()));
+        let engine = Arc::new(TieredFilter::new(program.clone())) as Arc<dyn PacketFilter>;
         made.push((program, Arc::clone(&engine)));
         Ok(Some(engine))
     })

@@ -281,7 +281,7 @@ impl<T> Shared<T> {
     /// The life of a thread.
     fn run(&self, mut examine: Examine<T>) {
         let _alarm = Alarm(self);
-        if self.plan.is_past_cache {
+        if self.plan.is_recorded {
             // A disk that cannot tell threads apart serves them alike.
             let _ = disk::set_idle_io_priority();
         }

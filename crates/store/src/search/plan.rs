@@ -6,6 +6,8 @@
 //! ```
 
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_sys::disk::PieceFile;
@@ -19,13 +21,18 @@ use crate::layout::{PAGE_LEN, SLOT_LEN};
 use crate::question::{Fact, Question};
 use crate::walk::Walk;
 
+/// Bytes of chunks that a search reads through the page cache; none while a recorder runs.
+pub(super) const CACHED_MAX: u64 = 256 << 20;
+
 /// What is asked of a store.
 pub(super) struct Plan {
     pub(super) catalog: Arc<Catalog>,
     pub(super) window: Window,
     pub(super) question: Question,
-    /// Chunks are read past the page cache: somebody records, whose pages are to stay there.
-    pub(super) is_past_cache: bool,
+    /// A recorder runs, before which this search gives way.
+    pub(super) is_recorded: bool,
+    /// Bytes of chunks that are still read through the page cache, where the next search finds them. All others go past it.
+    pub(super) cache_left: AtomicU64,
     /// The roll-up that was asked last, by number.
     pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
 }
@@ -80,6 +87,18 @@ pub(super) struct Place {
 }
 
 impl Plan {
+    /// Reads `buffer.len()` bytes of chunks. The first [`CACHED_MAX`] of a search go through the page cache: whoever
+    /// narrows a question down asks for them again. More would push out the pages of other programs, and copying them
+    /// costs more than all else: they go straight to `buffer`.
+    pub(super) fn read(&self, file: &PieceFile, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let len = buffer.len() as u64;
+        let take = |left: u64| left.checked_sub(len);
+        match self.cache_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => file.file().read_exact_at(buffer, offset),
+            Err(_) => file.read_exact_at(buffer, offset),
+        }
+    }
+
     /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in the account.
     pub(super) fn segment(&self, number: u64, account: &mut SearchAccount) -> Vec<Stretch> {
         if self.is_ruled_out(number, account) {
@@ -133,7 +152,7 @@ impl Plan {
     /// `None` if the segment is gone.
     fn open(&self, number: u64) -> io::Result<Option<(Vec<Stretch>, SearchAccount)>> {
         let path = self.catalog.segment_path(number);
-        let file = match PieceFile::open(&path, self.is_past_cache) {
+        let file = match PieceFile::open(&path, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
