@@ -165,10 +165,7 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
         cutoffs: args.cut.clone(),
-        index: (!args.no_index).then(|| IndexOptions {
-            macs: args.index.contains(&IndexKeys::Mac),
-            names: args.index.contains(&IndexKeys::Names),
-        }),
+        index: (!args.no_index).then(|| index_options(&args.index)),
         ..RecorderSettings::default()
     })
 }
@@ -189,9 +186,14 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
     Ok(time.as_nanos() as i64)
 }
 
+/// What an index has with these keys.
+pub(super) fn index_options(keys: &[IndexKeys]) -> IndexOptions {
+    IndexOptions { macs: keys.contains(&IndexKeys::Mac), names: keys.contains(&IndexKeys::Names) }
+}
+
 /// Keys of the index that are there by option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum IndexKeys {
+pub(super) enum IndexKeys {
     /// Names of DNS, and of the hellos of TLS, DTLS and QUIC.
     Names,
     /// MAC addresses of Ethernet.

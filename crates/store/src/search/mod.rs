@@ -23,6 +23,7 @@ pub use parallel::{Examine, Examiners, Next, ParallelSearch};
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::question::Question;
+pub use plan::REACH;
 use plan::{CACHED_MAX, Plan, Stretch};
 use tail::Tail;
 
