@@ -78,7 +78,7 @@ impl Default for RecorderSettings {
             size: 10 * SEGMENT_LEN_DEFAULT,
             segment_len: None,
             keep_ns: None,
-            flush_ns: 1_000_000_000,
+            flush_ns: 800_000_000,
             sync_ns: 5_000_000_000,
             snap_len: 262_144,
             index: Some(IndexOptions::default()),
