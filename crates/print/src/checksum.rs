@@ -1,6 +1,6 @@
 //! What a wrong checksum should have been.
 
-pub(crate) use tapline_packet::checksum::{Sum, internet};
+pub(crate) use tapline_packet::checksum::{RunningChecksum, internet};
 
 /// What a checksum field should hold, from what it holds and the checksum over the bytes with it.
 pub(crate) fn should_be(field: u16, computed: u16) -> u16 {

@@ -6,7 +6,7 @@
 //!
 //! What this host sends itself is captured too, and never sent again: else every packet would go round. [`Transmitter`] has the rest.
 
-use tapline_capture::transmit::{Causes, Transmitter};
+use tapline_capture::transmit::{DropReasons, Transmitter};
 use tapline_capture::{Error, OutputAccount};
 
 use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
@@ -67,7 +67,7 @@ impl Stage for Bounce {
 }
 
 /// What an output that sends knows of its packets.
-pub(super) fn counters(name: String, sent: u64, unsent: Causes) -> StageCounters {
+pub(super) fn counters(name: String, sent: u64, unsent: DropReasons) -> StageCounters {
     let lost = unsent.lost();
     StageCounters::of_output(OutputAccount { name, written: sent, lost, buffered: 0, unsent })
 }

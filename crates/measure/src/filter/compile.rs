@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::LinkType;
 
@@ -22,7 +22,8 @@ pub(crate) struct Compiling {
 
 impl Compiling {
     pub(crate) fn measure(text: &str, runs: usize) -> anyhow::Result<Compiling> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let program = time(runs, || compile(text, &options).map(drop).map_err(|e| anyhow!(e.render(text))))?;
         let filter = compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         let values = time(runs, || {

@@ -12,13 +12,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use tapline_arena::libpcap::Oracle;
+use tapline_arena::libpcap::LibpcapProgram;
 use tapline_bpf as bpf;
 use tapline_bpf::ebpf::{CONTEXT, Insn, R1};
 use tapline_ebpf::{Hook, XdpAction, emit};
 use tapline_ir::{CompiledFilter, Ir};
 use tapline_sys::NetNs;
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::usage::thread_time;
 
 use super::engines::{Cost, Engine};
@@ -51,13 +51,13 @@ pub(crate) struct Kernel {
 /// A program that test runs find in the kernel's table of XDP programs: otherwise the kernel changes the table for each run, and waits for all
 /// processors, twice. It is attached to the loopback interface of a namespace without any traffic.
 struct Ready {
-    program: Program,
+    program: LoadedProgram,
     /// `None` where there may be no namespace: runs are slow to begin then.
     _place: Option<(XdpLink, NetNs)>,
 }
 
 impl Ready {
-    fn new(program: Program) -> Ready {
+    fn new(program: LoadedProgram) -> Ready {
         let attach = || {
             let nowhere = NetNs::unnamed().ok()?;
             let link = nowhere.run(|| XdpLink::attach(&program, LOOPBACK, XdpMode::Generic)).ok()?.ok()?;
@@ -70,9 +70,9 @@ impl Ready {
 
 impl Kernel {
     /// libpcap's program, instruction by instruction; none where programs may not be loaded.
-    pub(crate) fn of_libpcap(oracle: &Oracle) -> anyhow::Result<Option<Box<dyn Engine>>> {
+    pub(crate) fn of_libpcap(oracle: &LibpcapProgram) -> anyhow::Result<Option<Box<dyn Engine>>> {
         let program = bpf::Program::new(oracle.insns().to_vec())?;
-        Ok(Kernel::load(KERNEL, &CompiledFilter::from(program).raised()))
+        Ok(Kernel::load(KERNEL, &CompiledFilter::from(program).unoptimised_values()))
     }
 
     /// Our program, with all passes.
@@ -83,7 +83,9 @@ impl Kernel {
     fn load(name: &'static str, ir: &Ir) -> Option<Box<dyn Engine>> {
         let load = |ir: &Ir| {
             let emitted = emit(ir, XDP).ok()?;
-            Program::load(ProgramKind::Xdp, "tapline_bench", &repeated(emitted.insns())).ok().map(Ready::new)
+            LoadedProgram::load(ProgramKind::Xdp, "tapline_bench", &repeated(emitted.insns()))
+                .ok()
+                .map(Ready::new)
         };
         Some(Box::new(Kernel { name, program: load(ir)?, empty: load(&Ir::constant(1))? }))
     }
@@ -101,7 +103,7 @@ fn repeated(filter: &[Insn]) -> Vec<Insn> {
     let main = 2 * CALLS + 2;
     let calls = (0..CALLS).flat_map(|call| {
         let behind = 2 * call + 3;
-        [Insn::copy(R1, CONTEXT), Insn::call_own((main - behind) as i32)]
+        [Insn::copy(R1, CONTEXT), Insn::call_local((main - behind) as i32)]
     });
     let start = [Insn::copy(CONTEXT, R1)];
     let end = [Insn::EXIT];

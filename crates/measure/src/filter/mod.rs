@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
-use tapline_filter::{Handle, Options};
+use tapline_arena::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
+use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::count_in;
 
@@ -105,7 +105,7 @@ pub struct Subject {
     /// The compiled filter: the object that captures run.
     pub ours: tapline_ir::CompiledFilter,
     /// The program of libpcap's compiler; `None` without libpcap, or if it refuses the text.
-    pub theirs: Option<Oracle>,
+    pub theirs: Option<LibpcapProgram>,
 }
 
 /// One engine's costs: the median of its runs, and the best.
@@ -125,13 +125,14 @@ impl Subject {
     /// If Tapline's compiler refuses the text.
     pub fn new(text: &str) -> anyhow::Result<Subject> {
         // Without libpcap, or where it knows no such filter, our engines are measured alone.
-        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, Settings::new(1)).ok());
+        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, CompileSettings::new(1)).ok());
         Subject::beside(text, theirs.as_ref())
     }
 
     /// Our program, beside one of libpcap that is there already.
-    fn beside(text: &str, theirs: Option<&Oracle>) -> anyhow::Result<Subject> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    fn beside(text: &str, theirs: Option<&LibpcapProgram>) -> anyhow::Result<Subject> {
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         Ok(Subject { ours, theirs: theirs.cloned() })
     }

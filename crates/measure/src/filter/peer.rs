@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
+use tapline_arena::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
 use tapline_bpf::Insn;
 
 use crate::runs::median;
@@ -35,7 +35,7 @@ pub(crate) enum Peer {
         limit: Duration,
     },
     /// Its program, and the median of the times that compiling took.
-    Compiled { program: Oracle, time: Duration },
+    Compiled { program: LibpcapProgram, time: Duration },
 }
 
 impl Peer {
@@ -56,7 +56,7 @@ impl Peer {
 
 impl Peer {
     /// The program, if there is one.
-    pub(crate) fn program(&self) -> Option<&Oracle> {
+    pub(crate) fn program(&self) -> Option<&LibpcapProgram> {
         match self {
             Peer::Compiled { program, .. } => Some(program),
             Peer::Absent | Peer::Ended { .. } => None,
@@ -90,7 +90,7 @@ pub fn answered() -> anyhow::Result<bool> {
     let mut out = std::io::stdout();
     for run in 0..runs {
         let start = Instant::now();
-        let Ok(program) = pcap.compile(&text, Settings::new(1)) else { break };
+        let Ok(program) = pcap.compile(&text, CompileSettings::new(1)) else { break };
         let ns = start.elapsed().as_nanos();
         if run == 0 {
             for Insn { code, jt, jf, k } in program.insns() {
@@ -152,7 +152,7 @@ fn parse(answer: &str, ended: bool, limit: Duration) -> Peer {
         (true, true) => Peer::Ended { limit },
         (true, false) => Peer::Absent,
         (false, _) => Peer::Compiled {
-            program: Oracle::new(insns),
+            program: LibpcapProgram::new(insns),
             time: Duration::from_nanos(median(times.into_iter()) as u64),
         },
     }
