@@ -36,7 +36,7 @@ pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: 
             None => bail!("there is no stage {name} of an FPL program: say {} or all", STAGES.join(", ")),
         }
     }
-    // Whoever asks for all wants those that there are.
+    // With `all`, a stage that this program does not have is shown as `none`, and is no error.
     let is_all = stages.iter().any(|name| name == "all");
     let mut out = String::new();
     for stage in &wanted {

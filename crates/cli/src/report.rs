@@ -166,7 +166,8 @@ fn stage_json(stage: &StageAccount) -> Value {
     })
 }
 
-fn faults(balance: Balance) -> Vec<String> {
+/// Equations of an account that do not hold.
+pub(crate) fn faults(balance: Balance) -> Vec<String> {
     match balance {
         Balance::Balanced => Vec::new(),
         Balance::Unbalanced(faults) => faults,
@@ -184,6 +185,11 @@ impl Rows {
     /// Rows of an interface.
     pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
         self.0.interface(interface);
+    }
+
+    /// Rows of an output.
+    pub(crate) fn output(&mut self, output: &OutputAccount) {
+        self.0.output(output);
     }
 
     /// A row: packets at a place.

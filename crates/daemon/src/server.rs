@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
-use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Rules, Socket};
+use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Recording, Rules, Socket};
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
 /// Connections at the same time.
@@ -92,6 +93,8 @@ pub struct Server {
     rules: Rules,
     socket: Socket,
     captures: Vec<Capture>,
+    /// Recordings, each with the name of its capture.
+    recordings: Vec<(String, Arc<Recording>)>,
     clients: Vec<Client>,
     orders: Arc<Orders>,
     readers: u64,
@@ -148,6 +151,7 @@ impl Server {
             rules,
             socket,
             captures,
+            recordings: Vec::new(),
             clients: Vec::new(),
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
             readers: 0,
@@ -163,6 +167,28 @@ impl Server {
             known: RefCell::default(),
             ours,
         })
+    }
+
+    /// Connects a recorder of a capture: a reader in this process, with all rights. Its requests are answered once the
+    /// server runs. `recording` is the state that `tapline status` shows.
+    ///
+    /// # Errors
+    /// [`Error::System`] without a descriptor.
+    pub fn connect_recorder(
+        &mut self,
+        capture: &str,
+        recording: Arc<Recording>,
+    ) -> Result<UnixStream, Error> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        self.clients.push(Client {
+            channel: Channel::new(ours, false),
+            who: ClientIdentity { pid: std::process::id(), uid: self.ours, gids: Vec::new() },
+            program: None,
+            reading: None,
+        });
+        self.recordings.push((capture.to_owned(), recording));
+        Ok(theirs)
     }
 
     /// The way for others to say what they want.
@@ -395,6 +421,10 @@ impl Server {
         for (at, capture) in self.captures.iter().enumerate() {
             let Some(access) = self.rules.access(who, &capture.rule().name, self.ours) else { continue };
             let (mut status, sums) = self.status_of(at, &rights(capture, &access), sees_all);
+            if sees_all {
+                let own = self.recordings.iter().filter(|(name, _)| *name == capture.rule().name);
+                status.recordings = own.map(|(_, recording)| recording.status()).collect();
+            }
             for client in self.clients.iter().filter(|client| sees_all || client.who.uid == who.uid) {
                 let Some(reading) = client.reading.as_ref().filter(|reading| reading.capture == at) else {
                     continue;
@@ -475,6 +505,11 @@ impl Server {
         }
         self.clients = stay;
         log("the rules were read again");
+        if old.records != self.rules.records {
+            log(
+                "changed [[record]] tables take effect when the daemon starts anew; recordings go on as they are",
+            );
+        }
     }
 }
 

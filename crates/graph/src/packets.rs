@@ -10,9 +10,9 @@ use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, LinkType, Sele
 pub struct Packets<'a> {
     /// The packets as the source, or the stage before, lends them.
     pub batch: Batch<'a>,
-    /// Those that are still wanted. Stages narrow it; adding to it is a fault.
+    /// The packets that are still wanted. A stage may remove packets, but not add any.
     pub selection: Selection,
-    /// What the packets' interface numbers mean. The table only grows.
+    /// The interfaces that the packets' interface numbers stand for. The table only grows.
     pub interfaces: &'a [Interface],
     /// For each interface whether its packets have passed the filter next to the source already, in the kernel say.
     pub filtered: &'a [bool],
@@ -38,7 +38,7 @@ impl<'a> Packets<'a> {
         Packets::all(batch, interfaces, self.clocks())
     }
 
-    /// What both clocks showed when the batch was lent.
+    /// Wall clock and steady clock at the time when the batch was lent.
     pub fn clocks(&self) -> ClockReading {
         ClockReading { wall: self.now, steady_ns: self.steady_ns }
     }

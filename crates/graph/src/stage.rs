@@ -72,7 +72,7 @@ pub trait Stage: Send {
     /// Called once at the end, before the stages that follow: held packets go on, outputs are completed.
     ///
     /// # Errors
-    /// What could not be completed; the other stages are finished all the same.
+    /// The error of an output that could not be completed; the other stages are finished all the same.
     fn finish(&mut self, _tick: &TickContext<'_>, _out: &mut Out<'_>) -> Result<(), Error> {
         Ok(())
     }

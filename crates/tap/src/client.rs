@@ -67,6 +67,14 @@ impl Client {
         Client::over(stream, program, timeout, interrupt)
     }
 
+    /// Asks over a connection that is there, under the name `program`. The answer may take as long as a buffer.
+    ///
+    /// # Errors
+    /// As with [`connect`](Self::connect).
+    pub fn connected(stream: UnixStream, program: &str) -> Result<Client, Error> {
+        Client::over(stream, program, BUFFER_WAIT, None)
+    }
+
     fn over(
         stream: UnixStream,
         program: &str,

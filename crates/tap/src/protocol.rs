@@ -387,10 +387,33 @@ pub struct CaptureStatus {
     /// The rules withhold something from the client: packets, bytes and what was stored are of readers with the same
     /// rights, and what else depends on other readers is left out.
     pub is_restricted: bool,
+    /// Stores that it is recorded to; shown to root and the owner of the daemon.
+    pub recordings: Vec<RecordingStatus>,
     /// Those that read it, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
     /// Readers that the list has no room for: it has at most 96 KiB, and of each user some.
     pub readers_left_out: u64,
+}
+
+/// The state of a recording of the daemon, a second old at most. Packets lost before they came to the recorder are in
+/// the counts of its reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordingStatus {
+    /// The directory of the store.
+    #[serde(deserialize_with = "text")]
+    pub store: String,
+    /// Packets in the store.
+    pub written: u64,
+    /// Packets that could not be written.
+    pub lost: u64,
+    /// Packets beyond the cut-off of their flow.
+    pub cut: u64,
+    /// Packets that wait to be written.
+    pub buffered: u64,
+    /// The error that ended the recording; empty while it goes on.
+    #[serde(deserialize_with = "text")]
+    pub error: String,
 }
 
 /// The status of a reader.

@@ -54,7 +54,7 @@ impl Family {
     }
 }
 
-/// What an id that stands alone after `and` or `or` may be, because of the primitive before it.
+/// The kind of a bare id after `and` or `or`, inherited from the primitive before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heir {
     Nothing,
@@ -237,7 +237,7 @@ mod tests {
         assert_ne!(texts(7), texts(8));
     }
 
-    /// If the stream drifted into texts that nobody accepts, the differential tests would compare nothing.
+    /// The differential tests would compare nothing if most random texts were invalid.
     #[test]
     fn libpcap_accepts_most_texts() {
         use crate::libpcap::{CompileSettings, Libpcap};

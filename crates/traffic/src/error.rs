@@ -1,4 +1,4 @@
-//! What is wrong with a recipe.
+//! Errors in recipes.
 
 use tapline_syntax::Span;
 
@@ -18,7 +18,7 @@ pub enum Error {
         key: &'static str,
         /// Why it cannot be met.
         what: String,
-        /// What to write instead.
+        /// Text that mends it.
         mend: String,
     },
     /// The filter cannot be compiled, or accepts no packet at all.

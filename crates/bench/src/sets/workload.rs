@@ -51,7 +51,7 @@ impl Workload {
         workload.filled(packets, mixed_text, &interpreted)
     }
 
-    /// Those of a daemon's readers: a few kinds, of each some that differ in a number or a range.
+    /// Filters of a daemon's readers: a few kinds, and of each several that differ in a number or a range.
     pub(super) fn readers(count: usize, packets: usize) -> anyhow::Result<Workload> {
         let mut workload = Workload::empty(format!("{count} readers"), count);
         for reader in 0..count {

@@ -1,4 +1,4 @@
-//! Where the packets come from: files, or interfaces.
+//! Inputs of a capture: files, or interfaces.
 
 use std::sync::Arc;
 

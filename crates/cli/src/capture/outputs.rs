@@ -1,4 +1,4 @@
-//! Where the packets go: a file, lines on standard output, a count.
+//! Outputs of a capture: a file, lines on standard output, a count.
 
 use std::collections::HashSet;
 use std::fs::File;

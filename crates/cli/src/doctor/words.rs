@@ -87,7 +87,7 @@ impl Layout {
         Layout { place, text: texts.max().unwrap_or(0) }
     }
 
-    /// Where texts begin.
+    /// The column at which texts begin.
     fn indent(&self) -> usize {
         const SEVERITY: usize = 8;
         SEVERITY + 2 + if self.place == 0 { 0 } else { self.place + 2 }

@@ -101,7 +101,7 @@ impl SendArgs {
     }
 }
 
-/// Where packets go, and by which way.
+/// The interface that packets are sent on, and the back end that sends them.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) interface: String,

@@ -590,6 +590,6 @@ fn interfaces_are_listed_with_their_captures() {
     let finished = run(["interfaces", "--netns", namespace.name()]).succeeded();
     let listed = String::from_utf8(finished.stdout).unwrap();
     assert!(listed.contains(NEAR) && listed.contains(FAR) && listed.contains("veth"), "{listed}");
-    assert!(listed.contains("tapline"), "nobody is said to capture: {listed}");
+    assert!(listed.contains("tapline"), "no capture is listed: {listed}");
     live.interrupt().succeeded();
 }

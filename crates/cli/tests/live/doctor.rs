@@ -342,7 +342,7 @@ fn the_report_has_its_fields_and_its_sums() {
     assert_eq!(report["summary"]["fixable"], fixable);
     assert_eq!(report["bad"], findings.iter().any(|one| rank(one) < 2));
     assert!(report["changes"].is_null() && report["left"].as_array().is_some_and(Vec::is_empty));
-    // What a veth does not have is not told, and nothing is made of it.
+    // Settings that a veth does not have are reported as unknown, and lead to no finding.
     for check in ["ring_size", "interrupt_moderation", "hash_symmetry"] {
         let found = findings.iter().find(|one| one["check"] == check);
         assert!(
@@ -389,7 +389,7 @@ fn a_name_full_of_shell_is_only_a_name() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_interfaces_are_errors() {
     run(["doctor", "no-such-if"]).failed_saying(&["there is no interface \"no-such-if\"; there are: ", "lo"]);
     run(["doctor", "--netns", "no-such-namespace"]).failed_saying(&["no-such-namespace"]);
     run(["doctor", "--", "true"]).failed_saying(&["--fix"]);

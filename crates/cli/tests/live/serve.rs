@@ -2,6 +2,7 @@
 
 mod programs;
 mod readers;
+mod recording;
 mod rules;
 mod service;
 

@@ -31,7 +31,7 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-/// What says the time.
+/// The source of the time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// The steady clock: a wall clock that is set changes no delay.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_counted() {
+    fn packets_without_room_are_refused_and_counted() {
         let mut trial = Trial::of("s :: delay(1h, room=1M)");
         trial.push_stamps(&vec![0; 10_000]);
         let (refused, held) = trial.refused_and_held("s");

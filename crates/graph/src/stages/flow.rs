@@ -57,13 +57,13 @@ pub(crate) const CLASS: Class = Class {
             name: "flows",
             kind: ParameterType::Number(1, 1_000_000_000),
             default: Some("1048576"),
-            meaning: "room for so many; if there are more, the longest silent ends. 195 bytes each, taken as they come",
+            meaning: "the most flows at a time; one more ends the flow that was idle longest. 195 bytes each, allocated as flows come",
         },
         Parameter {
             name: "key",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "what tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
+            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
         },
         Parameter {
             name: "inner",
@@ -81,19 +81,19 @@ pub(crate) const CLASS: Class = Class {
             name: "sample",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("1"),
-            meaning: "meter one of so many packets, chosen by chance in each block of so many; records tell the rate and are not scaled",
+            meaning: "the sampling interval: 1 in this many packets is metered, a random one of each block; records carry the interval and are not scaled",
         },
         Parameter {
             name: "details",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each input time a packet and memory a flow",
+            meaning: "groups of details to collect: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each costs time per packet and memory per flow",
         },
         Parameter {
             name: "payload",
             kind: ParameterType::Number(1, PAYLOAD_MAX as u64),
             default: Some("64"),
-            meaning: "of the first payload of each side so many bytes are kept, if details has payload",
+            meaning: "bytes of each side's first payload that are kept, if details has payload",
         },
     ],
     outputs: Outputs::Flows,
@@ -141,7 +141,7 @@ struct FlowStage {
     is_live: bool,
     /// The wall clock less the steady one, when the clocks were last looked at.
     offset_ns: Option<i64>,
-    /// What the same stage did in other workers.
+    /// Counters of this stage in other workers, after they ended.
     absorbed: Statistics,
     /// The earliest and the latest packet of flows that have ended.
     span: Option<(Timestamp, Timestamp)>,
@@ -165,7 +165,7 @@ impl FlowStage {
         let mut handed = Ok(());
         loop {
             let is_all = self.meter.expire(&mut self.ended);
-            // Whoever fails has counted its flows; the others go on.
+            // Flows of a failed export are counted there; the others go on.
             handed = handed.and(self.hand_on(now, out));
             if is_all {
                 return handed;
@@ -218,7 +218,7 @@ impl Stage for FlowStage {
     }
 
     fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        // Those of a meter before this one are its own affair.
+        // Flows of a meter before this one are not metered again.
         Ok(())
     }
 
@@ -294,10 +294,11 @@ impl Stage for FlowStage {
     }
 }
 
-/// One of each block of packets, whichever chance says.
+/// Meters a random packet of each block.
 struct Sampler {
     interval: u64,
-    /// Where chance starts for files, which give the same each time. On live interfaces nobody is to know it: else who sends could stay unseen.
+    /// The random seed: fixed for files, so that each run is the same; secret on live interfaces, so that a sender
+    /// cannot avoid the sample.
     seed: u64,
     /// Since the first packets, which tell whether they are live.
     blocks: Option<Blocks>,
@@ -435,7 +436,7 @@ mod tests {
         trial.assert_balanced();
     }
 
-    /// A file gives the same packets each time; on live interfaces nobody can know which come next.
+    /// The sample of a file is the same in each run; that of a live interface cannot be predicted.
     #[test]
     fn chance_is_known_of_files_only() {
         let chosen = |if_index: u32| {
@@ -449,7 +450,7 @@ mod tests {
         assert_ne!(chosen(3), chosen(3));
     }
 
-    /// A packet whose clock is wrong: the flows of all others end in time.
+    /// One packet with a wrong time stamp does not delay the end of other flows.
     #[test]
     fn a_wrong_clock_stops_no_timer() {
         const SECOND: i64 = 1_000_000_000;
@@ -534,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_meter_leads_to_who_takes_flows() {
+    fn only_a_meter_leads_to_takers_of_flows() {
         let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
         let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
         assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
@@ -543,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_have_what_one_has() {
+    fn two_workers_give_the_result_of_one() {
         let text = "file(\"in\") -> f :: flow -> t :: flowtop(n=3); f -> json";
         let made = || Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         let (mut one, mut other, mut all) = (made(), made(), made());

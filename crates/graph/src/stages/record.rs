@@ -23,7 +23,7 @@ impl FileOutput {
     }
 }
 
-/// What interface statistics blocks say of an account: `start` is when the capture began, if it is ours.
+/// Interface statistics blocks for an account. `start` is the time when the capture began, if it is ours.
 pub(super) fn statistics(
     now: Timestamp,
     start: Option<Timestamp>,
@@ -36,7 +36,7 @@ pub(super) fn statistics(
         end: Some(now),
         ..counters(interface)
     };
-    // What is known of several together says nothing of one.
+    // Counters of several interfaces together are not counters of one.
     let is_of_one =
         |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
     interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()

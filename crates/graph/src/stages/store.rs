@@ -36,7 +36,7 @@ impl StoreOutput {
         output
     }
 
-    /// What became of the store so far.
+    /// The recorder's counters so far.
     pub fn totals(&self) -> Totals {
         self.recorder.totals()
     }
@@ -50,7 +50,7 @@ impl StoreOutput {
     }
 }
 
-/// What the source counted, of all its interfaces.
+/// The losses that the source counted on all its interfaces.
 fn losses(interfaces: &[InterfaceAccount]) -> Losses {
     let ring = |interface: &InterfaceAccount| interface.ring.map(|ring| ring.received);
     let tap = |interface: &InterfaceAccount| interface.tap.map(|tap| tap.offered);

@@ -60,7 +60,7 @@ fn clock() -> ClockReading {
 const STAYS: &str =
     "s :: file(endless); s -> mine :: count; s -> filter(\"tcp\") -> tcp :: count -> first -> flows :: count";
 
-/// What is there besides, in turn.
+/// Other graphs that come and go beside it, in turn.
 const OTHERS: [&str; 4] = [
     "file(endless) -> filter(\"tcp\") -> other :: top(by=flow)",
     "file(endless) -> sample(1/10) -> delay(5ms) -> late :: count",
@@ -77,7 +77,7 @@ fn planned(others: &[&str]) -> Plan {
 }
 
 #[test]
-fn a_hundred_changes_cost_nobody_a_packet() {
+fn a_hundred_changes_lose_no_packet() {
     let frames: Vec<Vec<u8>> = Traffic::new(4).take(200).map(|(_, frame)| frame).collect();
     let lent = FrameBatches::new(&frames);
     let records: &[Record] = lent.batch().records();
@@ -270,7 +270,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
 }
 
 #[test]
-fn who_takes_packets_changes_no_meter() {
+fn takers_of_packets_change_no_meter() {
     let key = |text: &str| plan_of(text).keys()[1];
     let one = "file(a) -> m :: flow -> ipfix(\"127.0.0.1:9\")";
     assert_eq!(key(one), key(&format!("{one}; m -> drop")));

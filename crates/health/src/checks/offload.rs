@@ -59,7 +59,8 @@ const MERGING: [(&str, &str); 5] = [
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
-/// Kernels add kinds of TCP; ethtool's "tso" is all of them. Those of tunnels matter to who sends through a tunnel only.
+/// Kernels have several kinds of TCP segmentation; ethtool's "tso" switches all of them. Segmentation for tunnels
+/// matters only if the machine sends through one.
 const SEGMENTATION: [(&str, &str); 4] = [
     ("tx-tcp*-segmentation", "tso"),
     ("tx-udp-segmentation", "tx-udp-segmentation"),
@@ -88,7 +89,8 @@ fn send_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     switched_on(interface, facts, &SEGMENTATION, "sends packets as they are seen", say)
 }
 
-/// What one end of a veth sends without cutting it, the other receives so. Where both ends are looked at, the other says it of itself.
+/// Findings about the other end of a veth: packets that one end sends unsegmented arrive so at the other. If both ends
+/// are checked, each has its own finding.
 fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     if interface.link.kind != "veth" {
@@ -112,7 +114,7 @@ fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 }
 
 fn send_checksums(interface: &Interface, facts: &Facts) -> Vec<Finding> {
-    // On a real link the adapter fills them in; between the ends of a veth nobody does.
+    // On a real link the adapter fills them in; on a veth they are never filled in.
     let is_veth = interface.link.kind == "veth";
     let say = |on: &[&str]| match is_veth {
         true => (Severity::Alters, format!("packets pass without a checksum: {}", on.join(", "))),

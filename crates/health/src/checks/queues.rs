@@ -312,7 +312,7 @@ fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let (Some(irqs), Some(cpus)) = (&interface.irqs, &facts.machine.cpus) else {
         return vec![Finding::not_told(name, "the device tells of no interrupts")];
     };
-    // Those that never came are of configuration or of queues that are not used.
+    // Interrupts that never came are for configuration, or of unused queues.
     let busy: Vec<_> = irqs.iter().filter(|irq| irq.count > 0 && !irq.cpus.is_empty()).collect();
     if busy.is_empty() {
         return vec![Finding::not_told(name, "no interrupt of the device has come yet")];

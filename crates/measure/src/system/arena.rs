@@ -1,4 +1,4 @@
-//! Where it all happens: two machines in one.
+//! The arena: a sending and a receiving machine, made of one.
 //!
 //! ```text
 //! core A: generator --> near0 =====veth===== far0 --> ring of the link --> kernel thread (NAPI) --> tap --> program :core B

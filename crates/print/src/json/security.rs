@@ -1,4 +1,4 @@
-//! What encrypted protocols say before they encrypt: TLS hellos, QUIC headers, SSH identification.
+//! Plaintext of encrypted protocols: TLS hellos, QUIC headers, SSH identification.
 
 use tapline_wire::quic::{LongHeader, LongPacketType};
 use tapline_wire::tls::{ClientHello, Hello, ServerHello};

@@ -15,7 +15,7 @@ use crate::names::PortKind;
 use crate::net::Ip;
 use crate::text::Text;
 
-/// What a transport checksum turned out to be.
+/// The result of checking a transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Correct,

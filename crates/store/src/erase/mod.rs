@@ -360,7 +360,7 @@ impl Pending {
         }
         let mut index = Builder::new(self.catalog.segment_len(), IndexOptions::default());
         let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
-        restored.seal(&self.catalog, self.segment, &index)?;
+        restored.seal(&self.catalog, self.segment, &mut index)?;
         if self.has_roll_up {
             rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
         }

@@ -1,4 +1,4 @@
-//! What a filter names: alternatives of protocol, addresses and ports.
+//! Alternatives of protocol, addresses and ports, read from the text of a filter.
 //!
 //! ```text
 //! tcp port 80 or host 10.0.0.1   ->   { tcp, sport 80 }  { tcp, dport 80 }  { src 10.0.0.1 }  { dst 10.0.0.1 }
@@ -70,7 +70,7 @@ fn narrower(a: &Option<Space>, b: &Option<Space>) -> Option<Space> {
     [a, b].into_iter().flatten().min_by_key(|space| space.len()).cloned()
 }
 
-/// What a filter names.
+/// Protocols, addresses and ports that a filter names.
 pub(super) struct Wishes {
     /// The alternatives of the whole; then the recipe's own packets, because what is only hinted at may be missed.
     pub(super) alternatives: Vec<Wish>,
@@ -91,10 +91,10 @@ pub(super) fn of(text: &str) -> Wishes {
 const NONE: Qualifiers = Qualifiers { protocol: None, direction: None, kind: None };
 
 struct Reader {
-    /// What an id takes before which nothing stands.
+    /// The qualifiers of an id that has none of its own.
     before: Qualifiers,
     resolver: std::sync::Arc<dyn Resolver + Send + Sync>,
-    /// What each id asks for.
+    /// The alternatives of each id.
     parts: Vec<Wish>,
 }
 

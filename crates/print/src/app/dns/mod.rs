@@ -264,7 +264,7 @@ fn print_type(cx: &mut Context<'_>, kind: u16) {
     }
 }
 
-/// What is unusual in the counts of a question.
+/// Prints the counts of a question that are unusual.
 fn print_counts(cx: &mut Context<'_>, header: Header) {
     let inverse = header.opcode() == INVERSE_QUERY;
     let Header { questions, answers, authorities, additionals, .. } = header;
