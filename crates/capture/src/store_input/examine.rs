@@ -1,4 +1,4 @@
-//! What each thread of a search makes of sections: the packets that are wanted, in place.
+//! The work of each thread of a search: the wanted packets of sections, in place.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::Error;
 
 /// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where
 /// every packet is wanted.
-pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
+pub type SearchFilter = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.
 pub(super) struct Found {
@@ -21,7 +21,7 @@ pub(super) struct Found {
     pub(super) thread: usize,
     /// Interfaces that the thread met for the first time.
     pub(super) interfaces: Vec<Interface>,
-    /// What the records point into.
+    /// The memory that the records point into.
     pub(super) bytes: Vec<u8>,
     /// In the order of time.
     pub(super) records: Vec<Record>,
@@ -58,9 +58,9 @@ const COPIED_PART: usize = 4;
 pub(super) struct Examiner {
     thread: usize,
     window: Window,
-    sieve: Option<Sieve>,
+    sieve: Option<SearchFilter>,
     reader: SectionReader,
-    /// What decides, by interface.
+    /// The filter of each interface.
     engines: Vec<Option<Arc<dyn PacketFilter>>>,
     /// All interfaces have the same.
     is_uniform: bool,
@@ -68,7 +68,7 @@ pub(super) struct Examiner {
 }
 
 impl Examiner {
-    pub(super) fn new(thread: usize, window: Window, sieve: Option<Sieve>) -> Examiner {
+    pub(super) fn new(thread: usize, window: Window, sieve: Option<SearchFilter>) -> Examiner {
         Examiner {
             thread,
             window,
@@ -84,7 +84,7 @@ impl Examiner {
     pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>, later: Timestamp) -> Found {
         let mut found = Found { thread: self.thread, later, ..Found::default() };
         let known = self.engines.len();
-        self.reader.put(std::mem::take(buffer), place);
+        self.reader.set_buffer(std::mem::take(buffer), place);
         loop {
             match self.reader.advance() {
                 Ok(true) => {}
@@ -103,7 +103,7 @@ impl Examiner {
         found.interfaces = self.reader.interfaces().get(known..).unwrap_or_default().to_vec();
         // Nearly always they are in order already.
         found.records.sort_by_key(|record| record.meta.timestamp);
-        let bytes = self.reader.take();
+        let bytes = self.reader.take_buffer();
         let wanted: usize = found.records.iter().map(len_of).sum();
         match wanted * COPIED_PART < bytes.len() {
             true => {

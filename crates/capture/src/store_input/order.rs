@@ -20,7 +20,7 @@ const HELD_MAX: usize = 8;
 
 /// Results that still have packets.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct TimeOrder {
     /// In the order of recording, each with the packets that were not lent.
     held: VecDeque<Found>,
     /// Packets up to this time may be lent.
@@ -31,7 +31,7 @@ pub(super) struct Order {
     late: u64,
 }
 
-impl Order {
+impl TimeOrder {
     /// Takes the next result. Gives it back if it has no packets.
     pub(super) fn add(&mut self, found: Found) -> Option<Found> {
         self.limit = Some(found.later);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     /// The times of all that may be lent, as the packets' bytes say.
-    fn lent(order: &mut Order) -> Vec<i64> {
+    fn lent(order: &mut TimeOrder) -> Vec<i64> {
         let mut times = Vec::new();
         while let Some(found) = order.next() {
             let time = |record: &Record| {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn packets_of_neighbouring_slots_are_put_in_order() {
-        let mut order = Order::default();
+        let mut order = TimeOrder::default();
         assert!(order.add(found(&[1, 2, 5, 9], 4)).is_none());
         assert_eq!(lent(&mut order), [1, 2]);
         assert!(order.add(found(&[4, 6, 7, 8], 9)).is_none());
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_clock_set_back_is_counted_and_keeps_no_packet() {
-        let mut order = Order::default();
+        let mut order = TimeOrder::default();
         order.add(found(&[100, 101], 102));
         assert_eq!(lent(&mut order), [100, 101]);
         // The clock goes back by a hundred within the reach of this one.
@@ -200,7 +200,7 @@ mod tests {
             times.sort_by_cached_key(|time| time + random.below(31) as i64);
             let mut results: Vec<Vec<i64>> = times.chunks(20).map(<[i64]>::to_vec).collect();
             results.iter_mut().for_each(|result| result.sort_unstable());
-            let mut order = Order::default();
+            let mut order = TimeOrder::default();
             let mut all = Vec::new();
             for (at, result) in results.iter().enumerate() {
                 let next = results[at + 1..].iter().take(3).flatten().min();

@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 
 use serde_json::json;
 use tapline_file::SectionReader;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType, Packet};
 use tapline_sys::disk;
@@ -378,7 +378,7 @@ struct LinkFilters {
 impl LinkFilters {
     fn new(text: &str, options: &Options) -> LinkFilters {
         // As for a capture file: VLAN tags are in the packets, and the netmask is not known.
-        let options = Options { handle: Handle::Savefile, netmask: Some(0), ..options.clone() };
+        let options = Options { handle: HandleKind::Savefile, netmask: Some(0), ..options.clone() };
         LinkFilters { text: text.trim().to_owned(), options, made: Vec::new() }
     }
 

@@ -12,7 +12,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tapline_packet::headers::{Headers, Inner, IpVersion};
+use tapline_packet::headers::{Headers, InnerPacket, IpVersion};
 use tapline_packet::{Interface, LinkType, Meta, Packet};
 use tapline_sys::memory::{advise_large_pages, prefetch_element};
 
@@ -466,7 +466,7 @@ impl Prints {
     }
 
     /// The same of the packet that a tunnel carries.
-    fn of_inner(&self, inner: &Inner, packet: Packet<'_>) -> u64 {
+    fn of_inner(&self, inner: &InnerPacket, packet: Packet<'_>) -> u64 {
         let (data, meta) = (inner.data(packet.data), Meta::default());
         let headers = inner.headers(packet.data);
         let (Some(l3), Some(l4)) = (headers.l3(), headers.l4()) else { return 0 };
