@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
-use tapline_packet::{Batch, Interface, InterfaceId, Now, Record};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Record};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::account::GraphAccount;
@@ -285,7 +285,7 @@ pub struct Engine<'e> {
     inlets: Vec<Inlet<'e>>,
     graph: &'e mut Graph,
     control: &'e Control,
-    clock: fn() -> Now,
+    clock: fn() -> ClockReading,
     interfaces: Vec<Interface>,
     filtered: Vec<bool>,
     account: GraphAccount,
@@ -303,7 +303,7 @@ impl<'e> Engine<'e> {
         inlets: Vec<Inlet<'e>>,
         graph: &'e mut Graph,
         control: &'e Control,
-        clock: fn() -> Now,
+        clock: fn() -> ClockReading,
     ) -> Engine<'e> {
         Engine {
             inlets,

@@ -16,7 +16,7 @@
 use std::fs;
 
 use serde::{Deserialize, Serialize};
-use tapline_sys::{LinkControl, Pause};
+use tapline_sys::{LinkControl, PauseFrames};
 
 use crate::Error;
 use crate::checks::ethtool_word;
@@ -119,7 +119,7 @@ impl Change {
                 Ok(Change::ReceiveRing { interface: interface.clone(), rx })
             }
             Change::Pause { interface, .. } => {
-                let Pause { is_negotiated, rx, tx } = control()?.pause(interface).map_err(refused)?;
+                let PauseFrames { is_negotiated, rx, tx } = control()?.pause(interface).map_err(refused)?;
                 Ok(Change::Pause { interface: interface.clone(), negotiated: is_negotiated, rx, tx })
             }
             Change::File { path, .. } => Ok(Change::File { path: path.clone(), value: read(path)? }),
@@ -142,7 +142,7 @@ impl Change {
                 control()?.set_receive_ring(interface, *rx).map_err(refused)?;
             }
             Change::Pause { interface, negotiated, rx, tx } => {
-                let pause = Pause { is_negotiated: *negotiated, rx: *rx, tx: *tx };
+                let pause = PauseFrames { is_negotiated: *negotiated, rx: *rx, tx: *tx };
                 control()?.set_pause(interface, pause).map_err(refused)?;
             }
             Change::File { path, value } => write(path, value)?,

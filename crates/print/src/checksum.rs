@@ -1,6 +1,6 @@
 //! The value that a wrong checksum should have had.
 
-pub(crate) use tapline_packet::checksum::{Sum, internet};
+pub(crate) use tapline_packet::checksum::{RunningChecksum, internet};
 
 /// The value that a checksum field should have, from its present value and the checksum computed over the bytes with
 /// it.

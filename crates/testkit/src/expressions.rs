@@ -240,7 +240,7 @@ mod tests {
     /// The differential tests would compare nothing if most random texts were invalid.
     #[test]
     fn libpcap_accepts_most_texts() {
-        use crate::libpcap::{Libpcap, Settings};
+        use crate::libpcap::{CompileSettings, Libpcap};
         let pcap = match Libpcap::get() {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),
@@ -248,7 +248,7 @@ mod tests {
         for dlt in [1, 12, 105, 113, 123, 9, 0] {
             let mut stream = Expressions::new(1, dlt);
             let accepted =
-                (0..400).filter(|_| pcap.compile(&stream.text(), Settings::new(dlt)).is_ok()).count();
+                (0..400).filter(|_| pcap.compile(&stream.text(), CompileSettings::new(dlt)).is_ok()).count();
             assert!(accepted > 120, "only {accepted} of 400 texts are valid on DLT {dlt}");
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn moved(error: &tapline_syntax::Error, at: Span) -> SyntaxError {
     let span = error.span.map_or(at, |span| Span { start: place(span.start), end: place(span.end) });
     let whole = SyntaxError::at(span, error.message.clone()).hint(error.hint.clone());
     match error.also {
-        Some(also) => whole.also(Span { start: place(also.start), end: place(also.end) }),
+        Some(also) => whole.with_earlier_place(Span { start: place(also.start), end: place(also.end) }),
         None => whole,
     }
 }

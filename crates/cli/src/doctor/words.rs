@@ -183,13 +183,13 @@ pub(super) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use tapline_health::{Facts, Interface, Scope, examine};
-    use tapline_sys::{Feature, Link, RingSizes};
+    use tapline_sys::{Link, Offload, RingSizes};
 
     use super::*;
 
     /// A host with a small ring and GRO, under a name that would like to clear the screen.
     fn facts(name: &str) -> Facts {
-        let gro = Feature { name: "rx-gro".into(), is_on: true, is_changeable: true };
+        let gro = Offload { name: "rx-gro".into(), is_on: true, is_changeable: true };
         let interface = Interface {
             link: Link { name: name.into(), flags: 0x41, kind: "veth".into(), ..Link::default() },
             rings: Some(RingSizes { rx: 256, rx_max: 4096 }),

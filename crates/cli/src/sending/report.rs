@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, Pacer, Sent, SkippedBackend, Transmitter};
+use tapline_capture::transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 use tapline_graph::grouped;
 
 use super::SendTarget;
@@ -13,7 +13,7 @@ use super::SendTarget;
 /// Content of the report.
 pub(crate) struct Outcome<'a> {
     pub(crate) pacer: &'a PaceReport,
-    pub(crate) sent: &'a Sent,
+    pub(crate) sent: &'a SendCounts,
     pub(crate) place: &'a SendTarget,
     /// Packets that the driver dropped after they were sent, if it counts them.
     pub(crate) dropped_later: Option<u64>,
@@ -36,7 +36,7 @@ impl<'a> Outcome<'a> {
         is_paced: bool,
         json: bool,
     ) -> Outcome<'a> {
-        let dropped_later = transmitter.dropped_later();
+        let dropped_later = transmitter.dropped_by_driver();
         let (pacer, sent) = (pacer.report(), transmitter.sent());
         Outcome { pacer, sent, place, dropped_later, taken, is_running: false, is_paced, json }
     }
@@ -57,7 +57,7 @@ pub(crate) struct SendInput {
 }
 
 /// The numbers that are told.
-struct SendCounts {
+struct ReportNumbers {
     taken: u64,
     sent: u64,
     bytes: u64,
@@ -71,8 +71,8 @@ struct SendCounts {
     dropped_later: Option<u64>,
 }
 
-impl SendCounts {
-    fn of(outcome: &Outcome<'_>) -> SendCounts {
+impl ReportNumbers {
+    fn of(outcome: &Outcome<'_>) -> ReportNumbers {
         let (sent, dropped_later) = (outcome.sent, outcome.dropped_later);
         let pace = outcome.pacer;
         let is_paced = outcome.is_paced;
@@ -82,7 +82,7 @@ impl SendCounts {
         let planned = pace.planned_ns as f64 / 1e9;
         let a_second = |count: f64, seconds: f64| (seconds > 0.0 && gaps > 0.0).then(|| count / seconds);
         let share = if sent.packets > 0 { (sent.packets - 1) as f64 / sent.packets as f64 } else { 0.0 };
-        SendCounts {
+        ReportNumbers {
             taken: outcome.taken.packets,
             sent: sent.packets,
             bytes: sent.bytes,
@@ -104,7 +104,7 @@ impl SendCounts {
 
 /// Tells how it went.
 pub(crate) fn conclude(outcome: &Outcome<'_>) -> Result<()> {
-    let numbers = SendCounts::of(outcome);
+    let numbers = ReportNumbers::of(outcome);
     if outcome.json {
         writeln!(io::stdout(), "{}", to_json(&numbers, outcome))?;
     } else {
@@ -115,7 +115,7 @@ pub(crate) fn conclude(outcome: &Outcome<'_>) -> Result<()> {
 
 /// Tells how it goes, on standard error.
 pub(super) fn tell(outcome: &Outcome<'_>) {
-    let numbers = SendCounts::of(outcome);
+    let numbers = ReportNumbers::of(outcome);
     let text = match outcome.json {
         true => format!("{}\n", to_json(&numbers, outcome)),
         false => to_text(&numbers, outcome),
@@ -123,7 +123,7 @@ pub(super) fn tell(outcome: &Outcome<'_>) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn to_json(numbers: &SendCounts, outcome: &Outcome<'_>) -> Value {
+fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
     let pace = outcome.pacer;
     let causes = outcome.sent.causes.iter();
     let unsent: Map<String, Value> =
@@ -166,7 +166,7 @@ fn to_json(numbers: &SendCounts, outcome: &Outcome<'_>) -> Value {
     })
 }
 
-fn to_text(numbers: &SendCounts, outcome: &Outcome<'_>) -> String {
+fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let (interface, verb) = (&outcome.place.interface, outcome.taken.verb);
     let mut text = String::from("account                                              packets\n");
     let mut row = |place: &str, count: u64, remark: &str| {
@@ -196,7 +196,7 @@ fn to_text(numbers: &SendCounts, outcome: &Outcome<'_>) -> String {
         }
         true => text += "  balanced: every packet is accounted for\n",
         false => {
-            let SendCounts { taken, sent, unsent, left, .. } = numbers;
+            let ReportNumbers { taken, sent, unsent, left, .. } = numbers;
             let _ = writeln!(
                 text,
                 "  NOT BALANCED: {verb} {taken} but sent {sent} + not sent {unsent} + not reached {left}"
@@ -206,7 +206,7 @@ fn to_text(numbers: &SendCounts, outcome: &Outcome<'_>) -> String {
     text + &times_text(numbers, outcome)
 }
 
-fn times_text(numbers: &SendCounts, outcome: &Outcome<'_>) -> String {
+fn times_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let mut text = String::new();
     let Some(rate) = numbers.packet_rate else { return text };
     let bits = numbers.bit_rate.unwrap_or(0.0) / 1e6;

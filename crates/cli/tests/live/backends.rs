@@ -14,7 +14,7 @@ use crate::support::{
 };
 use serde_json::Value;
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
@@ -41,7 +41,7 @@ fn namespace(test: &str) -> Option<Namespace> {
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
     let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
-    let program = Program::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
+    let program = LoadedProgram::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
     let attach = || {
         let links = RouteSocket::open().unwrap().links().unwrap();
         let far = links.iter().find(|link| link.name == FAR).expect("the pair");

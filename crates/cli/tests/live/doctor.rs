@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::*;
 use serde_json::Value;
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
@@ -229,7 +229,7 @@ fn the_bridge_above_an_interface_is_found() {
 /// Lets a program that answers this to every packet run at [`NEAR`].
 fn attach(namespace: &Namespace, verdict: u32, mode: XdpMode) -> Result<XdpLink, String> {
     let attach = || {
-        let program = Program::load(ProgramKind::Xdp, "verdict", &[Insn::set(R0, verdict), Insn::EXIT]);
+        let program = LoadedProgram::load(ProgramKind::Xdp, "verdict", &[Insn::set(R0, verdict), Insn::EXIT]);
         let program = program.map_err(|error| error.to_string())?;
         let links = RouteSocket::open().and_then(|mut route| route.links()).expect("it answers");
         let near = links.iter().find(|link| link.name == NEAR).expect("it is there");

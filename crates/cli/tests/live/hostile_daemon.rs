@@ -100,7 +100,7 @@ impl Ring {
         let sparse = |len: u64| {
             let file = File::from(OwnedFd::from(Memfd::create(c"lie", 4096).unwrap()));
             file.set_len(len).unwrap();
-            Memfd::adopt(file.into())
+            Memfd::from_descriptor(file.into())
         };
         let (buffer, index) = (sparse(4096 + block_len * blocks), sparse(4096 + 16 * entries));
         let (packets, lines) = (buffer.map().unwrap(), index.map().unwrap());

@@ -106,7 +106,7 @@ impl Arguments {
             let at = place(declared, parameters, position, argument)?;
             if let Some(before) = given[at].replace(argument) {
                 let message = format!("`{}` is given twice", parameters[at].name);
-                return Err(SyntaxError::at(argument.span, message).also(before.span));
+                return Err(SyntaxError::at(argument.span, message).with_earlier_place(before.span));
             }
         }
         let mut values = Vec::new();

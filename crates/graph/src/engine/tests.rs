@@ -108,8 +108,8 @@ impl Stage for Bounded {
     }
 }
 
-fn clock() -> Now {
-    Now::default()
+fn clock() -> ClockReading {
+    ClockReading::default()
 }
 
 fn everything(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
@@ -135,7 +135,7 @@ fn drive(
     source: &mut Counting,
     sinks: Vec<Box<dyn Stage>>,
     control: &Arc<Control>,
-    clock: fn() -> Now,
+    clock: fn() -> ClockReading,
 ) -> Ran {
     let control = Arc::clone(control);
     let compile: CompileFilter = Arc::new(compile);
@@ -275,9 +275,9 @@ impl Stage for Complete {
 }
 
 /// A second later at each look.
-fn fast_clock() -> Now {
+fn fast_clock() -> ClockReading {
     static SECONDS: AtomicU64 = AtomicU64::new(0);
-    Now::unset(Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0))
+    ClockReading::unset(Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0))
 }
 
 #[test]
@@ -492,11 +492,11 @@ fn intervals_go_by_the_steady_clock() {
     static TENTHS: AtomicU64 = AtomicU64::new(0);
     static JUMPS: [i64; 3] = [0, -3600, 86_400];
     /// A tenth of a second later at each look, jumping every 40 looks.
-    fn jumping() -> Now {
+    fn jumping() -> ClockReading {
         let tenths = TENTHS.fetch_add(1, Ordering::Relaxed) as i64;
         let jump = JUMPS[(tenths / 40 % 3) as usize];
         let steady_ns = tenths * 100_000_000;
-        Now { wall: Timestamp::from_parts(1_000_000 + jump, steady_ns as u64), steady_ns }
+        ClockReading { wall: Timestamp::from_parts(1_000_000 + jump, steady_ns as u64), steady_ns }
     }
     let mut source = Counting::new(100, 10);
     let control = Arc::new(Control::new(None));

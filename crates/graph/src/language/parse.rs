@@ -232,7 +232,7 @@ impl Parser<'_> {
                 }
                 if let Some(other) = self.ast.stages.iter().find(|other| other.name == name) {
                     return Err(SyntaxError::at(name_span, format!("there are two stages `{name}`"))
-                        .also(other.span)
+                        .with_earlier_place(other.span)
                         .hint("a name is declared once with ::, and used without"));
                 }
                 name

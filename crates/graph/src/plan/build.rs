@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tapline_packet::Now;
+use tapline_packet::ClockReading;
 use tapline_profile::Meters;
 
 use super::Plan;
@@ -39,7 +39,7 @@ pub fn build(
 ) -> Result<(Graph, Vec<NodeId>), String> {
     let mut graph = Graph::new(meters, context.worker as u16);
     let nodes = nodes(plan, &HashSet::new(), context)?;
-    let tick = TickContext::new(Now::default(), &[]);
+    let tick = TickContext::new(ClockReading::default(), &[]);
     let ids = graph.change(nodes, &tick).map_err(|error| error.to_string())?;
     Ok((graph, plan.sources(&ids)))
 }

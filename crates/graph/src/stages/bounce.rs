@@ -7,7 +7,7 @@
 //! Packets that this host sends are captured too, but not sent again: they would go round without end. See
 //! [`Transmitter`].
 
-use tapline_capture::transmit::{Causes, Transmitter};
+use tapline_capture::transmit::{DropReasons, Transmitter};
 use tapline_capture::{Error, OutputAccount};
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
@@ -68,7 +68,7 @@ impl Stage for Bounce {
 }
 
 /// The counters of a stage that sends packets.
-pub(super) fn counters(name: String, sent: u64, unsent: Causes) -> StageCounters {
+pub(super) fn counters(name: String, sent: u64, unsent: DropReasons) -> StageCounters {
     let lost = unsent.lost();
     StageCounters::of_output(OutputAccount { name, written: sent, lost, buffered: 0, unsent })
 }

@@ -108,7 +108,7 @@ impl Stage for Delay {
 #[cfg(test)]
 mod tests {
     use crate::trial::{Trial, lent, whole};
-    use tapline_packet::{Batch, Meta, Now, Timestamp};
+    use tapline_packet::{Batch, ClockReading, Meta, Timestamp};
 
     #[test]
     fn packets_of_files_wait_by_their_own_time() {
@@ -131,7 +131,7 @@ mod tests {
         let mut trial = Trial::of("s :: delay(1s)");
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
-        trial.now = Now::unset(Timestamp::from_nanos(4_999_999_999));
+        trial.now = ClockReading::unset(Timestamp::from_nanos(4_999_999_999));
         let (base, records) = lent(&[(frame.clone(), meta)]);
         trial.push(Batch::new(&base, &records));
         trial.tick(5_999_999_999);
@@ -149,12 +149,12 @@ mod tests {
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, ..whole(&frame) };
         let hours = |hours: i64| Timestamp::from_parts(hours * 3600, 0);
-        trial.now = Now { wall: hours(9), steady_ns: 0 };
+        trial.now = ClockReading { wall: hours(9), steady_ns: 0 };
         let (base, records) = lent(&[(frame.clone(), meta)]);
         trial.push(Batch::new(&base, &records));
-        trial.tick_at(Now { wall: hours(8), steady_ns: 999_999_999 });
+        trial.tick_at(ClockReading { wall: hours(8), steady_ns: 999_999_999 });
         assert_eq!(trial.data().len(), 0);
-        trial.tick_at(Now { wall: hours(8), steady_ns: 1_000_000_001 });
+        trial.tick_at(ClockReading { wall: hours(8), steady_ns: 1_000_000_001 });
         assert_eq!(trial.data().len(), 1);
     }
 

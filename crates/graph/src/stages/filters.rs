@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
+use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, FragmentOutcome, MatchPolicy, Matches};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
 use crate::catalog::{
@@ -122,7 +122,7 @@ impl Filters {
                 continue;
             }
             let options = (self.options)(interface);
-            let mut set = FilterSet::new(Mode::All);
+            let mut set = FilterSet::new(MatchPolicy::All);
             let mut ids = Vec::new();
             for text in &self.texts {
                 let filter = compile(text, &options);
@@ -166,7 +166,7 @@ impl Filters {
         }
         for report in self.matches.late_reports() {
             let Some(early) = self.early.remove(&(at, report.ticket)) else { continue };
-            let Outcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
+            let FragmentOutcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
             let output = |filter: &u32| ids.get(*filter as usize).map(|id| id.index() as usize);
             self.late.push((early, filters.iter().filter_map(output).collect()));
             self.matched += 1;
@@ -232,7 +232,7 @@ impl Stage for Filters {
 
 /// A filter of the set; what must run as a program runs as native code where there is any.
 fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
-    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::shared().ready(filter))
+    Filter::compile_with(text, options, &|filter| tapline_jit::NativeResiduals::shared().ready(filter))
 }
 
 /// The packets of ascending indices.

@@ -12,7 +12,7 @@ use tapline_capture::Error;
 use tapline_flow::{
     DetailFields, EndReason, Flow, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Statistics, UnmeteredCause,
 };
-use tapline_packet::{Now, Timestamp};
+use tapline_packet::{ClockReading, Timestamp};
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
@@ -176,7 +176,7 @@ impl FlowStage {
     }
 
     /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come there again.
-    fn follow_clock(&mut self, clocks: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    fn follow_clock(&mut self, clocks: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         let offset_ns = clocks.wall.as_nanos().saturating_sub(clocks.steady_ns);
         let before = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
         if before.saturating_sub(offset_ns) < SET_BACK_NS {
@@ -333,7 +333,7 @@ impl Sampler {
 mod tests {
     use std::net::UdpSocket;
 
-    use tapline_packet::{Now, Timestamp};
+    use tapline_packet::{ClockReading, Timestamp};
     use tapline_testkit::frames::*;
 
     use crate::TickContext;
@@ -398,7 +398,7 @@ mod tests {
             datagram(1),
             tapline_packet::Meta { timestamp: Timestamp::from_nanos(100 * SECOND), ..whole(&datagram(1)) },
         );
-        trial.now = Now::unset(Timestamp::from_nanos(100 * SECOND));
+        trial.now = ClockReading::unset(Timestamp::from_nanos(100 * SECOND));
         trial.push_all(&[stamped], 1);
         for second in 100..120 {
             (0..10).for_each(|tenth| trial.tick(second * SECOND + tenth * SECOND / 10));
@@ -463,7 +463,7 @@ mod tests {
                 timestamp: Timestamp::from_nanos(second * SECOND),
                 ..whole(&datagram(src))
             };
-            trial.now = Now::unset(Timestamp::from_nanos(second.min(101) * SECOND));
+            trial.now = ClockReading::unset(Timestamp::from_nanos(second.min(101) * SECOND));
             trial.push_all(&[(datagram(src), meta)], 1);
         }
         for tenth in 1010..1200 {
@@ -478,11 +478,11 @@ mod tests {
         const SECOND: i64 = 1_000_000_000;
         let (_socket, mut trial) = exported("idle=5s", "");
         trial.interfaces[0].if_index = 3;
-        let now = |hour: i64, second: i64| Now {
+        let now = |hour: i64, second: i64| ClockReading {
             wall: Timestamp::from_nanos((hour * 3600 + second) * SECOND),
             steady_ns: second * SECOND,
         };
-        let push = |trial: &mut crate::trial::Trial, src, now: Now| {
+        let push = |trial: &mut crate::trial::Trial, src, now: ClockReading| {
             trial.now = now;
             let meta = tapline_packet::Meta { timestamp: now.wall, ..whole(&datagram(src)) };
             trial.push_all(&[(datagram(src), meta)], 1);
@@ -504,7 +504,7 @@ mod tests {
         let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";
         let mut trial = Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         trial.push_frames(&(0..3000).map(datagram).collect::<Vec<_>>());
-        let tick = TickContext::new(Now::default(), &[]);
+        let tick = TickContext::new(ClockReading::default(), &[]);
         let failed = trial.graph.finish(&tick).expect_err("nothing can be written").to_string();
         assert!(failed.contains("No space left"), "{failed}");
         trial.assert_balanced();

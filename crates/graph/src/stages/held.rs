@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::Error;
-use tapline_packet::{BATCH_MAX, Batch, Interface, Now, Packet, Record, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, Packet, Record, Timestamp};
 
 use crate::catalog::{Parameter, ParameterType};
 use crate::graph::Out;
@@ -121,7 +121,12 @@ impl Held {
     ///
     /// # Errors
     /// The first of all stages that failed; all that is due has left all the same.
-    pub(super) fn release(&mut self, until: Timestamp, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    pub(super) fn release(
+        &mut self,
+        until: Timestamp,
+        now: ClockReading,
+        out: &mut Out<'_>,
+    ) -> Result<(), Error> {
         let mut result = Ok(());
         while self.take(|due| due <= until, BATCH_MAX) {
             result = result.and(self.lend(now, out));
@@ -130,7 +135,11 @@ impl Held {
     }
 
     /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that follow took them.
-    pub(super) fn release_some(&mut self, now: Now, out: &mut Out<'_>) -> (usize, Result<(), Error>) {
+    pub(super) fn release_some(
+        &mut self,
+        now: ClockReading,
+        out: &mut Out<'_>,
+    ) -> (usize, Result<(), Error>) {
         self.take(|_| true, BATCH_MAX);
         (self.lent.len(), self.lend(now, out))
     }
@@ -139,7 +148,7 @@ impl Held {
     ///
     /// # Errors
     /// As for [`release`](Self::release).
-    pub(super) fn release_all(&mut self, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    pub(super) fn release_all(&mut self, now: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         self.release(Timestamp::from_nanos(i64::MAX), now, out)
     }
 
@@ -158,7 +167,7 @@ impl Held {
         !self.lent.is_empty()
     }
 
-    fn lend(&self, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    fn lend(&self, now: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         let batch = Batch::new(&self.bytes, &self.lent);
         out.pass(&mut Packets::all(batch, &self.interfaces, now))
     }

@@ -134,7 +134,7 @@ impl<W: Write + Send> Stage for LinesOutput<W> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::{Batch, LinkType, Meta, Now, Record};
+    use tapline_packet::{Batch, ClockReading, LinkType, Meta, Record};
 
     use super::*;
 
@@ -166,7 +166,8 @@ mod tests {
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
         let mut result = Ok(());
         for _ in 0..batches {
-            let mut packets = Packets::all(Batch::new(&bytes, &records), &interfaces, Now::default());
+            let mut packets =
+                Packets::all(Batch::new(&bytes, &records), &interfaces, ClockReading::default());
             result = result.and(sink.push(&mut packets, &mut Out::nowhere()));
         }
         (sink, result)

@@ -45,7 +45,7 @@ pub(crate) mod top;
 pub(crate) mod verify;
 
 pub use bounce::Bounce;
-pub use filter::{CompileFilter, CompileNative, FilterStage, native};
+pub use filter::{CompileFilter, CompileNative, FilterStage};
 pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{LineFormat, LinesOutput};

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_capture::{Account, Error, InterfaceAccount, OutputAccount};
-use tapline_packet::Now;
+use tapline_packet::ClockReading;
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -52,7 +52,7 @@ impl SharedOutput {
     ///
     /// # Errors
     /// The error of the output.
-    pub fn complete(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
+    pub fn complete(&mut self, now: ClockReading, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
         self.finish(&TickContext::new(now, interfaces), &mut Out::nowhere())
     }
 

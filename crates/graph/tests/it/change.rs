@@ -12,7 +12,7 @@ use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
-use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
+use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
 use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
@@ -52,9 +52,9 @@ impl Source for Endless {
     }
 }
 
-fn clock() -> Now {
+fn clock() -> ClockReading {
     static TICKS: AtomicU64 = AtomicU64::new(0);
-    Now::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
+    ClockReading::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
 }
 
 const STAYS: &str =
@@ -211,7 +211,7 @@ impl Changing {
             output: &mut no_output,
         };
         let new = plan::nodes(&plan, &self.there, context).expect("stages");
-        let tick = TickContext::new(Now::default(), &[]);
+        let tick = TickContext::new(ClockReading::default(), &[]);
         let ids = self.graph.change(new, &tick).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
         self.there = plan.keys().into_iter().collect();
@@ -220,7 +220,7 @@ impl Changing {
     fn push(&mut self) {
         let batch = self.lent.batch();
         self.delivered += batch.len() as u64;
-        let mut packets = Packets::all(batch, &self.interfaces, Now::default());
+        let mut packets = Packets::all(batch, &self.interfaces, ClockReading::default());
         self.graph.push(self.source, &mut packets, 0).expect("nothing fails");
     }
 
@@ -258,7 +258,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         changing.push();
         assert_eq!(changing.account().balance(), Balance::Balanced);
     }
-    let tick = TickContext::new(Now::default(), &[]);
+    let tick = TickContext::new(ClockReading::default(), &[]);
     changing.graph.finish(&tick).expect("nothing fails");
     let account = changing.account();
     assert_eq!(account.balance(), Balance::Balanced, "{account:?}");

@@ -384,7 +384,7 @@ fn packet_steering(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, Pause, RingSizes};
+    use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, PauseFrames, RingSizes};
 
     use super::*;
     use crate::{Irq, Machine, NumaNode, Scope};
@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn waiting_packets_are_delayed() {
         let pause = |rx, tx| {
-            let pause = Some(Pause { is_negotiated: true, rx, tx });
+            let pause = Some(PauseFrames { is_negotiated: true, rx, tx });
             only(pause_frames(&Interface { pause, ..interface() }, &facts(2)))
         };
         assert_eq!(pause(true, true).1.as_deref(), Some("ethtool -A eth0 autoneg off rx off tx off"));

@@ -3,10 +3,10 @@
 use std::fs;
 
 use tapline_sys::packet_diag;
-use tapline_sys::proc_packet::{self, Holder};
+use tapline_sys::proc_packet::{self, SocketHolder};
 use tapline_sys::{
-    Channels, Coalescing, DriverInfo, Feature, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Pause,
-    ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
+    Channels, Coalescing, DriverInfo, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Offload,
+    PauseFrames, ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
 };
 
 use super::processors::{Interrupt, parse_cpu_list};
@@ -28,13 +28,13 @@ pub struct Interface {
     /// The bridge or bond that it is a port of.
     pub controller: Option<Link>,
     /// The other end of a veth and its offloads, if it is in the same namespace.
-    pub peer: Option<(String, Vec<Feature>)>,
+    pub peer: Option<(String, Vec<Offload>)>,
     /// Devices above it: VLANs, a bridge.
     pub upper_devices: Vec<Link>,
     /// The driver.
     pub driver: Option<DriverInfo>,
     /// Its offloads.
-    pub features: Option<Vec<Feature>>,
+    pub features: Option<Vec<Offload>>,
     /// Descriptors.
     pub rings: Option<RingSizes>,
     /// Queues.
@@ -42,7 +42,7 @@ pub struct Interface {
     /// Interrupt moderation.
     pub coalescing: Option<Coalescing>,
     /// Pause frames.
-    pub pause: Option<Pause>,
+    pub pause: Option<PauseFrames>,
     /// Receive-side scaling: the hash that spreads packets over queues.
     pub hash: Option<ReceiveHash>,
     /// Fields that are hashed (`RXH_*`), for flows whose fields are told.
@@ -86,7 +86,7 @@ pub struct PacketSocket {
     /// The interface's number; 0 for all.
     pub if_index: u32,
     /// The processes that hold it; empty if we may not see them.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<SocketHolder>,
     /// The user id of its owner.
     pub uid: u32,
     /// Bytes of its ring.

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::LinkType;
 
@@ -22,7 +22,8 @@ pub(crate) struct CompileTimes {
 
 impl CompileTimes {
     pub(crate) fn measure(text: &str, runs: usize) -> anyhow::Result<CompileTimes> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let to_bpf = time(runs, || compile(text, &options).map(drop).map_err(|e| anyhow!(e.render(text))))?;
         let filter = compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         // A new object in each run, as an object keeps the values it has made.

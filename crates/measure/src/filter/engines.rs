@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tapline_arena::libpcap::{Libpcap, Oracle};
+use tapline_arena::libpcap::{Libpcap, LibpcapProgram};
 use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Selection;
@@ -55,7 +55,7 @@ pub(crate) fn all(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine + '_>>
 
 /// libpcap's `bpf_filter()`, one call per packet.
 struct LibpcapInterpreter<'a> {
-    oracle: &'a Oracle,
+    oracle: &'a LibpcapProgram,
     libpcap: &'static Libpcap,
 }
 

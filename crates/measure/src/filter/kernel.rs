@@ -14,13 +14,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use tapline_arena::libpcap::Oracle;
+use tapline_arena::libpcap::LibpcapProgram;
 use tapline_bpf as bpf;
 use tapline_bpf::ebpf::{CONTEXT, Insn, R1};
 use tapline_ebpf::{Hook, XdpAction, emit};
 use tapline_ir::{CompiledFilter, Ir};
 use tapline_sys::NetNs;
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::usage::thread_time;
 
 use super::engines::{Cost, Engine};
@@ -54,13 +54,13 @@ pub(crate) struct KernelJit {
 /// in the kernel's dispatcher table of XDP programs. A test run of a program outside that table adds it and removes it
 /// again, and waits for all CPUs each time.
 struct AttachedProgram {
-    program: Program,
+    program: LoadedProgram,
     /// `None` where no namespace can be made: each test run then starts slowly.
     _attachment: Option<(XdpLink, NetNs)>,
 }
 
 impl AttachedProgram {
-    fn new(program: Program) -> AttachedProgram {
+    fn new(program: LoadedProgram) -> AttachedProgram {
         let attach = || {
             let namespace = NetNs::unnamed().ok()?;
             let link =
@@ -74,9 +74,9 @@ impl AttachedProgram {
 
 impl KernelJit {
     /// libpcap's program, translated to eBPF without Tapline's optimisation; `None` where eBPF may not be loaded.
-    pub(crate) fn of_libpcap(oracle: &Oracle) -> anyhow::Result<Option<Box<dyn Engine>>> {
+    pub(crate) fn of_libpcap(oracle: &LibpcapProgram) -> anyhow::Result<Option<Box<dyn Engine>>> {
         let program = bpf::Program::new(oracle.insns().to_vec())?;
-        Ok(KernelJit::load(KERNEL_LIBPCAP, &CompiledFilter::from(program).raised()))
+        Ok(KernelJit::load(KERNEL_LIBPCAP, &CompiledFilter::from(program).unoptimised_values()))
     }
 
     /// Tapline's program, optimised; `None` where eBPF may not be loaded.
@@ -87,7 +87,7 @@ impl KernelJit {
     fn load(name: &'static str, ir: &Ir) -> Option<Box<dyn Engine>> {
         let load = |ir: &Ir| {
             let emitted = emit(ir, XDP).ok()?;
-            Program::load(ProgramKind::Xdp, "tapline_bench", &repeated(emitted.insns()))
+            LoadedProgram::load(ProgramKind::Xdp, "tapline_bench", &repeated(emitted.insns()))
                 .ok()
                 .map(AttachedProgram::new)
         };
@@ -109,7 +109,7 @@ fn repeated(filter: &[Insn]) -> Vec<Insn> {
     let calls = (0..CALLS).flat_map(|call| {
         // A call counts its offset from the instruction after it.
         let next = 2 * call + 3;
-        [Insn::copy(R1, CONTEXT), Insn::call_own((main_len - next) as i32)]
+        [Insn::copy(R1, CONTEXT), Insn::call_local((main_len - next) as i32)]
     });
     let start = [Insn::copy(CONTEXT, R1)];
     let end = [Insn::EXIT];

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
+use tapline_arena::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
 use tapline_bpf::Insn;
 
 use crate::runs::median;
@@ -36,7 +36,7 @@ pub(crate) enum LibpcapCompile {
         limit: Duration,
     },
     /// libpcap's program, and the median of its compile times.
-    Compiled { program: Oracle, time: Duration },
+    Compiled { program: LibpcapProgram, time: Duration },
 }
 
 impl LibpcapCompile {
@@ -57,7 +57,7 @@ impl LibpcapCompile {
 
 impl LibpcapCompile {
     /// libpcap's program, if it compiled one.
-    pub(crate) fn program(&self) -> Option<&Oracle> {
+    pub(crate) fn program(&self) -> Option<&LibpcapProgram> {
         match self {
             LibpcapCompile::Compiled { program, .. } => Some(program),
             LibpcapCompile::Absent | LibpcapCompile::Killed { .. } => None,
@@ -96,7 +96,7 @@ pub fn answered() -> anyhow::Result<bool> {
     let mut out = std::io::stdout();
     for run in 0..runs {
         let start = Instant::now();
-        let Ok(program) = pcap.compile(&text, Settings::new(1)) else { break };
+        let Ok(program) = pcap.compile(&text, CompileSettings::new(1)) else { break };
         let ns = start.elapsed().as_nanos();
         if run == 0 {
             for Insn { code, jt, jf, k } in program.insns() {
@@ -160,7 +160,7 @@ fn parse(answer: &str, timed_out: bool, limit: Duration) -> LibpcapCompile {
         (true, true) => LibpcapCompile::Killed { limit },
         (true, false) => LibpcapCompile::Absent,
         (false, _) => LibpcapCompile::Compiled {
-            program: Oracle::new(insns),
+            program: LibpcapProgram::new(insns),
             time: Duration::from_nanos(median(times.into_iter()) as u64),
         },
     }

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
-use tapline_filter::{Handle, Options};
+use tapline_arena::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
+use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::count_in;
 
@@ -111,7 +111,7 @@ pub struct Subject {
     /// Tapline's program: what a capture runs.
     pub ours: tapline_ir::CompiledFilter,
     /// libpcap's program; `None` if libpcap is not installed, refuses the text, or took longer than the time limit.
-    pub theirs: Option<Oracle>,
+    pub theirs: Option<LibpcapProgram>,
 }
 
 /// The cost of an engine per packet: the median of its runs, and the fastest run.
@@ -131,13 +131,14 @@ impl Subject {
     /// If Tapline's compiler refuses the text.
     pub fn new(text: &str) -> anyhow::Result<Subject> {
         // Without libpcap's program only the engines that run Tapline's are measured.
-        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, Settings::new(1)).ok());
+        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, CompileSettings::new(1)).ok());
         Subject::with_libpcap(text, theirs.as_ref())
     }
 
     /// Compiles `text` with Tapline only; `theirs` is libpcap's program for the same text.
-    fn with_libpcap(text: &str, theirs: Option<&Oracle>) -> anyhow::Result<Subject> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    fn with_libpcap(text: &str, theirs: Option<&LibpcapProgram>) -> anyhow::Result<Subject> {
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         Ok(Subject { ours, theirs: theirs.cloned() })
     }

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use tapline_filter::ast::{Direction, Expr, Id, IdKind, Joint, Kind, Protocol, Qualifiers};
+use tapline_filter::ast::{BoolOp, Direction, Expr, ExprKind, Id, IdKind, Protocol, Qualifiers};
 use tapline_filter::{Options, Resolver, parse};
 use tapline_packet::headers::IpVersion;
 
@@ -101,34 +101,34 @@ struct Reader {
 impl Reader {
     fn read(&mut self, expr: &Expr) -> Vec<Wish> {
         match &expr.kind {
-            Kind::Chain(first, rest) => {
+            ExprKind::Chain(first, rest) => {
                 let mut wishes = self.read(first);
                 for (joint, part) in rest {
                     let part = self.read(part);
                     wishes = match joint {
-                        Joint::Or => [wishes, part].concat(),
-                        Joint::And => both(&wishes, &part),
+                        BoolOp::Or => [wishes, part].concat(),
+                        BoolOp::And => both(&wishes, &part),
                     };
                     wishes.truncate(ALTERNATIVES_MAX);
                 }
                 wishes
             }
-            Kind::Group(inner) | Kind::Form(_, inner) => self.read(inner),
-            Kind::Qualified(qualifiers, inner) => {
+            ExprKind::Group(inner) | ExprKind::Modified(_, inner) => self.read(inner),
+            ExprKind::Qualified(qualifiers, inner) => {
                 self.before = *qualifiers;
                 self.read(inner)
             }
-            Kind::Id(id) => {
+            ExprKind::Id(id) => {
                 let wishes = self.id(id);
                 self.parts.extend_from_slice(&wishes);
                 wishes
             }
-            Kind::Protocol(protocol) => vec![protocols(Some(*protocol))],
-            Kind::Not(inner) => {
+            ExprKind::Protocol(protocol) => vec![protocols(Some(*protocol))],
+            ExprKind::Not(inner) => {
                 self.read(inner);
                 vec![Wish::default()]
             }
-            Kind::Relation(..) | Kind::Primitive(_) => vec![Wish::default()],
+            ExprKind::Relation(..) | ExprKind::Primitive(_) => vec![Wish::default()],
         }
     }
 

@@ -55,7 +55,7 @@ impl Recipe {
         for (at, item) in items.iter().enumerate() {
             if let Some(before) = items[..at].iter().find(|before| before.name == item.name) {
                 let message = format!("`{}` is given twice", item.name);
-                return Err(SyntaxError::at(item.span, message).also(before.span));
+                return Err(SyntaxError::at(item.span, message).with_earlier_place(before.span));
             }
             match (item.name.as_str(), &item.value) {
                 ("share", Some(value)) => {

@@ -9,7 +9,7 @@
 use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
-use tapline_search::{Patterns, Stream};
+use tapline_search::{Patterns, StreamState};
 
 use super::super::recent::Recent;
 
@@ -24,7 +24,7 @@ pub(super) struct Flows(Recent<FiveTuple, Flow>);
 
 #[derive(Default)]
 struct Flow {
-    stream: Stream,
+    stream: StreamState,
     /// The sequence number of the next byte, once one is known.
     next: Option<u32>,
 }

@@ -14,7 +14,7 @@ use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
     Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
 };
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
 
 /// A packet that came to an end of the graph.
@@ -33,7 +33,7 @@ pub(crate) struct Trial {
     source: NodeId,
     ends: Vec<Arc<Mutex<Vec<Arrived>>>>,
     pub(crate) interfaces: Vec<Interface>,
-    pub(crate) now: Now,
+    pub(crate) now: ClockReading,
     delivered: u64,
 }
 
@@ -100,7 +100,7 @@ impl Trial {
             source: sources[0],
             ends,
             interfaces: vec![Interface::new("eth0", LinkType::ETHERNET)],
-            now: Now::default(),
+            now: ClockReading::default(),
             delivered: 0,
         })
     }
@@ -144,11 +144,11 @@ impl Trial {
 
     /// Tells the time.
     pub(crate) fn tick(&mut self, now: i64) {
-        self.tick_at(Now::unset(Timestamp::from_nanos(now)));
+        self.tick_at(ClockReading::unset(Timestamp::from_nanos(now)));
     }
 
     /// Tells the time by both clocks.
-    pub(crate) fn tick_at(&mut self, now: Now) {
+    pub(crate) fn tick_at(&mut self, now: ClockReading) {
         self.now = now;
         self.graph.tick(&TickContext::new(now, &[])).expect("nothing fails");
     }
