@@ -254,7 +254,8 @@ mod tests {
         for _ in 0..40 {
             std::thread::sleep(std::time::Duration::from_millis(7));
             let (before, now, after) = (monotonic_ns(), pacer.now(), monotonic_ns());
-            assert!(now + 50_000 > before && now < after + 50_000, "{before} {now} {after}");
+            // Another clock is off by far more than a thread that waited for a processor between two readings.
+            assert!(now + 1_000_000 > before && now < after + 1_000_000, "{before} {now} {after}");
             assert!(now > last);
             last = now;
         }
