@@ -168,7 +168,7 @@ fn a_duration_ends_the_capture_by_itself() {
     let Some(namespace) = namespace("a_duration_ends_the_capture_by_itself") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
-    let live = Live::start(&namespace, 1, &["-i", FAR, "--duration", "700ms", "-w", text(&out), "--json"]);
+    let live = Live::start(&namespace, 1, &["-i", FAR, "--duration", "4s", "-w", text(&out), "--json"]);
     send(&namespace, &frames(7, 100), 100);
     let account = live.wait().succeeded().account();
     assert_eq!(account.count("accepted"), 100);

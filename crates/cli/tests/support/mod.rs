@@ -239,6 +239,13 @@ fn is_asleep(pid: u32) -> bool {
     !threads.is_empty() && threads.iter().all(|thread| is_asleep(thread.path().join("stat")))
 }
 
+/// Whether a process has a handler for SIGINT: before, a signal ends it. `SigCgt` of proc(5) has a bit for each signal.
+pub fn catches_interrupts(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+}
+
 /// Waits until the kernel's backlog of received packets is empty: ksoftirqd, which empties it on a busy machine, waits
 /// for a processor as other threads do. Traffic of others may keep it filled, so the wait has an end.
 pub fn wait_for_backlog() {

@@ -1,0 +1,111 @@
+//! The documents show command lines, graphs and rules that the program takes. Their examples with output run in
+//! `tests/files/docs.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use clap::{ArgMatches, CommandFactory};
+use tapline_daemon::Rules;
+use tapline_filter::Options;
+use tapline_testkit::documents::{self, Block, Document};
+
+/// Each command line of `tapline` in a code block: where it stands, and its words.
+fn command_lines() -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    for document in documents::all() {
+        for block in document.blocks() {
+            let lines = block.lines.iter().enumerate();
+            found.extend(lines.filter_map(|(at, line)| {
+                let place = format!("{}:{}: {line}", document.name, block.line + at);
+                Some((place, documents::command(line, "tapline")?))
+            }));
+        }
+    }
+    found
+}
+
+/// The matches of the last subcommand.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, below)| innermost(below))
+}
+
+/// Values of an argument of text; none if the command has no such argument.
+fn values(matches: &ArgMatches, name: &str) -> Vec<String> {
+    let values = matches.try_get_many::<String>(name).ok().flatten();
+    values.into_iter().flatten().cloned().collect()
+}
+
+#[test]
+fn command_lines_of_documents_are_taken() {
+    let lines = command_lines();
+    let mut commands = BTreeSet::new();
+    for (place, words) in &lines {
+        let matches = crate::Cli::command()
+            .try_get_matches_from(words)
+            .unwrap_or_else(|error| panic!("{place}\n{error}"));
+        commands.extend(matches.subcommand_name().map(str::to_owned));
+        let matches = innermost(&matches);
+        let filter = values(matches, "filter").join(" ");
+        if let Err(error) = tapline_filter::compile(&filter, &Options::default()) {
+            panic!("{place}\n{filter}: {error}");
+        }
+        for graph in values(matches, "text") {
+            tapline_graph::language::parse(&graph)
+                .unwrap_or_else(|error| panic!("{place}\n{}", error.render(&graph)));
+        }
+    }
+    assert!(lines.len() > 150, "{} command lines", lines.len());
+    // Each command has one.
+    for command in crate::Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        assert!(commands.contains(command.get_name()), "no document shows tapline {}", command.get_name());
+    }
+}
+
+fn document(name: &str) -> Document {
+    documents::all().into_iter().find(|document| document.name == name).expect(name)
+}
+
+fn toml_of(name: &str) -> Vec<Block> {
+    document(name).blocks().into_iter().filter(|block| block.kind == "toml").collect()
+}
+
+/// Rules from text.
+fn rules(text: &str) -> Result<Rules, String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rules.toml");
+    fs::write(&path, text).expect("a file");
+    Rules::read(&path).map_err(|error| error.to_string())
+}
+
+#[test]
+fn rules_of_the_documents_are_taken() {
+    let blocks = toml_of("docs/serve.md");
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        rules(&block.lines.join("\n"))
+            .unwrap_or_else(|error| panic!("docs/serve.md:{}: {error}", block.line));
+    }
+}
+
+/// Keys of rules that take numbers: docs/units.md has the unit of each.
+#[test]
+fn numbers_of_rules_have_units_in_the_docs() {
+    let page = document("docs/units.md").text;
+    let mut count = 0;
+    for table in ["", "[[capture]]\n", "[[access]]\n"] {
+        // The error of a key that there is not names those that there are.
+        let error = rules(&format!("{table}no-such-key = 1")).expect_err("no such key");
+        let (_, known) = error.split_once("expected one of ").unwrap_or_else(|| panic!("{error}"));
+        let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        assert!(keys.len() > 5, "{error}");
+        for key in keys {
+            let takes_numbers =
+                !rules(&format!("{table}{key} = 1")).is_err_and(|error| error.contains("invalid type"));
+            if takes_numbers {
+                assert!(page.contains(&format!("`{key}`")), "docs/units.md lacks the unit of {table}{key}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 8, "{count} keys");
+}
