@@ -284,7 +284,11 @@ fn texts_of_the_documents_are_right() {
                 ("fpl", _) => vec!["filter", "explain", "--fpl", name],
                 ("toml", "docs/bench.md") => vec!["bench", "--list", name],
                 ("patterns", _) => {
-                    tapline_search::Patterns::from_list(text.as_bytes())
+                    // A pattern, three blanks, its meaning.
+                    let patterns =
+                        block.lines.iter().map(|line| line.split("   ").next().expect("a pattern"));
+                    let patterns: String = patterns.flat_map(|pattern| [pattern, "\n"]).collect();
+                    tapline_search::Patterns::from_list(patterns.as_bytes())
                         .unwrap_or_else(|error| panic!("{place}: {error}"));
                     vec![]
                 }
