@@ -284,10 +284,12 @@ fn texts_of_the_documents_are_right() {
                 ("fpl", _) => vec!["filter", "explain", "--fpl", name],
                 ("toml", "docs/bench.md") => vec!["bench", "--list", name],
                 ("patterns", _) => {
-                    // A pattern, three blanks, its meaning.
-                    let patterns =
-                        block.lines.iter().map(|line| line.split("   ").next().expect("a pattern"));
-                    let patterns: String = patterns.flat_map(|pattern| [pattern, "\n"]).collect();
+                    // A pattern, three blanks, its meaning. The first of the blanks may be the pattern's: `\ `.
+                    let pattern = |line: &String| {
+                        let pattern = line.split("   ").next().expect("a pattern");
+                        format!("{pattern}{}\n", if pattern.ends_with('\\') { " " } else { "" })
+                    };
+                    let patterns: String = block.lines.iter().map(pattern).collect();
                     tapline_search::Patterns::from_list(patterns.as_bytes())
                         .unwrap_or_else(|error| panic!("{place}: {error}"));
                     vec![]
