@@ -17,7 +17,7 @@ use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_file::FileSource;
-use tapline_filter::{FixedNames, Handle, explain, tree};
+use tapline_filter::{FixedNames, HandleKind, explain, tree};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, MeterSettings};
 use tapline_fpl::{self as fpl, FplOptions};
@@ -25,7 +25,7 @@ use tapline_graph::plan::{Plan, Source};
 use tapline_ir::{CompiledFilter, Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
-use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
+use tapline_search::{Pattern, Patterns, SearchEngine, StreamState, find_all_naive, parse_list};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap, write_pcapng};
 use tapline_testkit::{gallery, traffic::Traffic};
 
@@ -162,7 +162,8 @@ pub fn filter_text(data: &[u8]) {
 fn filter_options(bits: u16) -> tapline_filter::Options {
     tapline_filter::Options {
         link_type: LinkType(bits & 0x03ff),
-        handle: [Handle::Savefile, Handle::Live, Handle::Dead, Handle::Live][usize::from(bits >> 10 & 3)],
+        handle: [HandleKind::Savefile, HandleKind::Live, HandleKind::Dead, HandleKind::Live]
+            [usize::from(bits >> 10 & 3)],
         scoped: bits & 0x1000 != 0,
         ipv6_extensions: bits & 0x2000 != 0,
         // Fixed names: a fuzzer must not ask name servers.
@@ -357,14 +358,14 @@ pub fn pattern_search(data: &[u8]) {
     let expected = find_all_naive(&patterns, haystack);
     let chosen = Patterns::new(patterns.clone());
     assert_eq!(chosen.is_ok(), count > 0);
-    let engines = [Engine::Single, Engine::Teddy, Engine::Grams, Engine::Automaton];
+    let engines = [SearchEngine::Single, SearchEngine::Teddy, SearchEngine::Grams, SearchEngine::Automaton];
     let fixed = engines.iter().filter_map(|engine| Patterns::with_engine(patterns.clone(), *engine).ok());
     for search in chosen.into_iter().chain(fixed) {
         let engine = search.engine();
         assert_eq!(search.find_all(haystack), expected, "{engine}");
         assert_eq!(search.find(haystack), expected.first().copied(), "{engine}");
         assert_eq!(search.is_match(haystack), !expected.is_empty(), "{engine}");
-        let (mut stream, mut found) = (Stream::new(), Vec::new());
+        let (mut stream, mut found) = (StreamState::new(), Vec::new());
         for piece in haystack.chunks(usize::from(piece_len) + 1) {
             stream.push(&search, piece, |each| found.push((each.start as usize, each.id)));
         }

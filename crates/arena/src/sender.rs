@@ -21,12 +21,12 @@ const WAIT: Duration = Duration::from_secs(1);
 const EAGAIN: i32 = 11;
 const ENOBUFS: i32 = 105;
 
-/// How fast to send.
+/// The rate of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As fast as the kernel takes frames.
     Full,
-    /// So many frames a second, in bursts about every half millisecond.
+    /// This number of frames a second, in bursts about every half millisecond.
     PerSecond(u64),
 }
 
@@ -165,8 +165,8 @@ mod tests {
     use crate::traffic::Traffic;
 
     #[test]
-    fn the_other_end_receives_what_was_sent() {
-        if !namespaces_or_skip("the_other_end_receives_what_was_sent") {
+    fn the_other_end_receives_the_frames() {
+        if !namespaces_or_skip("the_other_end_receives_the_frames") {
             return;
         }
         let namespace = Namespace::with_pair("sender").expect("we may");

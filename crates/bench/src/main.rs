@@ -92,7 +92,7 @@ struct Options {
     /// The tapline program. By default the one beside this program.
     #[arg(long, value_name = "PATH", global = true)]
     tapline: Option<PathBuf>,
-    /// Where files are made: as large as the workload asks for.
+    /// Folder for temporary files, which take as much room as the workload asks for.
     #[arg(long, value_name = "FOLDER", global = true)]
     folder: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tapline_tap::protocol::Offer;
+use tapline_tap::protocol::OfferedCapture;
 
 use crate::af_packet::ANY;
 use crate::failure::{Failure, guard_into, text_at};
@@ -74,7 +74,7 @@ fn find() -> Result<Vec<Found>, Failure> {
 
 /// Captures of the daemon that we may read; none if there is no daemon, or it says nothing.
 fn captures() -> Vec<Found> {
-    let found = |offer: Offer| {
+    let found = |offer: OfferedCapture| {
         let interfaces: Vec<&str> =
             offer.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let mut description = format!("Capture of tapline serve on {}", interfaces.join(", "));

@@ -33,9 +33,9 @@ pub(crate) struct Limits {
     pub(crate) packets: u64,
 }
 
-/// How packets are written.
+/// Settings of the written packets.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct DumpSettings {
     pub(crate) precision: Precision,
     pub(crate) snap_len: u32,
 }
@@ -61,7 +61,7 @@ impl LiveDump {
     pub(crate) fn start(
         path: &str,
         header: &FileHeader,
-        form: Form,
+        form: DumpSettings,
         limits: Limits,
         work: Box<Work>,
     ) -> Result<LiveDump, (Box<Work>, Failure)> {
@@ -123,7 +123,7 @@ impl LiveDump {
 struct Dumping {
     file: BufWriter<File>,
     path: String,
-    form: Form,
+    form: DumpSettings,
     limits: Limits,
     bytes: u64,
     packets: u64,

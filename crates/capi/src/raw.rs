@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// What gcc says of the headers on a 64-bit Linux.
+    /// The layouts of the headers by gcc on a 64-bit Linux.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn layouts_are_those_of_the_headers() {

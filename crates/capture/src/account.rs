@@ -1,4 +1,4 @@
-//! Where every packet went.
+//! The account: the fate of every packet.
 //!
 //! ```text
 //! live:  received = dropped by the ring + unread at stop + delivered          (each interface)
@@ -8,12 +8,12 @@
 //!        accepted  = written + lost + left + buffered                        (each output; only those that send leave any)
 //! ```
 //!
-//! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters are
-//! 64 bits wide. What cannot be known is [`Count::Unknown`], never zero.
+//! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters
+//! are 64 bits wide. A count that cannot be known is [`Count::Unknown`], never zero.
 
 use std::fmt;
 
-use crate::transmit::Causes;
+use crate::transmit::DropReasons;
 
 /// A counter, or the statement that it is not counted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ impl fmt::Display for Count {
     }
 }
 
-/// Where in a packet's path a loss happened.
+/// The point of a packet's path at which it was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum LossPoint {
     /// In the network card: rtnetlink's statistics.
     Nic,
     /// In the driver: its own counters (`ethtool -S`).
@@ -65,14 +65,14 @@ pub enum Place {
     Daemon,
 }
 
-impl Place {
+impl LossPoint {
     /// A word for it.
     pub fn name(self) -> &'static str {
         match self {
-            Place::Nic => "nic",
-            Place::Driver => "driver",
-            Place::File => "file",
-            Place::Daemon => "daemon",
+            LossPoint::Nic => "nic",
+            LossPoint::Driver => "driver",
+            LossPoint::File => "file",
+            LossPoint::Daemon => "daemon",
         }
     }
 }
@@ -80,8 +80,8 @@ impl Place {
 /// A loss before the packets came to us, under the name that its counter has there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where.
-    pub place: Place,
+    /// The point of the path.
+    pub place: LossPoint,
     /// The counter's own name, such as `rx_missed_errors`.
     pub counter: String,
     /// Packets since the capture began.
@@ -91,8 +91,8 @@ pub struct Loss {
 impl Loss {
     /// Whether it counts frames too that the host only had no use for, of protocols or VLANs that it does not know:
     /// `rx_dropped` does, though a capture got them.
-    pub fn is_doubtful(&self) -> bool {
-        self.place == Place::Nic && self.counter == "rx_dropped"
+    pub fn counts_unwanted_frames(&self) -> bool {
+        self.place == LossPoint::Nic && self.counter == "rx_dropped"
     }
 }
 
@@ -116,8 +116,8 @@ pub struct XdpAccount {
     pub no_room: u64,
     /// Packets for which the RX ring had no place (`rx_ring_full`).
     pub ring_full: u64,
-    /// How often the fill ring was found empty (`rx_fill_ring_empty_descs`). Where packets are copied each of these
-    /// packets is in `no_room` too; with zero copy the adapter waits, and what it then loses is in its own counters.
+    /// Times that the fill ring was found empty (`rx_fill_ring_empty_descs`). In copy mode each of these packets is
+    /// in `no_room` too; with zero copy the adapter waits, and its losses meanwhile are in its own counters.
     pub fill_empty: u64,
     /// Descriptors that were wrong (`rx_invalid_descs`): none, unless a driver has a fault.
     pub invalid: u64,
@@ -183,7 +183,7 @@ pub struct InterfaceAccount {
     pub tap: Option<TapAccount>,
     /// Its packets were neither captured nor read, but made here.
     pub is_generated: bool,
-    /// It is of a file that was not read to its end: there may be more of it.
+    /// Whether the counts are of a file that was not read to its end: there may be more packets in it.
     pub is_partial: bool,
     /// Packets lent.
     pub delivered: u64,
@@ -254,7 +254,7 @@ pub struct OutputAccount {
     pub buffered: u64,
     /// Packets that an output which sends them did not send, by cause: those that are lost, and those that were rightly
     /// left.
-    pub unsent: Causes,
+    pub unsent: DropReasons,
 }
 
 impl OutputAccount {
@@ -295,7 +295,7 @@ impl FilterAccount {
     }
 }
 
-/// Where every packet of a run went.
+/// The fate of every packet of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Before the engine, for each interface.

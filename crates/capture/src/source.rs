@@ -1,4 +1,4 @@
-//! Where packets come from.
+//! Sources of packets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tapline_sys::Wakeup;
 
 use crate::{Error, InterfaceAccount};
 
-/// Where packets come from: interfaces, files, generators.
+/// A source of packets: interfaces, files, generators.
 ///
 /// The work is split in two so that what a source holds can be looked at while another source advances:
 /// [`advance`](Source::advance) gives the last batch back and gets the next one, [`batch`](Source::batch) lends it.
@@ -27,7 +27,7 @@ pub trait Source: Send {
     /// The batch that the last `advance` found; empty unless that said [`Advance::Batch`].
     fn batch(&self) -> Batch<'_>;
 
-    /// Takes nothing new from here on. What has been taken is still lent, then `advance` says [`Advance::End`].
+    /// Takes no new packets from here on. Those taken before are still lent, then `advance` returns [`Advance::End`].
     fn stop(&mut self) -> Result<(), Error>;
 
     /// Whether packets of this interface already passed the capture filter (in the kernel, say), so that it need not

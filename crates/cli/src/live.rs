@@ -19,7 +19,7 @@ use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
 use tapline_packet::{Interface, LinkType};
 use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
-use tapline_tap::protocol::{Attach, Offer, Policy, Start};
+use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy, StartPosition};
 use tapline_tap::{Client, WakeThreshold, socket_path};
 
 use crate::args::parse_duration;
@@ -124,7 +124,7 @@ pub(crate) fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<boo
 }
 
 /// Opens interfaces by their names. The filter of the settings is compiled for the way that is meant ([`is_xdp`]).
-pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs, tap: &TapArgs) -> Result<Live> {
+pub(crate) fn open(settings: af_packet::AfPacketSettings, xdp: XdpArgs, tap: &TapArgs) -> Result<Live> {
     if settings.interfaces.iter().any(|name| name.starts_with(TAP)) {
         return open_tap(&settings, tap);
     }
@@ -143,7 +143,7 @@ pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs, tap: &TapArgs) -
 }
 
 /// Becomes a reader of a capture of `tapline serve`.
-fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
+fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Live> {
     let [name] = settings.interfaces.as_slice() else {
         bail!("{}: a capture reads one {TAP}NAME and nothing else", settings.interfaces.join(", "));
     };
@@ -161,7 +161,7 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
     let program = program();
     let socket = socket_path(args.socket.as_deref());
     let client = Client::connect(&socket, &program)?;
-    let attach = Attach {
+    let attach = AttachRequest {
         capture: capture.to_owned(),
         filter: settings.filter_text.clone(),
         policy: match args.policy {
@@ -170,12 +170,14 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
             Some(PolicyArg::Lossless) => Policy::Lossless,
         },
         start: match args.since {
-            None => Start::Newest,
-            Some(Since::All) => Start::Oldest,
-            Some(Since::Ago(time)) => Start::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            None => StartPosition::Newest,
+            Some(Since::All) => StartPosition::Oldest,
+            Some(Since::Ago(time)) => {
+                StartPosition::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+            }
         },
         delay_ms: if is_patient { PATIENT_DELAY_MS } else { 0 },
-        ..Attach::default()
+        ..AttachRequest::default()
     };
     let mut tap = client.attach(&attach)?;
     tap.set_wake(if is_patient { PATIENT } else { WakeThreshold::IMMEDIATE });
@@ -198,7 +200,10 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
 ///
 /// # Errors
 /// There is no daemon, or it does not answer.
-pub(crate) fn captures(socket: Option<&Path>, patience: Duration) -> Result<Vec<Offer>, tapline_tap::Error> {
+pub(crate) fn captures(
+    socket: Option<&Path>,
+    patience: Duration,
+) -> Result<Vec<OfferedCapture>, tapline_tap::Error> {
     Client::list(&socket_path(socket), &program(), patience)
 }
 
@@ -207,13 +212,13 @@ fn program() -> String {
     format!("tapline {}", env!("CARGO_PKG_VERSION"))
 }
 
-fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
+fn open_xdp(settings: &af_packet::AfPacketSettings, xdp: XdpArgs) -> Result<Live> {
     if settings.direction == CaptureDirection::Out {
         bail!(
             "{XDP}: an XDP program sees what an interface receives, and nothing that it sends: leave {XDP} out"
         );
     }
-    let workers = AfXdp::open_workers(&af_xdp::Settings {
+    let workers = AfXdp::open_workers(&af_xdp::AfXdpSettings {
         interfaces: settings.interfaces.iter().map(|name| bare_name(name).to_owned()).collect(),
         netns: settings.netns.clone(),
         filter: settings.filter.clone(),

@@ -272,7 +272,7 @@ fn check_sampling(args: &ProbeArgs) -> Result<()> {
     }
 }
 
-/// Where flows go as lines of text or as Parquet, each with its format, and the collectors.
+/// The destinations of flows: text and Parquet files with their formats, and collectors.
 fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
     let all = args.export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
     let (mut rows, mut collectors) = (Vec::new(), Vec::new());

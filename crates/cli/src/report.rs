@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use tapline_capture::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
     TapAccount, XdpAccount,
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
@@ -166,7 +166,8 @@ fn stage_json(stage: &StageAccount) -> Value {
     })
 }
 
-fn faults(balance: Balance) -> Vec<String> {
+/// Equations of an account that do not hold.
+pub(crate) fn faults(balance: Balance) -> Vec<String> {
     match balance {
         Balance::Balanced => Vec::new(),
         Balance::Unbalanced(faults) => faults,
@@ -184,6 +185,11 @@ impl Rows {
     /// Rows of an interface.
     pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
         self.0.interface(interface);
+    }
+
+    /// Rows of an output.
+    pub(crate) fn output(&mut self, output: &OutputAccount) {
+        self.0.output(output);
     }
 
     /// A row: packets at a place.
@@ -256,8 +262,8 @@ impl Table {
             self.row(&format!("{name}  {}, {}", loss.place.name(), loss.counter), loss.count, "");
         }
         let names: Vec<&str> =
-            none.iter().filter(|l| l.place != Place::Driver).map(|l| l.counter.as_str()).collect();
-        if let Some(first) = none.iter().find(|loss| loss.place != Place::Driver) {
+            none.iter().filter(|l| l.place != LossPoint::Driver).map(|l| l.counter.as_str()).collect();
+        if let Some(first) = none.iter().find(|loss| loss.place != LossPoint::Driver) {
             self.row(&format!("{name}  {}, lost", first.place.name()), Count::Known(0), &names.join(", "));
         }
     }

@@ -1,8 +1,10 @@
 //! `tapline serve` and `tapline status`.
 //!
 //! ```text
-//! rules -> sources and socket (opened with all rights) -> rights given up -> threads -> serve -> account
+//! rules -> sources, stores and socket (opened with all rights) -> rights given up -> threads -> serve -> account
 //! ```
+
+mod recording;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,22 +19,25 @@ use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings, TimestampSource};
+use tapline_capture::af_packet::{self, AfPacketSettings, LATENCY_INTERACTIVE_MS, TimestampSource};
 use tapline_capture::{FileInput, Source};
 use tapline_daemon::{
-    Capture, CaptureRule, CaptureTotals, Log, Orders, Rules, Server, Socket, TimeStamps, confine,
+    Capture, CaptureRule, CaptureTotals, Confinement, Log, Orders, RecordRule, Rules, Server, Socket,
+    TimeStamps, confine,
 };
-use tapline_file::Order;
-use tapline_filter::{Handle, Options};
+use tapline_file::MergeOrder;
+use tapline_filter::{HandleKind, Options};
 use tapline_graph::grouped;
 use tapline_packet::Interface;
+use tapline_profile::Meters;
 use tapline_syntax::units::count_in;
-use tapline_sys::privilege;
-use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status, UserStatus};
+use tapline_sys::privilege::{self, Identity};
+use tapline_tap::protocol::{CaptureStatus, ReaderStatus, RecordingStatus, Status, UserStatus};
 use tapline_tap::{Client, socket_path};
 
 use crate::live::{self, Live, TapArgs, XdpArgs};
-use crate::{files, privileges, report};
+use crate::{files, privileges, report, session};
+use recording::{Ended, Running, Store};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -103,38 +108,69 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
-    let mut opened = Vec::new();
-    for rule in &rules.captures {
-        let Live { sources, announcements } =
-            open(rule).with_context(|| format!("capture {:?}", rule.name))?;
-        announcements.iter().for_each(|line| say(line));
-        opened.push((rule.clone(), sources));
-    }
+    let opened = open_captures(&rules)?;
+    let stores = open_stores(&rules, &opened, identity.as_ref())?;
     let socket = Socket::bind(&rules, Some(privileges::starter()))?;
+    // Only stages of recordings have meters.
+    let meters = if stores.is_empty() { Meters::private() } else { Meters::create(&session::title()) };
     // Root has its files, but nothing else that others have not: interfaces are open.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
     let manager = std::env::var("NOTIFY_SOCKET").ok();
-    confine(args.config.as_deref(), &rules.socket, manager.as_deref()).iter().for_each(|lack| say(lack));
+    let lacks = confine(&Confinement {
+        rules: args.config.as_deref(),
+        socket: &rules.socket,
+        manager: manager.as_deref(),
+        stores: rules.records.iter().map(|record| record.to.clone()).collect(),
+        meters: meters.path(),
+    });
+    lacks.iter().for_each(|lack| say(lack));
     // Threads inherit what is left.
     let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
     let captures = captures.collect::<Result<Vec<_>, _>>()?;
-    let server = Server::new(rules.clone(), socket, captures)?;
-    say(&format!("serving at {}", rules.socket.display()));
-    tell_systemd(&[NotifyState::Ready]);
-    let orders = server.orders();
+    let mut server = Server::new(rules.clone(), socket, captures)?;
     // From here on others wait for this thread: it waits for no reader of the log.
     let log = Log::start(io::stderr(), "tapline: ")?;
+    let start = |(number, store): (usize, Store)| store.start(&mut server, number, &meters, &log);
+    let recordings = stores.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
+    log.line(&format!("serving at {}", rules.socket.display()));
+    tell_systemd(&[NotifyState::Ready]);
+    let orders = server.orders();
     let (config, of_signals) = (args.config.clone(), log.clone());
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         signals.forever().for_each(|signal| obey(signal, config.as_deref(), &orders, &of_signals));
     })?;
-    let ended = server.run(&mut |line| log.line(line), &mut |captures| {
-        let faults: Vec<String> = captures.iter().flat_map(imbalances).collect();
-        log.text(rows(captures).running(&faults));
+    let captures = server.run(&mut |line| log.line(line), &mut |captures| {
+        let recordings = recordings.iter().map(Running::latest).collect();
+        log.text(Totals { captures: captures.to_vec(), recordings }.running_text());
     })?;
+    let ended = Totals { captures, recordings: recordings.into_iter().map(Running::join).collect() };
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
-    Ok(if is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_whole = ended.recordings.iter().all(Ended::is_whole);
+    Ok(if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The sources of a capture.
+type OpenCapture = (CaptureRule, Vec<Box<dyn Source>>);
+
+fn open_captures(rules: &Rules) -> Result<Vec<OpenCapture>> {
+    let open = |rule: &CaptureRule| {
+        let Live { sources, announcements } =
+            open(rule).with_context(|| format!("capture {:?}", rule.name))?;
+        announcements.iter().for_each(|line| say(line));
+        Ok((rule.clone(), sources))
+    };
+    rules.captures.iter().map(open).collect()
+}
+
+fn open_stores(rules: &Rules, opened: &[OpenCapture], identity: Option<&Identity>) -> Result<Vec<Store>> {
+    let open = |record: &RecordRule| {
+        let capture = opened.iter().find(|(rule, _)| rule.name == record.capture);
+        let source = capture.and_then(|(_, sources)| sources.first());
+        let interfaces = source.map(|source| source.interfaces()).unwrap_or_default();
+        Store::open(record, rules, interfaces, identity)
+    };
+    rules.records.iter().map(open).collect()
 }
 
 /// Passes a signal on to the server.
@@ -203,7 +239,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     if let Some(path) = &rule.file {
         let file = FileInput::open_file(path)?;
         let line = files::announcement(&file);
-        let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], Order::Given));
+        let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], MergeOrder::Given));
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
@@ -211,13 +247,13 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     let text = rule.filter.clone();
     let filter = (!text.trim().is_empty()).then(|| {
         Arc::new(move |interface: &Interface| {
-            let handle = if is_xdp { Handle::Savefile } else { Handle::Live };
+            let handle = if is_xdp { HandleKind::Savefile } else { HandleKind::Live };
             let options = Options { link_type: interface.link_type, handle, ..Options::default() };
             let program = tapline_filter::compile(&text, &options);
             program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
         }) as af_packet::CompileFilter
     });
-    let settings = Settings {
+    let settings = AfPacketSettings {
         netns: rule.netns.clone(),
         filter,
         filter_text: rule.filter.clone(),
@@ -230,8 +266,8 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         },
         latency_ms: LATENCY_INTERACTIVE_MS,
         workers: rule.workers.max(1) as usize,
-        order: af_packet::Order::Time,
-        ..Settings::new(&names)
+        order: af_packet::MergeOrder::Time,
+        ..AfPacketSettings::new(&names)
     };
     if rule.interfaces.iter().any(|name| name.starts_with(tapline_tap::PREFIX)) {
         bail!("a daemon cannot read another's captures: serve the interface itself");
@@ -250,22 +286,52 @@ fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
+/// The fate of all packets.
+struct Totals {
+    captures: Vec<CaptureTotals>,
+    recordings: Vec<Ended>,
+}
+
+impl Totals {
+    /// Equations of the accounts that do not hold.
+    fn faults(&self) -> Vec<String> {
+        let of_captures = self.captures.iter().flat_map(imbalances);
+        of_captures.chain(self.recordings.iter().flat_map(Ended::imbalances)).collect()
+    }
+
+    fn rows(&self) -> report::Rows {
+        let mut text = rows(&self.captures);
+        self.recordings.iter().for_each(|recording| recording.add_rows(&mut text));
+        text
+    }
+
+    /// The account of a daemon that goes on.
+    fn running_text(&self) -> String {
+        self.rows().running(&self.faults())
+    }
+}
+
 /// Prints the account of all packets. Returns whether it adds up.
-fn tell(args: &ServeArgs, ended: &[CaptureTotals], log: &Log) -> bool {
-    let faults: Vec<String> = ended.iter().flat_map(imbalances).collect();
-    for capture in ended {
+fn tell(args: &ServeArgs, ended: &Totals, log: &Log) -> bool {
+    let faults = ended.faults();
+    for capture in &ended.captures {
         if let Some(why) = capture.end_reason.as_ref().filter(|why| !why.is_empty()) {
             log.line(&format!("{}: {why}", capture.name));
         }
     }
     if args.json {
-        let captures: Vec<Value> = ended.iter().map(to_json).collect();
-        let value =
-            json!({"account": {"captures": captures, "balanced": faults.is_empty(), "faults": faults}});
+        let captures: Vec<Value> = ended.captures.iter().map(to_json).collect();
+        let recordings: Vec<Value> = ended.recordings.iter().map(Ended::to_json).collect();
+        let value = json!({"account": {
+            "captures": captures,
+            "recordings": recordings,
+            "balanced": faults.is_empty(),
+            "faults": faults,
+        }});
         let _ = writeln!(io::stdout(), "{value}");
         return faults.is_empty();
     }
-    log.text(rows(ended).end(&faults));
+    log.text(ended.rows().end(&faults));
     faults.is_empty()
 }
 
@@ -333,6 +399,7 @@ fn status_text(status: &Status) -> String {
     }
     for capture in &status.captures {
         text += &capture_text(capture);
+        capture.recordings.iter().for_each(|recording| text += &recording_text(recording));
         if !capture.readers.is_empty() {
             text += &format!(
                 "  {:>6}  {:>7}  {:<24}{:>14}{:>14}{:>12}{:>10}  policy, filter\n",
@@ -358,7 +425,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         Some(1) => ", none taken from the kernel".to_owned(),
         Some(count) => format!(", {count} instructions of kernel filter"),
     };
-    // One that is read is waited for now and then; one that is not is news.
+    // Readers are waited for briefly now and then; a long wait is reported.
     let waits = match capture.waits_for.filter(|_| capture.waits_ms >= WAIT_TOLD_MS) {
         None => String::new(),
         Some(reader) => format!(
@@ -383,6 +450,18 @@ fn capture_text(capture: &CaptureStatus) -> String {
         grouped(capture.lost_before),
         grouped(capture.unwanted),
         grouped(capture.stored),
+    )
+}
+
+fn recording_text(recording: &RecordingStatus) -> String {
+    let RecordingStatus { store, written, lost, cut, buffered, error } = recording;
+    let ended = if error.is_empty() { String::new() } else { format!("; it has ended: {error}") };
+    format!(
+        "  recorded to {store}: {} written, {} lost, {} beyond the cut-off, {} to be written{ended}\n",
+        grouped(*written),
+        grouped(*lost),
+        grouped(*cut),
+        grouped(*buffered),
     )
 }
 

@@ -15,6 +15,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `rules` | the access rules, from a TOML file |
+//! | `recording` | captures that are recorded: their tables in the rules, and their states |
 //! | `view` | a buffer for readers of the same rights |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
 //! | `budget` | processor time that a user may take |
@@ -38,6 +39,7 @@ mod listener;
 mod log;
 mod log_budget;
 mod memory;
+mod recording;
 mod rules;
 mod sandbox;
 mod section;
@@ -50,6 +52,7 @@ pub use capture::{Capture, CaptureTotals};
 pub use error::Error;
 pub use listener::Socket;
 pub use log::Log;
+pub use recording::{RecordRule, Recording};
 pub use rules::{AccessRule, CaptureRule, ClientIdentity, Rules, TimeStamps};
-pub use sandbox::confine;
+pub use sandbox::{Confinement, confine};
 pub use server::{Orders, Server};

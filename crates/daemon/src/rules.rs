@@ -12,6 +12,11 @@
 //! interfaces = ["eth0"]               # xdp:eth0; or file = "trace.pcap"
 //! buffer = 256                        # MiB, for each worker and for readers of the same rights
 //!
+//! [[record]]                          # a capture in a store, with the options of `tapline record`
+//! capture = "office"
+//! to = "/srv/store"
+//! size = "80%"
+//!
 //! [[access]]                          # the first that fits counts; without one there is no access
 //! captures = ["office"]
 //! groups = ["netops"]
@@ -31,7 +36,7 @@ use tapline_sys::peer::Peer;
 use tapline_sys::privilege::Identity;
 use tapline_tap::SOCKET_DEFAULT;
 
-use crate::Error;
+use crate::{Error, RecordRule};
 
 /// Most bytes of a packet, unless a rule says less.
 pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
@@ -64,6 +69,9 @@ pub struct Rules {
     /// The captures.
     #[serde(rename = "capture")]
     pub captures: Vec<CaptureRule>,
+    /// Captures that are recorded to stores.
+    #[serde(rename = "record")]
+    pub records: Vec<RecordRule>,
     /// The users who may read captures.
     pub access: Vec<AccessRule>,
 }
@@ -77,6 +85,7 @@ impl Default for Rules {
             user_time: USER_TIME_DEFAULT,
             user_memory: None,
             captures: Vec::new(),
+            records: Vec::new(),
             access: Vec::new(),
         }
     }
@@ -237,6 +246,13 @@ impl Rules {
                 return Err(format!("two captures are called {:?}", capture.name));
             }
         }
+        for (at, record) in self.records.iter().enumerate() {
+            record.check(&self.captures)?;
+            if self.records[..at].iter().any(|other| other.to == record.to) {
+                let store = record.to.display();
+                return Err(format!("two [[record]] write to {store}: a store has one recorder"));
+            }
+        }
         self.access.iter().try_for_each(|access| access.check(&self.captures))
     }
 
@@ -346,7 +362,7 @@ pub(crate) fn group_of_name(name: &str) -> Option<u32> {
     line.split(':').nth(2)?.parse().ok()
 }
 
-fn parses(capture: &str, text: &str) -> Result<(), String> {
+pub(crate) fn parses(capture: &str, text: &str) -> Result<(), String> {
     match tapline_filter::parse(text) {
         Ok(_) => Ok(()),
         Err(error) => Err(format!("capture {capture:?}: {}", error.render(text))),
@@ -367,6 +383,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         let access = |text: &str| format!("{CAPTURE}[[access]]\n{text}\n");
+        let record = |text: &str| format!("{CAPTURE}[[record]]\n{text}\n");
         for (text, word) in [
             ("".to_owned(), "there is no [[capture]]"),
             ("mode = \"rw\"\n".to_owned() + CAPTURE, "octal"),
@@ -380,6 +397,18 @@ mod tests {
             (CAPTURE.to_owned() + "time_stamps = \"adapter_unsynced\"\n", "expected `host` or `adapter`"),
             (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),
             (CAPTURE.to_owned() + "colour = 1\n", "unknown field"),
+            (record("to = \"/srv/a\""), "names the capture \"\", and there is none"),
+            (record("capture = \"office\""), "to = DIRECTORY"),
+            (record("capture = \"office\"\nto = \"/a\"\nfilter = \"udp or\""), "^"),
+            (record("capture = \"office\"\nto = \"/a\"\ncolour = 1"), "unknown field `colour`"),
+            (
+                record("capture = \"office\"\nto = \"/a\"\n[[record]]\ncapture = \"office\"\nto = \"/a\""),
+                "one recorder",
+            ),
+            (
+                record("capture = \"trace\"\nto = \"/a\"\n[[capture]]\nname = \"trace\"\nfile = \"x\""),
+                "tapline record -r",
+            ),
             (access("captures = [\"home\"]\neverybody = true"), "\"home\", and there is none"),
             (access("filter = \"udp\""), "names no user"),
             (access("everybody = true\npolicies = [\"kind\"]"), "there are lossy"),

@@ -14,15 +14,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapline_packet::{LinkType, Timestamp};
-use tapline_ring::{BufferSpec, Standing, Writer};
+use tapline_ring::{BufferSpec, Guarantee, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    CaptureStatus, Offer, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status, VERSION,
+    CaptureStatus, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status,
+    VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
@@ -32,7 +34,7 @@ use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
-use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Rules, Socket};
+use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Recording, Rules, Socket};
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
 /// Connections at the same time.
@@ -91,6 +93,8 @@ pub struct Server {
     rules: Rules,
     socket: Socket,
     captures: Vec<Capture>,
+    /// Recordings, each with the name of its capture.
+    recordings: Vec<(String, Arc<Recording>)>,
     clients: Vec<Client>,
     orders: Arc<Orders>,
     readers: u64,
@@ -147,6 +151,7 @@ impl Server {
             rules,
             socket,
             captures,
+            recordings: Vec::new(),
             clients: Vec::new(),
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
             readers: 0,
@@ -162,6 +167,28 @@ impl Server {
             known: RefCell::default(),
             ours,
         })
+    }
+
+    /// Connects a recorder of a capture: a reader in this process, with all rights. Its requests are answered once the
+    /// server runs. `recording` is the state that `tapline status` shows.
+    ///
+    /// # Errors
+    /// [`Error::System`] without a descriptor.
+    pub fn connect_recorder(
+        &mut self,
+        capture: &str,
+        recording: Arc<Recording>,
+    ) -> Result<UnixStream, Error> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        self.clients.push(Client {
+            channel: Channel::new(ours, false),
+            who: ClientIdentity { pid: std::process::id(), uid: self.ours, gids: Vec::new() },
+            program: None,
+            reading: None,
+        });
+        self.recordings.push((capture.to_owned(), recording));
+        Ok(theirs)
     }
 
     /// The way for others to say what they want.
@@ -345,7 +372,7 @@ impl Server {
     }
 
     /// The captures that a client may read.
-    fn offers(&self, who: &ClientIdentity) -> Vec<Offer> {
+    fn offers(&self, who: &ClientIdentity) -> Vec<OfferedCapture> {
         let offer = |capture: &Capture| {
             let access = self.rules.access(who, &capture.rule().name, self.ours)?;
             Some(offer(capture, &access))
@@ -394,6 +421,10 @@ impl Server {
         for (at, capture) in self.captures.iter().enumerate() {
             let Some(access) = self.rules.access(who, &capture.rule().name, self.ours) else { continue };
             let (mut status, sums) = self.status_of(at, &rights(capture, &access), sees_all);
+            if sees_all {
+                let own = self.recordings.iter().filter(|(name, _)| *name == capture.rule().name);
+                status.recordings = own.map(|(_, recording)| recording.status()).collect();
+            }
             for client in self.clients.iter().filter(|client| sees_all || client.who.uid == who.uid) {
                 let Some(reading) = client.reading.as_ref().filter(|reading| reading.capture == at) else {
                     continue;
@@ -474,6 +505,11 @@ impl Server {
         }
         self.clients = stay;
         log("the rules were read again");
+        if old.records != self.rules.records {
+            log(
+                "changed [[record]] tables take effect when the daemon starts anew; recordings go on as they are",
+            );
+        }
     }
 }
 
@@ -482,8 +518,8 @@ fn rights(capture: &Capture, access: &AccessRule) -> Rights {
     Rights { filter: access.filter.clone(), snap_len: access.snap_len.min(capture.rule().snap_len) }
 }
 
-fn offer(capture: &Capture, access: &AccessRule) -> Offer {
-    Offer {
+fn offer(capture: &Capture, access: &AccessRule) -> OfferedCapture {
+    OfferedCapture {
         name: capture.rule().name.clone(),
         interfaces: capture.interfaces().iter().map(OfferedInterface::from).collect(),
         forced_filter: access.filter.clone(),
@@ -492,14 +528,14 @@ fn offer(capture: &Capture, access: &AccessRule) -> Offer {
 }
 
 /// The fate of a reader's policy.
-fn standing(standing: Standing) -> &'static str {
+fn standing(standing: Guarantee) -> &'static str {
     match standing {
-        Standing::Lossy => "lossy",
-        Standing::Leased => "leased",
-        Standing::Lossless => "lossless",
-        Standing::LossyByBytes => "lossy: lagged by too many bytes",
-        Standing::LossyByTime => "lossy: lagged for too long",
-        Standing::Refused => "refused: it broke the rules of the buffer",
+        Guarantee::Lossy => "lossy",
+        Guarantee::Leased => "leased",
+        Guarantee::Lossless => "lossless",
+        Guarantee::LossyByBytes => "lossy: lagged by too many bytes",
+        Guarantee::LossyByTime => "lossy: lagged for too long",
+        Guarantee::Refused => "refused: it broke the rules of the buffer",
     }
 }
 

@@ -9,9 +9,9 @@
 //! stack      512 bytes: 64 variables
 //! ```
 //!
-//! A variable lives from its first writer to its last reader. Jumps go forward only, so nothing outside of that stretch sees it.
-//! When registers run out, the variable whose last reader is farthest goes to the stack, for all of its life. It is written
-//! there before it is read, because it was written before it was read.
+//! A variable lives from its first writer to its last reader. Jumps go forward only, so nothing outside of that
+//! stretch sees it. When registers run out, the variable whose last reader is farthest goes to the stack, for all of
+//! its life. Its stack slot is written before it is read, as the variable was.
 
 use super::step::{Step, Variable};
 use tapline_bpf::ebpf::Register;
@@ -19,7 +19,7 @@ use tapline_bpf::ebpf::Register;
 /// Places on the stack.
 const SLOTS_MAX: usize = 64;
 
-/// Where a variable lives.
+/// The register or stack slot of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
     Register(Register),
@@ -27,14 +27,14 @@ pub(super) enum Home {
     Stack(i16),
 }
 
-/// Where all variables live.
+/// The registers and stack slots of all variables.
 #[derive(Debug)]
 pub(super) struct Homes {
     homes: Vec<Home>,
 }
 
 impl Homes {
-    /// Where a variable lives.
+    /// The register or stack slot of a variable.
     pub(super) fn of(&self, variable: Variable) -> Home {
         match variable {
             Variable::Free(number) => self.homes[number as usize],
@@ -112,7 +112,7 @@ fn meet(lives: &mut [Option<Life>], variable: Variable, at: u32, friend: Option<
     }
 }
 
-/// What the step's result is made from.
+/// The variable from which the step's result is made.
 fn friend(step: &Step) -> Option<u32> {
     let mut first = None;
     step.for_each_read(|variable| {

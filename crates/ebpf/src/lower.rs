@@ -1,6 +1,6 @@
 //! Steps to instructions, once each variable has a home.
 //!
-//! What lives on the stack is read into r0 (left sides) or r1 (right sides, pointers, bases) and written from r0.
+//! A variable on the stack is read into r0 (left sides) or r1 (right sides, pointers, bases) and written from r0.
 
 use super::allocate::{Home, Homes};
 use super::step::{Operand, Step, Variable};
@@ -103,9 +103,9 @@ impl Lowering {
         self.copy_to(result, from.into());
         let is_little = cfg!(target_endian = "little");
         self.push(if is_little {
-            Insn::network_order(result, bits)
+            Insn::to_big_endian(result, bits)
         } else {
-            Insn::little_order(result, bits)
+            Insn::to_little_endian(result, bits)
         });
         self.keep(to, result);
     }

@@ -7,8 +7,8 @@
 //! packet access                                          packet.rs: socket filters; xdp.rs: XDP programs
 //! ```
 //!
-//! Long chains of questions: the verifier keeps each untaken way of a path in mind, 8192 at most. Where a path is longer, every
-//! question is asked so that the way that ends sooner comes first: it is then done with before the next question.
+//! Long chains of tests: the verifier remembers the edges not yet followed on a path, 8192 at most. On longer paths
+//! the edge with the shorter rest comes first in every test: it is then done with before the next test.
 
 use std::collections::HashMap;
 
@@ -17,9 +17,12 @@ use super::xdp::Pointers;
 use super::{EmitError, Hook};
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{Label, opposite};
-use tapline_ir::{Binary, BlockId, Case, Dominators, Field, Ir, Op, Target, Terminator, Test, Type, Value};
+use tapline_ir::{
+    Binary, BlockId, Case, Comparison, Dominators, Ir, MetaField, Op, Target, Terminator, Type, Value,
+};
 
-/// Paths with more questions are asked the sooner-ending way first. The verifier's limit is 8192 (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`).
+/// Paths with more questions are asked the sooner-ending way first. The verifier's limit is 8192
+/// (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`).
 const QUESTIONS_EASY: u32 = 4000;
 
 /// Ranges of keys that are compared one after the other at the end of a search.
@@ -113,7 +116,7 @@ impl Selector<'_> {
         let to = variable(value);
         match op {
             Op::Parameter | Op::Const(_) => {}
-            Op::Field(field) => self.field(to, *field)?,
+            Op::MetaField(field) => self.field(to, *field)?,
             Op::Load(place, width, order) => self.load(to, *place, *width, *order),
             Op::Binary(op, left, right) => self.binary(to, self.ir.ty(value), *op, *left, *right),
             Op::Compare(test, left, right) => self.compare(to, *test, *left, *right),
@@ -123,7 +126,7 @@ impl Selector<'_> {
                 let (left, right) = (self.operand(*from), Operand::Constant(u32::MAX.into()));
                 self.steps.push(Step::Alu { op: AND, wide: false, to, left, right });
             }
-            Op::Need(place) => self.need(*place, &rest[1..]),
+            Op::Need(place) => self.require_bytes(*place, &rest[1..]),
             Op::NonZero(value) => {
                 let (value, wide) = (self.operand(*value), self.is_wide(*value));
                 self.reject_if(JEQ, wide, value, Operand::Constant(0));
@@ -133,7 +136,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    fn field(&mut self, to: Variable, field: Field) -> Result<(), EmitError> {
+    fn field(&mut self, to: Variable, field: MetaField) -> Result<(), EmitError> {
         match self.hook {
             Hook::SocketFilter => self.socket_field(to, field),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_field(to, field)?,
@@ -169,7 +172,7 @@ impl Selector<'_> {
         self.steps.push(Step::Label(done));
     }
 
-    fn compare(&mut self, to: Variable, test: Test, left: Value, right: Value) {
+    fn compare(&mut self, to: Variable, test: Comparison, left: Value, right: Value) {
         let wide = self.is_wide(left);
         let (left, right) = (self.operand(left), self.operand(right));
         let (yes, done) = (self.label(), self.label());
@@ -241,7 +244,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Where to jump to go a way.
+    /// The label to jump to for an edge.
     fn edge(&mut self, target: &Target) -> Label {
         if target.arguments.is_empty() {
             return block_label(target.block);
@@ -418,7 +421,7 @@ fn bounds(ir: &Ir, dominators: &Dominators) -> Vec<u64> {
             _ => u64::MAX,
         };
         let own = &mut bounds[value.0 as usize];
-        // What is beyond the type may have wrapped.
+        // A value beyond the type may have wrapped.
         *own = if bound > *own { *own } else { bound };
     }
     bounds
@@ -463,13 +466,13 @@ fn alu_code(op: Binary) -> u8 {
     }
 }
 
-fn jump_code(test: Test) -> u8 {
+fn jump_code(test: Comparison) -> u8 {
     match test {
-        Test::Equal => JEQ,
-        Test::Greater => JGT,
-        Test::GreaterEqual => JGE,
-        Test::AnySet => JSET,
-        Test::SignedGreater => JSGT,
-        Test::SignedGreaterEqual => JSGE,
+        Comparison::Equal => JEQ,
+        Comparison::Greater => JGT,
+        Comparison::GreaterEqual => JGE,
+        Comparison::AnySet => JSET,
+        Comparison::SignedGreater => JSGT,
+        Comparison::SignedGreaterEqual => JSGE,
     }
 }

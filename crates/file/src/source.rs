@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, FilePosition};
 use crate::input::{Compression, Input};
 use crate::read::detect::{self, DETECT_LEN, Format};
 use crate::read::pcapng::Keep;
@@ -44,7 +44,7 @@ pub struct FileSource {
     lent: usize,
     /// The first batch was parsed when the file was opened.
     is_parsed: bool,
-    reading: Reading,
+    reading: ReadMode,
     /// The error that ended the file, told once all packets before it have been lent.
     pending: Option<Error>,
     is_ended: bool,
@@ -52,7 +52,7 @@ pub struct FileSource {
 
 /// How far a source reads ahead of the packets that it lends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadMode {
     /// As far as its buffer has room: the fastest.
     Ahead,
     /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the
@@ -60,12 +60,12 @@ pub enum Reading {
     ByPacket,
 }
 
-impl Reading {
+impl ReadMode {
     /// The most bytes to read where `missing` are needed.
     fn most(self, missing: usize) -> usize {
         match self {
-            Reading::Ahead => usize::MAX,
-            Reading::ByPacket => missing,
+            ReadMode::Ahead => usize::MAX,
+            ReadMode::ByPacket => missing,
         }
     }
 }
@@ -87,7 +87,7 @@ impl FileSource {
     pub fn open(path: &Path) -> Result<FileSource, Error> {
         let name = path.display().to_string();
         match Input::open(path) {
-            Ok(input) => FileSource::new(input, name, Keep::All, Reading::Ahead),
+            Ok(input) => FileSource::new(input, name, Keep::All, ReadMode::Ahead),
             Err(source) => Err(Error::Open { name, source }),
         }
     }
@@ -97,7 +97,7 @@ impl FileSource {
     /// # Errors
     /// As with [`open`](Self::open).
     pub fn from_reader(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
-        FileSource::from_input(reader, name, Keep::All, Reading::Ahead)
+        FileSource::from_input(reader, name, Keep::All, ReadMode::Ahead)
     }
 
     /// Reads the packets alone: sections and statistics are passed over, and of a pcapng file's interfaces the first
@@ -109,7 +109,7 @@ impl FileSource {
     pub fn packets_from_reader(
         reader: Box<dyn Read + Send>,
         name: &str,
-        reading: Reading,
+        reading: ReadMode,
     ) -> Result<FileSource, Error> {
         FileSource::from_input(reader, name, Keep::LinkTypes, reading)
     }
@@ -118,7 +118,7 @@ impl FileSource {
         reader: Box<dyn Read + Send>,
         name: &str,
         keep: Keep,
-        reading: Reading,
+        reading: ReadMode,
     ) -> Result<FileSource, Error> {
         match Input::new(reader, None) {
             Ok(input) => FileSource::new(input, name.to_owned(), keep, reading),
@@ -126,7 +126,7 @@ impl FileSource {
         }
     }
 
-    fn new(mut input: Input, name: String, keep: Keep, reading: Reading) -> Result<FileSource, Error> {
+    fn new(mut input: Input, name: String, keep: Keep, reading: ReadMode) -> Result<FileSource, Error> {
         let mut interfaces = Vec::new();
         let format = detect_format(&mut input, &name)?;
         let parser = match format {
@@ -190,7 +190,7 @@ impl FileSource {
     /// # Errors
     /// Packets before the fault have been lent by then. After an error the source is at its end.
     pub fn advance(&mut self) -> Result<bool, Error> {
-        if self.reading == Reading::ByPacket {
+        if self.reading == ReadMode::ByPacket {
             self.input.free_former();
             self.step();
         } else if !std::mem::take(&mut self.is_parsed) {
@@ -239,8 +239,8 @@ impl FileSource {
         }
     }
 
-    /// The place in the unpacked file where the batch was read from. It holds packets, and blocks that say nothing of
-    /// others; before the first batch and at the end of the file it is the place where reading goes on.
+    /// The place in the unpacked file where the batch was read from. Packets are there, and blocks between them;
+    /// before the first batch and at the end of the file it is the place where reading goes on.
     pub fn batch_offset(&self) -> u64 {
         self.input.offset()
     }
@@ -250,21 +250,21 @@ impl FileSource {
         self.input.offset() + self.input.len() as u64
     }
 
-    /// Goes over to [`Reading::Ahead`], from behind the packet that was lent last.
+    /// Goes over to [`ReadMode::Ahead`], from behind the packet that was lent last.
     pub fn read_ahead(&mut self) {
         self.records.clear();
         self.lent = 0;
         self.input.restart();
-        self.reading = Reading::Ahead;
+        self.reading = ReadMode::Ahead;
     }
 
-    /// Goes over to [`Reading::ByPacket`]. The caller has put the reader of a file that is not packed to
-    /// [`batch_offset`](Self::batch_offset) before. It is left behind the batch's first `lent` packets; at the end of
-    /// the file, or behind damage that was told, it is left where reading it packet by packet ends. The bytes of the
-    /// batch stay until the next [`advance`](Self::advance); the batch is empty.
+    /// Goes over to [`ReadMode::ByPacket`]. The caller has put the reader of a file that is not packed to
+    /// [`batch_offset`](Self::batch_offset) before. Afterwards the reader stands behind the batch's first `lent`
+    /// packets; at the end of the file, or behind damage that was told, it stands where reading it packet by packet
+    /// ends. The bytes of the batch stay until the next [`advance`](Self::advance); the batch is empty.
     pub fn stop_reading_ahead(&mut self, lent: usize) {
         let steps = if self.is_ended && self.records.is_empty() { 1 } else { lent };
-        self.reading = Reading::ByPacket;
+        self.reading = ReadMode::ByPacket;
         self.input.change_buffer();
         for _ in 0..steps {
             self.step();
@@ -308,7 +308,7 @@ impl FileSource {
         (self.pending, self.is_ended, self.is_parsed) = (None, false, false);
         self.parser.restart();
         self.input.restart();
-        // What every item has at least: without it there is nothing to parse.
+        // The least length of an item: without it there is nothing to parse.
         if self.input.fill_up_to(self.parser.item_len_min()) {
             self.parse_batch();
         } else {
@@ -374,7 +374,7 @@ impl FileSource {
     }
 
     /// The place `at` bytes into the window.
-    fn place(&self, at: usize) -> Place {
+    fn place(&self, at: usize) -> FilePosition {
         place(&self.input, at)
     }
 
@@ -393,11 +393,16 @@ impl FileSource {
     }
 }
 
-fn place(input: &Input, at: usize) -> Place {
-    Place { offset: input.offset() + at as u64, unpacked: input.compression().is_some() }
+fn place(input: &Input, at: usize) -> FilePosition {
+    FilePosition { offset: input.offset() + at as u64, unpacked: input.compression().is_some() }
 }
 
-fn read_fault(name: String, place: Place, source: io::Error, compression: Option<Compression>) -> Error {
+fn read_fault(
+    name: String,
+    place: FilePosition,
+    source: io::Error,
+    compression: Option<Compression>,
+) -> Error {
     match compression {
         Some(compression) => {
             let source = match source.kind() {
@@ -415,7 +420,7 @@ fn read_fault(name: String, place: Place, source: io::Error, compression: Option
 
 /// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is
 /// as long.
-fn head(input: &mut Input, reading: Reading) -> Vec<u8> {
+fn head(input: &mut Input, reading: ReadMode) -> Vec<u8> {
     let mut missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
     while missing > 0 && input.fill_up_to(reading.most(missing)) {
         missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
@@ -453,7 +458,7 @@ fn read_pcap_header(
     input: &mut Input,
     name: &str,
     interfaces: &mut Vec<Interface>,
-    reading: Reading,
+    reading: ReadMode,
 ) -> Result<Parser, Error> {
     loop {
         let (bytes, start) = input.window();

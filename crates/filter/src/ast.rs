@@ -21,7 +21,7 @@ use std::net::Ipv6Addr;
 use tapline_syntax::Span;
 
 pub use primitive::{
-    AtmField, AtmType, ByteOp, Link, LlcType, Mtp2Type, Mtp3Field, PfField, Primitive, WlanField,
+    AtmField, AtmType, ByteOp, LlcType, Mtp2Format, Mtp2Type, Mtp3Field, PfField, Primitive, WlanField,
 };
 
 /// A parsed filter.
@@ -35,16 +35,16 @@ pub struct Ast {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
     /// The kind of the part.
-    pub kind: Kind,
-    /// Where it stands.
+    pub kind: ExprKind,
+    /// Its place in the text.
     pub span: Span,
 }
 
 /// The kind of a part of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExprKind {
     /// `a and b or c`: from left to right.
-    Chain(Box<Expr>, Vec<(Joint, Expr)>),
+    Chain(Box<Expr>, Vec<(BoolOp, Expr)>),
     /// `not a`.
     Not(Box<Expr>),
     /// `(a)`.
@@ -60,13 +60,13 @@ pub enum Kind {
     /// Anything else.
     Primitive(Primitive),
     /// `inner(a)`: `a` is asked in another way.
-    Form(Form, Box<Expr>),
+    Modified(Modifier, Box<Expr>),
 }
 
-/// A word of our own before parentheses: how what stands in them is asked. libpcap refuses a name before a parenthesis, so no
-/// text that it takes has one.
+/// A word of our own before parentheses: how what stands in them is asked. libpcap refuses a name before a
+/// parenthesis, so no text that it takes has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Modifier {
     /// `scoped(...)`: what `vlan` and its like move ends with their parentheses and at `or`.
     Scoped,
     /// `extensions(...)`: what IPv6 carries is looked for behind its extension headers.
@@ -74,24 +74,24 @@ pub enum Form {
     /// `anyvlan(...)`: behind no VLAN tag, one, or two.
     AnyVlan,
     /// `inner(...)`, `inner(gre, ...)`: in the packet that a tunnel carries.
-    Inner(Option<Tunnel>),
+    Inner(Option<TunnelSelector>),
 }
 
-impl Form {
+impl Modifier {
     /// The word.
     pub fn word(self) -> &'static str {
         match self {
-            Form::Scoped => "scoped",
-            Form::Extensions => "extensions",
-            Form::AnyVlan => "anyvlan",
-            Form::Inner(_) => "inner",
+            Modifier::Scoped => "scoped",
+            Modifier::Extensions => "extensions",
+            Modifier::AnyVlan => "anyvlan",
+            Modifier::Inner(_) => "inner",
         }
     }
 }
 
 /// A kind of tunnel, and which tunnel of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct TunnelSelector {
     /// The kind.
     pub kind: TunnelKind,
     /// GRE's key, VXLAN's or Geneve's network, GTP's endpoint, ERSPAN's session; `None` for any.
@@ -153,7 +153,7 @@ pub enum Fragments {
 /// The operator that joins two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Joint {
+pub enum BoolOp {
     And,
     Or,
 }
@@ -361,7 +361,7 @@ pub enum Arith {
         index: Box<Arith>,
         /// 1, 2 or 4; as written, so not yet checked.
         size: u32,
-        /// Where it stands.
+        /// Its place in the text.
         span: Span,
     },
     /// `-a`.
@@ -370,11 +370,11 @@ pub enum Arith {
     Binary {
         /// The operator.
         op: ArithOp,
-        /// What stands left of it.
+        /// The left operand.
         left: Box<Arith>,
-        /// What stands right of it.
+        /// The right operand.
         right: Box<Arith>,
-        /// Where it all stands.
+        /// The place of the whole in the text.
         span: Span,
     },
 }

@@ -36,7 +36,7 @@ pub(crate) enum Token<'a> {
     /// An 8-bit link-layer address.
     Mac8(u8),
     /// A word of our own, with a parenthesis behind it.
-    Form(FormWord),
+    Modifier(ModifierWord),
     /// A word that names a protocol.
     Protocol(Protocol),
     /// Any other word of the language.
@@ -47,10 +47,10 @@ pub(crate) enum Token<'a> {
     End,
 }
 
-/// Words of our own. Where no parenthesis comes next they are names, as in libpcap, whose grammar has no place for a name
-/// before a parenthesis.
+/// The modifiers' words. Without a parenthesis behind them they are names, as in libpcap, whose grammar allows no
+/// name before a parenthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FormWord {
+pub(crate) enum ModifierWord {
     Scoped,
     Extensions,
     AnyVlan,
@@ -117,7 +117,7 @@ impl<'a> Lexer<'a> {
         };
         let span = Span { start: self.at, end: self.at + len };
         self.at = span.end;
-        token.map(|token| (token, span)).map_err(|error| error.or_at(span))
+        token.map(|token| (token, span)).map_err(|error| error.with_place_if_none(span))
     }
 
     fn skip_blanks(&mut self) {
@@ -203,7 +203,7 @@ fn bad_character(rest: &str) -> Error {
     Error::whole(SYNTAX).hint(format!("'{shown}' means nothing here"))
 }
 
-/// What libpcap says of anything that its grammar does not allow.
+/// libpcap's message for any text that its grammar does not allow.
 pub(crate) const SYNTAX: &str = "can't parse filter expression: syntax error";
 
 /// As [`word`]; a name of ours that a parenthesis follows is a form.
@@ -213,7 +213,7 @@ fn word_or_form(rest: &str) -> Scanned<'_> {
     let after = &rest[len..];
     let opens = after[blanks(after)..].starts_with('(');
     match words::form(name).filter(|_| opens) {
-        Some(form) => (Ok(Token::Form(form)), len),
+        Some(form) => (Ok(Token::Modifier(form)), len),
         None => (token, len),
     }
 }

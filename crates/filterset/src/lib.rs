@@ -7,16 +7,17 @@
 //! Filter: alternatives -> keys of a layout --------+    (disjunct.rs, needs.rs, filter.rs)
 //! ```
 //!
-//! Filters that look at the same bits and differ in their constants share a table: one lookup, however many they are. What several
-//! tables ask is asked once (`plan.rs`). What cannot be said in constants is checked on the packets that a lookup found, by the
-//! filter's own program where need be. So the answer for each filter is the one that its program gives when it is run alone.
+//! Filters that look at the same bits and differ in their constants share a table: one lookup, however many they are.
+//! A part that several tables compare is read once (`plan.rs`). Conditions other than equality to constants are
+//! checked on the packets that a lookup found, by the filter's own program if need be. So the answer for each filter
+//! is the one that its program gives when it is run alone.
 //!
 //! ```
 //! use tapline_filter::Options;
-//! use tapline_filterset::{Filter, FilterSet, Matches, Mode};
+//! use tapline_filterset::{Filter, FilterSet, Matches, MatchPolicy};
 //! use tapline_packet::{Batch, Meta, Record, Selection};
 //!
-//! let mut set = FilterSet::new(Mode::All);
+//! let mut set = FilterSet::new(MatchPolicy::All);
 //! let arp = set.insert(Filter::compile("arp", &Options::default())?, 0);
 //! let long = set.insert(Filter::compile("greater 40", &Options::default())?, 0);
 //!
@@ -59,12 +60,12 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Backend, Constant, ConstantError, Filter, interpreted};
+pub use filter::{Constant, ConstantError, Filter, FilterFactory, interpreted};
 pub use five_tuple::FiveTuples;
-pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
+pub use fragments::{FragmentCounts, FragmentLimits, FragmentOutcome, LateReport};
 pub use matches::Matches;
-pub use pattern::{Pattern, PatternError};
-pub use replica::{LAG_MAX, Replica, Updates};
+pub use pattern::{HeaderPattern, PatternError};
+pub use replica::{LAG_MAX, Replica, SetUpdater};
 pub use tapline_packet::FiveTuple;
 
 use fragments::Fragments;
@@ -74,7 +75,8 @@ use plan::{Plan, Step, Tables};
 use shape::{Entry, Shape};
 use table::Table;
 
-/// Different layouts in a set. Alternatives beyond are asked one by one, of each packet; [`FilterSet::unmerged`] counts them.
+/// Different layouts in a set. Alternatives beyond are asked one by one, of each packet; [`FilterSet::unmerged_count`]
+/// counts them.
 pub const LAYOUTS_MAX: usize = 256;
 
 /// Lookups that are gathered before they are made, so that they wait for memory together.
@@ -82,7 +84,7 @@ const PROBES_AT_ONCE: usize = 64;
 
 /// Which of the filters that match a packet are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum MatchPolicy {
     /// All.
     #[default]
     All,
@@ -98,8 +100,8 @@ pub struct FilterId {
 }
 
 impl FilterId {
-    /// A small number that no other filter has while this one is in the set: for arrays beside the set. It is used again after
-    /// the filter is removed.
+    /// A small number, unique among the filters of the set: for arrays beside the set. It is used again after the
+    /// filter is removed.
     pub fn index(self) -> u32 {
         self.index
     }
@@ -112,7 +114,7 @@ pub enum SetError {
     /// The filter was removed before, or is of another set.
     #[error("no filter with this id is in the set")]
     NoSuchFilter,
-    /// Where IP headers are on this link type is not known.
+    /// The place of IP headers on this link type is not known.
     #[error("fragments cannot be followed on link type {0:?}")]
     FragmentsOn(LinkType),
     /// Its constants cannot be exchanged.
@@ -123,7 +125,7 @@ pub enum SetError {
 /// Many filters, asked at once. See the [module](self) for how.
 #[derive(Debug)]
 pub struct FilterSet {
-    mode: Mode,
+    mode: MatchPolicy,
     slots: Vec<Slot>,
     free: Vec<u32>,
     len: usize,
@@ -146,7 +148,7 @@ struct Slot {
     /// Counts insertions.
     order: u64,
     filter: Option<Arc<Filter>>,
-    /// Where each alternative is filed.
+    /// The tables that hold each alternative.
     shapes: Vec<u16>,
 }
 
@@ -154,7 +156,7 @@ const _: () = assert!(disjunct::DISJUNCTS_MAX <= 1 << 8, "an alternative's numbe
 
 impl FilterSet {
     /// No filters.
-    pub fn new(mode: Mode) -> FilterSet {
+    pub fn new(mode: MatchPolicy) -> FilterSet {
         FilterSet {
             mode,
             slots: Vec::new(),
@@ -182,12 +184,12 @@ impl FilterSet {
     }
 
     /// Number of tables, one for each layout of fields. The cost of a packet grows with it.
-    pub fn layouts(&self) -> usize {
+    pub fn table_count(&self) -> usize {
         self.shapes.iter().flatten().count()
     }
 
     /// Number of alternatives that are evaluated on every packet, because [`LAYOUTS_MAX`] was reached.
-    pub fn unmerged(&self) -> usize {
+    pub fn unmerged_count(&self) -> usize {
         self.unmerged
     }
 
@@ -202,10 +204,10 @@ impl FilterSet {
         Some(FilterId { index, generation: slot.generation })
     }
 
-    /// Adds a filter. `priority` matters to [`Mode::First`] alone: the least number is first.
+    /// Adds a filter. `priority` matters to [`MatchPolicy::First`] alone: the least number is first.
     ///
-    /// Takes time in proportion to the filter's alternatives and their constants, not to the set. When a layout appears or
-    /// vanishes the plan is made anew, in proportion to the number of layouts.
+    /// Takes time in proportion to the filter's alternatives and their constants, not to the set. When a layout
+    /// appears or vanishes the plan is made anew, in proportion to the number of layouts.
     pub fn insert(&mut self, filter: impl Into<Arc<Filter>>, priority: u32) -> FilterId {
         let index = self.free.pop().unwrap_or(self.slots.len() as u32);
         if index as usize == self.slots.len() {
@@ -248,7 +250,8 @@ impl FilterSet {
         Ok(old)
     }
 
-    /// Exchanges constants of a filter: pairs of an index in [`Filter::constants`] and the new number. Nothing is compiled.
+    /// Exchanges constants of a filter: pairs of an index in [`Filter::constants`] and the new number. Nothing is
+    /// compiled.
     ///
     /// # Errors
     /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
@@ -260,7 +263,8 @@ impl FilterSet {
 
     /// Writes to `matches` which filters match each selected packet.
     ///
-    /// Nothing is allocated once `matches` has grown to what the batches need; nothing is locked; the system is not called.
+    /// Nothing is allocated once `matches` has grown to what the batches need; nothing is locked; the system is not
+    /// called.
     ///
     /// # Panics
     /// If `selection` holds an index that the batch does not have.
@@ -465,7 +469,7 @@ impl FilterSet {
 
     fn settle_several(&self, found: &mut [u32]) -> usize {
         match (found.len(), self.mode) {
-            (_, Mode::First) => {
+            (_, MatchPolicy::First) => {
                 let first = found.iter().copied().min_by_key(|slot| {
                     let slot = &self.slots[*slot as usize];
                     (slot.priority, slot.order)
@@ -473,7 +477,7 @@ impl FilterSet {
                 found[0] = first.unwrap_or(found[0]);
                 1
             }
-            (len, Mode::All) => {
+            (len, MatchPolicy::All) => {
                 found.sort_unstable();
                 let mut kept = 1;
                 for read in 1..len {

@@ -2,8 +2,8 @@
 
 use tapline_packet::BATCH_MAX;
 
-/// For each packet of a batch, the filters that match it. Reused from batch to batch, so that its memory grows to what the
-/// largest batch needs and then stays.
+/// For each packet of a batch, the filters that match it. Reused from batch to batch, so that its memory grows to
+/// what the largest batch needs and then stays.
 ///
 /// Filters are given by [`FilterId::index`](super::FilterId::index), ascending.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Scratch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) hash: u64,
-    /// Where its key begins.
+    /// The start of its key.
     pub(super) key: u32,
     pub(super) shape: u16,
     pub(super) packet: u8,
@@ -59,8 +59,8 @@ impl Matches {
         &self.found[start as usize..end as usize]
     }
 
-    /// Writes the same as a set of bits: bit `i % 64` of word `i / 64` for the filter with the index `i`. Filters for which
-    /// `bits` has no room are left out.
+    /// Writes the same as a set of bits: bit `i % 64` of word `i / 64` for the filter with the index `i`. Filters for
+    /// which `bits` has no room are left out.
     ///
     /// # Panics
     /// If `packet` is not less than [`BATCH_MAX`].
@@ -90,7 +90,7 @@ impl Matches {
         self.found.push(filter);
     }
 
-    /// Where the next match goes.
+    /// The place of the next match.
     #[inline]
     pub(super) fn mark(&self) -> usize {
         self.found.len()

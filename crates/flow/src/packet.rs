@@ -126,7 +126,7 @@ impl ParseOptions {
     }
 }
 
-/// What is read of a plain packet: Ethernet 14, IPv4 20, TCP up to its flags 14.
+/// Bytes that the parser of plain packets reads: Ethernet 14, IPv4 20, TCP up to its flags 14.
 pub(crate) const PLAIN_LEN: usize = 48;
 
 /// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough for those that are not plain.
@@ -242,7 +242,7 @@ struct Layer<'p> {
     headers: Headers,
     data: &'p [u8],
     wire_len: u32,
-    /// Where it begins in the packet.
+    /// Offset in the outer packet.
     offset: usize,
 }
 
@@ -364,7 +364,7 @@ fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16),
     }
 }
 
-/// Where the transport's header is, in the packet as a whole.
+/// The place of the transport header in the outer packet.
 fn span(headers: &Headers, l3: usize, total: u32, wire_len: u32, offset: usize) -> Option<TransportSpan> {
     let l4 = headers.l4().filter(|_| !headers.fragment().is_some_and(|fragment| fragment.is_later()))?;
     let end = if total == 0 { wire_len } else { l3 as u32 + total };

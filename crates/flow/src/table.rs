@@ -510,7 +510,7 @@ impl Table {
         self.index.bucket_tag(key::hash(words, self.seeds))
     }
 
-    /// What becomes of a flow that ends. Its details are taken.
+    /// The flow of a slot that ends, with its details.
     fn flow(&mut self, slot: u32, end: EndReason) -> Flow {
         let (hot, cold) = (&self.hot[slot as usize], &self.cold[slot as usize]);
         let addresses = match key::is_wide(hot.words) {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
-use tapline_packet::{Batch, Interface, InterfaceId, Now, Record};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Record};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::account::GraphAccount;
@@ -225,26 +225,26 @@ impl RunEnd {
     }
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// Where every packet went.
+    /// The packet account.
     pub account: GraphAccount,
-    /// Why it ended.
+    /// The reason for the end.
     pub ended: RunEnd,
-    /// Ticks of the clock from the first look at the sources to the end of the last stage, without those that sources slept or took to stop.
-    /// What the meters of the graph do not have of them is the loop's own.
+    /// Ticks of the clock from the first poll of the sources to the end of the last stage, without sleep of sources and
+    /// the time they took to stop. The part that is in no meter of the graph is the loop's own cost.
     pub ticks: u64,
 }
 
-/// What a watcher is told while the loop runs.
+/// A report to the watcher while the loop runs.
 #[derive(Debug)]
 pub struct RunReport<'a> {
     /// The time of the report, by the steady clock: nanoseconds, for rates and intervals.
     pub steady_ns: i64,
     /// The account so far; balances but for packets that the ring still holds.
     pub account: &'a GraphAccount,
-    /// What happened since the last report.
+    /// Events since the last report.
     pub events: &'a [Event],
     /// Bytes read and bytes in all, where there is a whole.
     pub progress: Option<(u64, u64)>,
@@ -252,23 +252,23 @@ pub struct RunReport<'a> {
     pub asked: bool,
     /// Whether this is the last report of this loop.
     pub is_last: bool,
-    /// What the stages found out so far; empty unless the report was asked for or is the last.
+    /// Results of the stages so far; empty unless the report was requested or is the last.
     pub results: Vec<(String, Table)>,
 }
 
-/// A source, and the node of the graph that takes what it lends.
+/// A source, and the node that gets its packets.
 pub struct Inlet<'s> {
     source: &'s mut dyn Source,
     node: NodeId,
-    /// For each of its interfaces the number that the graph knows it by; empty where both are the same.
+    /// For each interface of the source, its number in the graph; empty if both are the same.
     ids: Vec<InterfaceId>,
-    /// All inlets know interfaces by the same numbers.
+    /// Whether all inlets share one table of interfaces.
     is_merged: bool,
     is_at_end: bool,
 }
 
 impl<'s> Inlet<'s> {
-    /// What `source` lends goes to `node`.
+    /// An inlet that hands packets of `source` to `node`.
     pub fn new(source: &'s mut dyn Source, node: NodeId) -> Inlet<'s> {
         Inlet { source, node, ids: Vec::new(), is_merged: false, is_at_end: false }
     }
@@ -284,7 +284,7 @@ pub struct Engine<'e> {
     inlets: Vec<Inlet<'e>>,
     graph: &'e mut Graph,
     control: &'e Control,
-    clock: fn() -> Now,
+    clock: fn() -> ClockReading,
     interfaces: Vec<Interface>,
     filtered: Vec<bool>,
     account: GraphAccount,
@@ -302,7 +302,7 @@ impl<'e> Engine<'e> {
         inlets: Vec<Inlet<'e>>,
         graph: &'e mut Graph,
         control: &'e Control,
-        clock: fn() -> Now,
+        clock: fn() -> ClockReading,
     ) -> Engine<'e> {
         Engine {
             inlets,
@@ -434,7 +434,8 @@ impl<'e> Engine<'e> {
         Ok(found)
     }
 
-    /// Pushes the batch that a source lends through the graph; after the end was decided nobody looks at it.
+    /// Pushes the batch that a source lends through the graph. After the end its packets are only counted, as
+    /// unexamined.
     fn batch(&mut self, at: usize, is_over: bool, start: u64) -> Result<(), Error> {
         self.learn_interfaces(at);
         let Inlet { source, node, ids, .. } = &self.inlets[at];
@@ -536,7 +537,7 @@ fn renumbered<'a>(batch: &Batch<'a>, ids: &[InterfaceId], records: &'a mut Vec<R
     Batch::new(batch.base(), records).cut(batch.snap_len())
 }
 
-/// What is due next by the clock.
+/// Deadlines of the loop, by the clock.
 struct Timers {
     tick: Timer,
     counters: Timer,

@@ -24,13 +24,13 @@ use tapline_sys::tsc;
 
 use crate::worker_merge::Watermark;
 
-/// Where the hash starts.
+/// The seed of the hash.
 const SEED: u64 = 0x7368_6172_6500;
-/// A block is handed over once it has so many bytes. Smaller blocks cost more wake-ups, larger ones leave the cache.
+/// Size at which a block is handed over, in bytes. Smaller blocks cost more wake-ups, larger ones leave the cache.
 const BLOCK_LEN: usize = 256 << 10;
-/// The longest wait of the reader before it looks whether it is to stop.
+/// The longest time that the reader waits before it checks for a stop.
 const WAIT: Duration = Duration::from_millis(100);
-/// The longest wait of a stopped worker for the last account of the reader.
+/// The longest time that a stopped worker waits for the reader's last account.
 const ACCOUNT_WAIT: Duration = Duration::from_millis(500);
 
 /// Batches of a source, with the packets of each worker.
@@ -113,7 +113,7 @@ fn hash(interfaces: &[Interface], packet: Packet<'_>) -> u64 {
     plain.unwrap_or_else(|| Headers::parse(link_type, packet).host_hash(packet.data, SEED))
 }
 
-/// What the reader and the workers have in common.
+/// State that the reader and the workers share.
 struct Desk {
     state: Mutex<State>,
     /// A block was filled, or the source is at its end.
@@ -290,7 +290,7 @@ pub struct FlowShardSource {
 }
 
 impl FlowShardSource {
-    /// The shares of so many workers, in their order.
+    /// One source for each of `workers` workers, in their order.
     pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<FlowShardSource> {
         let workers = workers.max(1);
         let interfaces = source.interfaces().to_vec();
@@ -334,7 +334,7 @@ impl FlowShardSource {
         (0..workers).map(share).collect()
     }
 
-    /// The same, telling how far it has come, if anybody wants to know.
+    /// The same sources, reporting the progress of the reading if `steps` is given.
     #[must_use]
     pub fn marked(mut self, watermark: Option<Watermark>) -> FlowShardSource {
         watermark.iter().for_each(Watermark::set_shared);

@@ -1,4 +1,4 @@
-//! Where files of meters lie, and which of them are of processes that are gone: `docs/format/meters.md`, "Where".
+//! Directories of files of meters, and which files belong to ended processes: `docs/format/meters.md`, "Where".
 //!
 //! ```text
 //! process   makes the file --locks it--------------------------------> ends: the kernel takes the lock away

@@ -73,7 +73,7 @@ impl Reader {
         Ok(Reader { file, process })
     }
 
-    /// Whose counters these are.
+    /// The process that counts.
     pub fn process(&self) -> &Process {
         &self.process
     }

@@ -102,7 +102,7 @@ pub enum Error {
         "the index is damaged: its writer claims {head} entries, {consumed} were read, and it has room for {room}"
     )]
     IndexDamaged {
-        /// Where the head is said to be.
+        /// The claimed position of the head.
         head: u64,
         /// The entries that were consumed.
         consumed: u64,

@@ -24,8 +24,8 @@ use crate::Error;
 use crate::account::{Account, LossCounts, SourceCounts};
 use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
-use crate::layout::{BLOCK_HEAD_LEN, LINE_LEN, Standing, index, record_len};
-use crate::store::Entry;
+use crate::layout::{BLOCK_HEAD_LEN, Guarantee, LINE_LEN, index, record_len};
+use crate::store::IndexEntry;
 use crate::view::{Miss, View, release};
 
 /// Room for the copies of a batch, in bytes, unless one packet takes more.
@@ -108,7 +108,7 @@ pub struct Reader {
     is_gone: bool,
 }
 
-/// Where the bytes of the batch lie.
+/// The memory that holds the bytes of the batch.
 #[derive(Clone, Copy, Debug)]
 enum Base {
     Arena,
@@ -132,9 +132,9 @@ impl Reader {
     /// # Errors
     /// Like [`open`](Self::open); [`Error::Size`] beyond the terms.
     pub fn open_within(parts: ReaderParts, terms: &ReaderLimits) -> Result<Reader, Error> {
-        let view = open_buffer(Memfd::adopt(parts.buffer))?;
+        let view = open_buffer(Memfd::from_descriptor(parts.buffer))?;
         ensure_most("snap length", view.snap_len().into(), terms.snap_len_max.into())?;
-        let index = open_index(Memfd::adopt(parts.index))?;
+        let index = open_index(Memfd::from_descriptor(parts.index))?;
         ensure_most("number of entries", index.capacity(), terms.entries_max.into())?;
         let info = info_of(&view);
         if index.generation() != info.generation {
@@ -142,7 +142,7 @@ impl Reader {
             return Err(Error::WrongHeader { file: "index", offset: index::GENERATION * 8, found, expected });
         }
         let arena_len = ARENA_LEN.max(record_len(view.snap_len()));
-        let reads_in_place = terms.in_place && index.standing() == Standing::Leased;
+        let reads_in_place = terms.in_place && index.guarantee() == Guarantee::Leased;
         Ok(Reader {
             view,
             index,
@@ -211,7 +211,7 @@ impl Reader {
         if ready > 0 && std::mem::take(&mut self.is_armed) {
             self.index.announce_awake();
         }
-        if ready > 0 && self.reads_in_place && self.index.standing().is_kept() {
+        if ready > 0 && self.reads_in_place && self.index.guarantee().keeps_unread() {
             self.look_at(ready);
         }
         if self.outcome.total() == 0 {
@@ -241,8 +241,8 @@ impl Reader {
     }
 
     /// The guarantee that the writer gives this reader. A leased reader that exceeded its credit hears it here.
-    pub fn standing(&self) -> Standing {
-        self.index.standing()
+    pub fn guarantee(&self) -> Guarantee {
+        self.index.guarantee()
     }
 
     /// The fate of the packets so far. The batch that is lent counts as unread.
@@ -314,7 +314,7 @@ impl Reader {
         for ahead in 0..ready.min(BATCH_MAX as u64) {
             let (entry, _) = self.index.peek(ahead);
             let result = match self.view.words_of(entry) {
-                // What is copied and turns out to be none takes its time too.
+                // A copy that turns out to be invalid takes its time too.
                 Ok(words) if self.copied + words > self.arena.len() => break,
                 Ok(words) => {
                     self.copied += words;
@@ -358,7 +358,7 @@ impl Reader {
 
     /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep
     /// packets for us any more, and nothing is held.
-    fn hold(&mut self, entry: Entry) -> Result<bool, Miss> {
+    fn hold(&mut self, entry: IndexEntry) -> Result<bool, Miss> {
         if self.held != 0 && self.view.sequence_of(entry) == self.held {
             return Ok(true);
         }
@@ -367,7 +367,7 @@ impl Reader {
         // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block
         // before, and is on its way to this one, told us before it looked, and we see that here. The writer refuses
         // readers that move from block to block before it.
-        let is_kept = self.index.standing().is_kept();
+        let is_kept = self.index.guarantee().keeps_unread();
         if !is_kept {
             self.let_go();
         }

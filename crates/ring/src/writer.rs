@@ -9,8 +9,8 @@
 //! now and then:    tick, reap, set_source
 //! ```
 //!
-//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake
-//! sleepers.
+//! One thread owns the writer. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to
+//! wake sleepers.
 
 mod readers;
 
@@ -23,20 +23,20 @@ use tapline_sys::{Bell, Memfd, Seals};
 
 use crate::account::{Account, SourceCounts};
 use crate::atomic::Relaxed;
-use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
+use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Guarantee, index_len};
 use crate::producer::{EntryWords, Producer, to_words};
 use crate::reader::ReaderParts;
-use crate::store::{Facts, HistoryPacket, Start, Store};
+use crate::store::{Facts, HistoryPacket, StartPosition, Store};
 use crate::{Error, layout};
 use readers::{Attached, Readers};
 
 /// The most readers that one PBuf has.
 pub const READERS_MAX: usize = 1024;
 
-/// How a PBuf is to be.
+/// Settings of a new PBuf.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSpec {
-    /// Bytes of a block: a power of two, 4096 to 2^30. What readers can hold, and what is overwritten at once.
+    /// Bytes of a block, the unit that readers hold and the writer overwrites: a power of two, 4096 to 2^30.
     pub block_len: u32,
     /// Blocks: a power of two, 4 to 2^20.
     pub blocks: u32,
@@ -58,12 +58,12 @@ impl BufferSpec {
 /// The policy for a reader that is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// It loses packets, which are counted. It copies what it reads.
+    /// The reader loses packets, which are counted, and copies those that it reads.
     Lossy,
-    /// What it has not read stays within a credit, and it reads in place. Beyond the credit it becomes lossy, and is
-    /// told.
+    /// Unread packets stay within a credit, and the reader reads them in place. Beyond the credit it becomes lossy,
+    /// and is told.
     Leased {
-        /// It may lag by this many bytes of the buffer, rounded up to blocks; half of the buffer at most.
+        /// The reader's lag at most, in bytes of the buffer, rounded up to blocks; half of the buffer at most.
         bytes: u64,
         /// Nothing may be unread for longer than this, counted from the last packet of its block.
         time: Duration,
@@ -77,7 +77,7 @@ pub enum Policy {
 pub struct ReaderSpec {
     /// The policy for a reader that is too slow.
     pub policy: Policy,
-    /// Entries of its index: a power of two, 16 to 2^24. So many packets can wait for it.
+    /// Entries of its index, the most packets that can wait for it: a power of two, 16 to 2^24.
     pub entries: u32,
 }
 
@@ -93,7 +93,7 @@ impl ReaderSpec {
     }
 }
 
-/// A reader of one writer. It is never used again for another one.
+/// A reader of one writer. The value is never given to another reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReaderId {
     slot: u32,
@@ -102,7 +102,7 @@ pub struct ReaderId {
 
 /// A reader was added: its number here, and the descriptors that its process is to get.
 #[derive(Debug)]
-pub struct Attachment {
+pub struct NewReader {
     /// Its name for the writer.
     pub id: ReaderId,
     /// The descriptors for [`Reader::open`](crate::Reader::open). Passed on by SCM_RIGHTS, or inherited.
@@ -111,7 +111,7 @@ pub struct Attachment {
 
 /// A reader that was taken away.
 #[derive(Clone, Copy, Debug)]
-pub struct Departed {
+pub struct DetachedReader {
     /// The reader.
     pub id: ReaderId,
     /// The fate of its packets, to the last.
@@ -120,8 +120,9 @@ pub struct Departed {
 
 /// How far a reader is that began in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replay {
-    /// It has all that is published. Before another batch is stored it can [`finish_replay`](Writer::finish_replay).
+pub enum ReplayProgress {
+    /// All published packets were offered. Before another batch is stored the reader can
+    /// [`finish_replay`](Writer::finish_replay).
     Done,
     /// There is more to look at.
     More,
@@ -131,14 +132,15 @@ pub enum Replay {
 
 /// Whether lossless readers have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum WriteRoom {
     /// All of them, for the whole batch.
     Ready,
     /// This one has not come far enough.
     Blocked(ReaderId),
 }
 
-/// What was stored of the last batch, as entries without a verdict; a position of 0 for what could not be stored.
+/// The packets stored of the last batch, as entries without a verdict; a position of 0 for one that could not be
+/// stored.
 struct Last {
     /// By place in the batch.
     by_index: [EntryWords; BATCH_MAX],
@@ -185,7 +187,7 @@ impl Writer {
         let file = Memfd::create(c"tapline-packets", geometry.file_len()).map_err(&system)?;
         let words = file.map_populated().map_err(&system)?;
         file.seal(Seals::READ_ONLY).map_err(&system)?;
-        if let Some(breach) = file.breach() {
+        if let Some(breach) = file.find_broken_seal() {
             return Err(Error::SealBroken { breach });
         }
         let facts = Facts {
@@ -209,7 +211,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::TooManyReaders`], [`Error::CreditTooLarge`], [`Error::Size`], [`Error::System`].
-    pub fn attach(&mut self, spec: &ReaderSpec) -> Result<Attachment, Error> {
+    pub fn attach(&mut self, spec: &ReaderSpec) -> Result<NewReader, Error> {
         let entries = u64::from(spec.entries);
         if !entries.is_power_of_two() || !ENTRIES.contains(&entries) {
             let (least, most) = (*ENTRIES.start(), *ENTRIES.end());
@@ -227,34 +229,34 @@ impl Writer {
             bell: OwnedFd::from(theirs),
         };
         let standing = match spec.policy {
-            Policy::Lossy => Standing::Lossy,
-            Policy::Leased { .. } => Standing::Leased,
-            Policy::Lossless => Standing::Lossless,
+            Policy::Lossy => Guarantee::Lossy,
+            Policy::Leased { .. } => Guarantee::Leased,
+            Policy::Lossless => Guarantee::Lossless,
         };
         let id = self.readers.add(|id| {
             let number = u64::from(id.number);
             let index = Producer::new(words, entries, self.generation, number, standing);
             Attached::new(id, index, bell, standing, credit, &self.store)
         });
-        Ok(Attachment { id, parts })
+        Ok(NewReader { id, parts })
     }
 
-    /// Has a new reader begin in the past, with what the buffer still holds from `start` on. It gets that by
-    /// [`replay`](Self::replay), and is not to be [indexed](Self::index) before it can
+    /// Has a new reader begin in the past, with the packets that the buffer still holds from `start` on.
+    /// [`replay`](Self::replay) offers them; the reader is not to be [indexed](Self::index) before
     /// [`finish_replay`](Self::finish_replay).
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn begin(&mut self, id: ReaderId, start: Start) -> Result<(), Error> {
+    pub fn begin(&mut self, id: ReaderId, start: StartPosition) -> Result<(), Error> {
         let past = self.store.past(start);
         self.readers.get(id)?.begin(past);
         Ok(())
     }
 
     /// Offers a reader the next packets of the past, as far as `verdict` says of them: `None` leaves a packet out. At
-    /// most `looks` packets are looked at, so the caller can do it between batches; it shows with the next
-    /// [`publish`](Self::publish). What finds no place in the index waits for the reader to come on. To be called when
-    /// all that was stored is published.
+    /// most `looks` packets are looked at, so the caller can do it between batches; the reader sees them after the
+    /// next [`publish`](Self::publish). If the index is full, the rest waits for the reader to go on. To be called
+    /// when all stored packets are published.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -263,7 +265,7 @@ impl Writer {
         id: ReaderId,
         looks: usize,
         verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
-    ) -> Result<Replay, Error> {
+    ) -> Result<ReplayProgress, Error> {
         Ok(self.readers.get(id)?.replay(&self.store, looks, verdict))
     }
 
@@ -277,9 +279,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no
-    /// place is lost because the index was full; returns how many packets that are. A reader that loses some by it is
-    /// better off to [`skip`](Self::skip) the rest. A lossless reader is lossy then.
+    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. Packets beyond
+    /// the room of the index are lost as `index_full`; returns their number. After such a loss it is best to
+    /// [`skip`](Self::skip) the rest. A lossless reader is lossy then.
     ///
     /// # Errors
     /// [`Error::UnknownReader`]; [`Error::BatchTooLarge`] if the batch may take more than half of the buffer: store it
@@ -298,21 +300,21 @@ impl Writer {
         }
         let reader = self.readers.get(id)?;
         let lost = reader.replay_pressed(&self.store, reach, verdict);
-        if lost > 0 && reader.standing == Standing::Lossless {
+        if lost > 0 && reader.standing == Guarantee::Lossless {
             self.readers.demote(id)?;
         }
         Ok(lost)
     }
 
-    /// Brings a reader to the present: what it was not offered of the past up to now it never gets. It is to be indexed
-    /// from the next batch on, and further [`replay`](Self::replay) counts as lost, because its index was full, what it
-    /// would have been offered. A lossless reader is lossy then.
+    /// Brings a reader to the present: packets of the past that it was not offered up to now it never gets. The
+    /// reader is to be indexed from the next batch on; packets that further [`replay`](Self::replay) calls would
+    /// offer count as lost, because its index was full. A lossless reader is lossy then.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
     pub fn skip(&mut self, id: ReaderId) -> Result<(), Error> {
         let reader = self.readers.get(id)?;
-        let is_kept = reader.standing == Standing::Lossless;
+        let is_kept = reader.standing == Guarantee::Lossless;
         if reader.skip(&self.store) && is_kept { self.readers.demote(id) } else { Ok(()) }
     }
 
@@ -339,9 +341,9 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`] if there never will be room.
-    pub fn make_room(&mut self, batch: &Batch<'_>, wanted: &Selection) -> Result<Room, Error> {
+    pub fn make_room(&mut self, batch: &Batch<'_>, wanted: &Selection) -> Result<WriteRoom, Error> {
         if !self.readers.has_lossless() {
-            return Ok(Room::Ready);
+            return Ok(WriteRoom::Ready);
         }
         let blocks = self.store.blocks_for(wanted.iter().map(|index| batch.packet(index).data.len()));
         self.readers.room(&self.store, blocks, wanted.len())
@@ -362,7 +364,7 @@ impl Writer {
         &mut self,
         id: ReaderId,
         timeout: Duration,
-    ) -> Result<tapline_sys::futex::Woken, Error> {
+    ) -> Result<tapline_sys::futex::FutexWaitEnd, Error> {
         let reader = self.readers.get(id)?;
         reader.set_nap(timeout);
         reader.wait(timeout)
@@ -378,7 +380,7 @@ impl Writer {
         self.readers.begin_batch();
         let Last { by_index, stretch, len, is_whole } = &mut *self.last;
         *len = wanted.len();
-        let (sequence, not_stored) = (self.store.sequence(), self.store.not_stored());
+        let (sequence, not_stored) = (self.store.sequence(), self.store.unstored_packets());
         for (index, place) in wanted.iter().zip(stretch) {
             let packet = batch.packet(index);
             *place = to_words(self.store.put(packet, &mut self.readers).unwrap_or_default(), 0);
@@ -386,11 +388,12 @@ impl Writer {
             self.latest = self.latest.max(Some(packet.meta.timestamp));
         }
         let opened = self.store.sequence() - sequence;
-        *is_whole = opened < self.store.geometry().blocks() as u64 && self.store.not_stored() == not_stored;
+        *is_whole =
+            opened < self.store.geometry().blocks() as u64 && self.store.unstored_packets() == not_stored;
     }
 
-    /// Offers packets of those that were stored last to a reader, all with the same verdict. What no block could be had
-    /// for counts as damaged.
+    /// Offers packets of those that were stored last to a reader, all with the same verdict. Packets for which no
+    /// block could be had count as damaged.
     ///
     /// A lossless reader that loses one of them here, because its index is full or the batch was more than the buffer
     /// holds, is lossy from then on; so is a leased one in the second case.
@@ -423,8 +426,8 @@ impl Writer {
             !self.store.holds(self.store.geometry().place(position).sequence)
         };
         let is_broken = match standing {
-            Standing::Lossless => lost > 0 || wanted.iter().any(is_gone),
-            Standing::Leased => wanted.iter().any(is_gone),
+            Guarantee::Lossless => lost > 0 || wanted.iter().any(is_gone),
+            Guarantee::Leased => wanted.iter().any(is_gone),
             _ => false,
         };
         if is_broken { self.readers.demote(id) } else { Ok(()) }
@@ -476,7 +479,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn standing(&mut self, id: ReaderId) -> Result<Standing, Error> {
+    pub fn guarantee(&mut self, id: ReaderId) -> Result<Guarantee, Error> {
         Ok(self.readers.get(id)?.standing)
     }
 
@@ -484,11 +487,11 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn wakes(&mut self, id: ReaderId) -> Result<u64, Error> {
+    pub fn wake_count(&mut self, id: ReaderId) -> Result<u64, Error> {
         Ok(self.readers.get(id)?.wakes)
     }
 
-    /// Takes a reader away. It hears that its writer is gone.
+    /// Takes a reader away. The reader sees that its writer is gone.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -497,7 +500,7 @@ impl Writer {
     }
 
     /// Takes away all readers whose processes are gone. One system call for each reader: now and then.
-    pub fn reap(&mut self) -> Vec<Departed> {
+    pub fn reap(&mut self) -> Vec<DetachedReader> {
         self.readers.reap()
     }
 
@@ -512,13 +515,13 @@ impl Writer {
     }
 
     /// Packets that were not stored because readers held all blocks that could be had: 0, unless one breaks the rules.
-    pub fn not_stored(&self) -> u64 {
-        self.store.not_stored()
+    pub fn unstored_packets(&self) -> u64 {
+        self.store.unstored_packets()
     }
 
     /// Blocks passed over because a reader looked at them.
-    pub fn passed_over(&self) -> u64 {
-        self.store.passed_over()
+    pub fn skipped_blocks(&self) -> u64 {
+        self.store.skipped_blocks()
     }
 
     /// Shows all that was stored and indexed, says to all readers that nothing more comes, and wakes them. They read
@@ -556,7 +559,7 @@ pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, Ve
     let words = (0..holders_max(writer.store.geometry()))
         .map(|_| {
             let attachment = writer.attach(&ReaderSpec { policy, entries: 16 }).expect("a reader");
-            Memfd::adopt(attachment.parts.index).map().expect("a mapping")
+            Memfd::from_descriptor(attachment.parts.index).map().expect("a mapping")
         })
         .collect();
     (writer.readers, words)

@@ -1,4 +1,4 @@
-//! What is wrong with a set of patterns, where, and what to do.
+//! Errors about a set of patterns: the fault, its place, and the mend.
 
 use crate::pattern::{BYTES_MAX, PATTERN_LEN_MAX, PATTERNS_MAX};
 
@@ -56,7 +56,7 @@ pub enum Error {
         line: u32,
         /// The byte in the line, from 1.
         column: usize,
-        /// What is wrong and what to write instead.
+        /// The fault, and what to write instead.
         reason: &'static str,
     },
     /// A library refused the set.

@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_the_plain_search_finds(
+        fn matches_equal_the_plain_search(
             pattern in prop::collection::vec(b'a'..b'd', 1..6),
             haystack in prop::collection::vec(b'a'..b'd', 0..200),
         ) {

@@ -18,7 +18,7 @@ pub(crate) fn seal(
     catalog: &Catalog,
     number: u64,
     contents: &mut Contents,
-    index: &Builder,
+    index: &mut Builder,
 ) -> Result<u64, Error> {
     (contents.summary.store, contents.summary.segment) = (catalog.id, number);
     let len = index::write(&catalog.paths.index(number), contents, index)?;
@@ -50,7 +50,8 @@ fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
         let batch = reader.batch();
         for packet in batch.iter() {
             if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                index.note(interface, packet);
+                let flow = index.fingerprint(interface, packet);
+                index.note(interface, packet, flow);
             }
         }
     }
@@ -108,7 +109,7 @@ impl Restored {
     }
 
     /// Writes the index that the chunks gave; gives its length.
-    pub(crate) fn seal(mut self, catalog: &Catalog, number: u64, index: &Builder) -> Result<u64, Error> {
+    pub(crate) fn seal(mut self, catalog: &Catalog, number: u64, index: &mut Builder) -> Result<u64, Error> {
         seal(catalog, number, &mut self.contents, index)
     }
 }

@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_capture::{
-    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
+    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{MergedReader, Place as Counted, Standing, WaitEnd, WakeThreshold};
+use tapline_ring::{Guarantee, MergedReader, SourceCounter as Counted, WaitEnd, WakeThreshold};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
-use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
+use crate::protocol::{AttachRequest, AttachedReader, ReaderCounts, Reply, Request, StartPosition};
 use crate::{Channel, Error};
 
 /// The prefix of the name of a daemon's capture, where names of interfaces are expected.
 pub const PREFIX: &str = "tap:";
 
-/// Where packets are lost before they come to readers, and what it is called.
+/// The counters of losses before the readers, and their names.
 const PLACES: [(Counted, &str); 4] = [
     (Counted::Nic, "nic"),
     (Counted::Driver, "driver"),
@@ -60,14 +60,14 @@ pub struct Tap {
     interfaces: Vec<Interface>,
     /// Counters of the daemon's source when we came, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
-    /// How to come back to a daemon that is gone, if we are to.
+    /// The request to attach again to a daemon that was restarted, if that is wanted.
     again: Option<Again>,
     /// The counts of daemons that are gone.
     past: Past,
     delivered: u64,
     waited: u64,
     phase: Phase,
-    /// It was told that we are no longer as we were attached.
+    /// Whether the user was told that the guarantee is no longer the one asked for.
     told_standing: bool,
     /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
@@ -81,7 +81,7 @@ pub struct Tap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// It is to end, and what is on its way from the wire still comes.
+    /// The reader is to end, and packets on their way from the wire still come.
     Leaving {
         until: Instant,
     },
@@ -94,11 +94,11 @@ enum Phase {
     Ended,
 }
 
-/// Where to come back to.
+/// The request that attaches again.
 struct Again {
     path: PathBuf,
     program: String,
-    attach: Attach,
+    attach: AttachRequest,
 }
 
 /// Sums of daemons that are gone.
@@ -111,8 +111,23 @@ struct Past {
     losses: [Option<u64>; PLACES.len()],
 }
 
+impl Client {
+    /// Becomes a reader of a capture.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the daemon's reason; [`Error::Ring`] if its buffers are not as they should be.
+    pub fn attach(self, attach: &AttachRequest) -> Result<Tap, Error> {
+        Tap::attach(self, attach, None)
+    }
+}
+
 impl Tap {
-    pub(crate) fn new(channel: Channel, attach: &Attach, attached: &Attached, merged: MergedReader) -> Tap {
+    fn attach(client: Client, attach: &AttachRequest, interrupt: Option<&Wakeup>) -> Result<Tap, Error> {
+        let (channel, attached, merged) = client.request_reader(attach, interrupt)?;
+        Ok(Tap::new(channel, attach, &attached, merged))
+    }
+
+    fn new(channel: Channel, attach: &AttachRequest, attached: &AttachedReader, merged: MergedReader) -> Tap {
         let offer = &attached.offer;
         let filter = match (offer.forced_filter.as_str(), attach.filter.as_str()) {
             ("", own) => own.to_owned(),
@@ -149,7 +164,7 @@ impl Tap {
     /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one
     /// has. Packets that were not captured meanwhile are in the account, as an unknown number.
     #[must_use]
-    pub fn reconnecting(mut self, path: &Path, program: &str, attach: &Attach) -> Tap {
+    pub fn reconnecting(mut self, path: &Path, program: &str, attach: &AttachRequest) -> Tap {
         let (path, program, attach) = (path.to_owned(), program.to_owned(), attach.clone());
         self.again = Some(Again { path, program, attach });
         self
@@ -187,8 +202,8 @@ impl Tap {
         ask(&mut self.channel, request, Instant::now() + ANSWER_WAIT, None)
     }
 
-    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What
-    /// [`Attach::delay_ms`] lets packets wait at the daemon is not in the delay. The wish holds for
+    /// The bytes, or their age, that end a wait for packets; at first each packet ends it. The time for which
+    /// [`AttachRequest::delay_ms`] lets packets wait at the daemon comes on top. The wish holds for
     /// [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance) on that finds nothing.
     pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.wish = wish;
@@ -234,8 +249,8 @@ impl Tap {
             return;
         }
         let lost_credit =
-            self.merged.readers().map(|reader| reader.standing()).find(|standing| {
-                !matches!(standing, Standing::Lossy | Standing::Leased | Standing::Lossless)
+            self.merged.readers().map(|reader| reader.guarantee()).find(|standing| {
+                !matches!(standing, Guarantee::Lossy | Guarantee::Leased | Guarantee::Lossless)
             });
         if let Some(standing) = lost_credit {
             self.told_standing = true;
@@ -333,11 +348,11 @@ impl Tap {
         }
         self.phase = Phase::Absent { since, tried: Instant::now() };
         let absent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // What a new daemon has stored by now is younger than the end of the last.
-        let attach = Attach { start: Start::SinceMs(absent_ms), ..again.attach.clone() };
+        // Packets that a new daemon has stored by now are younger than the end of the last.
+        let attach = AttachRequest { start: StartPosition::SinceMs(absent_ms), ..again.attach.clone() };
         let interrupt = self.wakeup.as_deref();
         let next = Client::connect_within(&again.path, &again.program, RETRY_WAIT, interrupt)
-            .and_then(|client| client.attach_unless(&attach, interrupt));
+            .and_then(|client| Tap::attach(client, &attach, interrupt));
         match next {
             Ok(next) => self.go_on_with(next),
             Err(Error::Refused { text }) => {
@@ -370,14 +385,14 @@ impl Tap {
 }
 
 /// The guarantee of a reader, in words.
-fn words(standing: Standing) -> &'static str {
+fn words(standing: Guarantee) -> &'static str {
     match standing {
-        Standing::Lossy => "lossy",
-        Standing::Leased => "leased",
-        Standing::Lossless => "lossless",
-        Standing::LossyByBytes => "it lagged by more bytes than were agreed, and is lossy now",
-        Standing::LossyByTime => "it lagged for longer than was agreed, and is lossy now",
-        Standing::Refused => "it broke the rules of the buffer",
+        Guarantee::Lossy => "lossy",
+        Guarantee::Leased => "leased",
+        Guarantee::Lossless => "lossless",
+        Guarantee::LossyByBytes => "it lagged by more bytes than were agreed, and is lossy now",
+        Guarantee::LossyByTime => "it lagged for longer than was agreed, and is lossy now",
+        Guarantee::Refused => "it broke the rules of the buffer",
     }
 }
 
@@ -412,8 +427,7 @@ impl Source for Tap {
             let left = wait.saturating_sub(start.elapsed());
             let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            // What was there may all have been lost, or wait for another buffer: the wait is not longer than was
-            // agreed.
+            // Packets may all have been lost, or wait for another buffer: the wait is not longer than was agreed.
             if waited != WaitEnd::Ready || left.is_zero() {
                 return self.idle(waited);
             }
@@ -441,7 +455,7 @@ impl Source for Tap {
     fn account(&mut self) -> Vec<InterfaceAccount> {
         let (counts, losses) = self.sums();
         let lost = |(&(_, name), count): (&(Counted, &str), Option<u64>)| {
-            Some(Loss { place: Place::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
+            Some(Loss { place: LossPoint::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
         };
         let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
         for (is_so, counter) in [
@@ -450,7 +464,7 @@ impl Source for Tap {
         ] {
             if is_so {
                 losses.push(Loss {
-                    place: Place::Daemon,
+                    place: LossPoint::Daemon,
                     counter: counter.to_owned(),
                     count: Count::Unknown,
                 });

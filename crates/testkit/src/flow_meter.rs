@@ -8,7 +8,7 @@
 //! over  = silent for longer than idle (after TCP's end: than closed), or lasted for active      by the clock at which packets came
 //! ```
 //!
-//! It knows Ethernet with VLAN tags, IPv4, and IPv6 with extension headers; of everything else it says that it does not.
+//! Known are Ethernet with VLAN tags, IPv4, and IPv6 with extension headers; any other packet is an error.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,7 +27,7 @@ pub struct Rules {
 /// One end of a flow: address and port.
 pub type End = (IpAddr, u16);
 
-/// What one direction sent.
+/// The packets of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// Packets.
@@ -47,11 +47,11 @@ pub struct Way {
 /// A flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Who sent the first packet, and to whom.
+    /// The sender of the first packet, and its receiver.
     pub ends: [End; 2],
     /// The IP protocol.
     pub protocol: u8,
-    /// What each sent; `None` if nothing.
+    /// The packets of each end; `None` if there are none.
     pub ways: [Option<Way>; 2],
     /// Why it ended: 1 idle, 2 active, 3 TCP's end, 4 the end of all.
     pub reason: u8,
@@ -74,7 +74,7 @@ struct Part {
 /// Why a packet is in no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Not {
-    /// It is no IP.
+    /// The packet is not IP.
     Ip,
     /// Something that must be known was not captured.
     Whole,
@@ -274,7 +274,7 @@ impl FlowMeter {
     }
 }
 
-/// What IP carries.
+/// The payload of an IP packet.
 struct Carried<'f> {
     data: &'f [u8],
     at: usize,

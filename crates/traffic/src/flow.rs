@@ -1,4 +1,4 @@
-//! Who talks to whom.
+//! Addresses and ports of flows.
 
 use tapline_packet::headers::IpVersion;
 
@@ -19,7 +19,7 @@ pub(crate) struct Flow {
     pub(crate) dst_port: u16,
     /// The source port of the tunnel's UDP header (RFC 7348, 5: from the inner headers, of the dynamic range).
     pub(crate) tunnel_port: u16,
-    /// Which headers it has.
+    /// Index of its headers' shape.
     pub(crate) shape: u16,
     /// The sum of both addresses.
     pub(crate) addresses_sum: u32,

@@ -1,4 +1,4 @@
-//! What comes next, and when.
+//! The generator: which packet comes next, and when.
 //!
 //! ```text
 //! next_into(buffer)   a piece of the last packet, if it was cut
@@ -31,18 +31,18 @@ use crate::write::Packet;
 /// The least that a piece of a marked packet carries, so that its last piece can hold the mark.
 const MARKED_PIECE_MIN: usize = 48;
 
-/// A frame that was made.
+/// A generated frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// Its bytes, without the frame check sequence.
+    /// Length in bytes, without the frame check sequence.
     pub len: u32,
-    /// When it leaves, in nanoseconds after the first packet; never earlier than the one before.
+    /// Departure time in nanoseconds after the first packet; never earlier than that of the frame before.
     pub at_ns: u64,
-    /// Where its mark stands, if it has one whose time may still be changed.
+    /// Place of its mark; `None` without a mark, or if the mark's time cannot be changed any more.
     pub mark: Option<MarkPlace>,
 }
 
-/// Where the mark of a frame stands, and the checksum that covers it.
+/// The places of a frame's mark and of the checksum that covers it.
 ///
 /// One word, so that it travels in a register: | at 24 bits | checksum 24 bits | is odd | is UDP |. The mark is never at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +206,7 @@ impl Generator {
         self
     }
 
-    /// The longest frame that may come, in bytes; a buffer must have so many.
+    /// Length of the longest frame, in bytes, and so the least length of a buffer.
     pub fn frame_max(&self) -> usize {
         self.frame_max
     }
@@ -334,7 +334,7 @@ fn kinds(recipe: &Recipe) -> Vec<(Transport, IpVersion)> {
         .collect()
 }
 
-/// What can be said before there are flows.
+/// Checks of the recipe that need no flows.
 fn check_alone(recipe: &Recipe) -> Result<(), Error> {
     let has_filter = recipe.matching.is_some();
     if has_filter && recipe.fragment.is_some() {

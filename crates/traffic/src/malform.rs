@@ -21,7 +21,8 @@ impl Faults {
         Faults { list, random: Random::new(seed, 0x6261_6400) }
     }
 
-    /// The fault of the next packet. A packet has one at most; who must wait comes next.
+    /// The fault of the next packet. A packet has one fault at most; a second one that is due waits for the next
+    /// packet.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Bad> {
         let mut due = None;

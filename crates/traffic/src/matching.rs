@@ -7,8 +7,9 @@
 //!                    candidates --every kind of packet of the flow, judged by the compiled filter--> accepted: one more
 //! ```
 //!
-//! What a filter names is so met by construction. What it asks besides is tried: candidates one after the other, up to a bound. The
-//! filter's own program judges in any case, here and again for each packet that is made.
+//! Protocols, addresses and ports that the filter names are met by construction. Other conditions are met by trial:
+//! candidates one after the other, up to a bound. The compiled filter decides in any case, here and again for each
+//! packet that is made.
 
 mod wishes;
 
@@ -55,7 +56,7 @@ impl Judge {
     }
 }
 
-/// What the filter says of the packets of a flow.
+/// Which packets of a flow the filter accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     All,
@@ -115,7 +116,7 @@ impl Search<'_> {
         (0..self.shapes.len()).filter(|index| fits(&self.shapes[*index])).collect()
     }
 
-    /// The shapes of packets that nobody asked to match.
+    /// The shapes of a recipe without a filter.
     fn usual_kinds(&self) -> Vec<usize> {
         let is_usual = |shape: &Shape| {
             (!self.recipe.transports.is_empty() || shape.transport == Transport::Udp)

@@ -3,7 +3,7 @@
 /// Ranges of numbers (addresses, ports), one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Where each range starts, and how many numbers it has.
+    /// Start and length of each range.
     parts: Vec<(u128, u64)>,
     len: u64,
 }

@@ -57,7 +57,7 @@ impl Shared {
     }
 }
 
-/// How to capture.
+/// Settings of a capture.
 #[derive(Clone, Debug)]
 pub struct LiveSettings<'a> {
     /// The interface.
@@ -79,9 +79,9 @@ pub struct LiveCount {
     pub captured: u64,
     /// Their captured bytes.
     pub bytes: u64,
-    /// What `pcap_stats` says came through the filter, those dropped included.
+    /// Packets that came through the filter, by `pcap_stats`, those dropped included.
     pub received: u64,
-    /// What it says the ring had no room for.
+    /// Packets that the ring had no room for, by `pcap_stats`.
     pub dropped: u64,
 }
 
@@ -143,7 +143,7 @@ impl Libpcap {
         let mut error = [0 as c_char; ERROR_BYTES];
         // SAFETY: the handle is active and the buffer has the size that libpcap asks for.
         unsafe { (self.live.setnonblock)(handle.0.as_ptr(), 1, error.as_mut_ptr()) };
-        // What the kernel counted may lie in a block that it gives out only when the timeout has run.
+        // Packets that the kernel counted may lie in a block that it gives out only when the timeout has run.
         let deadline = Instant::now() + LAST_PACKETS + Duration::from_millis(settings.timeout_ms.into());
         loop {
             while handle.dispatch(&mut count)?.is_none_or(|packets| packets > 0) {}

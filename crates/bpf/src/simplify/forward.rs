@@ -6,17 +6,17 @@
 //! thread  := an edge to a block whose test is decided on this edge goes on to where the test leads
 //! ```
 //!
-//! Blocks are visited in an order that puts each after all its predecessors, so one pass sees all ways. A block to which no
-//! edge leads any more is not visited, and costs nothing: this keeps long chains of `or` linear.
+//! Blocks are visited in an order that puts each after all its predecessors, so one pass sees all ways. A block to
+//! which no edge leads any more is not visited, and costs nothing: this keeps long chains of `or` linear.
 
 use super::backward::{Demand, may_reject};
 use super::facts::{Facts, Held, Question};
 use super::value::{Expr, Register, Registers, Value, Values, outcome};
 use crate::ancillary;
-use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use rustc_hash::FxHashMap as Map;
 
-/// For each block of a graph, so many blocks may be stepped over by threading edges, in all.
+/// Blocks that threading may step over, in all, for each block of a graph.
 const STEPS_PER_BLOCK: usize = 200;
 
 /// The facts that hold at a point of a path.
@@ -117,7 +117,7 @@ impl Pass<'_> {
                 Rewritten::Gone => {}
                 Rewritten::Kept(statement, is_safe) => {
                     statements.push(statement);
-                    // Who moves blocks asks again where they will stand.
+                    // After blocks were moved, the caller asks again for their new places.
                     if self.removal == Removal::All {
                         safe.push(is_safe);
                     }
@@ -167,8 +167,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether a block is a return to which some way leads already: nothing of what is known matters there, and long chains all
-    /// lead there.
+    /// Whether a block is a return to which some way leads already: nothing of what is known matters there, and long
+    /// chains all lead there.
     fn is_reached_end(&self, id: BlockId) -> bool {
         matches!(self.cfg[id].terminator, Terminator::Return(_)) && self.arriving[id.0 as usize].is_some()
     }
@@ -180,7 +180,7 @@ impl Pass<'_> {
         self.thread(state, to)
     }
 
-    /// What a block's branch compares A with.
+    /// The value that a block's branch compares A with.
     fn right(&self, id: BlockId, operand: Operand, registers: &Registers) -> Value {
         match operand {
             Operand::K(_) => self.asked.constants[id.0 as usize],
@@ -189,7 +189,7 @@ impl Pass<'_> {
     }
 
     /// The outcome of a test: by its numbers, or by what is known.
-    fn decide(&self, question: Question, test: Test, facts: &Facts) -> Option<bool> {
+    fn decide(&self, question: Question, test: JumpTest, facts: &Facts) -> Option<bool> {
         match (self.values.constant(question.left), self.values.constant(question.right)) {
             (Some(left), Some(right)) => Some(outcome(test, left, right)),
             _ => facts.decide(question, self.values),
@@ -230,7 +230,7 @@ impl Pass<'_> {
         self.leaves_nothing(state, id, next, &registers).then_some(next)
     }
 
-    /// Whether a way may skip block `id`: what it would change, nobody reads, and what it would load is there or is
+    /// Whether an edge may skip block `id`: its results are unread, and the bytes that it would load are there or are
     /// asked for later.
     fn leaves_nothing(&mut self, state: &State, id: BlockId, next: BlockId, after: &Registers) -> bool {
         let wanted = self.demand.wanted(next);
@@ -313,7 +313,7 @@ impl Pass<'_> {
     }
 }
 
-/// What becomes of a statement.
+/// The result of simplifying a statement.
 enum Rewritten {
     Gone,
     /// The statement to put, and whether it cannot reject.

@@ -5,9 +5,9 @@
 //! src = a? -> dst = a? -> dst = b? -> src = b? -> no        one load for each group
 //! ```
 //!
-//! Links of such a chain change nothing but A and may be asked in any order, once all their loads are known to be inside of
-//! the packet. So the first link of a group stays first (its load decides for short packets), and what the state behind it covers
-//! may move.
+//! Links of such a chain change nothing but A and may be asked in any order, once all their loads are known to be
+//! inside of the packet. So the first link of a group stays first (its load decides for short packets), and what the
+//! state behind it covers may move.
 
 use super::backward::{Demand, may_reject};
 use super::forward::{Forward, State, load_of};
@@ -83,7 +83,7 @@ fn chain_from(
     chain
 }
 
-/// Whether a block loads A for itself, changes nothing else, and nobody after it reads its A.
+/// Whether a block loads A for itself, changes nothing else, and leaves an A that is unread behind it.
 fn is_link(forward: &Forward, id: BlockId, demand: &Demand) -> bool {
     let block = &forward.cfg[id];
     let loads_first = block.statements.first().is_some_and(|s| s.reads() & Register::A.bit() == 0);

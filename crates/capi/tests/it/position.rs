@@ -33,7 +33,7 @@ impl Bench {
         programs_or_skip(test, programs).then(|| Bench { ours: Library::new(), theirs, captures, smtp })
     }
 
-    /// What `run` gives on either library: ours first.
+    /// The results of `run` on both libraries: ours first.
     fn both<T>(&self, mut run: impl FnMut(&Path) -> T) -> [T; 2] {
         [self.ours.folder(), &self.theirs].map(&mut run)
     }

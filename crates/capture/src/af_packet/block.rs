@@ -34,10 +34,10 @@ pub(super) struct Cursor {
     pub(super) left: u32,
 }
 
-/// Settings that hold for every packet of a block.
+/// AfPacketSettings that hold for every packet of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// Where it was captured.
+    /// The interface of the capture.
     pub(super) interface: InterfaceId,
     /// A virtio header stands before each packet.
     pub(super) has_vnet_header: bool,
@@ -135,7 +135,7 @@ pub(super) fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) 
         rx_hash: u32_at::<28>(headers),
         drops_before: 0,
     };
-    // What reaches past the block is not ours to read.
+    // Bytes past the block are not ours to read.
     let room = block.len().saturating_sub(offset).min(u32::MAX as usize) as u32;
     Record { offset, cap_len: u32_at::<12>(headers).min(room), options_len: 0, meta }
 }

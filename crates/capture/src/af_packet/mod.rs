@@ -55,16 +55,16 @@ use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, W
 pub use error::AfPacketError;
 pub use extended::KernelFilterRuns;
 pub use hardware::link_type;
-pub use listing::{Capturer, InterfaceInfo, list};
+pub use listing::{CapturingProcess, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
 pub(crate) use settings::snap_len;
 pub use settings::{
-    CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Order, SNAP_LEN_MAX,
-    Settings,
+    AfPacketSettings, CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
+    MergeOrder, SNAP_LEN_MAX,
 };
-pub use single::{SingleSettings, SingleSocket, Station, Stations};
+pub use single::{LinkLayerAddress, LinkLayerAddresses, SingleSettings, SingleSocket};
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
@@ -135,19 +135,19 @@ impl AfPacket {
     ///
     /// # Errors
     /// [`AfPacketError`] in [`Error::Source`]; the filter's own error if it does not compile for an interface.
-    pub fn open(settings: Settings) -> Result<AfPacket, Error> {
-        let mut workers = AfPacket::open_workers(Settings { workers: 1, ..settings })?;
+    pub fn open(settings: AfPacketSettings) -> Result<AfPacket, Error> {
+        let mut workers = AfPacket::open_workers(AfPacketSettings { workers: 1, ..settings })?;
         workers.pop().ok_or_else(|| Error::source("capture", "no worker was opened"))
     }
 
-    /// Starts to capture with [`Settings::workers`] sources, one for each thread. Each packet goes to one of them;
-    /// packets of one flow go to the same one (unless [`Settings::fanout`] says otherwise).
+    /// Starts to capture with [`AfPacketSettings::workers`] sources, one for each thread. Each packet goes to one of
+    /// them; packets of one flow go to the same one (unless [`AfPacketSettings::fanout`] says otherwise).
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub fn open_workers(settings: Settings) -> Result<Vec<AfPacket>, Error> {
+    pub fn open_workers(settings: AfPacketSettings) -> Result<Vec<AfPacket>, Error> {
         let count = settings.workers.max(1);
-        let settings = Arc::new(Settings { workers: count, ..settings });
+        let settings = Arc::new(AfPacketSettings { workers: count, ..settings });
         let shared = Shared::default();
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
@@ -170,7 +170,7 @@ impl AfPacket {
     }
 
     /// Opens all taps; where there are several, none lets packets in yet.
-    fn closed(settings: Arc<Settings>, shared: Shared, is_first: bool) -> Result<AfPacket, Error> {
+    fn closed(settings: Arc<AfPacketSettings>, shared: Shared, is_first: bool) -> Result<AfPacket, Error> {
         let fail = |error: AfPacketError| Error::source("capture", error);
         let opener = Opener::new(settings, shared).map_err(fail)?;
         let monitor = opener.monitor().map_err(fail)?;

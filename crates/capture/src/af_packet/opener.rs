@@ -1,4 +1,4 @@
-//! How a tap is opened, in the order that loses no packet and lets no unwanted one in.
+//! Opening a tap, in the order that loses no packet and lets no unwanted one in.
 //!
 //! ```text
 //! socket (protocol 0) -> virtio header, sent packets away, filter -> ring -> clock -> promiscuous -> bind
@@ -25,7 +25,7 @@ use super::block::Frame;
 use super::extended::{Accepted, Loaded};
 use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
-use super::{AfPacketError, CaptureDirection, Settings, hardware, kernel_filter, size, timestamps};
+use super::{AfPacketError, AfPacketSettings, CaptureDirection, hardware, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
 use crate::{Error, Event};
 
@@ -56,7 +56,7 @@ enum Restriction {
 /// Opens taps, also after rights were given up.
 #[derive(Debug)]
 pub(super) struct Opener {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<AfPacketSettings>,
     pub(super) patterns: Patterns,
     pub(super) route: RouteSocket,
     pub(super) control: LinkControl,
@@ -86,7 +86,7 @@ struct Programs {
 
 impl Opener {
     /// Sockets to ask with, in the right namespace.
-    pub(super) fn new(settings: Arc<Settings>, shared: Shared) -> Result<Opener, AfPacketError> {
+    pub(super) fn new(settings: Arc<AfPacketSettings>, shared: Shared) -> Result<Opener, AfPacketError> {
         let namespace = settings.netns.as_deref().map(open_namespace).transpose()?;
         let ask = || Ok((RouteSocket::open()?, LinkControl::open()?));
         let asked = within(&settings, namespace.as_ref(), ask)?;
@@ -121,7 +121,7 @@ impl Opener {
         }
     }
 
-    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. It may be closed until [`Tap::start`].
+    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
     pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<Opened, Error> {
         let mut events = Vec::new();
         let name = link.name.as_str();
@@ -230,7 +230,8 @@ impl Opener {
         socket: &PacketSocket,
         program: Option<&CompiledFilter>,
     ) -> Programs {
-        // What a loopback interface sends comes back as received: one of the two copies is enough (as libpcap has it).
+        // A packet sent on a loopback interface comes back as received: one of the two copies is enough (as libpcap
+        // has it).
         let direction = match self.settings.direction {
             CaptureDirection::Both if is_loopback => CaptureDirection::In,
             direction => direction,
@@ -254,7 +255,7 @@ impl Opener {
     }
 
     fn geometry(&self, speed: Option<u64>, rings: u64) -> RingGeometry {
-        let Settings { ring_len, latency_ms, workers, .. } = *self.settings;
+        let AfPacketSettings { ring_len, latency_ms, workers, .. } = *self.settings;
         let workers = workers.max(1) as u64;
         size::geometry(&size::Wish {
             ring_len,
@@ -359,7 +360,7 @@ pub(crate) fn open_namespace(name: &str) -> Result<NetNs, AfPacketError> {
 }
 
 fn within<T: Send>(
-    settings: &Settings,
+    settings: &AfPacketSettings,
     namespace: Option<&NetNs>,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, AfPacketError> {

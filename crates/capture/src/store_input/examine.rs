@@ -1,4 +1,4 @@
-//! What each thread of a search makes of sections: the packets that are wanted, in place.
+//! The work of each thread of a search: the wanted packets of sections, in place.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::Error;
 
 /// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where
 /// every packet is wanted.
-pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
+pub type SearchFilter = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Found {
     pub(super) thread: usize,
     /// Interfaces that the thread met for the first time.
     pub(super) interfaces: Vec<Interface>,
-    /// What the records point into.
+    /// The memory that the records point into.
     pub(super) bytes: Vec<u8>,
     pub(super) records: Vec<Record>,
     /// Packets of the time that the sieve refused, by the thread's numbers of interfaces.
@@ -36,9 +36,9 @@ pub(super) struct Found {
 pub(super) struct Examiner {
     thread: usize,
     window: Window,
-    sieve: Option<Sieve>,
+    sieve: Option<SearchFilter>,
     reader: SectionReader,
-    /// What decides, by interface.
+    /// The filter of each interface.
     engines: Vec<Option<Arc<dyn PacketFilter>>>,
     /// All interfaces have the same.
     is_uniform: bool,
@@ -46,7 +46,7 @@ pub(super) struct Examiner {
 }
 
 impl Examiner {
-    pub(super) fn new(thread: usize, window: Window, sieve: Option<Sieve>) -> Examiner {
+    pub(super) fn new(thread: usize, window: Window, sieve: Option<SearchFilter>) -> Examiner {
         Examiner {
             thread,
             window,
@@ -62,7 +62,7 @@ impl Examiner {
     pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>) -> Found {
         let mut found = Found { thread: self.thread, ..Found::default() };
         let known = self.engines.len();
-        self.reader.put(std::mem::take(buffer), place);
+        self.reader.set_buffer(std::mem::take(buffer), place);
         loop {
             match self.reader.advance() {
                 Ok(true) => {}
@@ -79,7 +79,7 @@ impl Examiner {
             self.take_wanted(&mut found);
         }
         found.interfaces = self.reader.interfaces().get(known..).unwrap_or_default().to_vec();
-        let bytes = self.reader.take();
+        let bytes = self.reader.take_buffer();
         match found.records.is_empty() {
             true => *buffer = bytes,
             false => found.bytes = bytes,

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
 use tapline_store::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
-pub use self::examine::Sieve;
+pub use self::examine::SearchFilter;
 use self::examine::{Examiner, Found};
-use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, Place, Source};
+use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 /// Packets of a store within the times of a search, which a filter accepts.
 pub struct StoreInput {
@@ -28,7 +28,7 @@ pub struct StoreInput {
     /// Packets lent, and packets refused, of each interface.
     lent: Vec<u64>,
     refused: Vec<u64>,
-    /// What is lent, and which part of it.
+    /// The packets that are lent, and the part of them that is.
     current: Found,
     from: usize,
     to: usize,
@@ -39,19 +39,19 @@ pub struct StoreInput {
     report: SearchReport,
     /// Sections that were not read to their end.
     faulty: u64,
-    /// What is still to be told of them.
+    /// Faults that are still to be told.
     faults: Vec<String>,
 }
 
-/// How a store is read.
+/// Settings for reading a store.
 #[derive(Clone, Default)]
 pub struct StoreReading {
     /// Threads that read; 0 for one a processor.
     pub threads: usize,
     /// Bytes of chunks that are read a second at most.
     pub rate: Option<NonZeroU64>,
-    /// What decides over packets; without it all of the time are lent.
-    pub sieve: Option<Sieve>,
+    /// The filter; without one all packets of the time are lent.
+    pub sieve: Option<SearchFilter>,
 }
 
 /// How many faults of chunks are told at once.
@@ -59,7 +59,7 @@ const FAULTS_TOLD_MAX: usize = 16;
 /// How long opening waits for the first packets before it looks again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a search did so far, for others to see.
+/// Counters of a search so far, for other threads.
 #[derive(Clone, Debug, Default)]
 pub struct SearchReport(Arc<Mutex<SearchAccount>>);
 
@@ -110,7 +110,7 @@ impl StoreInput {
         input
     }
 
-    /// What the search does.
+    /// The counters of the search.
     pub fn report(&self) -> SearchReport {
         self.report.clone()
     }
@@ -226,11 +226,11 @@ impl Source for StoreInput {
         let lost = self.report.get().lost;
         if let Some(first) = rows.first_mut().filter(|_| lost > 0) {
             let counter = "lost while recorded".to_owned();
-            first.losses.push(Loss { place: Place::File, counter, count: Count::Known(lost) });
+            first.losses.push(Loss { place: LossPoint::File, counter, count: Count::Known(lost) });
         }
         if let Some(first) = rows.first_mut().filter(|_| self.faulty > 0) {
             let counter = format!("in {} chunks that contradict themselves", self.faulty);
-            first.losses.push(Loss { place: Place::File, counter, count: Count::Unknown });
+            first.losses.push(Loss { place: LossPoint::File, counter, count: Count::Unknown });
         }
         rows
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_bpf::{Insn, Program, code};
-use tapline_capture::af_packet::{AfPacket, Settings};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
 use tapline_capture::{Advance, Event, InterfaceAccount, RingAccount, Source};
 use tapline_packet::Meta;
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
@@ -18,10 +18,14 @@ pub(crate) fn bench(test: &str) -> Option<Namespace> {
     namespaces_or_skip(test).then(|| Namespace::with_pair("live").expect("a namespace can be made"))
 }
 
-/// Settings for these interfaces of the namespace. A ring holds a block for each stretch of the latency in which a
-/// packet came, so a long one makes rings hold what a test sends however slowly that goes.
-pub(crate) fn settings(namespace: &Namespace, interfaces: &[&str]) -> Settings {
-    Settings { netns: Some(namespace.name().to_owned()), latency_ms: 100, ..Settings::new(interfaces) }
+/// AfPacketSettings for these interfaces of the namespace. A ring holds a block for each stretch of the latency in
+/// which a packet came, so a long one makes rings hold what a test sends however slowly that goes.
+pub(crate) fn settings(namespace: &Namespace, interfaces: &[&str]) -> AfPacketSettings {
+    AfPacketSettings {
+        netns: Some(namespace.name().to_owned()),
+        latency_ms: 100,
+        ..AfPacketSettings::new(interfaces)
+    }
 }
 
 /// A capture on the far end.
@@ -133,9 +137,9 @@ pub(crate) fn told(events: &[Event], interface: &str, text: &str) -> bool {
 }
 
 /// Uses `program` as the filter of every interface.
-pub(crate) fn with_filter(settings: Settings, program: Vec<Insn>) -> Settings {
+pub(crate) fn with_filter(settings: AfPacketSettings, program: Vec<Insn>) -> AfPacketSettings {
     let program = Program::new(program).expect("a valid program");
-    Settings { filter: Some(Arc::new(move |_| Ok(Some(program.clone().into())))), ..settings }
+    AfPacketSettings { filter: Some(Arc::new(move |_| Ok(Some(program.clone().into())))), ..settings }
 }
 
 /// Accepts frames whose 16 or 32 bits at `offset` are `value`.

@@ -66,10 +66,10 @@ pub(crate) struct CaptureArgs {
     /// Packets of different workers reach the output batch by batch, not strictly by time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
-    /// Link type to capture as: what -L lists.
+    /// Link type to capture as, one that -L lists.
     #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
     pub(crate) linktype: Option<String>,
-    /// Where time stamps come from: what -J lists.
+    /// Source of time stamps, one that -J lists.
     #[arg(short = 'j', long, value_name = "TYPE", help_heading = "Input")]
     pub(crate) time_stamp_type: Option<String>,
     /// Hand packets over as they come, at more cost for each.

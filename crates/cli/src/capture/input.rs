@@ -1,13 +1,13 @@
-//! Where the packets come from: files, or interfaces.
+//! Inputs of a capture: files, or interfaces.
 
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
-    self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
+    self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
 use tapline_capture::{FileInput, SearchReport, Source};
-use tapline_file::{FileSource, Order};
+use tapline_file::{FileSource, MergeOrder};
 use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
@@ -65,7 +65,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     let files = args.read.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
-    let order = if args.merge { Order::Time } else { Order::Given };
+    let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
     Ok(Input {
         sources: vec![Box::new(FileInput::new(files, order))],
         announcements,
@@ -101,7 +101,7 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     Ok(Input { sources, announcements, is_live: true, search: None })
 }
 
-fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> {
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSettings> {
     let interfaces = chosen_interfaces(args)?;
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
     let is_xdp = live::is_xdp(names.iter().copied())?;
@@ -112,7 +112,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
             false => filtering.compile(interface),
         }) as af_packet::CompileFilter
     });
-    Ok(Settings {
+    Ok(AfPacketSettings {
         netns: args.netns.clone(),
         filter,
         filter_text: filtering.text().to_owned(),
@@ -129,8 +129,8 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
         workers: usize::from(args.workers.max(1)),
         // JSON shows it, and nothing else does.
         receive_hash: args.json && args.prints(),
-        order: af_packet::Order::Time,
-        ..Settings::new(&names)
+        order: af_packet::MergeOrder::Time,
+        ..AfPacketSettings::new(&names)
     })
 }
 

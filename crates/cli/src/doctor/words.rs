@@ -87,7 +87,7 @@ impl Layout {
         Layout { place, text: texts.max().unwrap_or(0) }
     }
 
-    /// Where texts begin.
+    /// The column at which texts begin.
     fn indent(&self) -> usize {
         const SEVERITY: usize = 8;
         SEVERITY + 2 + if self.place == 0 { 0 } else { self.place + 2 }
@@ -183,13 +183,13 @@ pub(super) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use tapline_health::{Facts, Interface, Scope, examine};
-    use tapline_sys::{Feature, Link, RingSizes};
+    use tapline_sys::{Link, Offload, RingSizes};
 
     use super::*;
 
     /// A host with a small ring and GRO, under a name that would like to clear the screen.
     fn facts(name: &str) -> Facts {
-        let gro = Feature { name: "rx-gro".into(), is_on: true, is_changeable: true };
+        let gro = Offload { name: "rx-gro".into(), is_on: true, is_changeable: true };
         let interface = Interface {
             link: Link { name: name.into(), flags: 0x41, kind: "veth".into(), ..Link::default() },
             rings: Some(RingSizes { rx: 256, rx_max: 4096 }),

@@ -47,7 +47,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     let taken = Taken { verb: "made", packets, passes: 1, backwards: 0, left };
     conclude(&Outcome {
         pacer: pacer.report(),
-        dropped_later: transmitter.dropped_later(),
+        dropped_later: transmitter.dropped_by_driver(),
         sent: transmitter.sent(),
         place: &place,
         taken,

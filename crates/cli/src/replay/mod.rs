@@ -134,7 +134,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     };
     conclude(&Outcome {
         pacer: pacer.report(),
-        dropped_later: transmitter.dropped_later(),
+        dropped_later: transmitter.dropped_by_driver(),
         sent: transmitter.sent(),
         place: &place,
         taken,

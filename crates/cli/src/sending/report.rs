@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, Sent, SkippedBackend};
+use tapline_capture::transmit::{PaceReport, SendCounts, SkippedBackend};
 use tapline_graph::grouped;
 
 use super::Place;
@@ -13,7 +13,7 @@ use super::Place;
 /// Content of the report.
 pub(crate) struct Outcome<'a> {
     pub(crate) pacer: &'a PaceReport,
-    pub(crate) sent: &'a Sent,
+    pub(crate) sent: &'a SendCounts,
     pub(crate) place: &'a Place,
     /// Packets that the driver dropped after they were sent, if it counts them.
     pub(crate) dropped_later: Option<u64>,

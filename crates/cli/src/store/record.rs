@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, FromArgMatches, ValueEnum};
+use tapline_daemon::RecordRule;
 use tapline_graph::stages::StoreOutput;
-use tapline_packet::Interface;
+use tapline_packet::{Interface, Timestamp};
 use tapline_store::{Catalog, Cutoff, IndexOptions, Recorder, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
@@ -29,9 +30,6 @@ Examples:
   tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
 
 A store is a directory of pcapng files with an index beside each: docs/store.md. Room for all of them is reserved at the start.";
-
-/// How long packets wait for others in a graph, in nanoseconds: as a recording does unless told otherwise.
-const FLUSH_NS: i64 = 800_000_000;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -59,6 +57,39 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     tap: TapArgs,
 
+    #[command(flatten)]
+    store: StoreOptions,
+    /// Read the filter from a file.
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
+    filter_file: Option<PathBuf>,
+    #[command(flatten)]
+    language: LanguageArgs,
+
+    /// Stop after this many packets, 1 or more.
+    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Stop")]
+    count_packets: Option<u64>,
+    /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
+    duration: Option<Duration>,
+
+    /// Print the account at this interval: 1, 500ms, 1m.
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
+    stats: Option<Duration>,
+    /// The account as JSON.
+    #[arg(long, help_heading = "Reports")]
+    json: bool,
+    /// After opening, become this user, who then owns the store. By default the user who called sudo, if one did.
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
+    relinquish_privileges: Option<String>,
+
+    /// Only packets that this filter accepts, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+}
+
+/// How a store is recorded to.
+#[derive(Debug, Args)]
+pub(crate) struct StoreOptions {
     /// The store: a directory, which is made if it is not there.
     #[arg(long, value_name = "STORE", help_heading = "Store")]
     to: PathBuf,
@@ -98,32 +129,6 @@ pub(crate) struct RecordArgs {
     /// accepts. May be repeated; the first that means a flow counts. Packets left out are counted.
     #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
     cut: Vec<Cutoff>,
-    /// Read the filter from a file.
-    #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
-    filter_file: Option<PathBuf>,
-    #[command(flatten)]
-    language: LanguageArgs,
-
-    /// Stop after this many packets, 1 or more.
-    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Stop")]
-    count_packets: Option<u64>,
-    /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h, 7d.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
-    duration: Option<Duration>,
-
-    /// Print the account at this interval: 1, 500ms, 1m.
-    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
-    stats: Option<Duration>,
-    /// The account as JSON.
-    #[arg(long, help_heading = "Reports")]
-    json: bool,
-    /// After opening, become this user, who then owns the store. By default the user who called sudo, if one did.
-    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
-    relinquish_privileges: Option<String>,
-
-    /// Only packets that this filter accepts, in the pcap-filter language.
-    #[arg(value_name = "FILTER")]
-    filter: Vec<String>,
 }
 
 /// Runs the command.
@@ -131,7 +136,8 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
     if args.interface.is_empty() && args.read.is_empty() {
         bail!("no source: give -i INTERFACE (tapline interfaces lists them) or -r FILE");
     }
-    let settings = settings(args)?;
+    let snap_len = if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length };
+    let settings = args.store.settings(snap_len)?;
     let capture = CaptureArgs {
         interface: args.interface.clone(),
         read: args.read.clone(),
@@ -141,7 +147,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         no_promiscuous_mode: args.no_promiscuous_mode,
         xdp: args.xdp,
         tap: args.tap.clone(),
-        write: Some(StoreName::of(&args.to)),
+        write: Some(StoreName::of(&args.store.to)),
         recorder: Some(settings),
         filter_file: args.filter_file.clone(),
         language: args.language,
@@ -156,21 +162,36 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
     capture::run(&capture)
 }
 
-fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
-    Ok(RecorderSettings {
-        size: size(args.size, &args.to)?,
-        segment_len: args.segment,
-        keep_ns: args.keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)),
-        flush_ns: interval("--flush", args.flush)?,
-        sync_ns: interval("--sync", args.sync)?,
-        snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
-        cutoffs: args.cut.clone(),
-        index: (!args.no_index).then(|| IndexOptions {
-            macs: args.index.contains(&IndexKeys::Mac),
-            names: args.index.contains(&IndexKeys::Names),
-        }),
-        ..RecorderSettings::default()
-    })
+impl StoreOptions {
+    fn settings(&self, snap_len: u32) -> Result<RecorderSettings> {
+        Ok(RecorderSettings {
+            size: size(self.size, &self.to)?,
+            segment_len: self.segment,
+            keep_ns: self.keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)),
+            flush_ns: interval("--flush", self.flush)?,
+            sync_ns: interval("--sync", self.sync)?,
+            snap_len,
+            cutoffs: self.cut.clone(),
+            index: (!self.no_index).then(|| IndexOptions {
+                macs: self.index.contains(&IndexKeys::Mac),
+                names: self.index.contains(&IndexKeys::Names),
+            }),
+            ..RecorderSettings::default()
+        })
+    }
+}
+
+/// The settings that a table `[[record]]` of `tapline serve` stands for: its keys are options of the command.
+pub(crate) fn settings_of_rule(rule: &RecordRule, snap_len: u32) -> Result<RecorderSettings> {
+    let command = StoreOptions::augment_args(Command::new("record").no_binary_name(true));
+    let parsed = command.try_get_matches_from(rule.options());
+    let options = parsed.and_then(|matches| StoreOptions::from_arg_matches(&matches));
+    // The rest of the message is about the command line.
+    let first_line = |error: clap::Error| {
+        let text = error.to_string();
+        anyhow!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
+    };
+    options.map_err(first_line)?.settings(snap_len)
 }
 
 fn cutoff(text: &str) -> Result<Cutoff, String> {
@@ -242,7 +263,6 @@ pub(crate) fn settings_of_stage(
         size: size(room, directory)?,
         segment_len: Catalog::open(directory).is_err().then_some(segment_len),
         keep_ns: (keep_ns > 0).then(|| i64::try_from(keep_ns).unwrap_or(i64::MAX)),
-        flush_ns: FLUSH_NS,
         snap_len: SNAP_LEN,
         ..RecorderSettings::default()
     })
@@ -261,7 +281,17 @@ pub(crate) fn open_output(
         recorder.give_to(*uid, *gid)?;
     }
     let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
-    Ok(StoreOutput::new(recorder, &directory.display().to_string(), now, tell))
+    Ok(output(recorder, directory, now, tell))
+}
+
+/// The recorder as the last stage of a graph.
+pub(crate) fn output(
+    recorder: Recorder,
+    directory: &Path,
+    now: Timestamp,
+    tell: Box<dyn FnMut(&str) + Send>,
+) -> StoreOutput {
+    StoreOutput::new(recorder, &directory.display().to_string(), now, tell)
 }
 
 #[cfg(test)]
@@ -274,6 +304,34 @@ mod tests {
         assert_eq!(cutoff("10MB"), of(None, 10_000_000));
         assert_eq!(cutoff("tcp[13] = 2 = 64KiB"), of(Some("tcp[13] = 2"), 65_536));
         assert!(cutoff("udp").is_err() && cutoff("udp=").is_err());
+    }
+
+    #[test]
+    fn keys_of_a_table_are_options_of_the_command() {
+        let rule = RecordRule {
+            to: "/srv/store".into(),
+            size: Some("20MB".to_owned()),
+            keep: Some("7d".to_owned()),
+            cut: vec!["udp=1k".to_owned()],
+            index: vec!["names".to_owned()],
+            ..RecordRule::default()
+        };
+        let settings = settings_of_rule(&rule, 96).unwrap();
+        assert_eq!((settings.size, settings.snap_len), (20_000_000, 96));
+        assert_eq!(settings.keep_ns, Some(7 * 86_400 * 1_000_000_000));
+        assert_eq!(settings.flush_ns, RecorderSettings::default().flush_ns);
+        assert_eq!(settings.cutoffs, [Cutoff { filter: Some("udp".to_owned()), bytes: 1000 }]);
+        assert_eq!(settings.index, Some(IndexOptions { macs: false, names: true }));
+        for (key, value) in [("size", "x"), ("sync", "1ms"), ("index", "colour")] {
+            let mut rule = RecordRule { to: "/srv/store".into(), ..RecordRule::default() };
+            match key {
+                "size" => rule.size = Some(value.to_owned()),
+                "sync" => rule.sync = Some(value.to_owned()),
+                _ => rule.index = vec![value.to_owned()],
+            }
+            let error = settings_of_rule(&rule, 96).unwrap_err().to_string();
+            assert!(error.contains(key) && !error.contains('\n'), "{error}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_bpf::PacketFilter;
-use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
+use tapline_capture::{SearchFilter, SearchReport, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_graph::stages::{Compile, native};
 use tapline_ir::CompiledFilter;
@@ -158,7 +158,7 @@ pub(crate) fn open_filtered(
 }
 
 /// The filter for each interface, in the fastest form that there is.
-fn sieve(compile: Compile) -> Sieve {
+fn sieve(compile: Compile) -> SearchFilter {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
         let Some(program) = compile(interface)? else { return Ok(None) };

@@ -14,7 +14,7 @@ use crate::support::{
 };
 use serde_json::Value;
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
@@ -41,7 +41,7 @@ fn namespace(test: &str) -> Option<Namespace> {
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
     let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
-    let program = Program::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
+    let program = LoadedProgram::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
     let attach = || {
         let links = RouteSocket::open().unwrap().links().unwrap();
         let far = links.iter().find(|link| link.name == FAR).expect("the pair");
@@ -68,7 +68,7 @@ fn replay(namespace: &Namespace, backend: &str, file: &Path, more: &[&str]) -> F
     run(fixed.into_iter().chain(more.iter().copied()))
 }
 
-/// What a run that ended well says, with an account that balances.
+/// The report of a successful run, with an account that balances.
 fn report(finished: Finished) -> Value {
     let finished = finished.succeeded();
     let value: Value = serde_json::from_slice(&finished.stdout).expect("one object");
@@ -129,8 +129,8 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
             let got = receiver.packets(&out, size(&frames));
             let places = places(&got, &frames);
             assert!(places.len() == frames.len(), "{backend} {pace:?}: {} of {}", places.len(), frames.len());
-            // The far end takes XDP frames in lists of eight. Of these a socket sees packets of protocols that the kernel has no handler for one
-            // place later than the others (__netif_receive_skb_list_core), whoever sent them.
+            // The far end takes XDP frames in lists of eight. A socket gets those with protocols that the kernel has no
+            // handler for one place later than the others (__netif_receive_skb_list_core), with any sender.
             let is_ip = |place: &&usize| matches!(frames[**place][12..14], [0x08, 0x00]);
             let in_order: Vec<&usize> =
                 places.iter().filter(|place| backend != "live" || is_ip(place)).collect();
@@ -140,7 +140,7 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
     }
 }
 
-/// What goes out and is captured is what the same recipe writes into a file.
+/// A recipe sent and captured gives the packets that it writes into a file.
 #[test]
 fn a_recipe_written_and_a_recipe_captured_are_equal() {
     const TEST: &str = "a_recipe_written_and_a_recipe_captured_are_equal";
@@ -302,7 +302,7 @@ fn the_best_that_works_is_taken_and_named() {
         "--backend auto",
     ]);
     assert_eq!(namespace.counter(FAR, "rx_packets"), Ok(before), "asking sends nothing");
-    // What somebody set up to shape packets is not gone past.
+    // A queueing discipline that shapes packets is not bypassed.
     let queue =
         ["qdisc", "add", "dev", NEAR, "root", "tbf", "rate", "1gbit", "burst", "500kb", "latency", "50ms"];
     if program_or_skip("tc", "tc") && finish(namespace.command("tc").args(queue)).status.success() {
@@ -387,7 +387,7 @@ fn signal(child: &Child, name: &str) {
     assert!(status.expect("kill is everywhere").success());
 }
 
-/// What a program says, line by line, until it ends.
+/// The lines of a program's standard error, until it ends.
 fn lines_of(stderr: ChildStderr) -> Receiver<String> {
     let (lines, read) = channel();
     std::thread::spawn(move || {

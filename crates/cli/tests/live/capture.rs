@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::*;
 use tapline_testkit::capture_file::StoredPacket;
-use tapline_testkit::libpcap::{Libpcap, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -99,7 +99,7 @@ fn a_filter_runs_in_the_kernel_with_libpcaps_verdict() {
         Err(reason) => return eprintln!("skipped: {TEST}: {reason}"),
     };
     let filter = "udp port 53 or tcp port 443";
-    let oracle = libpcap.compile(filter, Settings::new(1)).unwrap();
+    let oracle = libpcap.compile(filter, CompileSettings::new(1)).unwrap();
     // Without tags: libpcap's program for files looks for them in the bytes, the kernel has taken them off.
     let frames: Vec<Vec<u8>> =
         frames(4, 8000).into_iter().filter(|frame| !matches!(frame[12], 0x81 | 0x88)).collect();
@@ -600,6 +600,6 @@ fn interfaces_are_listed_with_their_captures() {
     let finished = run(["interfaces", "--netns", namespace.name()]).succeeded();
     let listed = String::from_utf8(finished.stdout).unwrap();
     assert!(listed.contains(NEAR) && listed.contains(FAR) && listed.contains("veth"), "{listed}");
-    assert!(listed.contains("tapline"), "nobody is said to capture: {listed}");
+    assert!(listed.contains("tapline"), "no capture is listed: {listed}");
     live.interrupt().succeeded();
 }

@@ -36,10 +36,10 @@ const SIGINT: i32 = 2;
 const HELLO: &str = r#"{"hello":{"version":1,"captures":[{"name":"office","interfaces":[{"name":"eth0","link_type":1}],"snap_len":262144}]}}"#;
 const ATTACHED: &str = r#"{"attached":{"reader":7,"buffers":1,"offer":{"name":"office","interfaces":[{"name":"eth0","link_type":1}],"snap_len":262144}}}"#;
 const BUFFER: &str = r#"{"buffer":0}"#;
-/// What a terminal would obey: colours, a title, and the one-character form of the same.
+/// Sequences that control a terminal: colours, a title, and the one-character form of the same.
 const ESCAPES: &str = r"\u001b[31mred\u001b]0;title\u0007\u009b31m\u202e\u0000";
 
-/// What the daemon does next.
+/// The daemon's next action.
 enum Step {
     /// Waits for a request.
     Hear,
@@ -95,12 +95,12 @@ impl Ring {
         Ring::with(BLOCK_LEN, 4, ENTRIES, 262_144)
     }
 
-    /// Sparse: what nobody touches takes no memory.
+    /// Sparse: untouched pages take no memory.
     fn with(block_len: u64, blocks: u64, entries: u64, snap_len: u64) -> Ring {
         let sparse = |len: u64| {
             let file = File::from(OwnedFd::from(Memfd::create(c"lie", 4096).unwrap()));
             file.set_len(len).unwrap();
-            Memfd::adopt(file.into())
+            Memfd::from_descriptor(file.into())
         };
         let (buffer, index) = (sparse(4096 + block_len * blocks), sparse(4096 + 16 * entries));
         let (packets, lines) = (buffer.map().unwrap(), index.map().unwrap());
@@ -323,7 +323,7 @@ fn lie(ring: Ring, act: impl FnMut(&Ring, u64) + Send + 'static) -> Vec<Step> {
     honest(ring, |ring| vec![Lie(Box::new(act), ring)])
 }
 
-/// A ring that nobody closes.
+/// Leaks a ring, so that it is never closed.
 fn keep(ring: Box<Ring>) -> Step {
     Box::leak(ring);
     Raw(Vec::new())
@@ -347,7 +347,7 @@ fn run_all(cases: &[Case]) {
     assert!(broken.is_empty(), "{} cases broke a law:\n{}", broken.len(), broken.join("\n"));
 }
 
-/// What a case that broke a law said.
+/// The message of a case that broke a law.
 fn failure(case: impl FnOnce() -> Finished) -> Option<String> {
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case)).err()?;
     let text = panic.downcast_ref::<String>().cloned();

@@ -2,6 +2,7 @@
 
 mod programs;
 mod readers;
+mod recording;
 mod rules;
 mod service;
 
@@ -19,7 +20,7 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use tapline_capture::{Advance, Source};
 use tapline_sys::{Memfd, Poller, passing, process};
-use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
+use tapline_tap::protocol::{AttachRequest, Policy, Reply, Request, VERSION};
 use tapline_tap::{Channel, Client, WakeThreshold};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sample;

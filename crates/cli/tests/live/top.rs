@@ -154,7 +154,7 @@ fn a_live_capture_is_seen_with_its_command_line() {
     assert_eq!(live.interrupt().succeeded().account().count("accepted"), sent.packets);
 }
 
-/// What only a stage knows, while it runs: the table of flows, and what was exported.
+/// Gauges that only a stage knows, while it runs: the size of the flow table, and exported records.
 #[test]
 fn a_live_probe_tells_of_its_table() {
     const TEST: &str = "a_live_probe_tells_of_its_table";

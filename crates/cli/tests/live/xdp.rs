@@ -1,4 +1,5 @@
-//! AF_XDP on a virtual link: taken + left to the host = sent, exactly; nothing is left behind however it ends; who would be cut off is not.
+//! AF_XDP on a virtual link: taken + left to the host = sent, exactly; every way to end leaves the link as it was; a
+//! capture that would cut the host off is refused.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -26,7 +27,7 @@ fn namespace(test: &str) -> Option<Namespace> {
     can_use_xdp(test).then(|| Namespace::with_pair("xdp").expect("a probe succeeded before"))
 }
 
-/// A namespace whose pair has so many queues.
+/// A namespace with a pair of `queues` queues.
 fn namespace_with_queues(test: &str, queues: u32) -> Option<Namespace> {
     let namespace = namespace(test)?;
     let count = queues.to_string();
@@ -339,7 +340,7 @@ fn a_second_capture_names_the_first() {
         "stop it first",
         "without xdp:",
     ]);
-    // It did no harm.
+    // The refused attempt did no harm.
     send(&namespace, &frames(4, 100), 100);
     assert_eq!(live.interrupt().succeeded().account().count("delivered"), 100);
 }
@@ -419,7 +420,7 @@ fn the_way_of_the_default_route_is_not_taken_unless_forced() {
     let refused = run(["capture", "--netns", namespace.name(), "-i", "xdp:far0"]);
     refused.failed_saying(&["default route", "without xdp:", "a filter", "--xdp-force"]);
     assert!(is_untouched(&namespace));
-    // The other end carries nothing; a filter leaves the rest; and who insists is heard.
+    // Allowed are: the other end, which carries no address; a filter, which leaves the rest; and --xdp-force.
     for arguments in
         [&["-i", "xdp:near0"][..], &["-i", "xdp:far0", "udp port 5"], &["-i", "xdp:far0", "--xdp-force"]]
     {

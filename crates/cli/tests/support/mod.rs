@@ -1,4 +1,4 @@
-//! What the tests of the program share: running it, its account, live captures in a namespace, real captures.
+//! Support for tests of the program: running it, its account, live captures in a namespace, real captures.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 pub mod tcpdump;
@@ -83,7 +83,7 @@ impl Account {
         interfaces.iter().map(|interface| interface["ring"][name].as_u64().expect("a live capture")).sum()
     }
 
-    /// What became of the packets of one interface.
+    /// The account of one interface's packets.
     #[track_caller]
     pub fn interface(&self, name: &str) -> &Value {
         let interfaces = self.value["interfaces"].as_array().expect("a list");

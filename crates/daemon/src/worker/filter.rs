@@ -16,7 +16,7 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
 /// A filter as native code. All of that is made here, by the thread that answers: code for one packet would else be
 /// made at the first packet, by the thread that captures, which takes some 8 ms for a program of 4,096 instructions.
 pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn PacketFilter> {
-    let ready = tapline_jit::Residuals::shared().ready(filter);
+    let ready = tapline_jit::NativeResiduals::shared().ready(filter);
     ready.accepts(Packet { data: &[], meta: &Meta::default() });
     ready
 }

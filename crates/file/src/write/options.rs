@@ -69,7 +69,7 @@ pub struct WriteOptions {
     pub format: Format,
     /// The unit of times in pcap.
     pub precision: Precision,
-    /// How the file is packed, if it is.
+    /// The compression of the file, if there is one.
     pub compression: Option<Compression>,
     /// When to begin a new file.
     pub rotation: Rotation,
@@ -109,7 +109,7 @@ impl WriteOptions {
 }
 
 /// The creator of files. In a program that gave up its rights it is a process that kept them.
-pub trait Files: Send {
+pub trait FileCreator: Send {
     /// Creates the file, or empties it if it exists, for writing.
     ///
     /// # Errors
@@ -125,9 +125,9 @@ pub trait Files: Send {
 
 /// Files as this process itself may create them; root's as [`tapline_sys::output_file`] says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
+pub struct DirectCreator;
 
-impl Files for Plain {
+impl FileCreator for DirectCreator {
     /// A file that another program writes with a lock (flock(2)), as this one does, is refused before it is emptied.
     fn create(&mut self, path: &Path) -> io::Result<File> {
         tapline_sys::output_file::create_locked(path)

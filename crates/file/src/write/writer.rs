@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, LinkType, Selection};
 use tapline_sys::open_files;
 
 use super::name::Names;
-use super::options::{Files, Format, WriteOptions};
+use super::options::{FileCreator, Format, WriteOptions};
 use super::output::{Failure, Output, Target, part_name};
 use super::rotation::{ByClock, Course};
 use super::{pcap, pcapng};
@@ -21,7 +21,7 @@ const BUFFER_LEN: usize = 256 << 10;
 
 /// Whether there is more to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum WriteProgress {
     /// Go on.
     Writing,
     /// As many files as were asked for are complete (`-W` with `-G`). Packets that come now are counted as lost.
@@ -53,26 +53,26 @@ pub struct FileWriter {
 struct Current {
     output: Output,
     path: PathBuf,
-    /// Where it is until it is complete, if that is elsewhere.
+    /// Its path until it is complete, if that is another one.
     part_path: Option<PathBuf>,
     /// Bytes before packing, those in the buffer too.
     len: u64,
 }
 
-/// Where outputs are made and named: a file system, or what stands for one in a test.
+/// The place where outputs are made and named: a file system, or a stand-in for one in a test.
 pub(super) trait Place: Send {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>>;
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 }
 
-impl Place for Box<dyn Files> {
+impl Place for Box<dyn FileCreator> {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>> {
-        let file = Files::create(self.as_mut(), path)?;
+        let file = FileCreator::create(self.as_mut(), path)?;
         Ok(Box::new(file))
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        Files::rename(self.as_mut(), from, to)
+        FileCreator::rename(self.as_mut(), from, to)
     }
 }
 
@@ -95,8 +95,8 @@ impl FileWriter {
     pub fn create(
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Now,
-        files: Box<dyn Files>,
+        now: ClockReading,
+        files: Box<dyn FileCreator>,
     ) -> Result<FileWriter, WriteError> {
         FileWriter::create_in(Box::new(files), options, interfaces, now)
     }
@@ -105,7 +105,7 @@ impl FileWriter {
         place: Box<dyn Place>,
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Now,
+        now: ClockReading,
     ) -> Result<FileWriter, WriteError> {
         options.rotation.check()?;
         if options.is_standard_output() && options.rotation.is_used() {
@@ -173,7 +173,7 @@ impl FileWriter {
         let before = self.written + self.lost + self.gathered;
         let result = self.write_selected(batch, selection, interfaces);
         if result.is_err() {
-            // What the loop did not come to is lost too.
+            // Packets that the loop did not come to are lost too.
             let counted = self.written + self.lost + self.gathered - before;
             self.lost += selection.len() as u64 - counted;
         }
@@ -193,10 +193,14 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a file cannot be completed or created.
-    pub fn tick(&mut self, now: Now, statistics: &[InterfaceStatistics]) -> Result<Progress, WriteError> {
+    pub fn tick(
+        &mut self,
+        now: ClockReading,
+        statistics: &[InterfaceStatistics],
+    ) -> Result<WriteProgress, WriteError> {
         self.statistics = statistics.to_vec();
         if self.current.is_none() {
-            return Ok(Progress::Done);
+            return Ok(WriteProgress::Done);
         }
         match self.course.next_by_clock(now) {
             ByClock::Stay => self.write_due_statistics(now)?,
@@ -206,10 +210,10 @@ impl FileWriter {
             }
             ByClock::Done => {
                 self.end_file()?;
-                return Ok(Progress::Done);
+                return Ok(WriteProgress::Done);
             }
         }
-        Ok(Progress::Writing)
+        Ok(WriteProgress::Writing)
     }
 
     /// Completes the file. `statistics` is the final account of the interfaces.
@@ -331,7 +335,7 @@ impl FileWriter {
         }
     }
 
-    fn write_due_statistics(&mut self, now: Now) -> Result<(), WriteError> {
+    fn write_due_statistics(&mut self, now: ClockReading) -> Result<(), WriteError> {
         let interval = self.options.statistics_interval_ns;
         if interval <= 0 || now.steady_ns < self.statistics_due_ns {
             return Ok(());

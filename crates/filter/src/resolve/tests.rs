@@ -13,7 +13,7 @@ use tapline_packet::{LinkType, Meta, Packet};
 
 use crate::compile;
 use crate::names::{FixedNames, Ports};
-use crate::options::{Handle, Options};
+use crate::options::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 
 /// Names that tests may use.
@@ -489,7 +489,7 @@ fn protochain_steps_over_headers_and_ends() {
 #[test]
 fn metadata_is_asked_on_live_captures() {
     use tapline_packet::{Direction, PacketType, VlanTag};
-    let live = Options { handle: Handle::Live, ..options(LinkType::ETHERNET) };
+    let live = Options { handle: HandleKind::Live, ..options(LinkType::ETHERNET) };
     let tagged = Meta {
         wire_len: 60,
         if_index: 7,
@@ -541,8 +541,8 @@ fn metadata_offsets_are_outside_of_packets_in_files() {
         let options = Options { handle, ..options(LinkType::ETHERNET) };
         program("link[0xfffff008:4] = 7", &options).run(Packet { data: &web_request(), meta: &meta }) != 0
     };
-    assert!(asks(Handle::Live));
-    assert!(!asks(Handle::Savefile));
+    assert!(asks(HandleKind::Live));
+    assert!(!asks(HandleKind::Savefile));
 }
 
 #[test]

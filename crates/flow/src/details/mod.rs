@@ -1,4 +1,4 @@
-//! What flows are asked for besides packets, bytes and times.
+//! Optional details of flows, beyond packets, bytes and times.
 //!
 //! ```text
 //! --template default,tcp,tls  -->  DetailFields  -->  DetailTable: a pool a group, entries by need  --flow ends-->  Details
@@ -6,8 +6,8 @@
 //!                                                        Buffers: first bytes of TCP streams that came in pieces
 //! ```
 //!
-//! Who asks for nothing pays nothing: packets are looked at here only if a group is asked for. All memory is reserved when the meter is made; what finds
-//! no room is counted, and the flow goes without.
+//! Packets are parsed for details only if a group of details is asked for. All memory is reserved when the meter is
+//! made; a detail that finds no room is left out and counted.
 
 mod application;
 mod gaps;
@@ -34,7 +34,7 @@ use tcp::Connections;
 /// The most bytes of payload that are kept of each side.
 pub const PAYLOAD_MAX: u16 = 512;
 
-/// What flows are asked for besides.
+/// The groups of details that a meter collects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DetailFields {
     /// Times of the handshake, retransmissions, packets out of order, zero windows, segment size and window scale.
@@ -137,13 +137,13 @@ impl DetailFields {
         self != DetailFields::NONE
     }
 
-    /// Whether somebody has to look at what is said.
+    /// Whether a group needs the payload parsed.
     fn reads_payload(self) -> bool {
         self.dns || self.tls || self.http || self.application || self.payload
     }
 }
 
-/// What became known of a flow besides. Sides are in the order of the flow's.
+/// Details of a flow that has ended. Sides are in the order of the flow's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     /// Of TCP flows, if asked for.
@@ -154,7 +154,7 @@ pub struct Details {
     pub gaps: Option<[InterarrivalTimes; 2]>,
     /// The first question, and what was answered.
     pub dns: Option<Dns>,
-    /// What was said in the hello of TLS.
+    /// Fields of the TLS hello.
     pub tls: Option<Tls>,
     /// The first request, and the status of the answer.
     pub http: Option<Http>,
@@ -164,7 +164,7 @@ pub struct Details {
     pub payload: [Box<[u8]>; 2],
 }
 
-/// What found no room.
+/// Details that were left out because their pool was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedDetails {
     /// Texts for which there was no block, and other details without an entry.
@@ -250,7 +250,7 @@ pub(crate) struct SideTotals {
 pub(crate) struct PacketView<'p> {
     pub(crate) summary: &'p PacketSummary,
     pub(crate) data: &'p [u8],
-    /// Where its transport's header is; `None` for later fragments.
+    /// The place of the transport header; `None` for later fragments.
     pub(crate) span: Option<TransportSpan>,
 }
 
@@ -364,7 +364,8 @@ impl DetailTable {
         }
     }
 
-    /// What became known of a flow that ends. `first` is the side that sent first, `sides` are in the order of the flow's.
+    /// Takes the details of a flow that ends. `first` is the side that sent first, `sides` are in the order of the
+    /// flow's.
     pub(crate) fn take(
         &mut self,
         slot: u32,
@@ -414,9 +415,9 @@ impl DetailTable {
 mod tests {
     use super::*;
 
-    /// What docs/flow-table.md says that a flow takes.
+    /// The memory of a flow is the one that docs/flow-table.md gives.
     #[test]
-    fn flows_take_what_is_documented() {
+    fn a_flow_takes_the_documented_memory() {
         let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
         assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 72, 112]);
         assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);

@@ -36,7 +36,7 @@ pub(super) struct V5 {
 }
 
 impl V5 {
-    /// Messages of so many octets at most.
+    /// An encoder for messages of at most `room` octets.
     pub(super) fn new(options: &ExportOptions, room: usize) -> V5 {
         let records_max = room.saturating_sub(HEADER_LEN) / RECORD_LEN;
         V5 {
@@ -121,7 +121,7 @@ impl V5 {
         message.extend(self.engine);
         message.extend(self.sampling.to_be_bytes());
         message.extend_from_slice(&self.records);
-        // It has no templates that anybody could miss.
+        // NetFlow v5 has no templates, so a new session needs nothing sent again.
         sink.send(&Message { bytes: &message, packets: self.packets });
         self.sequence = self.sequence.wrapping_add(count.into());
         self.records.clear();

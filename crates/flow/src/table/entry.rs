@@ -111,8 +111,8 @@ impl Hot {
         cold.last = [self.last(0), self.last(1)];
     }
 
-    /// What a side has sent, of which a packet was the last that came. Of two packets the first is what the last leaves of the sums, and of the times
-    /// the one that is not its own.
+    /// The packets, bytes and time of a side before its latest packet. For the second packet these are the values of
+    /// the first: the sums minus the latest, and the earlier time.
     #[inline]
     pub(super) fn sent(&self, cold: &Cold, side: usize, summary: &PacketSummary) -> SideTotals {
         if self.packets[side] > 2 {

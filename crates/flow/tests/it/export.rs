@@ -96,7 +96,7 @@ struct Reader {
     records: Vec<Record>,
 }
 
-/// What was in one message: templates and options templates, data records of flows and of options.
+/// Contents of one message: templates and options templates, data records of flows and of options.
 #[derive(Default)]
 struct Counts {
     templates: u64,
@@ -173,7 +173,7 @@ impl Reader {
     }
 
     fn sum(&self, field: (u32, u16)) -> u64 {
-        // What stands first in options is a scope, and has other numbers.
+        // The first field of an options record is a scope, whose numbers are other ones.
         let flows = self.records.iter().filter(|record| !record.contains_key(&(0, 34)));
         flows.filter_map(|record| record.get(&field)).map(|value| number(value)).sum()
     }
@@ -301,7 +301,7 @@ fn netflow_9_to_the_letter() {
         assert_eq!((number(&datagram[..2]), sequence, source), (9, at as u64, 9), "messages are counted");
         let counts = reader.sets(&datagram[20..], true);
         assert_eq!(number(&datagram[2..4]), counts.templates + counts.data, "all records are counted");
-        // Whoever subtracts has the millisecond.
+        // The subtraction gives the millisecond.
         let boot = seconds * 1000 - uptime;
         for record in reader.records[known..].iter().filter(|record| record.contains_key(&(0, 22))) {
             let first = boot + number(&record[&(0, 22)]);
@@ -456,9 +456,9 @@ fn rates_that_cannot_be_told_are_refused() {
     assert!(exporter(Version::V9).set_sampling(1_000_000).is_ok());
 }
 
-/// What is not written is lost, all of it, and the first error is told.
+/// Records that are not written count as lost, and the first error is reported.
 #[test]
-fn a_full_disk_loses_what_it_does_not_take() {
+fn a_full_disk_loses_unwritten_records() {
     let mut exporter =
         Exporter::open(&["file:/dev/full".parse().unwrap()], &ExportOptions::default()).unwrap();
     let flows = flows(7, 2000);
@@ -475,7 +475,7 @@ fn a_full_disk_loses_what_it_does_not_take() {
 
 /// One collector's full disk takes nothing from the others.
 #[test]
-fn the_others_have_it_all() {
+fn the_other_collectors_get_everything() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     let targets = ExportTarget::list(&format!("file:/dev/full,file:{}", path.display())).unwrap();
@@ -531,13 +531,13 @@ fn a_collector_that_comes_back_gets_templates() {
     assert_eq!(exporter.losses().collect::<Vec<_>>(), [(&*name, account.messages_lost, account.lost)]);
     let news = exporter.take_events();
     assert_eq!(news.len(), 2, "{news:?}");
-    assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is there again"));
+    assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is back"));
     assert!(exporter.take_events().is_empty(), "each once");
 }
 
-/// Nobody listens: that can only be told, as datagrams are not answered.
+/// A closed UDP port is only reported, as datagrams are not acknowledged.
 #[test]
-fn a_port_where_nobody_listens_is_told_once() {
+fn a_closed_port_is_reported_once() {
     // A port of ours, so that no other program opens it: the socket takes datagrams of another peer only.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -559,7 +559,7 @@ fn a_port_where_nobody_listens_is_told_once() {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(news.len(), 1, "{news:?}");
-    assert!(news[0].contains("nobody listens there"));
+    assert!(news[0].contains("no process listens there"));
     assert_eq!((exporter.account().lost, exporter.losses().count()), (0, 0));
 }
 

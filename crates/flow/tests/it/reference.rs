@@ -13,7 +13,7 @@ use tapline_testkit::gallery;
 use tapline_testkit::random::Random;
 use tapline_testkit::traffic::Traffic;
 
-/// A frame at a time, of which so many bytes were on the wire.
+/// A frame with its time and its length on the wire.
 type Timed = (i64, Vec<u8>, u32);
 
 /// Both meters' flows in one form and order.
@@ -518,7 +518,8 @@ proptest! {
         assert_equal(&short(), &frames_from(seed, 1500), "made");
     }
 
-    /// However little room there is, nothing is lost, and who goes first was silent longest, to the length of a tick.
+    /// With little room no packet is lost, and the flow that ends early is the one that was idle longest, to within a
+    /// tick.
     #[test]
     fn a_full_table_gives_up_the_longest_silent(seed in any::<u64>(), room in 1_usize..12) {
         const TICK: i64 = 1 << 25;

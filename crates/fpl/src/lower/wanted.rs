@@ -53,8 +53,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What is to be found before the statement at `at`: what it reads, unless it is best found inside, and what it and others behind
-    /// it read. Statements that follow each other without a choice are seen as one.
+    /// The fields to find before the statement at `at`: those that it reads, unless they are best found inside, and
+    /// those that it and others behind it read. Statements that follow each other without a choice are seen as one.
     pub(super) fn before(&self, statements: &[Statement], all: &[Wanted], at: usize) -> Wanted {
         let later = all[at + 1..].iter().fold(0, |set, one| set | one);
         match &statements[at].kind {

@@ -113,7 +113,7 @@ const FILE: Class = Class {
 const GENERATE: Class = Class {
     name: "generate",
     summary: "packets made from a recipe, as fast as the graph takes them",
-    description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; nobody waits for these. Words and keys: \
+    description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; the packets come without waiting for these. Words and keys: \
         tapline generate --help, docs/generate.md.",
     parameters: &[Parameter {
         name: "recipe",

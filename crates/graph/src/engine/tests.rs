@@ -108,8 +108,8 @@ impl Stage for Bounded {
     }
 }
 
-fn clock() -> Now {
-    Now::default()
+fn clock() -> ClockReading {
+    ClockReading::default()
 }
 
 fn everything(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
@@ -123,7 +123,7 @@ fn four_and_up(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
     Ok(Some(Program::new(program).expect("a valid program").into()))
 }
 
-/// What a run leaves behind, in the words of a capture.
+/// The result of a run, as a capture gives it.
 struct Ran {
     account: Account,
     ended: RunEnd,
@@ -135,7 +135,7 @@ fn drive(
     source: &mut Counting,
     sinks: Vec<Box<dyn Stage>>,
     control: &Arc<Control>,
-    clock: fn() -> Now,
+    clock: fn() -> ClockReading,
 ) -> Ran {
     let control = Arc::clone(control);
     let compile: Compile = Arc::new(compile);
@@ -166,7 +166,7 @@ fn everything_from_a_source_reaches_every_sink() {
 }
 
 #[test]
-fn what_the_filter_refuses_is_counted() {
+fn refused_packets_are_counted() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(four_and_up, &mut Counting::new(3, 10), None, sinks);
     assert_eq!((outcome.account.filtered, outcome.account.accepted), (12, 18));
@@ -275,9 +275,9 @@ impl Stage for Complete {
 }
 
 /// A second later at each look.
-fn fast_clock() -> Now {
+fn fast_clock() -> ClockReading {
     static SECONDS: AtomicU64 = AtomicU64::new(0);
-    Now::unset(Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0))
+    ClockReading::unset(Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0))
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn packets_after_completion_are_counted() {
     assert_eq!((account.accepted, account.unexamined, account.lost()), (10, 0, 10));
 }
 
-/// Has no packets, notes how long it was to wait for some, and ends after so many questions.
+/// A source without packets. It records the timeouts of its polls, and ends after a number of them.
 struct Silent {
     waits: Vec<Duration>,
     questions: usize,
@@ -410,7 +410,7 @@ fn interfaces_are_numbered_in_the_order_of_sources() {
     assert_eq!(outcome.account.balance(), Balance::Balanced);
 }
 
-/// Waits until somebody wakes it, however long, and is at its end once it was stopped.
+/// A source that blocks until it is woken, and is at its end once it was stopped.
 struct Sleeper {
     wakeup: Arc<tapline_sys::Wakeup>,
     waits: Vec<Duration>,
@@ -429,7 +429,7 @@ impl Source for Sleeper {
         self.waits.push(wait);
         let mut poller = tapline_sys::Poller::new();
         poller.add(std::os::fd::AsFd::as_fd(&*self.wakeup));
-        assert_eq!(poller.wait(Duration::from_secs(600)).unwrap(), 1, "nobody woke it");
+        assert_eq!(poller.wait(Duration::from_secs(600)).unwrap(), 1, "the source was not woken");
         assert!(self.wakeup.take());
         Ok(Advance::Idle)
     }
@@ -492,11 +492,11 @@ fn intervals_go_by_the_steady_clock() {
     static TENTHS: AtomicU64 = AtomicU64::new(0);
     static JUMPS: [i64; 3] = [0, -3600, 86_400];
     /// A tenth of a second later at each look, jumping every 40 looks.
-    fn jumping() -> Now {
+    fn jumping() -> ClockReading {
         let tenths = TENTHS.fetch_add(1, Ordering::Relaxed) as i64;
         let jump = JUMPS[(tenths / 40 % 3) as usize];
         let steady_ns = tenths * 100_000_000;
-        Now { wall: Timestamp::from_parts(1_000_000 + jump, steady_ns as u64), steady_ns }
+        ClockReading { wall: Timestamp::from_parts(1_000_000 + jump, steady_ns as u64), steady_ns }
     }
     let mut source = Counting::new(100, 10);
     let control = Arc::new(Control::new(None));

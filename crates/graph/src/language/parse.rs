@@ -13,7 +13,7 @@ const PORT_MAX: usize = 255;
 /// Parses a graph.
 ///
 /// # Errors
-/// What is wrong, where, and what to write instead.
+/// The fault of the text, its place, and the mend.
 ///
 /// ```
 /// let ast = tapline_graph::language::parse("web :: filter(\"tcp port 80\"); device(lo) -> web -> count").unwrap();
@@ -39,7 +39,7 @@ struct End {
 struct Parser<'t> {
     tokens: &'t [(Token, Span)],
     at: usize,
-    /// Where the text ends.
+    /// The offset of the end of the text.
     end: usize,
     ast: Ast,
     /// The ends of each connection, in order.
@@ -232,7 +232,7 @@ impl Parser<'_> {
                 }
                 if let Some(other) = self.ast.stages.iter().find(|other| other.name == name) {
                     return Err(SyntaxError::at(name_span, format!("there are two stages `{name}`"))
-                        .also(other.span)
+                        .with_earlier_place(other.span)
                         .hint("a name is declared once with ::, and used without"));
                 }
                 name
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_connected() {
+    fn arrows_connect_outputs_to_inputs() {
         let text = "web :: filter(\"tcp port 80\"); // all\ndevice(eth0) -> web; web -> a::sample(1/100) -> record(\"x y\"); web -> count";
         assert_eq!(
             links(text),

@@ -98,8 +98,9 @@ fn distance(one: &str, other: &str) -> usize {
 
 fn check_link(ast: &Ast, classes: &[&'static Class], link: &Link) -> Result<(), SyntaxError> {
     let (from, to) = (&ast.stages[link.from], &ast.stages[link.to]);
-    let fault =
-        |message: String, hint: &str| Err(SyntaxError::at(link.span, message).also(from.span).hint(hint));
+    let fault = |message: String, hint: &str| {
+        Err(SyntaxError::at(link.span, message).with_earlier_place(from.span).hint(hint))
+    };
     if matches!(classes[link.to].make, Constructor::Source) {
         return fault(format!("`{}` is a source: nothing leads to it", to.name), "a source stands first");
     }

@@ -12,7 +12,7 @@
 use super::{Plan, PlanNode};
 use crate::catalog::{self, Arguments};
 
-/// So many filters at least.
+/// The least number of filters that are merged into a set.
 const FILTERS_MIN: usize = 10;
 
 pub(super) fn merge(plan: &mut Plan) {
@@ -65,7 +65,7 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
         filters.len(),
         plan.nodes[output.0].name
     ));
-    // What stood at or behind the place moves up by one.
+    // Nodes from this place on move up by one.
     for node in &mut plan.nodes {
         node.inputs.iter_mut().filter(|(from, _)| *from >= first).for_each(|(from, _)| *from += 1);
     }

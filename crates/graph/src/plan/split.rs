@@ -16,15 +16,15 @@ use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, StageInput};
 /// A plan for several workers.
 #[derive(Clone, Debug, Default)]
 pub struct Split {
-    /// What each worker does.
+    /// The part of each worker.
     pub head: Plan,
-    /// What is done once, with the packets of all; empty if there is nothing of that kind.
+    /// The part that runs once, with the packets of all workers; empty if no stage needs that.
     pub tail: Plan,
-    /// How many ways lead from the one to the other.
+    /// The number of connections from the one part to the other.
     pub exits: usize,
 }
 
-const SUMMARY: &str = "packets of all workers become one stream again";
+const SUMMARY: &str = "merges the packets of all workers into one stream";
 
 /// The end of a worker's part.
 const EXIT: Class = Class {
@@ -39,7 +39,7 @@ const EXIT: Class = Class {
     make: Constructor::Stage(|_, _| Err("only the planner makes it".to_owned())),
 };
 
-/// The begin of what is done once.
+/// The begin of the part that runs once.
 const ENTRY: Class = Class { make: Constructor::Source, outputs: Outputs::One, ..EXIT };
 
 /// Parts a plan.

@@ -42,7 +42,7 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-/// So many tunnels are looked into.
+/// The most tunnels that are looked into.
 pub(crate) const TUNNELS_MAX: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ impl Balance {
     }
 }
 
-/// What `look` says of the innermost packet.
+/// The value of `look` for the innermost packet.
 fn innermost<T>(headers: &Headers, data: &[u8], look: impl FnOnce(&Headers, &[u8]) -> T) -> T {
     let (mut headers, mut data) = (*headers, data);
     for _ in 0..TUNNELS_MAX {

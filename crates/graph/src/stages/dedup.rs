@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_copies_have_in_common() {
+    fn copies_are_recognised_by_their_common_bytes() {
         let one = datagram(1, 64);
         let padded = [one.clone(), vec![0; 9]].concat();
         let (tagged, other) = (vlan(&one, 0x8100, 5), datagram(2, 64));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_packets_are_remembered() {
+    fn the_memory_of_packets_is_bounded() {
         for room in [1, 2, 5] {
             let text = format!("dedup(packets={room})");
             // As many different ones as there is room for, twice: all copies. One more, and the oldest is forgotten.

@@ -125,7 +125,7 @@ impl Filters {
         Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 
-    /// What runs them now.
+    /// The engine that runs the filters at present.
     fn account(&self) -> FilterAccount {
         let mut account = FilterAccount { compiled_after: self.faster_after, ..FilterAccount::default() };
         for filter in self.filters.iter().flatten() {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_faster_takes_over_once_it_pays() {
+    fn native_code_takes_over_once_it_pays() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
         let faster = move |_: &CompiledFilter| -> Result<Arc<dyn PacketFilter>, String> {

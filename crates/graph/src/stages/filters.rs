@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
+use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, FragmentOutcome, MatchPolicy, Matches};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
 use crate::catalog::{
@@ -42,7 +42,7 @@ pub(crate) const CLASS: Class = Class {
     make: Constructor::Stage(make),
 };
 
-/// What filters do with later fragments.
+/// The treatment of later fragments.
 pub(crate) const FRAGMENTS: Parameter = Parameter {
     name: "fragments",
     kind: ParameterType::Choice(&["own", "follow"]),
@@ -81,7 +81,7 @@ pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &BuildCo
 
 struct Filters {
     texts: Vec<String>,
-    /// Later fragments go where their first went.
+    /// Whether later fragments follow their first fragment.
     follows: bool,
     options: InterfaceOptions,
     sets: Vec<OfLinkType>,
@@ -90,16 +90,16 @@ struct Filters {
     matches: Matches,
     /// For each output the packets of this batch.
     shares: Vec<Vec<u8>>,
-    /// Fragments that wait for their first, by the set that knows them and their ticket.
+    /// Fragments that wait for their first fragment, by its set and ticket.
     early: HashMap<(usize, u64), Early>,
-    /// Those whose first came in this batch, with the outputs that it went to.
+    /// Early fragments that got their first fragment in this batch, with the outputs that it went to.
     late: Vec<(Early, Vec<usize>)>,
     /// Packets that at least one filter accepted.
     matched: u64,
     unexamined: u64,
 }
 
-/// A copy of a fragment that came before its first.
+/// A copy of a fragment that arrived before its first fragment.
 struct Early {
     data: Vec<u8>,
     meta: Meta,
@@ -122,7 +122,7 @@ impl Filters {
                 continue;
             }
             let options = (self.options)(interface);
-            let mut set = FilterSet::new(Mode::All);
+            let mut set = FilterSet::new(MatchPolicy::All);
             let mut ids = Vec::new();
             for text in &self.texts {
                 let filter = compile(text, &options);
@@ -165,14 +165,14 @@ impl Filters {
         }
         for report in self.matches.late_reports() {
             let Some(early) = self.early.remove(&(at, report.ticket)) else { continue };
-            let Outcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
+            let FragmentOutcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
             let output = |filter: &u32| ids.get(*filter as usize).map(|id| id.index() as usize);
             self.late.push((early, filters.iter().filter_map(output).collect()));
             self.matched += 1;
         }
     }
 
-    /// Hands on the fragments whose first has come.
+    /// Hands on the early fragments that got their first fragment.
     fn pass_late(&mut self, packets: &Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let late = std::mem::take(&mut self.late);
         let mut result = Ok(());
@@ -217,7 +217,7 @@ impl Stage for Filters {
         if self.late.is_empty() { result } else { result.and(self.pass_late(packets, out)) }
     }
 
-    /// Whose first has not come by now is refused.
+    /// Fragments that still wait for their first fragment are refused.
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.early.clear();
         Ok(())
@@ -231,7 +231,7 @@ impl Stage for Filters {
 
 /// A filter of the set; what must run as a program runs as native code where there is any.
 fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
-    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::shared().ready(filter))
+    Filter::compile_with(text, options, &|filter| tapline_jit::NativeResiduals::shared().ready(filter))
 }
 
 /// The packets of ascending indices.

@@ -52,7 +52,7 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-/// Where hashes start.
+/// The seed of the hash.
 const SEED: u64 = 0x6669_7273_7400;
 
 #[derive(Clone, Copy)]

@@ -180,7 +180,7 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
-/// What became of a flow: of TCP by its flags, of others whether both ends spoke.
+/// The state at the end of a flow: by TCP's flags, or by whether both sides sent packets.
 fn state(flow: &Flow) -> &'static str {
     const FIN: u8 = 0x01;
     const SYN: u8 = 0x02;
@@ -295,7 +295,7 @@ fn details<'f, T>(flow: &'f Flow, of: impl FnOnce(&'f Details) -> Option<T>) -> 
     flow.details.as_deref().and_then(of)
 }
 
-/// What was asked for by name: of TLS, HTTP or DNS.
+/// The name that a client asked for: in TLS, HTTP or DNS.
 fn name(flow: &Flow) -> Option<&str> {
     let details = flow.details.as_deref()?;
     let tls = details.tls.as_ref().map(|tls| &*tls.server_name);

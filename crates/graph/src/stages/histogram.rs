@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_have_what_one_has() {
+    fn two_workers_give_the_result_of_one() {
         let (mut one, other) = (of_sizes(&[60, 1500]), of_sizes(&[61, 300]));
         one.graph.merge(&other.graph);
         assert_eq!(steps(&one), steps(&of_sizes(&[60, 1500, 61, 300])));

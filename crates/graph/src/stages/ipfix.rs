@@ -66,13 +66,13 @@ pub(crate) const CLASS: Class = Class {
             name: "templates",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("1000"),
-            meaning: "over UDP, templates are sent again after so many messages",
+            meaning: "over UDP, the number of messages after which templates are sent again",
         },
         Parameter {
             name: "template_time",
             kind: ParameterType::Duration,
             default: Some("60s"),
-            meaning: "and after so long",
+            meaning: "over UDP, the time after which templates are sent again",
         },
         Parameter {
             name: "spread",

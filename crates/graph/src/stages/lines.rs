@@ -17,11 +17,11 @@ use crate::stage::{Stage, StageCounters, TickContext};
 /// The buffer is written out beyond this size.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// What a line says.
+/// The format of lines.
 pub enum Format {
     /// tcpdump's text.
     Text {
-        /// What prints.
+        /// The printer.
         printer: Box<Printer>,
         /// Whether lines get colour.
         colored: bool,
@@ -36,7 +36,7 @@ pub struct LinesOutput<W> {
     stream: W,
     eager: bool,
     buffer: Vec<u8>,
-    /// Where each line in the buffer ends.
+    /// The offset of each line's end in the buffer.
     ends: Vec<usize>,
     number: u64,
     account: OutputAccount,
@@ -45,7 +45,7 @@ pub struct LinesOutput<W> {
 }
 
 impl<W: Write + Send> LinesOutput<W> {
-    /// `eager` writes after each batch, for people who watch.
+    /// With `eager` the lines are written after each batch, for a terminal.
     pub fn new(format: Format, stream: W, eager: bool) -> LinesOutput<W> {
         let name = if matches!(format, Format::Json) { "json" } else { "text" }.to_owned();
         let account = OutputAccount { name, ..OutputAccount::default() };
@@ -134,7 +134,7 @@ impl<W: Write + Send> Stage for LinesOutput<W> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::{Batch, LinkType, Meta, Now, Record};
+    use tapline_packet::{Batch, ClockReading, LinkType, Meta, Record};
 
     use super::*;
 
@@ -166,7 +166,8 @@ mod tests {
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
         let mut result = Ok(());
         for _ in 0..batches {
-            let mut packets = Packets::all(Batch::new(&bytes, &records), &interfaces, Now::default());
+            let mut packets =
+                Packets::all(Batch::new(&bytes, &records), &interfaces, ClockReading::default());
             result = result.and(sink.push(&mut packets, &mut Out::nowhere()));
         }
         (sink, result)
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_costs_what_it_did_not_take() {
+    fn a_closed_pipe_loses_only_unread_lines() {
         let (sink, result) = write_packets(0, 3);
         assert!(matches!(result, Err(Error::BrokenPipe { .. })));
         assert_eq!(written_and_lost(&sink), (0, 6));

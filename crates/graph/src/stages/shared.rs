@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_capture::{Account, Error, InterfaceAccount, OutputAccount};
-use tapline_packet::Now;
+use tapline_packet::ClockReading;
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -51,12 +51,12 @@ impl Shared {
     /// Completes the output, as the last of its handles, which no graph has.
     ///
     /// # Errors
-    /// What could not be completed.
-    pub fn complete(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
+    /// The error of the output.
+    pub fn complete(&mut self, now: ClockReading, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
         self.finish(&TickContext::new(now, interfaces), &mut Out::nowhere())
     }
 
-    /// What became of the packets of all workers.
+    /// The account of the packets of all workers.
     pub fn account(&self) -> OutputAccount {
         let inner = self.lock();
         let mut account = inner.output.counters().output.unwrap_or_default();

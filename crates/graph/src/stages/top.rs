@@ -1,4 +1,4 @@
-//! `top`: who talks most.
+//! `top`: the values of a field with the most traffic.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use crate::table::{Cell, Table};
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
     name: "top",
-    summary: "who talks most, by any field",
+    summary: "ranks hosts, flows, ports and others by traffic",
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
         without such a field stand in the row `none`. All packets go on.",
     parameters: &[
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_one_by_one_stands_in_rows_of_its_own() {
+    fn values_not_shown_are_summed_in_rows_of_their_own() {
         let frames: Vec<Vec<u8>> = [(1, 100), (2, 90), (2, 10), (3, 80), (4, 70)]
             .map(|(src, len)| datagram(src, 9, len))
             .into_iter()
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_have_what_one_has() {
+    fn two_workers_give_the_result_of_one() {
         let frames: Vec<Vec<u8>> = Traffic::new(8).take(3000).map(|(_, frame)| frame).collect();
         for by in ["src", "host", "pair", "flow", "port", "protocol", "ethertype"] {
             let text = format!("t :: top({by}, n=5)");

@@ -12,7 +12,7 @@ use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
-use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
+use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
 use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
@@ -52,15 +52,15 @@ impl Source for Endless {
     }
 }
 
-fn clock() -> Now {
+fn clock() -> ClockReading {
     static TICKS: AtomicU64 = AtomicU64::new(0);
-    Now::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
+    ClockReading::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
 }
 
 const STAYS: &str =
     "s :: file(endless); s -> mine :: count; s -> filter(\"tcp\") -> tcp :: count -> first -> flows :: count";
 
-/// What is there besides, in turn.
+/// Other graphs that come and go beside it, in turn.
 const OTHERS: [&str; 4] = [
     "file(endless) -> filter(\"tcp\") -> other :: top(by=flow)",
     "file(endless) -> sample(1/10) -> delay(5ms) -> late :: count",
@@ -77,7 +77,7 @@ fn planned(others: &[&str]) -> Plan {
 }
 
 #[test]
-fn a_hundred_changes_cost_nobody_a_packet() {
+fn a_hundred_changes_lose_no_packet() {
     let frames: Vec<Vec<u8>> = Traffic::new(4).take(200).map(|(_, frame)| frame).collect();
     let lent = FrameBatches::new(&frames);
     let records: &[Record] = lent.batch().records();
@@ -200,7 +200,7 @@ impl Changing {
         let maker =
             Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
         let new = plan::nodes(&plan, &self.there, maker).expect("stages");
-        let tick = TickContext::new(Now::default(), &[]);
+        let tick = TickContext::new(ClockReading::default(), &[]);
         let ids = self.graph.change(new, &tick).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
         self.there = plan.keys().into_iter().collect();
@@ -209,7 +209,7 @@ impl Changing {
     fn push(&mut self) {
         let batch = self.lent.batch();
         self.delivered += batch.len() as u64;
-        let mut packets = Packets::all(batch, &self.interfaces, Now::default());
+        let mut packets = Packets::all(batch, &self.interfaces, ClockReading::default());
         self.graph.push(self.source, &mut packets, 0).expect("nothing fails");
     }
 
@@ -247,7 +247,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         changing.push();
         assert_eq!(changing.account().balance(), Balance::Balanced);
     }
-    let tick = TickContext::new(Now::default(), &[]);
+    let tick = TickContext::new(ClockReading::default(), &[]);
     changing.graph.finish(&tick).expect("nothing fails");
     let account = changing.account();
     assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
@@ -270,7 +270,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
 }
 
 #[test]
-fn who_takes_packets_changes_no_meter() {
+fn takers_of_packets_change_no_meter() {
     let key = |text: &str| plan_of(text).keys()[1];
     let one = "file(a) -> m :: flow -> ipfix(\"127.0.0.1:9\")";
     assert_eq!(key(one), key(&format!("{one}; m -> drop")));

@@ -1,4 +1,4 @@
-//! What the planner makes of texts.
+//! Plans that the planner makes of texts.
 
 use tapline_graph::plan::{Plan, Source};
 
@@ -18,7 +18,7 @@ fn names(plan: &Plan) -> Vec<&str> {
 }
 
 #[test]
-fn what_graphs_have_in_common_runs_once() {
+fn common_stages_of_graphs_run_once() {
     let plan = plan(&[
         "file(a) -> filter(\"tcp port 80\") -> sample(1/10) -> web :: count",
         "file(a) -> filter(\"tcp port 80\") -> sample(1/10) -> top; file(b) -> filter(\"tcp port 80\") -> drop",
@@ -40,7 +40,7 @@ fn arguments_count_not_how_they_are_written() {
 }
 
 #[test]
-fn the_kernel_runs_what_follows_a_device() {
+fn the_kernel_runs_the_filter_behind_a_device() {
     let one = plan(&["device(lo) -> f :: filter(\"tcp\") -> count"]);
     assert_eq!(one.nodes[0].kernel_filter.as_deref(), Some("tcp"));
     assert!(one.nodes[1].is_done_before);
@@ -73,7 +73,7 @@ fn many_filters_side_by_side_are_a_set() {
 }
 
 #[test]
-fn mistakes_say_where_and_what_instead() {
+fn errors_name_the_place_and_the_mend() {
     let cases = [
         ("file(a) -> cont", "did you mean `count`?"),
         ("count -> drop", "nothing leads to"),

@@ -165,7 +165,7 @@ fn frames_cut_at_every_byte() {
 }
 
 #[test]
-fn what_workers_found_out_adds_up() {
+fn results_of_workers_add_up() {
     for class in classes() {
         let mut random = Random::new(77);
         let Some((text, mut one)) = (0..8).find_map(|_| alone(class, &mut random)) else { continue };

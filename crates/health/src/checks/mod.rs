@@ -26,7 +26,7 @@ use crate::{Facts, Finding, Interface};
 
 pub(crate) use offload::ethtool_word;
 
-/// A question to the facts.
+/// A check of the facts.
 #[derive(Debug)]
 pub struct Check {
     /// Its name, for machines.
@@ -35,7 +35,7 @@ pub struct Check {
     pub looks_at: &'static str,
     /// Why it matters, in a sentence.
     pub why: &'static str,
-    /// Where that is from.
+    /// The source of this knowledge.
     pub source: &'static str,
     run: Run,
 }

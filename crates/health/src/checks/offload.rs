@@ -8,7 +8,7 @@
 use super::{Check, Run};
 use crate::scope::quoted;
 use crate::{Change, Facts, Finding, Interface, Severity};
-use tapline_sys::Feature;
+use tapline_sys::Offload;
 
 pub(super) const CHECKS: [Check; 5] = [
     Check {
@@ -59,7 +59,8 @@ const MERGING: [(&str, &str); 5] = [
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
-/// Kernels add kinds of TCP; ethtool's "tso" is all of them. Those of tunnels matter to who sends through a tunnel only.
+/// Kernels have several kinds of TCP segmentation; ethtool's "tso" switches all of them. Segmentation for tunnels
+/// matters only if the machine sends through one.
 const SEGMENTATION: [(&str, &str); 4] = [
     ("tx-tcp*-segmentation", "tso"),
     ("tx-udp-segmentation", "tx-udp-segmentation"),
@@ -88,7 +89,8 @@ fn send_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     switched_on(interface, facts, &SEGMENTATION, "sends packets as they are seen", say)
 }
 
-/// What one end of a veth sends without cutting it, the other receives so. Where both ends are looked at, the other says it of itself.
+/// Findings about the other end of a veth: packets that one end sends unsegmented arrive so at the other. If both ends
+/// are checked, each has its own finding.
 fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     if interface.link.kind != "veth" {
@@ -112,7 +114,7 @@ fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 }
 
 fn send_checksums(interface: &Interface, facts: &Facts) -> Vec<Finding> {
-    // On a real link the adapter fills them in; between the ends of a veth nobody does.
+    // On a real link the adapter fills them in; on a veth they are never filled in.
     let is_veth = interface.link.kind == "veth";
     let say = |on: &[&str]| match is_veth {
         true => (Severity::Alters, format!("packets pass without a checksum: {}", on.join(", "))),
@@ -156,7 +158,7 @@ fn switched_on(
 }
 
 /// The features that are on, by their ethtool names.
-fn those_on<'a>(features: &'a [Feature], names: &'a Names) -> Vec<(&'a Feature, &'static str)> {
+fn those_on<'a>(features: &'a [Offload], names: &'a Names) -> Vec<(&'a Offload, &'static str)> {
     let of = |&(pattern, word): &(&'static str, &'static str)| {
         let named = features.iter().filter(move |feature| matches(pattern, &feature.name));
         named.filter(|feature| feature.is_on).map(move |feature| (feature, word))
@@ -165,14 +167,14 @@ fn those_on<'a>(features: &'a [Feature], names: &'a Names) -> Vec<(&'a Feature, 
 }
 
 /// The words of ethtool, each once.
-fn words(on: &[(&Feature, &'static str)]) -> Vec<&'static str> {
+fn words(on: &[(&Offload, &'static str)]) -> Vec<&'static str> {
     let mut words: Vec<&str> = on.iter().map(|(_, word)| *word).collect();
     words.dedup();
     words
 }
 
 /// With what is on by its names in the kernel; what cannot be switched is said.
-fn evident(finding: Finding, on: &[(&Feature, &str)]) -> Finding {
+fn evident(finding: Finding, on: &[(&Offload, &str)]) -> Finding {
     let fixed: Vec<&str> = on
         .iter()
         .filter(|(feature, _)| !feature.is_changeable)
@@ -187,7 +189,7 @@ fn evident(finding: Finding, on: &[(&Feature, &str)]) -> Finding {
 }
 
 /// With the command that switches off what can be switched at `owner`.
-fn mended(finding: Finding, owner: &str, on: &[(&Feature, &'static str)], facts: &Facts) -> Finding {
+fn mended(finding: Finding, owner: &str, on: &[(&Offload, &'static str)], facts: &Facts) -> Finding {
     let can: Vec<_> = on.iter().filter(|(feature, _)| feature.is_changeable).copied().collect();
     if can.is_empty() || finding.severity >= Severity::Fine {
         return finding;
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     fn interface(kind: &str, features: &[(&str, bool, bool)]) -> Interface {
-        let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| Feature {
+        let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| Offload {
             name: name.into(),
             is_on,
             is_changeable,

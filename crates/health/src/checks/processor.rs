@@ -1,4 +1,4 @@
-//! Processors: how many, how fast they wake, who else has them.
+//! Checks of processors: their number, their wake-up time, and other users of them.
 
 use super::{Check, Run, counted};
 use crate::facts::cpu_list;

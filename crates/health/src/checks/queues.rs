@@ -312,7 +312,7 @@ fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let (Some(irqs), Some(cpus)) = (&interface.irqs, &facts.machine.cpus) else {
         return vec![Finding::not_told(name, "the device tells of no interrupts")];
     };
-    // Those that never came are of configuration or of queues that are not used.
+    // Interrupts that never came are for configuration, or of unused queues.
     let busy: Vec<_> = irqs.iter().filter(|irq| irq.count > 0 && !irq.cpus.is_empty()).collect();
     if busy.is_empty() {
         return vec![Finding::not_told(name, "no interrupt of the device has come yet")];
@@ -381,7 +381,7 @@ fn packet_steering(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, Pause, RingSizes};
+    use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, PauseFrames, RingSizes};
 
     use super::*;
     use crate::{Irq, Machine, Node, Scope};
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn waiting_packets_are_delayed() {
         let pause = |rx, tx| {
-            let pause = Some(Pause { is_negotiated: true, rx, tx });
+            let pause = Some(PauseFrames { is_negotiated: true, rx, tx });
             only(pause_frames(&Interface { pause, ..interface() }, &facts(2)))
         };
         assert_eq!(pause(true, true).1.as_deref(), Some("ethtool -A eth0 autoneg off rx off tx off"));

@@ -145,7 +145,7 @@ fn xdp_words(xdp: Option<XdpFeatures>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use tapline_sys::proc_packet::Holder;
+    use tapline_sys::proc_packet::SocketHolder;
     use tapline_sys::{Link, XdpProgram};
 
     use super::*;
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn sockets_of_one_program_are_one_line() {
-        let holder = Holder { pid: 7, name: "suricata".into() };
+        let holder = SocketHolder { pid: 7, name: "suricata".into() };
         let worker = Sniffer {
             if_index: 2,
             holders: vec![holder],

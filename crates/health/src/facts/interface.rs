@@ -3,10 +3,10 @@
 use std::fs;
 
 use tapline_sys::packet_diag;
-use tapline_sys::proc_packet::{self, Holder};
+use tapline_sys::proc_packet::{self, SocketHolder};
 use tapline_sys::{
-    Channels, Coalescing, DriverInfo, Feature, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Pause,
-    ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
+    Channels, Coalescing, DriverInfo, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Offload,
+    PauseFrames, ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
 };
 
 use super::processors::{Interrupt, parse_cpu_list};
@@ -28,13 +28,13 @@ pub struct Interface {
     /// The bridge or bond that it is a port of.
     pub controller: Option<Link>,
     /// The other end of a veth and its offloads, if it is in the same namespace.
-    pub peer: Option<(String, Vec<Feature>)>,
+    pub peer: Option<(String, Vec<Offload>)>,
     /// Devices above it: VLANs, a bridge.
     pub on_top: Vec<Link>,
     /// The driver.
     pub driver: Option<DriverInfo>,
     /// Its offloads.
-    pub features: Option<Vec<Feature>>,
+    pub features: Option<Vec<Offload>>,
     /// Descriptors.
     pub rings: Option<RingSizes>,
     /// Queues.
@@ -42,7 +42,7 @@ pub struct Interface {
     /// Interrupt moderation.
     pub coalescing: Option<Coalescing>,
     /// Pause frames.
-    pub pause: Option<Pause>,
+    pub pause: Option<PauseFrames>,
     /// Receive-side scaling: the hash that spreads packets over queues.
     pub hash: Option<ReceiveHash>,
     /// Fields that are hashed (`RXH_*`), for flows whose fields are told.
@@ -80,14 +80,14 @@ pub struct Counter {
     pub growth: Option<u64>,
 }
 
-/// A socket that captures here, and who has it.
+/// A packet socket of another program, and its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sniffer {
     /// The interface's number; 0 for all.
     pub if_index: u32,
     /// The processes that hold it; empty if we may not see them.
-    pub holders: Vec<Holder>,
-    /// The user whose it is.
+    pub holders: Vec<SocketHolder>,
+    /// The user id of its owner.
     pub uid: u32,
     /// Bytes of its ring.
     pub ring_len: Option<u64>,
@@ -228,7 +228,7 @@ pub(super) fn sniffers() -> Vec<Sniffer> {
     sockets.iter().map(sniffer).filter(|sniffer| !is_ours(sniffer)).collect()
 }
 
-/// Where /sys has a device that ethtool names by its place on a PCI bus. It does not depend on network namespaces.
+/// The /sys directory of a device that ethtool names by its PCI address. It does not depend on network namespaces.
 fn bus_folder(bus: &str) -> Option<String> {
     let is_pci = !bus.is_empty() && bus.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
     is_pci.then(|| format!("/sys/bus/pci/devices/{bus}")).filter(|folder| fs::metadata(folder).is_ok())
@@ -246,7 +246,7 @@ fn irqs(folder: &str, interrupts: &[Interrupt]) -> Option<Vec<Irq>> {
     numbers.sort_unstable();
     let irq = |&number: &u32| {
         let line = interrupts.iter().find(|line| line.number == number)?;
-        // Where it goes may be narrower than where it may go.
+        // The effective affinity may be narrower than the one set.
         let list = |name: &str| fs::read_to_string(format!("/proc/irq/{number}/{name}")).ok();
         let cpus = list("effective_affinity_list").filter(|text| !text.trim().is_empty());
         let cpus = parse_cpu_list(&cpus.or_else(|| list("smp_affinity_list"))?)?;

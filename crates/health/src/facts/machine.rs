@@ -264,7 +264,7 @@ fn parse_memory(text: &str) -> Option<Memory> {
     })
 }
 
-/// Whether a map of users is that of the first user namespace: everyone is who they are (user_namespaces(7)).
+/// Whether a uid map is that of the initial user namespace: the identity (user_namespaces(7)).
 fn is_whole(map: &str) -> bool {
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }

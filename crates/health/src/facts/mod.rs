@@ -1,10 +1,10 @@
 //! Facts of the machine and its interfaces, read once. All other modules work on these.
 //!
-//! | file | what it reads |
+//! | file | contents |
 //! |---|---|
 //! | `machine` | processors, clock, memory, limits, rights, disk: of the whole machine |
 //! | `processors` | texts of /proc and /sys about processors and interrupts |
-//! | `interface` | one interface: driver, rings, queues, offloads, counters, who listens |
+//! | `interface` | one interface: driver, rings, queues, offloads, counters, packet sockets |
 
 mod interface;
 mod machine;

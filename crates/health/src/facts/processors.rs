@@ -192,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a kernel, or somebody who mounts over it, writes.
+        /// Any text of a kernel, or of a file mounted over its own, is read without a panic.
         #[test]
         fn no_text_is_a_panic(text in "([0-9a-fCPU,:. \\n-]|\\PC){0,200}") {
             let cpus = parse_cpu_list(&text);

@@ -1,16 +1,16 @@
-//! Dead code: what nobody reads goes; a block with one way in joins the block before.
+//! Dead code: unread values go; a block with one edge into it joins the block before.
 //!
 //! ```text
-//! v5 = v1 + v2            nobody reads v5: gone
-//! b3(v7), nobody reads v7: the parameter and its arguments are gone
-//! b4: goto b5, b5 has no other way in: b5's code moves to b4
+//! v5 = v1 + v2            v5 is unread: gone
+//! b3(v7), v7 is unread: the parameter and its arguments are gone
+//! b4: goto b5, no other edge leads to b5: its code moves to b4
 //! branch v1 ? b6 : b6     no choice: goto b6; and a way to a block that does nothing but go on goes on at once
 //! ```
 
 use crate::{Block, BlockId, Ir, Op, Target, Terminator, Value};
 use rustc_hash::FxHashMap as Map;
 
-/// Removes what nobody reads or reaches.
+/// Removes values that are unread and blocks that are unreachable.
 pub(super) fn dead(ir: &mut Ir) -> bool {
     let order = ir.order();
     let mut changed = shorten(ir, &order);
@@ -29,8 +29,8 @@ pub(super) fn dead(ir: &mut Ir) -> bool {
     changed
 }
 
-/// Leads ways past blocks that do nothing, and takes choices away that choose nothing. From the ends on, so that what becomes empty is
-/// seen by those before.
+/// Leads ways past blocks that do nothing, and takes choices away that choose nothing. From the ends on, so that what
+/// becomes empty is seen by those before.
 fn shorten(ir: &mut Ir, order: &[BlockId]) -> bool {
     let mut changed = false;
     let is_empty = empty(ir, order);
@@ -86,7 +86,7 @@ fn empty(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     is_empty
 }
 
-/// Where a way from one block to another, which is empty, leads to in the end.
+/// The final target of an edge to an empty block.
 fn passed_on(ir: &mut Ir, from: BlockId, id: BlockId) -> Option<Target> {
     let Terminator::Goto(next) = &ir[id].terminator else { return None };
     let is_loop = |id: BlockId| ir.loops.iter().any(|one| one.header == id);

@@ -9,8 +9,8 @@
 //!     branch v8 == 6 ? b5 : reject
 //! ```
 //!
-//! From the ends to the entry, so that blocks whose targets became one can become one in turn. What nobody may leave out (stores and
-//! calls) keeps a block from being a rejecting one.
+//! From the ends to the entry, so that blocks whose targets became one can become one in turn. An operation with an
+//! effect (a store or a call) keeps a block from being a rejecting one.
 
 use std::collections::hash_map::Entry;
 

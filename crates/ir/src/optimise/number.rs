@@ -19,7 +19,7 @@ const LOOP_ROUNDS_MAX: usize = 8;
 pub(super) fn number(ir: &mut Ir) -> bool {
     let changed = walk(ir);
     if changed && !ir.loops.is_empty() {
-        // What a loop hands back to itself is known to be what entered it only once the loops inside are done.
+        // The value of a loop's parameter is known to equal its initial one only once the loops inside are done.
         let _settled = (0..LOOP_ROUNDS_MAX).any(|_| !walk(ir));
     }
     changed

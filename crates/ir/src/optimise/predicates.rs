@@ -1,5 +1,5 @@
-//! Redundant predicates (BPF+): a branch whose outcome all ways to it know is no branch, and a way that knows the outcome of the
-//! next branches goes on to where they lead.
+//! Redundant predicates (BPF+): a branch whose outcome all ways to it know is no branch, and a way that knows the
+//! outcome of the next branches goes on to where they lead.
 //!
 //! ```text
 //!         b1: ip?                              b1: ip?
@@ -13,22 +13,23 @@
 //!          b5: udp? --> b6: port 2?
 //! ```
 //!
-//! A way that leaves blocks out does without their guards, so it must have passed them; and what is still read behind it of these
-//! blocks' values is computed again where it is read ([`super::repair`]), so it must be little. Of parameters, the way says what they are on
-//! it, in a block of its own, a bridge. Blocks are visited in an order that puts each behind all that lead to it; blocks to which no way
-//! leads any more are not visited. So one walk sees all ways, and a long chain of `or` costs no more than its length.
+//! A way that leaves blocks out does without their guards, so it must have passed them; and what is still read behind
+//! it of these blocks' values is computed again where it is read ([`super::repair`]), so it must be little. Of
+//! parameters, the way says what they are on it, in a block of its own, a bridge. Blocks are visited in an order that
+//! puts each behind all that lead to it; blocks to which no way leads any more are not visited. So one walk sees all
+//! ways, and a long chain of `or` costs no more than its length.
 
 use super::classes::Classes;
 use super::facts::{Facts, Way};
 use super::held::{Held, Stay};
 use super::known::Known;
 use super::repair::{Definition, repair};
-use crate::{Block, BlockId, Case, Ir, Op, Target, Terminator, Test, Value};
+use crate::{Block, BlockId, Case, Comparison, Ir, Op, Target, Terminator, Value};
 
-/// One way leaves out so many blocks at most.
+/// Blocks at most that one edge steps over.
 const STEPS_MAX: usize = 256;
 
-/// All ways together leave out so many blocks at most, for each block of the graph.
+/// Blocks at most that all edges together step over, for each block of the graph.
 const STEPS_PER_BLOCK: usize = 32;
 
 /// The cases of a switch, if there are more and all lead to one target, go one way: that the value is one of them.
@@ -53,7 +54,7 @@ pub(super) fn predicates(ir: &mut Ir) -> bool {
 /// A way that says what parameters that it leaves out are on it.
 struct Bridge {
     to: Target,
-    /// The parameters. What they are is given to the bridge, in their order.
+    /// The parameters. The bridge is given their values, in their order.
     parameters: Vec<Value>,
 }
 
@@ -143,7 +144,7 @@ impl<'a> Pass<'a> {
         for (target, holds) in [(&mut *yes, true), (&mut *no, false)] {
             let mut way = way;
             self.facts.learn(&mut way, *test, *left, *right, holds);
-            // As the proof has it, see `Coverage::learn_edge`.
+            // As the proof has it, see `Coverage::learn_from_edge`.
             if let Some(place) = self.ir.shown_by(*test, *left, *right).filter(|_| holds) {
                 self.facts.pass(&mut way, &Op::Need(place));
             }
@@ -187,7 +188,7 @@ impl<'a> Pass<'a> {
         let ends = matches!(self.ir[target.block].terminator, Terminator::Return(_));
         if !(self.place[there] <= self.place[from.0 as usize] || ends && self.arriving[there].is_some()) {
             let mut way = way;
-            // What enters a loop says nothing of what comes back.
+            // The facts at a loop's entry say nothing about an edge back.
             if !self.ir.loops.iter().any(|one| one.header == target.block) {
                 for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
                     self.facts.give(&mut way, *parameter, *argument);
@@ -238,7 +239,8 @@ impl<'a> Pass<'a> {
         Followed { target: last.0, given, carried: last.1 }
     }
 
-    /// The parameters of blocks that are left out which are still read behind `there`; `None` if others of their values are.
+    /// The parameters of blocks that are left out which are still read behind `there`; `None` if others of their
+    /// values are.
     fn carried(&self, left_out: &[BlockId], there: BlockId) -> Option<Vec<Value>> {
         let mut carried = Vec::new();
         for &(value, stay) in left_out.iter().flat_map(|id| self.held.of(*id)) {
@@ -252,7 +254,7 @@ impl<'a> Pass<'a> {
         Some(carried)
     }
 
-    /// Where a way that enters a block leaves it, if that is known.
+    /// The edge by which a path that enters a block leaves it, if that is known.
     fn next(&self, way: Way, id: BlockId, given: &[(Value, Value)]) -> Option<&'a Target> {
         let block = &self.ir[id];
         if !block.instructions.iter().all(|value| self.facts.is_passed(way, self.ir.op(*value), given)) {
@@ -270,11 +272,12 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The outcome of a test, if it is known. One that shows bytes to the proof stays, unless others have shown it the same.
+    /// The outcome of a test, if it is known. One that shows bytes to the proof stays, unless others have shown it
+    /// the same.
     fn decide(
         &self,
         way: Way,
-        test: Test,
+        test: Comparison,
         left: Value,
         right: Value,
         given: &[(Value, Value)],
@@ -300,7 +303,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Where a way leads, past the blocks that it leaves out.
+/// The target of an edge, behind the blocks that are stepped over.
 struct Followed {
     target: Target,
     /// The parameters on the way, with what they are given.

@@ -43,7 +43,7 @@ pub fn breakdown(measured: &Measured) -> Breakdown {
 
 /// With the components of the tap, which took `tap` cycles a packet.
 fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64) -> Breakdown {
-    // The kernel reads its clock for each packet as soon as anybody listens.
+    // The kernel reads its clock for each packet once any socket wants time stamps.
     run = run.with("kernel time stamp", measured.clock_ticks, CostBasis::Counted);
     let mut rest = tap - measured.clock_ticks;
     if let Some((_, nanos)) = measured.kernel_filter {

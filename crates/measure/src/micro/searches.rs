@@ -49,7 +49,9 @@ fn first_match(count: usize) -> anyhow::Result<Task<'static>> {
     let name = format!("searching {count} patterns, first match");
     Ok(Task::new(&name, "payload", PAYLOADS as f64, PAYLOADS as u64, move || {
         let mut matching = 0;
-        set.matching(black_box(&workload.payloads).iter().map(Vec::as_slice), |_| matching += 1);
+        set.for_each_matching_payload(black_box(&workload.payloads).iter().map(Vec::as_slice), |_| {
+            matching += 1
+        });
         matching
     }))
 }

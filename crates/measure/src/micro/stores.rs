@@ -12,7 +12,7 @@ const PACKETS: usize = 256;
 const PACKET: f64 = 7479.0;
 const INDEX: f64 = 154.0;
 
-/// Where a packet lies, as an index has it.
+/// An entry of an index: the packet's place.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     offset: u64,

@@ -58,7 +58,7 @@ impl Drop for Pair {
         self.is_over.store(true, Ordering::Relaxed);
         self.there.notify();
         if let Some(other) = self.other.take() {
-            // It does not panic; and if it did, nothing depends on it any more.
+            // The thread does not panic; and after a panic nothing depends on it.
             let _ = other.join();
         }
     }

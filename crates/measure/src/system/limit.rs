@@ -48,7 +48,7 @@ pub struct Limit {
 /// generator can do where nothing holds it.
 ///
 /// # Errors
-/// Those of `try_rate`.
+/// Errors of `try_rate`.
 pub fn find(
     resolution: f64,
     generators: f64,

@@ -1,4 +1,4 @@
-//! `tapline bench`: what this machine bears, measured end to end, with other programs beside ours.
+//! `tapline bench`: the capture performance of this machine, measured end to end, with other programs beside Tapline.
 //!
 //! ```text
 //! workload (data) --cases--> trial: arena, generator, program --> outcome, every packet at its place
@@ -6,16 +6,16 @@
 //!                                        medians, limits, goals --> HTML with pictures, JSON, tables
 //! ```
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `workload` | what to measure, as data |
+//! | `workload` | the measurements, as data |
 //! | `arena` | the namespace, the link, the cores |
-//! | `programs` | who is measured, and how each says what it lost |
+//! | `programs` | the programs measured, and how each reports its losses |
 //! | `trial` | one run and its account |
 //! | `limit` | the highest rate without loss |
-//! | `results`, `html`, `plot`, `show` | what came of it, for machines, browsers and terminals |
+//! | `results`, `html`, `plot`, `show` | the results for machines, browsers and terminals |
 //!
-//! Programs take turns on each case, so that what disturbs the machine disturbs all; who begins rotates.
+//! Programs take turns on each case, so that disturbances of the machine hit all; a different one begins each time.
 
 pub mod arena;
 mod html;

@@ -3,7 +3,7 @@
 //! ```text
 //! made = queue full + entered the link            the generator's account
 //!        entered = lost on the link + received    counters of both interfaces
-//!                  received = filtered + lost in the ring + unread + captured + nobody's
+//!                  received = filtered + lost in the ring + unread + captured + unaccounted
 //! ```
 
 use std::io::Read;
@@ -143,13 +143,13 @@ pub struct Sent {
     pub made: u64,
     /// Of these, those that the link took.
     pub sent: u64,
-    /// Those that it refused because its ring was full.
+    /// Packets that the link refused because its ring was full.
     pub refused: u64,
     /// Length of sending, in seconds.
     pub seconds: f64,
 }
 
-/// All that is known of a run, from those who saw it.
+/// The counters of a run, by their source.
 struct Witnesses {
     sent: Sent,
     before: Counters,
@@ -317,7 +317,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It is gone already, unless something failed.
+        // The child has exited already, unless something failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -44,7 +44,7 @@ const MOBILE_SOLICITATION: u8 = 146;
 const MOBILE_ADVERTISEMENT: u8 = 147;
 const RPL: u8 = 155;
 
-/// Where the quoted packet starts.
+/// Offset of the quoted packet.
 const QUOTE_AT: usize = 8;
 
 const NAMES: &[(u8, &str)] = &[

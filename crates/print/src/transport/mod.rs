@@ -9,13 +9,13 @@ pub(crate) use connections::Connections;
 use tapline_packet::Checksum;
 
 use crate::bytes::Span;
-use crate::checksum::Sum;
+use crate::checksum::RunningChecksum;
 use crate::context::Context;
 use crate::names::PortKind;
 use crate::net::Ip;
 use crate::text::Text;
 
-/// What a transport checksum turned out to be.
+/// The result of checking a transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Correct,
@@ -39,15 +39,15 @@ pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> Ver
 }
 
 /// The sum of addresses, length and protocol (RFC 9293, 3.1; RFC 8200, 8.1).
-pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> Sum {
+pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> RunningChecksum {
     let sum = match (ip.source, ip.final_destination) {
         (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) => {
-            Sum::default().with(&source.octets()).with(&destination.octets())
+            RunningChecksum::default().with(&source.octets()).with(&destination.octets())
         }
         (std::net::IpAddr::V6(source), std::net::IpAddr::V6(destination)) => {
-            Sum::default().with(&source.octets()).with(&destination.octets())
+            RunningChecksum::default().with(&source.octets()).with(&destination.octets())
         }
-        _ => Sum::default(),
+        _ => RunningChecksum::default(),
     };
     sum.with(&(length as u32).to_be_bytes()).with(&[0, number])
 }

@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 
 use serde_json::json;
 use tapline_file::SectionReader;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType, Packet};
 use tapline_sys::disk;
@@ -360,7 +360,7 @@ impl Pending {
         }
         let mut index = Builder::new(self.catalog.segment_len(), IndexOptions::default());
         let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
-        restored.seal(&self.catalog, self.segment, &index)?;
+        restored.seal(&self.catalog, self.segment, &mut index)?;
         if self.has_roll_up {
             rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
         }
@@ -378,7 +378,7 @@ struct LinkFilters {
 impl LinkFilters {
     fn new(text: &str, options: &Options) -> LinkFilters {
         // As for a capture file: VLAN tags are in the packets, and the netmask is not known.
-        let options = Options { handle: Handle::Savefile, netmask: Some(0), ..options.clone() };
+        let options = Options { handle: HandleKind::Savefile, netmask: Some(0), ..options.clone() };
         LinkFilters { text: text.trim().to_owned(), options, made: Vec::new() }
     }
 

@@ -1,4 +1,4 @@
-//! What a filter names: alternatives of protocol, addresses and ports.
+//! Alternatives of protocol, addresses and ports, read from the text of a filter.
 //!
 //! ```text
 //! tcp port 80 or host 10.0.0.1   ->   { tcp, sport 80 }  { tcp, dport 80 }  { src 10.0.0.1 }  { dst 10.0.0.1 }
@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use tapline_filter::ast::{Direction, Expr, Id, IdKind, Joint, Kind, Protocol, Qualifiers};
+use tapline_filter::ast::{BoolOp, Direction, Expr, ExprKind, Id, IdKind, Protocol, Qualifiers};
 use tapline_filter::{Options, Resolver, parse};
 use tapline_packet::headers::IpVersion;
 
@@ -70,7 +70,7 @@ fn narrower(a: &Option<Space>, b: &Option<Space>) -> Option<Space> {
     [a, b].into_iter().flatten().min_by_key(|space| space.len()).cloned()
 }
 
-/// What a filter names.
+/// Protocols, addresses and ports that a filter names.
 pub(super) struct Wishes {
     /// The alternatives of the whole; then the recipe's own packets, because what is only hinted at may be missed.
     pub(super) alternatives: Vec<Wish>,
@@ -91,44 +91,44 @@ pub(super) fn of(text: &str) -> Wishes {
 const NONE: Qualifiers = Qualifiers { protocol: None, direction: None, kind: None };
 
 struct Reader {
-    /// What an id takes before which nothing stands.
+    /// The qualifiers of an id that has none of its own.
     before: Qualifiers,
     resolver: std::sync::Arc<dyn Resolver + Send + Sync>,
-    /// What each id asks for.
+    /// The alternatives of each id.
     parts: Vec<Wish>,
 }
 
 impl Reader {
     fn read(&mut self, expr: &Expr) -> Vec<Wish> {
         match &expr.kind {
-            Kind::Chain(first, rest) => {
+            ExprKind::Chain(first, rest) => {
                 let mut wishes = self.read(first);
                 for (joint, part) in rest {
                     let part = self.read(part);
                     wishes = match joint {
-                        Joint::Or => [wishes, part].concat(),
-                        Joint::And => both(&wishes, &part),
+                        BoolOp::Or => [wishes, part].concat(),
+                        BoolOp::And => both(&wishes, &part),
                     };
                     wishes.truncate(ALTERNATIVES_MAX);
                 }
                 wishes
             }
-            Kind::Group(inner) | Kind::Form(_, inner) => self.read(inner),
-            Kind::Qualified(qualifiers, inner) => {
+            ExprKind::Group(inner) | ExprKind::Modified(_, inner) => self.read(inner),
+            ExprKind::Qualified(qualifiers, inner) => {
                 self.before = *qualifiers;
                 self.read(inner)
             }
-            Kind::Id(id) => {
+            ExprKind::Id(id) => {
                 let wishes = self.id(id);
                 self.parts.extend_from_slice(&wishes);
                 wishes
             }
-            Kind::Protocol(protocol) => vec![protocols(Some(*protocol))],
-            Kind::Not(inner) => {
+            ExprKind::Protocol(protocol) => vec![protocols(Some(*protocol))],
+            ExprKind::Not(inner) => {
                 self.read(inner);
                 vec![Wish::default()]
             }
-            Kind::Relation(..) | Kind::Primitive(_) => vec![Wish::default()],
+            ExprKind::Relation(..) | ExprKind::Primitive(_) => vec![Wish::default()],
         }
     }
 

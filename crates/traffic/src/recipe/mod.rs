@@ -1,4 +1,4 @@
-//! What is wanted: protocols, sizes, flows, payload, times; and its text.
+//! Recipes: protocols, sizes, flows, payload and times of packets, and the text that describes them.
 //!
 //! ```text
 //! recipe := { item }                               udp size=imix flows=1000 rate=100k vlan=5
@@ -28,7 +28,7 @@ pub const FLOWS_MAX: u32 = 1_000_000;
 /// 2000-01-01 00:00:00 UTC in nanoseconds since 1970: when the first packet leaves unless the recipe says otherwise.
 const START_NS: i64 = 946_684_800_000_000_000;
 
-/// What IP carries.
+/// The payload of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// Datagrams from client to server.
@@ -95,7 +95,7 @@ pub enum Order {
     Random,
 }
 
-/// What packets carry.
+/// The payload of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Zeroes.
@@ -108,7 +108,7 @@ pub enum Payload {
     Text(Vec<u8>),
 }
 
-/// What is wrong with malformed packets.
+/// The fault of a malformed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bad {
     /// The checksum of UDP, TCP or ICMP.
@@ -121,10 +121,10 @@ pub enum Bad {
     Truncated,
 }
 
-/// How fast packets leave.
+/// The rate of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As fast as it goes; in files and graphs, where nobody waits, a microsecond apart.
+    /// As fast as possible; in files and graphs a microsecond apart.
     Free,
     /// Packets a second.
     Packets(u64),
@@ -134,18 +134,19 @@ pub enum Rate {
     Wire(u64),
 }
 
-/// What lies between packets.
+/// The gaps between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
     /// Always the same.
     Constant,
     /// Exponentially distributed: a Poisson process of the rate.
     Poisson,
-    /// So many packets at once, then a gap so that the rate holds.
+    /// Bursts of this many packets, with gaps between them that keep the rate.
     Burst(u32),
 }
 
-/// What packets are wanted. [`Recipe::parse`] reads it from text; [`Recipe::default`] is UDP over IPv4 at 60 bytes, one flow.
+/// A recipe for packets. [`Recipe::parse`] reads it from text; [`Recipe::default`] is UDP over IPv4 at 60 bytes, one
+/// flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// Flows take turns at these; empty is UDP, or what the filter asks for.
@@ -187,7 +188,7 @@ pub struct Recipe {
     pub labels: Vec<u32>,
     /// The VXLAN network that carries the packets, below 2^24.
     pub vxlan: Option<u32>,
-    /// What packets carry.
+    /// The payload.
     pub payload: Payload,
     /// Data segments of a TCP connection.
     pub segments: u32,
@@ -205,13 +206,14 @@ pub struct Recipe {
     pub duration_ns: Option<u64>,
     /// How fast packets leave.
     pub rate: Rate,
-    /// What lies between packets.
+    /// The gaps between packets.
     pub gaps: Gaps,
     /// When the first packet leaves, in nanoseconds since 1970; `None` is the time at which the work begins, which only the caller knows.
     pub start_ns: Option<i64>,
-    /// Where chance starts.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// The stream whose number, with a sequence number and a time, stands at the end of each payload.
+    /// The stream of marks at the end of payloads: each has stream, sequence number and send time. `None` for payloads
+    /// without marks.
     pub mark: Option<u8>,
 }
 

@@ -19,13 +19,13 @@ const LABELS_MAX: usize = 8;
 struct Item {
     name: String,
     value: Option<String>,
-    /// Where it stands, and where its value does.
+    /// The item's place in the text, and its value's.
     span: Span,
     value_span: Span,
 }
 
 impl Item {
-    /// Where the value stands, without its quotes.
+    /// The place of the value without its quotes.
     fn inside(&self) -> Span {
         let Span { start, end } = self.value_span;
         let quotes = (end - start).saturating_sub(self.value.as_ref().map_or(0, String::len)) / 2;
@@ -37,7 +37,8 @@ impl Recipe {
     /// Reads a recipe.
     ///
     /// # Errors
-    /// What is wrong, where, and what to write instead. Whether all wishes go together, [`Generator::new`](crate::Generator::new) says.
+    /// The fault, its place, and the mend. Contradictions between items are found by
+    /// [`Generator::new`](crate::Generator::new).
     ///
     /// ```
     /// use tapline_traffic::Recipe;
@@ -52,7 +53,7 @@ impl Recipe {
         for (at, item) in items.iter().enumerate() {
             if let Some(before) = items[..at].iter().find(|before| before.name == item.name) {
                 let message = format!("`{}` is given twice", item.name);
-                return Err(SyntaxError::at(item.span, message).also(before.span));
+                return Err(SyntaxError::at(item.span, message).with_earlier_place(before.span));
             }
             match (item.name.as_str(), &item.value) {
                 ("share", Some(value)) => {
@@ -187,13 +188,13 @@ impl Recipe {
     }
 }
 
-/// Where a word or the value of a key stands in a text.
+/// The place of a word, or of a key's value, in a text.
 pub(crate) fn span_of(text: &str, name: &str) -> Option<Span> {
     let items = items(text).ok()?;
     items.iter().find(|item| item.name == name).map(|item| item.span)
 }
 
-/// Where the value of a key stands in a text, without its quotes.
+/// The place of a key's value in a text, without its quotes.
 pub(crate) fn span_of_value(text: &str, name: &str) -> Option<Span> {
     let items = items(text).ok()?;
     items.iter().find(|item| item.name == name).map(Item::inside)
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_take() {
+    fn keys_accept_their_values() {
         let recipe =
             |text: &str| Recipe::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         assert_eq!(recipe(""), Recipe::default());
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_do_not_take() {
+    fn keys_refuse_other_values() {
         for text in [
             "size=0",
             "size=65536",

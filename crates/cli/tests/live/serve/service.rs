@@ -98,7 +98,7 @@ fn without_descriptors_it_rests_and_comes_back() {
     let mut taps = Vec::new();
     let refusal = loop {
         let Ok(client) = Client::connect(&daemon.socket(), "many") else { break "no connection".to_owned() };
-        match client.attach(&Attach { capture: "office".to_owned(), ..Attach::default() }) {
+        match client.attach(&AttachRequest { capture: "office".to_owned(), ..AttachRequest::default() }) {
             Ok(tap) => taps.push(tap),
             Err(error) => break error.to_string(),
         }
@@ -125,7 +125,7 @@ fn coming_and_going_fills_no_log() {
     let begun = std::time::Instant::now();
     let Some(mut daemon) = Daemon::start("coming_and_going_fills_no_log", &[]) else { return };
     let filter = vec!["port 53"; 60].join(" or ");
-    let attach = Attach { capture: "office".to_owned(), filter, ..Attach::default() };
+    let attach = AttachRequest { capture: "office".to_owned(), filter, ..AttachRequest::default() };
     for round in 0..ROUNDS {
         let client = Client::connect(&daemon.socket(), "busy").unwrap();
         drop(client.attach(&attach).unwrap());

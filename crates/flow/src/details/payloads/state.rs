@@ -40,7 +40,7 @@ pub(super) enum Exchange {
     Http(Option<u16>),
 }
 
-/// What the server's hello chose.
+/// Version and cipher suite of the server's hello.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerChoice {
     pub(super) version: u16,
@@ -54,7 +54,7 @@ impl ServerChoice {
     }
 }
 
-/// What it takes to hear what is said.
+/// Settings and memory that the parsers of payloads share.
 pub(super) struct ReadContext<'t> {
     pub(super) fields: DetailFields,
     pub(super) time: i64,
@@ -63,7 +63,8 @@ pub(super) struct ReadContext<'t> {
 }
 
 impl PayloadState {
-    /// Whether TLS begins with a segment in the middle of a stream, as with STARTTLS, of which nothing else was understood: the client's hello, and then the server's.
+    /// Whether TLS begins in the middle of a stream, as after STARTTLS, with this segment: the client's hello if
+    /// nothing else was recognised before, then the server's.
     pub(super) fn begins_tls(&self, payload: &[u8]) -> bool {
         let kind = tls::message_type(payload);
         matches!((kind, self.exchange), (Some(1 | 2), Exchange::Nothing) | (Some(2), Exchange::Tls(None)))

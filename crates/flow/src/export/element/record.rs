@@ -159,7 +159,8 @@ impl<'f> RecordView<'f> {
         }
     }
 
-    /// Writes a value in so many octets, the low ones of a number. One that is absent is 0, or empty. Of those whose length varies `most` octets at most.
+    /// Writes a value in `len` octets: the low ones of a number. An absent value is 0 or, at variable length, empty.
+    /// Values of variable length are cut to `most` octets.
     #[inline]
     pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, most: usize, out: &mut Vec<u8>) {
         let number = match self.field_value(value, is_reverse) {
@@ -214,7 +215,8 @@ pub(crate) fn millis(time: Timestamp) -> i64 {
     time.as_nanos().div_euclid(1_000_000)
 }
 
-/// Seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). Rounded up, so that a reader who rounds down has the nanosecond.
+/// NTP time: seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). The fraction is rounded up, so that a
+/// reader that rounds down gets the nanosecond back.
 pub(super) fn ntp(time: Timestamp) -> u64 {
     const FROM_1900: i64 = 2_208_988_800;
     let seconds = time.seconds().wrapping_add(FROM_1900) as u32;

@@ -9,8 +9,8 @@
 //! octetArray              bytes, without a logical type       dictionary
 //! ```
 //!
-//! Where there are too many values for a dictionary they are written as they are. Every column may be null: an element that is not for this version of IP is, and so
-//! is one that the flow lacks.
+//! A column with too many values for a dictionary is encoded plainly. Every column may be null: elements of the other
+//! IP version are, and those that a flow lacks.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -33,12 +33,12 @@ use crate::export::rows::{Column, ColumnSource};
 /// Values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A number of so many bits.
+    /// An unsigned number of this many bits.
     Unsigned(i8),
     Milliseconds,
     Nanoseconds,
     Text,
-    /// So many octets of a number, the low ones; or bytes as they are.
+    /// The low octets of a number, of this length; or bytes as they are.
     Octets(u16),
 }
 

@@ -40,35 +40,35 @@ pub(super) struct Job {
     pub(super) is_last: bool,
 }
 
-/// The outcome of rows.
+/// The account of rows and files.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Packets of rows in files that are whole.
+    /// Packets that the rows of complete files count.
     pub(super) written: u64,
-    /// Packets of rows in files that could not be.
+    /// Packets that the rows of failed files count.
     pub(super) lost: u64,
     pub(super) files: u64,
     pub(super) files_lost: u64,
-    /// Of files that are whole.
+    /// Octets of complete files.
     pub(super) octets: u64,
-    /// The first failure that nobody asked for yet.
+    /// The first error that the caller was not yet told.
     pub(super) failure: Option<Error>,
 }
 
-/// Where files go.
+/// Where files are written.
 pub(super) enum Place {
     Directory(PathBuf),
-    /// One file, whatever the hour.
+    /// One file for all hours.
     StandardOutput,
 }
 
-/// Files, and how they are written.
+/// Open files, and the settings for writing them.
 pub(super) struct Store {
     place: Place,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
     size_max: u64,
-    /// Tells files from those of other writers into the same directory.
+    /// A random number in file names, which keeps writers into the same directory apart.
     run: u64,
     /// Files begun.
     begun: u64,
@@ -210,7 +210,7 @@ impl Open {
         (self.writer.bytes_written() + self.longest + footers) as u64 > size_max
     }
 
-    /// Makes it whole, and gives its length.
+    /// Completes the file. Its length in octets.
     fn finish(mut self) -> io::Result<u64> {
         self.writer.finish().map_err(io_error)?;
         let octets = self.writer.bytes_written() as u64;
@@ -220,7 +220,7 @@ impl Open {
     }
 }
 
-/// A number that no other writer has.
+/// A random number, which tells this writer's files from other writers'.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -247,7 +247,7 @@ fn hours_that_are_open_are_few() {
 
 /// An hour that cannot be written: its packets are lost, and told; the others are there.
 #[test]
-fn what_cannot_be_written_is_lost() {
+fn rows_that_cannot_be_written_are_lost() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("date=2026-11-22")).unwrap();
     fs::write(folder.path().join("date=2026-11-22/hour=21"), "in the way").unwrap();
@@ -260,7 +260,7 @@ fn what_cannot_be_written_is_lost() {
     let account = writer.account();
     assert_eq!((account.written, account.lost, account.waiting), (5, 2, 0));
     assert_eq!((account.messages, account.messages_lost), (3, 1));
-    // It is told once.
+    // The error is reported once.
     assert!(writer.finish().is_ok());
     let refused = ParquetWriter::create(
         &folder.path().join("date=2026-11-22/hour=21"),
@@ -271,7 +271,7 @@ fn what_cannot_be_written_is_lost() {
 }
 
 #[test]
-fn what_is_given_up_leaves_nothing() {
+fn a_dropped_writer_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = writer(folder.path(), "packetDeltaCount", limits(4096, 3600));
     for _ in 0..600 {

@@ -1,6 +1,6 @@
-//! Something that may remember, such as an FPL program, decides over packets one by one in their order.
+//! A stage that decides packet by packet, in order, with an engine that may have memory, such as an FPL program.
 //!
-//! It decides from its first packet to its last in one form: what it remembers has one place.
+//! The engine does not change during a run, because its memory is its own.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Stage for FplStage {
     }
 
     fn counters(&self) -> StageCounters {
-        // What runs it never changes, so there is nothing to tell of an engine.
+        // The engine never changes, so there is no change to report.
         StageCounters {
             unexamined: self.unexamined,
             filter: Some(FilterAccount::default()),

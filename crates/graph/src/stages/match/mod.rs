@@ -106,7 +106,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
 
 struct Search {
     patterns: Patterns,
-    /// Where patterns may be spread over packets.
+    /// State of flows, if patterns may span packets.
     flows: Option<Flows>,
     /// By pattern.
     met: Vec<Met>,
@@ -115,7 +115,7 @@ struct Search {
     n: usize,
 }
 
-/// What is known of a pattern.
+/// Results of a pattern.
 #[derive(Clone, Default)]
 struct Met {
     /// Packets in which it ended.

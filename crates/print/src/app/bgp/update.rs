@@ -51,7 +51,7 @@ const ORIGINS: &[(u8, &str)] = &[(0, "IGP"), (1, "EGP"), (2, "Incomplete")];
 const AS4_PATH: u8 = 17;
 const LARGE_COMMUNITIES: u8 = 32;
 
-/// What encloses a segment of a path, by its type: set, sequence, and both within a confederation.
+/// Brackets around a path segment, by its type: set, sequence, and both within a confederation.
 const SEGMENTS: [(&str, &str); 5] = [("?", "?"), ("{ ", "}"), ("", ""), ("( ", ")"), ("({ ", "})")];
 
 const EXTENDED_FLAGS: &[(u32, &str)] = &[(0x8000, "vendor-specific"), (0x4000, "non-transitive")];

@@ -31,7 +31,8 @@ const DEPTH_MAX: usize = 16;
 const ENCRYPTED: u8 = 0x01;
 const COMMIT: u8 = 0x02;
 
-/// Where the text of a payload ended in the message; `None` if its bytes ended too early, which has been said.
+/// The offset in the message at which the text of a payload ended; `None` if its bytes ended too early, which the text
+/// says.
 type Ended = Result<Option<usize>, Cut>;
 
 /// Names of exchanges, by their number; empty where there is none.

@@ -52,7 +52,7 @@ pub(super) enum Form {
     Prefix6,
     /// The prefix's length and its 16 bytes.
     HomePrefix6,
-    /// What a network offers to mobile hosts (RFC 5447).
+    /// Mobility features that a network offers (RFC 5447).
     MobilityFeatures,
     /// A name space and a name (RFC 5580).
     Operator,
@@ -241,7 +241,7 @@ pub(super) const MOBILITY_FEATURES: &[(u64, &str)] = &[
     (1 << 49, "INTER_MAG_ROUTING_SUPPORTED"),
 ];
 
-/// What may be done with a location: bits that must be 0, and the right to pass it on (RFC 5580, 4.4).
+/// Permitted uses of a location: bits that must be 0, and the right to pass it on (RFC 5580, 4.4).
 #[rustfmt::skip]
 pub(super) const LOCATION_FLAGS: &[(u32, &str)] = &[
     (0x0001, "MBZ-15"), (0x0002, "MBZ-14"), (0x0004, "MBZ-13"), (0x0008, "MBZ-12"), (0x0010, "MBZ-11"),

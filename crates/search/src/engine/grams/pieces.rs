@@ -20,7 +20,7 @@ pub(crate) struct Pieces {
     /// 0x20 in each byte of a piece if letters are folded.
     fold: u64,
     shift: u32,
-    /// Where each slot's entries begin; one more than there are slots.
+    /// The start of each slot's entries; one more than there are slots.
     starts: Vec<u32>,
     entries: Vec<Entry>,
 }

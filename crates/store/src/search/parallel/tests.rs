@@ -16,13 +16,13 @@ fn search(root: &Path, window: Window) -> Search {
 /// The numbers of the packets in sections.
 fn numbers(reader: &mut SectionReader, buffer: &mut Vec<u8>, place: Range<usize>) -> Vec<u64> {
     let mut numbers = Vec::new();
-    reader.put(std::mem::take(buffer), place);
+    reader.set_buffer(std::mem::take(buffer), place);
     while reader.advance().unwrap() {
         let batch = reader.batch();
         numbers
             .extend(batch.iter().map(|packet| u64::from_be_bytes(*packet.data[14..].first_chunk().unwrap())));
     }
-    *buffer = reader.take();
+    *buffer = reader.take_buffer();
     numbers
 }
 
