@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use clap::{ArgMatches, CommandFactory};
+use clap::{ArgMatches, Command, CommandFactory};
 use tapline_daemon::Rules;
 use tapline_filter::Options;
 use tapline_testkit::documents::{self, Block, Document};
 
-/// Each command line of `tapline` in a code block: where it stands, and its words.
+/// Each command line of `tapline` in a code block or in the examples of --help: where it stands, and its words.
 fn command_lines() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
+    examples_of_help(&crate::Cli::command(), &mut found);
     for document in documents::all() {
         for block in document.blocks() {
             let lines = block.lines.iter().enumerate();
@@ -22,6 +23,15 @@ fn command_lines() -> Vec<(String, Vec<String>)> {
         }
     }
     found
+}
+
+fn examples_of_help(command: &Command, found: &mut Vec<(String, Vec<String>)>) {
+    let help = [command.get_after_help(), command.get_after_long_help()].into_iter().flatten();
+    for line in help.flat_map(|text| text.to_string().lines().map(str::to_owned).collect::<Vec<_>>()) {
+        let words = documents::command(&line, "tapline");
+        found.extend(words.map(|words| (format!("{} --help: {line}", command.get_name()), words)));
+    }
+    command.get_subcommands().for_each(|below| examples_of_help(below, found));
 }
 
 /// The matches of the last subcommand.
