@@ -8,11 +8,11 @@ use crate::netns;
 use std::time::{Duration, Instant};
 use tapline_sys::{FRAMES_PER_CALL, FrameSocket, NetNs, RouteSocket};
 
-/// How long a paced sender sleeps when nothing is due.
+/// The sleep of a paced sender when nothing is due.
 const TICK: Duration = Duration::from_micros(500);
-/// How long to wait before a frame is tried again that the interface's queue had no room for.
+/// The pause before a frame is tried again for which the interface's queue had no room.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(100);
-/// How long to wait at once for room in the socket.
+/// The longest single wait for room in the socket.
 const WAIT: Duration = Duration::from_secs(1);
 
 const EAGAIN: i32 = 11;
@@ -55,7 +55,7 @@ impl Sender {
     /// On an interface, in the namespace of this name or, without one, in ours.
     ///
     /// # Errors
-    /// That there is no such namespace or interface, or that `CAP_NET_RAW` is missing.
+    /// There is no such namespace or interface, or `CAP_NET_RAW` is missing.
     pub fn open(namespace: Option<&str>, interface: &str) -> Result<Sender, String> {
         let socket = match namespace {
             None => open_here(interface)?,

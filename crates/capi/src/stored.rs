@@ -30,7 +30,7 @@ use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
 
-/// How long a call for packets waits for the search before it looks whether it is to end.
+/// The time for which a call for packets waits for the search before it looks whether the loop is to end.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Programs whose texts are kept.
 const TEXTS_MAX: usize = 8;

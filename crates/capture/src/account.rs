@@ -59,7 +59,7 @@ pub enum LossPoint {
     Nic,
     /// In the driver: its own counters (`ethtool -S`).
     Driver,
-    /// When the file that is read now was captured: as the file itself says.
+    /// At the time when the file that is read now was captured, as the file itself tells.
     File,
     /// In the daemon, or before it, while we were its reader.
     Daemon,
@@ -103,7 +103,7 @@ pub struct RingAccount {
     pub received: u64,
     /// Packets that the ring had no room for.
     pub dropped: u64,
-    /// How often the ring stood still because its next block had not been given back.
+    /// Times that the ring stood still because its next block had not been given back.
     pub freezes: u64,
     /// Packets still in the ring when the capture ended, not examined.
     pub unread: u64,

@@ -76,7 +76,7 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// How much of the whole has been read, if there is a whole: bytes done and bytes in all.
+    /// The progress of the reading, if the end is known: bytes read and bytes in all.
     fn progress(&self) -> Option<(u64, u64)> {
         None
     }

@@ -69,7 +69,7 @@ struct Life {
 /// Gives each of `count` variables a home.
 ///
 /// # Errors
-/// How many variables are on the stack at once, if they are too many.
+/// Number of variables on the stack at once, as an error, if there are too many.
 pub(super) fn allocate(steps: &[Step], count: usize, pool: Pool) -> Result<Homes, usize> {
     let mut lives = lives(steps, count);
     lives.sort_unstable_by_key(|life| life.start);

@@ -129,13 +129,13 @@ pub enum EmitError {
         "the filter needs {needed} values at once beside the registers, the kernel's stack has room for 64; split it"
     )]
     TooManyValues {
-        /// How many.
+        /// Number of bytes that it needs.
         needed: usize,
     },
     /// More instructions than the kernel takes.
     #[error("the filter is {len} instructions long, the kernel takes at most {KERNEL_INSNS_MAX}; split it")]
     TooLong {
-        /// How many.
+        /// Number of instructions.
         len: usize,
     },
 }

@@ -33,7 +33,7 @@ pub(super) struct Selector<'a> {
     pub(super) ir: &'a Ir,
     pub(super) hook: &'a Hook,
     pub(super) dominators: &'a Dominators,
-    /// How often each value is read.
+    /// Number of reads of each value.
     pub(super) uses: Vec<u32>,
     /// The greatest number that each value can be.
     pub(super) bounds: Vec<u64>,

@@ -42,7 +42,7 @@ pub enum Error {
     Read {
         /// The file.
         name: String,
-        /// How far it was read.
+        /// The end of what was read.
         place: FilePosition,
         /// The system's answer.
         source: io::Error,
@@ -54,7 +54,7 @@ pub enum Error {
         name: String,
         /// gzip, zstd or lz4.
         format: &'static str,
-        /// How far they could be unpacked.
+        /// The end of what could be unpacked.
         place: FilePosition,
         /// The result of the decoder.
         source: io::Error,
@@ -87,7 +87,7 @@ pub enum Error {
         item: &'static str,
         /// The beginning of the item.
         item_offset: u64,
-        /// How many bytes of it are missing.
+        /// Number of bytes that are missing.
         missing: u64,
     },
     /// The file is of a version of its format, or uses a part of it, that cannot be read.

@@ -50,7 +50,7 @@ pub struct FileSource {
     is_ended: bool,
 }
 
-/// How far a source reads ahead of the packets that it lends.
+/// The mode of reading: ahead of the packets that are lent, or packet by packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// As far as its buffer has room: the fastest.

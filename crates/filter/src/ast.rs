@@ -139,7 +139,7 @@ impl TunnelKind {
     }
 }
 
-/// Which fragments of IP packets.
+/// The kinds of fragments that a filter can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
     /// Any part of a packet that was cut.
@@ -261,7 +261,7 @@ impl Protocol {
     }
 }
 
-/// Which of a packet's two (802.11: four) addresses is meant; none given means either.
+/// The address of a packet, of two (802.11: of four), that a primitive tests; none given means either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Direction {

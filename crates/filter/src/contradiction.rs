@@ -114,7 +114,7 @@ fn clauses(expr: &Expr, from: usize, found: &mut Vec<Clause>) {
     }
 }
 
-/// How many parts an expression has, as [`Probe`] numbers them.
+/// Number of parts of an expression, as [`Probe`] counts them.
 fn count(expr: &Expr) -> usize {
     match &expr.kind {
         ExprKind::Chain(first, rest) => {

@@ -242,7 +242,7 @@ mod tests {
         predicates
     }
 
-    /// How many numbers each lookup of a text has.
+    /// Number of constants of each lookup of a text.
     fn lookups(text: &str) -> Vec<usize> {
         fn collect(predicate: &Predicate, found: &mut Vec<usize>) {
             match predicate {

@@ -125,7 +125,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// How many blanks the text begins with.
+/// Number of blanks at the beginning of the text.
 fn blanks(text: &str) -> usize {
     text.bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count()
 }
@@ -424,7 +424,7 @@ fn is_ipv6_form(text: &str) -> bool {
     }
 }
 
-/// How many 16-bit groups there are; a dotted quad at the end counts as two.
+/// Number of 16-bit groups; a dotted quad at the end counts as two.
 fn groups_in(text: &str) -> Option<usize> {
     if text.is_empty() {
         return Some(0);

@@ -85,7 +85,7 @@ struct Scope<'a> {
     /// Whether the payload of IPv6 is looked for behind its extension headers, here.
     extensions: bool,
     layers: Layers,
-    /// Which layers these are: a new number with each shift, the old one where a shift ends.
+    /// The version of the layers: a new number with each shift, the old one where a shift ends.
     version: u32,
     versions: u32,
     /// The next cell that is free here, and the first one that never was used.

@@ -82,7 +82,7 @@ pub const LAYOUTS_MAX: usize = 256;
 /// Lookups that are gathered before they are made, so that they wait for memory together.
 const PROBES_AT_ONCE: usize = 64;
 
-/// Which of the filters that match a packet are reported.
+/// The matching filters of a packet that are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchPolicy {
     /// All.

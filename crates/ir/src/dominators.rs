@@ -101,7 +101,7 @@ struct Tree {
     above: Vec<BlockId>,
     /// For each block one that lies some blocks further up; the entry's is itself.
     far_above: Vec<BlockId>,
-    /// How many blocks lie above.
+    /// Number of blocks above.
     depth: Vec<u32>,
 }
 

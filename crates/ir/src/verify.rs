@@ -31,7 +31,7 @@ pub enum VerifyError {
     DefinedTwice {
         /// The block with the second definition.
         block: BlockId,
-        /// Which.
+        /// The value.
         value: Value,
     },
     /// A value has another type than its reader wants, or holds more than its type.
@@ -39,11 +39,11 @@ pub enum VerifyError {
     WrongType {
         /// The block.
         block: BlockId,
-        /// Which.
+        /// The value.
         value: Value,
     },
     /// A way gives its block too few or too many arguments, or of wrong types, or leads to no block.
-    #[error("b{}: the way to b{} does not fit its parameters", .block.0, .to.0)]
+    #[error("b{}: the edge to b{} passes arguments that do not match its parameters", .block.0, .to.0)]
     WrongArguments {
         /// The block at which the edge starts.
         block: BlockId,
@@ -51,7 +51,7 @@ pub enum VerifyError {
         to: BlockId,
     },
     /// A load is not covered by guards.
-    #[error("b{}: v{} loads bytes that were not shown to be there", .block.0, .value.0)]
+    #[error("b{}: v{} loads bytes that no guard proves to be captured", .block.0, .value.0)]
     UncoveredLoad {
         /// The block.
         block: BlockId,
@@ -59,7 +59,7 @@ pub enum VerifyError {
         value: Value,
     },
     /// A divisor may be 0.
-    #[error("b{}: v{} divides by what may be 0", .block.0, .value.0)]
+    #[error("b{}: v{} divides by a value that may be 0", .block.0, .value.0)]
     UncoveredDivision {
         /// The block.
         block: BlockId,
@@ -68,7 +68,7 @@ pub enum VerifyError {
     },
     /// A way leads back to a block that is no declared loop's header, or a header does not dominate where it comes
     /// from.
-    #[error("b{}: a way leads back to b{}, which is no loop", .block.0, .to.0)]
+    #[error("b{}: an edge leads back to b{}, which is not declared as a loop", .block.0, .to.0)]
     UndeclaredLoop {
         /// The block at which the edge starts.
         block: BlockId,
@@ -86,7 +86,7 @@ pub enum VerifyError {
     Unknown {
         /// The block.
         block: BlockId,
-        /// Which instruction.
+        /// The instruction.
         value: Value,
     },
 }

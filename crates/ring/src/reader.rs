@@ -72,7 +72,7 @@ pub struct BufferInfo {
     pub generation: u64,
     /// The capture worker.
     pub worker: u32,
-    /// When it was made.
+    /// The time of its creation.
     pub created: Timestamp,
     /// Bytes of a block.
     pub block_len: u32,
@@ -98,7 +98,7 @@ pub struct Reader {
     reads_in_place: bool,
     /// The block that is held; 0 for none.
     held: u64,
-    /// When it was last known that all was read: what is there now is not older.
+    /// The last time at which all was known to be read: packets that are there now are not older.
     all_read_ns: Option<u64>,
     /// The writer woke us, which it may for reasons of its own, and we have not read since.
     is_called: bool,

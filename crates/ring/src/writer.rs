@@ -118,7 +118,7 @@ pub struct DetachedReader {
     pub account: Account,
 }
 
-/// How far a reader is that began in the past.
+/// The progress of a reader that began in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayProgress {
     /// All published packets were offered. Before another batch is stored the reader can
@@ -483,7 +483,7 @@ impl Writer {
         Ok(self.readers.get(id)?.standing)
     }
 
-    /// How often a reader was woken.
+    /// Number of times that a reader was woken.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].

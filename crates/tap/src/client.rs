@@ -22,7 +22,7 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 /// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do. So long
 /// packets wait for a buffer that has none, when several are merged by time.
 const MERGE_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a daemon has to answer, and how long to make a buffer.
+/// The time that a daemon has to answer, and the time that it has to make a buffer.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.

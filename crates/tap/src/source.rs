@@ -38,13 +38,13 @@ const PLACES: [(Counted, &str); 4] = [
 /// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the
 /// kernel's open block, and what it does itself.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
-/// How long a daemon has to let us go.
+/// The time that a daemon has to let a reader go.
 const DETACH_WAIT: Duration = Duration::from_secs(3);
-/// How long its last words may take, once it is gone.
+/// The time for its last messages, once it is gone.
 const FAREWELL_WAIT: Duration = Duration::from_millis(50);
-/// How often it is tried whether a daemon is there again.
+/// The pause between two attempts to find a daemon again.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long it may take to answer then.
+/// The time that it may take to answer then.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// A reader of a capture of `tapline serve`. Needs no right but that the daemon's rules let it read.
@@ -104,7 +104,7 @@ struct Again {
 /// Sums of daemons that are gone.
 #[derive(Clone, Debug)]
 struct Past {
-    /// How many.
+    /// Number of daemons that are gone.
     daemons: u64,
     counts: ReaderCounts,
     /// By [`PLACES`]; what the last daemon could not tell is unknown for ever.

@@ -43,14 +43,14 @@ struct Pass<'a> {
     cfg: &'a Cfg,
     values: &'a mut Values,
     demand: Demand,
-    /// How many blocks test a value, and how many ask the very same question.
+    /// Numbers of blocks that test a value, and of those with the very same test.
     asked: Asked,
     arriving: Vec<Option<State>>,
     removal: Removal,
     steps_left: usize,
 }
 
-/// Which statements a pass may remove.
+/// The statements that a pass may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
     /// Those that write to X or to scratch what is there: each block goes on loading A for itself, and can be moved.
@@ -257,7 +257,7 @@ impl Pass<'_> {
     fn arrive(&mut self, state: State, id: BlockId) {
         match &mut self.arriving[id.0 as usize] {
             Some(there) => there.meet(&state, id, self.values),
-            nobody => *nobody = Some(state),
+            unset => *unset = Some(state),
         }
     }
 
@@ -342,7 +342,7 @@ pub(super) fn load_of(statement: Statement, registers: &Registers) -> Option<Loa
     }
 }
 
-/// Which answers are worth remembering: those that some other block asks for.
+/// The tests worth remembering: those that another block has as well.
 struct Asked {
     /// By value; values that came later are not in it.
     values: Vec<u32>,

@@ -15,7 +15,7 @@ use super::value::{Register, Value};
 use crate::cfg::{BlockId, Cfg, Terminator};
 use rustc_hash::FxHashMap as Map;
 
-/// Which way out the links share.
+/// The edge that the links share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shared {
     OnTrue,
@@ -116,7 +116,7 @@ fn sort(forward: &mut Forward, chain: &[BlockId], shared: Shared) {
     }
 }
 
-/// How many links from the first on can be sorted: those whose loads are safe once the first has been passed.
+/// Number of links, from the first on, that can be sorted: their loads are safe once the first has been passed.
 fn stretch(forward: &Forward, chain: &[BlockId]) -> usize {
     let Some((state, _)) = chain.get(1).and_then(|id| forward.tested[id.0 as usize].as_ref()) else {
         return chain.len();

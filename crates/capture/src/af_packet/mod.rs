@@ -76,9 +76,9 @@ use crate::{Advance, Error, Event, InterfaceAccount, RingAccount, Source};
 /// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it
 /// is.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long to wait at once while draining: blocks come by the kernel's timer.
+/// The longest single wait while draining: blocks come by the kernel's timer.
 const DRAIN_WAIT: Duration = Duration::from_millis(5);
-/// How long packets on their way are waited for where the kernel cannot tell.
+/// The time for which packets on their way are waited for if the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Packets of one or several interfaces, lent from the kernel's rings.
@@ -107,7 +107,7 @@ pub struct AfPacket {
     phase: Phase,
     /// Since when all interfaces are gone.
     gone_since: Option<Instant>,
-    /// How long packets may wait to be lent.
+    /// The longest that packets may wait to be lent.
     max_latency: Duration,
     /// Packets were lent since we last slept.
     has_lent: bool,

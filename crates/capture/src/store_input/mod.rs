@@ -54,9 +54,9 @@ pub struct StoreReading {
     pub sieve: Option<SearchFilter>,
 }
 
-/// How many faults of chunks are told at once.
+/// The most faults of chunks that are told at once.
 const FAULTS_TOLD_MAX: usize = 16;
-/// How long opening waits for the first packets before it looks again.
+/// The time for which opening waits for the first packets before it looks again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Counters of a search so far, for other threads.
@@ -258,7 +258,7 @@ struct Interfaces {
 #[derive(Default)]
 struct Alike {
     ids: Vec<InterfaceId>,
-    /// How many each thread has met.
+    /// Number of interfaces that each thread has met.
     met: Vec<usize>,
 }
 

@@ -71,7 +71,7 @@ pub struct WriteOptions {
     pub precision: Precision,
     /// The compression of the file, if there is one.
     pub compression: Option<Compression>,
-    /// When to begin a new file.
+    /// The conditions for a new file.
     pub rotation: Rotation,
     /// Each batch is written at once, so that readers see it (`-U`).
     pub is_flushed_each_batch: bool,

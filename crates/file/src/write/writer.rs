@@ -45,7 +45,7 @@ pub struct FileWriter {
     written: u64,
     lost: u64,
     statistics: Vec<InterfaceStatistics>,
-    /// When statistics are due, by the steady clock.
+    /// The time of the next statistics, by the steady clock.
     statistics_due_ns: i64,
 }
 

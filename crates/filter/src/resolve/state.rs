@@ -102,7 +102,7 @@ pub(crate) struct Part {
     pub(crate) predicate: Predicate,
     /// Whether its contrary is wanted.
     pub(crate) negated: bool,
-    /// How many parts before it moved the headers, and the last of them.
+    /// Number of parts before it that moved the headers, and the last of them.
     pub(crate) shifts: (usize, Option<Span>),
     /// Whether it moves the headers for what comes behind it.
     pub(crate) moves: bool,

@@ -189,7 +189,7 @@ impl Headers<'_> {
         Network { ether_type, start: self.builder.binary(Binary::Add, network.start, four) }
     }
 
-    /// Which of the headers stands behind the link layer: its EtherType, or 0.
+    /// The EtherType of the header behind the link layer, or 0.
     pub(super) fn network(&mut self, network: Network, wanted: &[Header]) -> Value {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, check) in self.by_header(network.ether_type, wanted, none) {
@@ -222,7 +222,7 @@ impl Headers<'_> {
         Transport { protocol: values[0], start: values[1], is_fragment: values[2] }
     }
 
-    /// Which of the headers the network layer carries: its protocol, or 0.
+    /// The protocol of the header behind the network layer, or 0.
     pub(super) fn ports(&mut self, transport: Transport, wanted: &[Header]) -> Value {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, check) in self.by_header(transport.protocol, wanted, none) {

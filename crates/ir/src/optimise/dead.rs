@@ -111,7 +111,7 @@ fn is_same_way(ir: &Ir, one: &Target, other: &Target) -> bool {
     one.block == other.block && one.arguments.iter().zip(&other.arguments).all(same)
 }
 
-/// Which values are read, in the end, by what has an effect or decides a way.
+/// The values that are read, in the end, by an operation with an effect or by a branch.
 fn used(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     let mut used = vec![false; ir.instructions.len()];
     let mut work: Vec<Value> = Vec::new();

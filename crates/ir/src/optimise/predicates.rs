@@ -326,7 +326,7 @@ fn homes(ir: &Ir, order: &[BlockId]) -> Vec<BlockId> {
     home
 }
 
-/// Which blocks ways may leave out: they do nothing but look.
+/// The blocks that an edge may step over: those that only test.
 fn passable(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     let mut passable = vec![true; ir.blocks.len()];
     ir.loops.iter().for_each(|one| passable[one.header.0 as usize] = false);

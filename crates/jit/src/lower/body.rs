@@ -54,7 +54,7 @@ pub(super) struct Body<'a, 'b> {
     values: Vec<Option<clif::Value>>,
     /// The same with 16 bits, for loads of two bytes.
     halves: Vec<Option<Half>>,
-    /// How many guards count from each value.
+    /// Number of guards on each value.
     guards: Vec<u32>,
     /// The generator's block for each block.
     blocks: Vec<Option<clif::Block>>,
