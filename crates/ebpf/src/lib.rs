@@ -10,7 +10,7 @@
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
-//! | `front` | what stands around a filter in front of AF_XDP sockets: the way to the socket, the count, the stop |
+//! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
 //! | `notes` | what the driver knows of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!

@@ -59,7 +59,7 @@ pub enum ExprKind {
     Relation(Arith, Relop, Arith),
     /// Anything else.
     Primitive(Primitive),
-    /// `inner(a)`: `a` is asked in another way.
+    /// `inner(a)`: `a` is tested under a modifier.
     Modified(Modifier, Box<Expr>),
 }
 

@@ -1,10 +1,10 @@
 //! Conditions under which a graph is safe to run: the proof that engines rely on.
 //!
 //! ```text
-//! values    defined before they are read on every way; types fit; blocks get as many arguments as they have parameters
-//! loads     on every way, a guard (need) or the like has shown that their bytes are there
+//! values    defined before they are read on every path; types fit; blocks get as many arguments as they have parameters
+//! loads     on every path, a guard (need) or the like has shown that their bytes are there
 //! divisors  constants other than 0, or guarded (nonzero)
-//! ways      none leads back, except to a declared loop's header
+//! edges     none leads back, except to a declared loop's header
 //! ```
 
 use thiserror::Error;
@@ -18,7 +18,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// A value is read where it is not defined on every way.
+    /// A value is read where it is not defined on every path.
     #[error("b{}: v{} is read before it is defined", .block.0, .value.0)]
     Undefined {
         /// The block with the read.
@@ -42,7 +42,7 @@ pub enum VerifyError {
         /// The value.
         value: Value,
     },
-    /// A way gives its block too few or too many arguments, or of wrong types, or leads to no block.
+    /// An edge gives its block too few or too many arguments, or of wrong types, or leads to no block.
     #[error("b{}: the edge to b{} passes arguments that do not match its parameters", .block.0, .to.0)]
     WrongArguments {
         /// The block at which the edge starts.
@@ -66,7 +66,7 @@ pub enum VerifyError {
         /// The division.
         value: Value,
     },
-    /// A way leads back to a block that is no declared loop's header, or a header does not dominate where it comes
+    /// An edge leads back to a block that is no declared loop's header, or a header does not dominate where it comes
     /// from.
     #[error("b{}: an edge leads back to b{}, which is not declared as a loop", .block.0, .to.0)]
     UndeclaredLoop {
@@ -283,7 +283,7 @@ impl Coverage {
         }
     }
 
-    /// Keeps what both ways are sure of.
+    /// Keeps what both paths are sure of.
     pub fn meet(&mut self, other: &Coverage) {
         self.bytes = self.bytes.min(other.bytes);
         self.from.retain_mut(|(value, bytes)| {

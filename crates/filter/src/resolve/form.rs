@@ -1,4 +1,4 @@
-//! The forms: what stands in their parentheses is asked in another way.
+//! Modifiers, and the filters in their parentheses.
 //!
 //! ```text
 //! scoped(e)       e, its shifts ending with their parentheses and at `or`

@@ -23,7 +23,7 @@ pub(super) struct Mark {
     shifts: (usize, Option<Span>),
 }
 
-/// The layers for which the transport cells hold good, on the two ways out of a part.
+/// The layers for which the transport cells hold good, on the two edges out of a part.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flow {
     yes: Option<u32>,

@@ -53,7 +53,7 @@ impl Headers<'_> {
         self.go(join, arguments);
     }
 
-    /// Goes on at a block where ways meet, with parameters of these types.
+    /// Goes on at a block where paths join, with parameters of these types.
     pub(super) fn arrive(&mut self, join: BlockId, types: &[Type]) -> Vec<Value> {
         self.builder.switch_to(join);
         types.iter().map(|ty| self.builder.parameter(join, *ty)).collect()
@@ -63,7 +63,7 @@ impl Headers<'_> {
         self.builder.finish(Terminator::Goto(Target { block, arguments }));
     }
 
-    /// Ends the current block with a way to one of two, by whether bytes were captured up to `len` behind `start`.
+    /// Ends the current block with an edge to one of two, by whether bytes were captured up to `len` behind `start`.
     pub(super) fn if_captured(&mut self, start: Option<Value>, len: u32, yes: BlockId, no: BlockId) {
         match start {
             None => {
@@ -88,7 +88,7 @@ impl Headers<'_> {
         self.builder.finish(Terminator::Switch { value, cases: cases.into(), default, search });
     }
 
-    /// Ends the current block with ways to a block for each of the headers, by the number that announces it.
+    /// Ends the current block with edges to a block for each of the headers, by the number that announces it.
     pub(super) fn by_header(
         &mut self,
         number: Value,

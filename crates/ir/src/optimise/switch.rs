@@ -106,7 +106,7 @@ struct Chains {
     reads: Vec<i64>,
     /// Blocks that are parts of chains that were looked at.
     seen: Vec<bool>,
-    /// For each block that was there at the start its place in the order; without loops, ways lead to later places
+    /// For each block that was there at the start its place in the order; without loops, edges lead to later places
     /// only.
     places: Vec<u32>,
     /// Number of blocks that may still be copied.
@@ -193,8 +193,8 @@ impl Chains {
         }
     }
 
-    /// Whether a way out of the copies may lead to one of the blocks that were copied, other than through the first
-    /// of them. These blocks stay, and read what those before them have as parameters: such a way would come without
+    /// Whether an edge out of the copies may lead to one of the blocks that were copied, other than through the first
+    /// of them. These blocks stay, and read what those before them have as parameters: such an edge would come without
     /// it.
     fn comes_back(
         &self,

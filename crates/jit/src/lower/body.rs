@@ -1,6 +1,6 @@
 //! The graph itself: its blocks and instructions, the same in both functions.
 //!
-//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every way, and each guard becomes
+//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every path, and each guard becomes
 //! a comparison and a branch at its own place; what the generator moves, it does not move over a branch (see
 //! [`constant_memory`]).
 
@@ -339,7 +339,7 @@ impl<'a, 'b> Body<'a, 'b> {
         value
     }
 
-    /// A way, as the generator takes it.
+    /// An edge, as the generator takes it.
     pub(super) fn target(&mut self, target: &Target) -> (clif::Block, Vec<BlockArg>) {
         let arguments = target.arguments.iter().map(|value| BlockArg::Value(self.value(*value))).collect();
         (self.block(target.block), arguments)
