@@ -31,7 +31,7 @@ use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
 
 /// The time for which a call for packets waits for the search before it looks whether the loop is to end.
-const PATIENCE: Duration = Duration::from_millis(20);
+const SEARCH_WAIT: Duration = Duration::from_millis(20);
 /// Programs whose texts are kept.
 const TEXTS_MAX: usize = 8;
 
@@ -199,7 +199,7 @@ impl Source for Stored {
         }
         let is_new = self.input.is_none();
         let input = self.begin()?;
-        let advance = |input: &mut StoreInput| input.advance(PATIENCE);
+        let advance = |input: &mut StoreInput| input.advance(SEARCH_WAIT);
         // The first call makes the threads.
         match if is_new { without_signals(|| advance(input)) } else { advance(input) } {
             Ok(Advance::Batch) => self.take(keep),

@@ -101,5 +101,5 @@ pub struct Event {
     /// The event, as a clause: "link went down".
     pub text: String,
     /// Whether packets may be missing because of it.
-    pub warning: bool,
+    pub is_warning: bool,
 }

@@ -11,12 +11,12 @@ pub struct FilePosition {
     /// The byte.
     pub offset: u64,
     /// Whether the file is compressed, so that the byte is one of the unpacked data.
-    pub unpacked: bool,
+    pub is_unpacked: bool,
 }
 
 impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = if self.unpacked { " of the unpacked data" } else { "" };
+        let of = if self.is_unpacked { " of the unpacked data" } else { "" };
         write!(f, "byte {}{of}", self.offset)
     }
 }

@@ -394,7 +394,7 @@ impl FileSource {
 }
 
 fn place(input: &Input, at: usize) -> FilePosition {
-    FilePosition { offset: input.offset() + at as u64, unpacked: input.compression().is_some() }
+    FilePosition { offset: input.offset() + at as u64, is_unpacked: input.compression().is_some() }
 }
 
 fn read_fault(

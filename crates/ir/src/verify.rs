@@ -155,7 +155,9 @@ impl Ir {
                             return Err(VerifyError::UncoveredLoad { block: id, value });
                         }
                     }
-                    Op::Binary(Binary::Div | Binary::Mod, _, divisor) if !covered.nonzero(self, *divisor) => {
+                    Op::Binary(Binary::Div | Binary::Mod, _, divisor)
+                        if !covered.is_nonzero(self, *divisor) =>
+                    {
                         return Err(VerifyError::UncoveredDivision { block: id, value });
                     }
                     _ => {}
@@ -243,7 +245,7 @@ impl Coverage {
     }
 
     /// Whether a value is known not to be 0.
-    pub fn nonzero(&self, ir: &Ir, value: Value) -> bool {
+    pub fn is_nonzero(&self, ir: &Ir, value: Value) -> bool {
         ir.as_const(value).is_some_and(|k| k != 0) || self.nonzero.contains(&value)
     }
 

@@ -255,7 +255,7 @@ impl Tap {
         if let Some(standing) = lost_credit {
             self.told_standing = true;
             let text = format!("the daemon no longer keeps packets for us: {}", words(standing));
-            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
         }
     }
 
@@ -284,7 +284,7 @@ impl Tap {
                 self.events.push(tapline_capture::Event {
                     interface: self.name.clone(),
                     text,
-                    warning: false,
+                    is_warning: false,
                 });
                 Ok(Advance::End)
             }
@@ -333,7 +333,7 @@ impl Tap {
     }
 
     fn tell(&mut self, text: String) {
-        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
     }
 
     /// Tries whether the daemon is there again.

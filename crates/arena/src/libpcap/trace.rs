@@ -50,7 +50,7 @@ pub struct Trace {
 
 impl Trace {
     /// Whether X + k of a load was beyond 32 bits.
-    pub fn wraps(&self) -> bool {
+    pub fn index_wraps(&self) -> bool {
         self.load_ends.iter().any(|&end| end > u32::MAX as usize)
     }
 

@@ -334,7 +334,7 @@ impl AfPacket {
         for tap in &mut self.taps {
             let new = std::mem::take(&mut tap.oddities);
             let mut tell = |text: String| {
-                self.events.push(Event { interface: tap.name.clone(), text, warning: true });
+                self.events.push(Event { interface: tap.name.clone(), text, is_warning: true });
             };
             if new.clipped > 0 {
                 let room = tap.geometry.block_len;
@@ -353,7 +353,7 @@ impl AfPacket {
     }
 
     fn tell(&mut self, interface: &str, text: String, warning: bool) {
-        self.tell_all([Event { interface: interface.to_owned(), text, warning }]);
+        self.tell_all([Event { interface: interface.to_owned(), text, is_warning: warning }]);
     }
 
     /// Workers see the same links; the first one speaks for all.

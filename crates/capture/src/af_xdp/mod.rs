@@ -363,7 +363,7 @@ impl AfXdp {
                 let text = format!(
                     "{count} packets of queue {number} were not stamped by the adapter and carry the host's time"
                 );
-                self.events.push(Event { interface: interface.clone(), text, warning: true });
+                self.events.push(Event { interface: interface.clone(), text, is_warning: true });
             }
         }
     }
@@ -371,7 +371,7 @@ impl AfXdp {
     /// Workers see the same links; the first one speaks for all.
     fn tell(&mut self, interface: &str, text: String, warning: bool) {
         if self.is_first {
-            self.events.push(Event { interface: interface.to_owned(), text, warning });
+            self.events.push(Event { interface: interface.to_owned(), text, is_warning: warning });
         }
     }
 

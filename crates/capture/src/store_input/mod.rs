@@ -57,7 +57,7 @@ pub struct StoreReading {
 /// The most faults of chunks that are told at once.
 const FAULTS_TOLD_MAX: usize = 16;
 /// The time for which opening waits for the first packets before it looks again.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 
 /// Counters of a search so far, for other threads.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ impl StoreInput {
     fn find_first(&mut self) {
         self.search.resume();
         while self.interfaces.all.is_empty() {
-            match self.search.next(PATIENCE) {
+            match self.search.next(FIRST_PACKETS_WAIT) {
                 Next::Found(found) => self.take(found),
                 Next::Idle if !self.search.is_waiting() => {}
                 Next::Idle | Next::End => break,
@@ -236,7 +236,7 @@ impl Source for StoreInput {
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let event = |text| Event { interface: String::new(), text, warning: true };
+        let event = |text| Event { interface: String::new(), text, is_warning: true };
         std::mem::take(&mut self.faults).into_iter().map(event).collect()
     }
 

@@ -149,7 +149,7 @@ fn remove(ir: &mut Ir, dominators: &Dominators) -> bool {
         instructions.retain(|&value| {
             let answered = match ir.op(value) {
                 Op::Need(place) => covered.covers(ir, place.base, place.offset),
-                Op::NonZero(value) => covered.nonzero(ir, *value),
+                Op::NonZero(value) => covered.is_nonzero(ir, *value),
                 _ => false,
             };
             covered.learn(ir, value);
