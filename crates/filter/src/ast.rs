@@ -7,7 +7,7 @@
 //!            | qualifiers expr                        -- the ids inside take these qualifiers
 //!            | id                                     -- takes the qualifiers before it; the text left them out
 //!            | protocol | arith relop arith | primitive
-//!            | form ( expr )                         -- what libpcap does not have
+//!            | modifier ( expr )                      -- libpcap has none
 //! qualifiers:= protocol? direction? type?             -- at least one
 //! id        := name | number | ipv4 (/n | mask ipv4)? | ipv6 (/n)? | mac | mac8
 //! arith     := number | len | protocol [ arith : size ] | - arith | arith op arith

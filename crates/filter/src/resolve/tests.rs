@@ -1,9 +1,9 @@
 //! Corner by corner: what a filter accepts, what it rejects, and what it refuses to be.
 
 mod errors;
-mod forms;
 mod frames;
 mod links;
+mod modifiers;
 mod tunnels;
 
 use std::sync::Arc;
