@@ -8,6 +8,7 @@
 
 mod engines;
 mod ring;
+mod roll_up;
 mod store;
 mod tap;
 mod wire;
@@ -55,6 +56,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
     Law { name: "store_files", check: store_files, seeds: store::store_files_seeds },
+    Law { name: "store_roll_up", check: store_roll_up, seeds: roll_up::store_roll_up_seeds },
     Law { name: "tap_socket", check: tap_socket, seeds: tap::tap_socket_seeds },
 ];
 
@@ -121,6 +123,7 @@ impl Read for Trickle {
 
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
+pub use roll_up::store_roll_up;
 pub use store::store_files;
 pub use tap::tap_socket;
 pub use wire::wire;

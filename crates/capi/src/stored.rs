@@ -20,6 +20,7 @@ use tapline_bpf::PacketFilter;
 use tapline_capture::{Advance, SearchFilter, Source as _, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
+use tapline_jit::TieredFilter;
 use tapline_packet::{Batch, Direction, Interface, LinkType, Packet, Record};
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Question, Search, StoreName, Window};
@@ -180,10 +181,7 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
 
 /// The same program for all interfaces: packets of another link type end the reading.
 fn sieve(program: CompiledFilter) -> SearchFilter {
-    let engine: Arc<dyn PacketFilter> = match tapline_jit::Native::of(&program) {
-        Ok(native) => Arc::new(native),
-        Err(_) => Arc::new(program),
-    };
+    let engine: Arc<dyn PacketFilter> = Arc::new(TieredFilter::new(program));
     Arc::new(move |_: &Interface| Ok(Some(Arc::clone(&engine))))
 }
 

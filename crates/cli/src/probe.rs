@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, Parser};
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
 use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
@@ -174,6 +174,21 @@ pub(crate) struct ProbeArgs {
     /// Meter only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
+}
+
+/// The arguments alone, for other commands.
+#[derive(Debug, Parser)]
+struct ProbeLine {
+    #[command(flatten)]
+    args: ProbeArgs,
+}
+
+impl ProbeArgs {
+    /// As if these words had been typed.
+    pub(crate) fn of(words: &[String]) -> Result<ProbeArgs> {
+        let words = ["probe".to_owned()].into_iter().chain(words.iter().cloned());
+        Ok(ProbeLine::try_parse_from(words)?.args)
+    }
 }
 
 /// Runs the command.
@@ -411,17 +426,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
     use tapline_graph::plan::{Plan, Source};
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: ProbeArgs,
-    }
-
     fn graph_of(line: &str) -> String {
-        graph(&Line::parse_from(std::iter::once("probe").chain(line.split_whitespace())).args)
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        graph(&ProbeArgs::of(&words).expect(line))
     }
 
     #[test]

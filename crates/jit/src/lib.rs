@@ -30,6 +30,7 @@ mod search;
 mod set;
 #[cfg(feature = "cranelift")]
 mod target;
+mod tiered;
 
 use tapline_ir::CompiledFilter;
 
@@ -39,6 +40,7 @@ pub use error::Error;
 #[cfg(feature = "cranelift")]
 pub use native::Native;
 pub use set::{NativeResiduals, RESIDUALS_MAX};
+pub use tiered::TieredFilter;
 
 /// The most values of a graph; larger ones would take seconds.
 pub const VALUES_MAX: usize = 1 << 18;

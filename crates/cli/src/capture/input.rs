@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
-use tapline_capture::{FileInput, SearchReport, Source};
+use tapline_capture::{FileInput, Source};
 use tapline_file::{FileSource, MergeOrder};
 use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
@@ -17,15 +17,15 @@ use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use crate::files::{self, announcement};
 use crate::live::{self, Live, link_type_text};
-use crate::stored;
+use crate::stored::{self, Asked};
 
 /// Opened sources, one for each worker, and what people should know about them.
 pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
-    /// Progress and result of a search in a store.
-    pub(super) search: Option<SearchReport>,
+    /// What a store was asked for, and how far its search is.
+    pub(super) search: Option<Asked>,
 }
 
 /// Opens what was asked for.
@@ -47,10 +47,10 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile(interface))
     };
-    let (input, report) = stored::open(name, &args.past, filtering.text(), args.language, compile)?;
+    let (input, asked) = stored::open(name, &args.past, filtering.text(), args.language, compile)?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
-    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
+    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(asked) })
 }
 
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {

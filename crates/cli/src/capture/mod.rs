@@ -22,7 +22,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use tapline_capture::{Account, Error, SearchReport, Source};
+use tapline_capture::{Account, Error, Source};
 use tapline_graph::stages::{Fpl, FplCompile, Shared};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
@@ -37,7 +37,7 @@ use crate::privileges;
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, Caught};
-use crate::stored;
+use crate::stored::{self, Asked};
 use filtering::Filtering;
 use input::Input;
 use watching::Watcher;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
-    let meters = confine(args, &filtering, input.is_live, identity.as_ref())?;
+    let meters = confine(args, &filtering, &input, identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
@@ -100,16 +100,24 @@ fn open_input(
     Ok((input, caught))
 }
 
+/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than most searches.
+fn meters(input: &Input) -> Meters {
+    match &input.search {
+        Some(_) => Meters::private(),
+        None => Meters::create(&title()),
+    }
+}
+
 /// Gives up rights, once all is open. The meters are made before: their file is the last one.
 fn confine(
     args: &CaptureArgs,
     filtering: &Filtering,
-    is_live: bool,
+    input: &Input,
     identity: Option<&Identity>,
 ) -> Result<Meters> {
     let dropped = privileges::give_up(identity)?;
-    let meters = Meters::create(&title());
-    let needs = outputs::needs(args, filtering, is_live, identity.is_some());
+    let meters = meters(input);
+    let needs = outputs::needs(args, filtering, input.is_live, identity.is_some());
     let lacks = privileges::confine(dropped, needs, &meters);
     if args.verbose > 0 {
         lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
@@ -254,7 +262,7 @@ fn conclude(
     outcome: Outcome,
     program: Option<&Fpl>,
     control: &Control,
-    search: Option<&SearchReport>,
+    search: Option<&Asked>,
 ) -> Result<ExitCode> {
     let Outcome { account, ended, marks } = outcome;
     let mut told = Ok(());
@@ -283,11 +291,17 @@ fn conclude(
         }
     };
     tell_search(args, search);
+    let notes = search.map_or_else(Vec::new, |asked| asked.notes(account.accepted));
     if !args.is_for_wireshark {
-        tell_account(args, &account);
+        notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
+        tell_account(args, &account, search, &notes);
     }
-    told.map(|()| code)
+    let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
+    told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
 }
+
+/// The exit status where packets of a store may be missing, because what should have them could not be read.
+const ANSWERED_IN_PART: u8 = 3;
 
 /// Shows what a program remembers.
 fn tell_memory(args: &CaptureArgs, program: Option<&Fpl>, out: &mut dyn Write) {
@@ -309,9 +323,9 @@ fn tell_marks(args: &CaptureArgs, marks: Option<&Table>) {
 }
 
 /// Shows what a search passed over and read, where that was asked for.
-fn tell_search(args: &CaptureArgs, search: Option<&SearchReport>) {
+fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
     let Some(search) = search.filter(|_| args.explain_search) else { return };
-    let account = search.get();
+    let account = search.report.get();
     let _ = match args.json {
         true => writeln!(io::stderr(), "{}", json!({ "search": stored::search_json(&account) })),
         false => write!(io::stderr(), "{}", stored::search_text(&account)),
@@ -319,12 +333,16 @@ fn tell_search(args: &CaptureArgs, search: Option<&SearchReport>) {
 }
 
 /// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.
-fn tell_account(args: &CaptureArgs, account: &Account) {
+fn tell_account(args: &CaptureArgs, account: &Account, search: Option<&Asked>, notes: &[String]) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());
         return;
     }
-    let line = format!("{}\n", report::to_json(account));
+    let mut object = report::to_json(account);
+    if let Some(asked) = search {
+        object["account"]["search"] = asked.to_json(notes);
+    }
+    let line = format!("{object}\n");
     let told = !args.writes_standard_output() && io::stdout().write_all(line.as_bytes()).is_ok();
     if !told || (io::stdout().is_terminal() && account.lost() > 0) {
         let _ = io::stderr().write_all(line.as_bytes());

@@ -148,3 +148,9 @@ fn store_files() {
     let (law, seeds) = replayed("store_files");
     mutate(law, &seeds, 600);
 }
+
+#[test]
+fn store_roll_up() {
+    let (law, seeds) = replayed("store_roll_up");
+    mutate(law, &seeds, 100);
+}

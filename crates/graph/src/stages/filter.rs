@@ -80,7 +80,7 @@ impl Stage for FilterStage {
 }
 
 /// The filter as native code, or why there is none: the interpreter goes on.
-pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
+fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
     Native::of(filter)
         .map(|native| Arc::new(native) as Arc<dyn PacketFilter>)
         .map_err(|error| error.to_string())

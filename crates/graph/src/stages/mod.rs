@@ -45,7 +45,7 @@ pub(crate) mod top;
 pub(crate) mod verify;
 
 pub use bounce::Bounce;
-pub use filter::{Compile, CompileNative, FilterStage, native};
+pub use filter::{Compile, CompileNative, FilterStage};
 pub use fpl::{Fpl, FplCompile, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{Format, LinesOutput};

@@ -162,6 +162,15 @@ impl Builder {
         (self.slot, self.detail, self.base, self.opened) = (0, Detail::Whole, 0, 0);
     }
 
+    /// Begins another segment, whose index has these keys.
+    pub(crate) fn clear_for(&mut self, options: IndexOptions) {
+        self.clear();
+        if options.macs != self.options.macs {
+            self.keys = Some(Box::new(PacketKeys::new(options.macs)));
+        }
+        self.options = options;
+    }
+
     /// Packets from now on are in this slot.
     pub(crate) fn begin_slot(&mut self, slot: u32) {
         if slot != self.slot {

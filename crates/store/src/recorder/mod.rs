@@ -525,6 +525,8 @@ impl Recorder {
         head.received = since(self.losses.received, self.told.received);
         head.lost = since(self.losses.lost, self.told.lost);
         head.is_loss_unknown = self.losses.lost.is_none();
+        head.is_unindexed = self.settings.index.is_none();
+        head.index = self.settings.index.unwrap_or_default();
         self.told = self.losses;
         head.cut = self.cut.0 - self.cut.1;
         self.cut.1 = self.cut.0;

@@ -29,7 +29,8 @@ fn numbers(reader: &mut SectionReader, buffer: &mut Vec<u8>, place: Range<usize>
 fn parallel(search: Search, threads: usize) -> ParallelSearch<Vec<u64>> {
     let examiners = |_| {
         let mut reader = SectionReader::new();
-        Box::new(move |buffer: &mut Vec<u8>, place| numbers(&mut reader, buffer, place)) as Examine<Vec<u64>>
+        Box::new(move |buffer: &mut Vec<u8>, place, _| numbers(&mut reader, buffer, place))
+            as Examine<Vec<u64>>
     };
     ParallelSearch::new(search, threads, None, Arc::new(examiners))
 }
@@ -95,7 +96,7 @@ fn results_that_nobody_takes_are_few() {
     let count = Arc::clone(&made);
     let examiners = move |_| {
         let made = Arc::clone(&count);
-        let examine = move |_: &mut Vec<u8>, _| {
+        let examine = move |_: &mut Vec<u8>, _, _| {
             made.fetch_add(1, Ordering::Relaxed);
         };
         Box::new(examine) as Examine<()>
@@ -144,7 +145,7 @@ fn a_paused_search_goes_on_where_it_was() {
 fn a_panic_of_a_thread_is_the_callers() {
     let folder = tempfile::tempdir().unwrap();
     recorded(folder.path(), SETTINGS, 0..10).finish(&[], Losses::default(), at(9)).unwrap();
-    let fault = |_: &mut Vec<u8>, place: Range<usize>| assert!(place.is_empty(), "an examiner's fault");
+    let fault = |_: &mut Vec<u8>, place: Range<usize>, _| assert!(place.is_empty(), "an examiner's fault");
     let examine = move |_| Box::new(fault) as Examine<()>;
     let mut search = ParallelSearch::new(search(folder.path(), Window::ALL), 2, None, Arc::new(examine));
     search.resume();
