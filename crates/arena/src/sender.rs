@@ -11,11 +11,11 @@ use tapline_sys::{FRAMES_PER_CALL, FrameSocket, NetNs, RouteSocket};
 /// The longest delay that a paced sender makes up for: after a longer one the rest of its frames go later. The burst of a
 /// sender that had no processor for a second would be faster than any receiver bears.
 const CATCH_UP_MAX: Duration = Duration::from_millis(20);
-/// How long a paced sender sleeps when nothing is due.
+/// The sleep of a paced sender when nothing is due.
 const TICK: Duration = Duration::from_micros(500);
-/// How long to wait before a frame is tried again that the interface's queue had no room for.
+/// The pause before a frame is tried again for which the interface's queue had no room.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(100);
-/// How long to wait at once for room in the socket.
+/// The longest single wait for room in the socket.
 const WAIT: Duration = Duration::from_secs(1);
 
 const EAGAIN: i32 = 11;
@@ -58,7 +58,7 @@ impl Sender {
     /// On an interface, in the namespace of this name or, without one, in ours.
     ///
     /// # Errors
-    /// That there is no such namespace or interface, or that `CAP_NET_RAW` is missing.
+    /// There is no such namespace or interface, or `CAP_NET_RAW` is missing.
     pub fn open(namespace: Option<&str>, interface: &str) -> Result<Sender, String> {
         let socket = match namespace {
             None => open_here(interface)?,

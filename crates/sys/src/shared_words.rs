@@ -129,7 +129,7 @@ impl ReadWords {
         Ok(ReadWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn len(&self) -> usize {
         self.memory.words
     }

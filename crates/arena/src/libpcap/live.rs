@@ -39,7 +39,7 @@ struct RawStatistics {
 
 /// `PCAP_ERROR_BREAK` of `pcap/pcap.h`.
 const INTERRUPTED: c_int = -2;
-/// How often the end is asked for.
+/// The pause between two looks at the end.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited:
 /// the kernel counts each packet twice, and libpcap leaves one of the two out.
