@@ -23,10 +23,10 @@ use crate::raw::PacketHeader;
 use crate::source::{Source, sleep};
 
 const RECORD_HEADER_LEN: u64 = 16;
-/// How long packets may lie in the writer's buffer.
+/// The longest that packets lie in the writer's buffer.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// When to end; 0 is no limit.
+/// The limits at which to end; 0 is none.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) bytes: u64,

@@ -42,7 +42,7 @@ use crate::vlan::{TAG_LEN, Tags};
 /// The prefix of device names that are captures of a daemon.
 pub(crate) const SHARED: &str = "tap:";
 
-/// How long the kernel keeps a packet for the daemon, whose socket is an interactive one.
+/// Milliseconds for which the kernel keeps a packet for the daemon, as its socket is an interactive one.
 const KERNEL_MS: u32 = 10;
 /// The longest that packets wait at the daemon.
 const DAEMON_MS_MAX: u32 = 50;

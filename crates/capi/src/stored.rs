@@ -31,8 +31,8 @@ use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
 
-/// How long a call for packets waits for the search before it looks whether it is to end.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// The time for which a call for packets waits for the search before it looks whether the loop is to end.
+const SEARCH_WAIT: Duration = Duration::from_millis(20);
 /// Programs whose texts are kept.
 const TEXTS_MAX: usize = 8;
 
@@ -197,7 +197,7 @@ impl Source for Stored {
         }
         let is_new = self.input.is_none();
         let input = self.begin()?;
-        let advance = |input: &mut StoreInput| input.advance(PATIENCE);
+        let advance = |input: &mut StoreInput| input.advance(SEARCH_WAIT);
         // The first call makes the threads.
         match if is_new { without_signals(|| advance(input)) } else { advance(input) } {
             Ok(Advance::Batch) => self.take(keep),

@@ -6,6 +6,8 @@ mod bench;
 mod capture;
 mod compiler;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod escape;
 mod extcap;
 mod files;

@@ -248,7 +248,7 @@ impl Graph {
             node.stage.events().into_iter().map(move |text| Event {
                 interface: name.clone(),
                 text,
-                warning: true,
+                is_warning: true,
             })
         });
         told.collect()

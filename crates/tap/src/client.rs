@@ -21,8 +21,8 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 /// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block
 /// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do. So long
 /// packets wait for a buffer that has none, when several are merged by time.
-const MERGE_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a daemon has to answer, and how long to make a buffer.
+const MERGE_WAIT: Duration = Duration::from_millis(50);
+/// The time that a daemon has to answer, and the time that it has to make a buffer.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.
@@ -152,7 +152,7 @@ impl Client {
             ];
             readers.push(Reader::open_within(ReaderParts { buffer, index, bell }, &terms)?);
         }
-        let merged = MergedReader::new(readers, MergeOrder::ByTime(MERGE_PATIENCE + attach.delay()));
+        let merged = MergedReader::new(readers, MergeOrder::ByTime(MERGE_WAIT + attach.delay()));
         self.channel.refuse_descriptors()?;
         Ok((self.channel, attached, merged))
     }

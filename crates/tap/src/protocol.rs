@@ -153,7 +153,7 @@ impl Policy {
     }
 }
 
-/// Which packet is a reader's first.
+/// A reader's first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartPosition {
@@ -264,7 +264,7 @@ impl OfferedInterface {
 pub struct AttachedReader {
     /// Its number at the daemon.
     pub reader: u64,
-    /// How many buffers it reads, one for each worker.
+    /// Number of buffers that it reads, one for each worker.
     pub buffers: u32,
     /// The capture that it reads.
     pub offer: OfferedCapture,
@@ -437,7 +437,7 @@ pub struct ReaderStatus {
     pub standing: String,
     /// The fate of its packets.
     pub counts: ReaderCounts,
-    /// How often it was woken.
+    /// Number of times that it was woken.
     pub wakes: u64,
     /// Stored packets that are still to be looked at for it, as it began in the past.
     pub past: u64,

@@ -47,7 +47,7 @@ pub struct InterfaceInfo {
     pub speed: Option<u64>,
     /// Its driver, if it tells.
     pub driver: Option<DriverInfo>,
-    /// Whose clocks can stamp its packets.
+    /// The clocks that can stamp its packets.
     pub timestamps: Vec<TimestampSource>,
     /// The XDP program that sees its packets first: AF_XDP then has no place here.
     pub xdp: Option<XdpProgram>,
@@ -70,7 +70,7 @@ pub struct CapturingProcess {
 /// by number.
 ///
 /// # Errors
-/// That the namespace cannot be found or entered, or that the kernel does not answer.
+/// The namespace cannot be found or entered, or the kernel does not answer.
 pub fn list(netns: Option<&str>) -> Result<Vec<InterfaceInfo>, AfPacketError> {
     let listed = match netns {
         None => list_here(),

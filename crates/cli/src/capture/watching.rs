@@ -52,7 +52,7 @@ impl Watcher {
         state.accounts[worker] = watch.account.of_capture();
         for event in watch.events {
             state.clear_line();
-            let sign = if event.warning { "warning: " } else { "" };
+            let sign = if event.is_warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let (interface, text) = (plain(&event.interface), plain(&event.text));
             let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");

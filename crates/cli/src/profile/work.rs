@@ -103,7 +103,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
 
 /// Tells warnings of interfaces.
 fn warn(watch: &RunReport<'_>) {
-    for event in watch.events.iter().filter(|event| event.warning) {
+    for event in watch.events.iter().filter(|event| event.is_warning) {
         let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
     }
 }

@@ -100,7 +100,7 @@ impl Watcher {
         }
         for event in watch.events {
             state.clear();
-            let sign = if event.warning { "warning: " } else { "" };
+            let sign = if event.is_warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let (interface, text) = (plain(&event.interface), plain(&event.text));
             let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");

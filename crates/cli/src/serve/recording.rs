@@ -165,7 +165,7 @@ impl Worker {
     /// Once a second: the account for those who ask, and what a person should know of.
     fn watch(&self, watch: &RunReport<'_>) {
         self.keep(watch.account);
-        for event in watch.events.iter().filter(|event| event.warning) {
+        for event in watch.events.iter().filter(|event| event.is_warning) {
             self.log.line(&format!(
                 "{}, recorder of {}: {}",
                 event.interface,

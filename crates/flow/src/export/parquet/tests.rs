@@ -96,7 +96,7 @@ fn writer(folder: &Path, template: &str, limits: ParquetLimits) -> ParquetWriter
 }
 
 fn wait_for(mut condition: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..6000 {
         if condition() {
             return;
         }
