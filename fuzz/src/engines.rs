@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_ebpf::{EmitError, Hook, XdpAction, emit};
-use tapline_filter::{FixedNames, Handle, Options, compile};
+use tapline_filter::{FixedNames, HandleKind, Options, compile};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::PASSES;
 use tapline_ir::{Ir, Machine, Memory, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::libpcap::Oracle;
+use tapline_testkit::libpcap::LibpcapProgram;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::LINK_TYPES;
 use tapline_testkit::{ebpf as machine, forms, fpl as programs_in_fpl, gallery, programs};
@@ -87,7 +87,7 @@ fn options(random: &mut Random, link_type: LinkType) -> Options {
     let choice = random.below(8);
     Options {
         netmask: Some(0),
-        handle: if choice & 1 == 0 { Handle::Dead } else { Handle::Live },
+        handle: if choice & 1 == 0 { HandleKind::Dead } else { HandleKind::Live },
         scoped: choice & 2 != 0,
         ipv6_extensions: choice & 4 != 0,
         resolver: Arc::new(FixedNames::default()),
@@ -247,7 +247,7 @@ struct Packets {
 impl Packets {
     /// Those of the input, in several forms each; one frame that a filter may know besides.
     fn new(mut input: &[u8], steering: Option<&Program>) -> Packets {
-        let oracle = steering.map(|program| Oracle::new(program.insns().to_vec()));
+        let oracle = steering.map(|program| LibpcapProgram::new(program.insns().to_vec()));
         let mut random = Random::from_bytes(input);
         let mut packets = Packets { base: Vec::new(), records: Vec::new() };
         for _ in 0..PACKETS_MAX {

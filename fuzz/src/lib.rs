@@ -8,6 +8,7 @@
 
 mod engines;
 mod ring;
+mod roll_up;
 mod store;
 mod tap;
 mod wire;
@@ -17,15 +18,15 @@ use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_file::FileSource;
-use tapline_filter::{FixedNames, Handle, explain, tree};
+use tapline_filter::{FixedNames, HandleKind, explain, tree};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, MeterSettings};
 use tapline_fpl::{self as fpl, FplOptions};
-use tapline_graph::plan::{Plan, Source};
+use tapline_graph::plan::{GraphText, Plan};
 use tapline_ir::{CompiledFilter, Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
-use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
+use tapline_search::{Pattern, Patterns, SearchEngine, StreamState, find_all_naive, parse_list};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap, write_pcapng};
 use tapline_testkit::{gallery, traffic::Traffic};
 
@@ -55,6 +56,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
     Law { name: "store_files", check: store_files, seeds: store::store_files_seeds },
+    Law { name: "store_roll_up", check: store_roll_up, seeds: roll_up::store_roll_up_seeds },
     Law { name: "tap_socket", check: tap_socket, seeds: tap::tap_socket_seeds },
 ];
 
@@ -121,6 +123,7 @@ impl Read for Trickle {
 
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
+pub use roll_up::store_roll_up;
 pub use store::store_files;
 pub use tap::tap_socket;
 pub use wire::wire;
@@ -162,7 +165,8 @@ pub fn filter_text(data: &[u8]) {
 fn filter_options(bits: u16) -> tapline_filter::Options {
     tapline_filter::Options {
         link_type: LinkType(bits & 0x03ff),
-        handle: [Handle::Savefile, Handle::Live, Handle::Dead, Handle::Live][usize::from(bits >> 10 & 3)],
+        handle: [HandleKind::Savefile, HandleKind::Live, HandleKind::Dead, HandleKind::Live]
+            [usize::from(bits >> 10 & 3)],
         scoped: bits & 0x1000 != 0,
         ipv6_extensions: bits & 0x2000 != 0,
         // Fixed names: a fuzzer must not ask name servers.
@@ -199,8 +203,8 @@ fn ensure_same_values(filter: &CompiledFilter) {
     }
 }
 
-fn exhibits() -> &'static [gallery::Exhibit] {
-    static FRAMES: OnceLock<Vec<gallery::Exhibit>> = OnceLock::new();
+fn exhibits() -> &'static [gallery::NamedFrame] {
+    static FRAMES: OnceLock<Vec<gallery::NamedFrame>> = OnceLock::new();
     FRAMES.get_or_init(gallery::exhibits)
 }
 
@@ -357,14 +361,14 @@ pub fn pattern_search(data: &[u8]) {
     let expected = find_all_naive(&patterns, haystack);
     let chosen = Patterns::new(patterns.clone());
     assert_eq!(chosen.is_ok(), count > 0);
-    let engines = [Engine::Single, Engine::Teddy, Engine::Grams, Engine::Automaton];
+    let engines = [SearchEngine::Single, SearchEngine::Teddy, SearchEngine::Grams, SearchEngine::Automaton];
     let fixed = engines.iter().filter_map(|engine| Patterns::with_engine(patterns.clone(), *engine).ok());
     for search in chosen.into_iter().chain(fixed) {
         let engine = search.engine();
         assert_eq!(search.find_all(haystack), expected, "{engine}");
         assert_eq!(search.find(haystack), expected.first().copied(), "{engine}");
         assert_eq!(search.is_match(haystack), !expected.is_empty(), "{engine}");
-        let (mut stream, mut found) = (Stream::new(), Vec::new());
+        let (mut stream, mut found) = (StreamState::new(), Vec::new());
         for piece in haystack.chunks(usize::from(piece_len) + 1) {
             stream.push(&search, piece, |each| found.push((each.start as usize, each.id)));
         }
@@ -508,7 +512,7 @@ fn packet_seeds() -> Vec<Vec<u8>> {
 /// than once.
 pub fn graph_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let source = Source { name: "fuzz", text: &text };
+    let source = GraphText { name: "fuzz", text: &text };
     let plan = match Plan::new(std::slice::from_ref(&source)) {
         Ok(plan) => plan,
         Err(message) => {
@@ -555,7 +559,7 @@ pub fn flows(data: &[u8]) {
         flows_max: if choice & 2 == 0 { 3 } else { 1000 },
         key: KeyFields::parse(key).expect("these are fields"),
         inner: choice & 4 != 0,
-        layer2: choice & 8 != 0,
+        counts_frames: choice & 8 != 0,
         details: if choice & 0x10 == 0 { DetailFields::NONE } else { all_details },
         payload: 40,
     };

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_ring::{
-    BufferSpec, HistoryPacket, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Replay, Room, Standing,
-    Start, WakeThreshold, Writer,
+    BufferSpec, Guarantee, HistoryPacket, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, ReplayProgress,
+    StartPosition, WakeThreshold, WriteRoom, Writer,
 };
 use tapline_sys::{Memfd, Seals, SharedWords};
 
@@ -72,7 +72,7 @@ fn offer(writer: &mut Writer, ids: &[ReaderId], count: usize, len: usize, now_ns
     let batch = Batch::new(&base, &records);
     // Not waited for: a lossless reader becomes lossy.
     let room = writer.make_room(&batch, &all);
-    assert!(matches!(room, Ok(Room::Ready | Room::Blocked(_)) | Err(_)));
+    assert!(matches!(room, Ok(WriteRoom::Ready | WriteRoom::Blocked(_)) | Err(_)));
     writer.store(&batch, &all);
     ids.iter().for_each(|id| writer.index(*id, &all, 1).expect("a reader"));
     writer.publish(now_ns);
@@ -95,7 +95,7 @@ fn honest() -> &'static [(Vec<u64>, Vec<u64>)] {
 }
 
 fn words_of(file: std::os::fd::OwnedFd) -> Vec<u64> {
-    let words = Memfd::adopt(file).map_to_read().expect("a mapping");
+    let words = Memfd::from_descriptor(file).map_to_read().expect("a mapping");
     (0..words.len()).map(|at| words.load(at)).collect()
 }
 
@@ -141,7 +141,7 @@ fn read(mut reader: Reader, later: &[Step], tell: impl Fn(&Step)) {
             reader.arm(),
             reader.watermark(),
             reader.source(),
-            reader.standing(),
+            reader.guarantee(),
         );
         later.get(round).into_iter().for_each(&tell);
     }
@@ -167,7 +167,7 @@ pub fn ring_reader(data: &[u8]) {
     let mut writer = Writer::create(&spec(), Timestamp::EPOCH).expect("a buffer");
     let liars = ReaderSpec { policy: policy(steps.first().map_or(0, |step| step.value)), entries: ENTRIES };
     let liar = writer.attach(&liars).expect("a reader");
-    let memory = Memfd::adopt(liar.parts.index).map().expect("a mapping");
+    let memory = Memfd::from_descriptor(liar.parts.index).map().expect("a mapping");
     let attachment = writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 1024 }).expect("a reader");
     let mut honest = Reader::open(attachment.parts).expect("a reader");
     let (mut stored, mut offered, mut now_ns) = (0, 0, 0);
@@ -182,14 +182,14 @@ pub fn ring_reader(data: &[u8]) {
             }
             4 => writer.tick(now_ns),
             5 => {
-                writer.begin(liar.id, Start::Oldest).expect("a reader");
+                writer.begin(liar.id, StartPosition::Oldest).expect("a reader");
                 let mut offer = |_: &HistoryPacket<'_>| Some(1).inspect(|_| offered += 1);
                 let is_done = writer.replay(liar.id, step.word.into(), &mut offer).expect("a reader");
-                if is_done != Replay::Done {
+                if is_done != ReplayProgress::Done {
                     // It lies about its places, or has none: the rest is counted.
                     writer.skip(liar.id).expect("a reader");
                     let rest = writer.replay(liar.id, usize::MAX, &mut offer);
-                    assert_eq!(rest.expect("a reader"), Replay::Done);
+                    assert_eq!(rest.expect("a reader"), ReplayProgress::Done);
                 }
                 writer.finish_replay(liar.id).expect("a reader");
             }
@@ -197,10 +197,10 @@ pub fn ring_reader(data: &[u8]) {
         }
         let account = writer.account(liar.id).expect("a reader");
         assert!(account.balances() && account.offered == offered, "{account}, offered {offered}");
-        let is_waited_for = writer.standing(liar.id).expect("a reader") == Standing::Lossless;
+        let is_waited_for = writer.guarantee(liar.id).expect("a reader") == Guarantee::Lossless;
         assert!(!is_waited_for || account.lost.index_full == 0, "{account}, and it is still lossless");
     }
-    assert_eq!((writer.stored(), writer.not_stored()), (stored, 0));
+    assert_eq!((writer.stored(), writer.unstored_packets()), (stored, 0));
     let account = honest.finish();
     assert_eq!((account.offered, account.delivered), (stored, stored), "{account}");
     assert_eq!(Some(account), writer.detach(attachment.id).ok());

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tapline_tap::protocol::{Attach, Policy, Reply, Request, Start, VERSION};
+use tapline_tap::protocol::{AttachRequest, Policy, Reply, Request, StartPosition, VERSION};
 use tapline_tap::{Channel, Error};
 
 /// What fits into a socket at once, so that one thread does both ends.
@@ -49,12 +49,12 @@ fn said<T: DeserializeOwned + Serialize + PartialEq + Debug>(data: &[u8]) {
 pub(super) fn tap_socket_seeds() -> Vec<Vec<u8>> {
     let lines = [
         serde_json::to_string(&Request::Hello { version: VERSION, program: "tcpdump".to_owned() }),
-        serde_json::to_string(&Request::Attach(Attach {
+        serde_json::to_string(&Request::Attach(AttachRequest {
             capture: "office".to_owned(),
             filter: "tcp port 443".to_owned(),
             policy: Policy::Leased { bytes: 1 << 24, ms: 5000 },
-            start: Start::SinceMs(10_000),
-            ..Attach::default()
+            start: StartPosition::SinceMs(10_000),
+            ..AttachRequest::default()
         })),
         serde_json::to_string(&Request::Program { insns: vec![(0x28, 0, 0, 12), (0x06, 0, 0, 0xffff)] }),
         serde_json::to_string(&Request::Status {}),

@@ -1,8 +1,8 @@
-//! Frames as a source lends them: one stretch of bytes and a table.
+//! Frames in the form in which sources lend packets: one stretch of bytes, and a record for each frame.
 
 use tapline_packet::{BATCH_MAX, Batch, Meta, Record};
 
-/// Frames of one capture, whole as on the wire.
+/// Frames that were captured whole: each captured length is the length on the wire.
 #[derive(Clone, Debug, Default)]
 pub struct FrameBatches {
     base: Vec<u8>,
@@ -10,7 +10,7 @@ pub struct FrameBatches {
 }
 
 impl FrameBatches {
-    /// The frames, one behind the other.
+    /// Copies the frames, one behind the other.
     pub fn new(frames: &[Vec<u8>]) -> FrameBatches {
         let mut offset = 0;
         let record = |frame: &Vec<u8>| {
@@ -23,7 +23,7 @@ impl FrameBatches {
         FrameBatches { records: frames.iter().map(record).collect(), base: frames.concat() }
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -33,7 +33,7 @@ impl FrameBatches {
         self.records.is_empty()
     }
 
-    /// All frames in batches, full ones but for the last.
+    /// All frames in batches of [`BATCH_MAX`], the last one of the rest.
     pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
         self.records.chunks(BATCH_MAX).map(|records| Batch::new(&self.base, records))
     }
@@ -41,7 +41,7 @@ impl FrameBatches {
     /// All frames as one batch.
     ///
     /// # Panics
-    /// If they are more than a batch holds.
+    /// If there are more than [`BATCH_MAX`] frames.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(&self.base, &self.records)
     }

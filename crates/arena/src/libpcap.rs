@@ -1,7 +1,7 @@
 //! libpcap as an oracle: what the system's own library compiles, accepts and prints.
 //!
 //! ```text
-//! libpcap.so.0.8 --dlopen--> Libpcap --compile--> Oracle (instructions) --run--> verdict
+//! libpcap.so.0.8 --dlopen--> Libpcap --compile--> LibpcapProgram (instructions) --run--> verdict
 //!                                   --read_file--> the packets of a capture file
 //!                                   --count_live-> how many packets an interface had
 //! ```
@@ -68,9 +68,9 @@ struct RawHeader {
     wire_len: u32,
 }
 
-/// How an expression is to be compiled.
+/// Settings of the compilation of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CompileSettings {
     /// libpcap's number of the link type (a DLT, not a LINKTYPE).
     pub dlt: i32,
     /// Whether its optimiser runs.
@@ -79,10 +79,10 @@ pub struct Settings {
     pub netmask: u32,
 }
 
-impl Settings {
+impl CompileSettings {
     /// Optimised, with the netmask that `tcpdump -r` passes: 0.
-    pub const fn new(dlt: i32) -> Settings {
-        Settings { dlt, optimise: true, netmask: 0 }
+    pub const fn new(dlt: i32) -> CompileSettings {
+        CompileSettings { dlt, optimise: true, netmask: 0 }
     }
 }
 
@@ -97,7 +97,7 @@ pub struct FilePacket {
 
 /// A program that libpcap compiled, copied out of its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Oracle {
+pub struct LibpcapProgram {
     insns: Vec<Insn>,
     /// Whether libpcap made it; other programs are validated before each run.
     trusted: bool,
@@ -122,7 +122,7 @@ impl Libpcap {
     ///
     /// # Errors
     /// libpcap's own text.
-    pub fn compile(&self, text: &str, settings: Settings) -> Result<Oracle, String> {
+    pub fn compile(&self, text: &str, settings: CompileSettings) -> Result<LibpcapProgram, String> {
         let text = CString::new(text).map_err(|_| "the text holds a zero byte".to_owned())?;
         // SAFETY: pcap_open_dead takes any numbers; 262144 is a snap length that it documents.
         let handle = unsafe { (self.open_dead)(settings.dlt, SNAP_LEN as c_int) };
@@ -192,19 +192,19 @@ impl Libpcap {
     }
 
     /// Copies a compiled program and gives its memory back.
-    fn take(&self, mut program: RawProgram) -> Oracle {
+    fn take(&self, mut program: RawProgram) -> LibpcapProgram {
         // SAFETY: pcap_compile succeeded, so `insns` points to `len` instructions.
         let insns = unsafe { std::slice::from_raw_parts(program.insns, program.len as usize) }.to_vec();
         // SAFETY: the program came from pcap_compile and is not used after this.
         unsafe { (self.freecode)(&raw mut program) };
-        Oracle { insns, trusted: true }
+        LibpcapProgram { insns, trusted: true }
     }
 }
 
-impl Oracle {
+impl LibpcapProgram {
     /// A program that did not come from libpcap.
-    pub fn new(insns: Vec<Insn>) -> Oracle {
-        Oracle { insns, trusted: false }
+    pub fn new(insns: Vec<Insn>) -> LibpcapProgram {
+        LibpcapProgram { insns, trusted: false }
     }
 
     /// The instructions.
@@ -218,7 +218,7 @@ impl Oracle {
         self.insns.iter().any(|insn| insn.code == JUMP_ALWAYS && insn.k >= 1 << 31)
     }
 
-    /// What libpcap's interpreter returns for a packet. It may hang where [`may_loop`](Self::may_loop) is true.
+    /// The verdict of libpcap's interpreter on a packet. The call may hang if [`may_loop`](Self::may_loop) is true.
     ///
     /// # Panics
     /// If the program did not come from libpcap and `bpf_validate` refuses it.
@@ -301,7 +301,7 @@ mod tests {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),
         };
-        let oracle = pcap.compile("ip", Settings::new(ETHERNET)).expect("compiles");
+        let oracle = pcap.compile("ip", CompileSettings::new(ETHERNET)).expect("compiles");
         assert_eq!(oracle.insns().len(), 4);
         assert_eq!(pcap.image(oracle.insns()[0], 0), "(000) ldh      [12]");
         let mut frame = [0; 60];
@@ -313,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_fault() {
         let Ok(pcap) = Libpcap::get() else { return eprintln!("skipped: no libpcap") };
-        let error = pcap.compile("ip and arp", Settings::new(ETHERNET)).expect_err("never true");
+        let error = pcap.compile("ip and arp", CompileSettings::new(ETHERNET)).expect_err("never true");
         assert_eq!(error, "expression rejects all packets");
     }
 }

@@ -12,11 +12,11 @@ use std::time::Instant;
 use anyhow::{anyhow, ensure};
 use clap::Args;
 use tapline_capture::FileInput;
-use tapline_file::Order;
+use tapline_file::MergeOrder;
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan, Source};
+use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet};
-use tapline_packet::{Interface, Now, Timestamp};
+use tapline_packet::{ClockReading, Interface, Timestamp};
 use tapline_profile::Meters;
 use tapline_sys::clock;
 use tapline_sys::usage::thread_time;
@@ -61,16 +61,17 @@ pub(crate) fn run(args: &AccountingArgs, options: &Options, report: &mut Report)
 /// One run over the file, in this thread.
 fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
     let text = format!("file(\"{}\") -> {graph}", path.display());
-    let plan = Plan::new(&[Source { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
+    let plan = Plan::new(&[GraphText { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
         GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-    let (graph, nodes) = plan::build(&plan, &Meters::private(), maker).map_err(|error| anyhow!(error))?;
+    let context =
+        WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
+    let (graph, nodes) = plan::build(&plan, &Meters::private(), context).map_err(|error| anyhow!(error))?;
     let mut graph = if is_measured { graph } else { graph.unmeasured() };
-    let mut file = FileInput::new(vec![FileInput::open_file(path)?], Order::Given);
+    let mut file = FileInput::new(vec![FileInput::open_file(path)?], MergeOrder::Given);
     let inlets = vec![Inlet::new(&mut file, nodes[0])];
     let (start, before) = (Instant::now(), thread_time());
     let outcome = Engine::new(inlets, &mut graph, &control, clock).run(&mut |_| {});
@@ -80,7 +81,7 @@ fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Re
     Ok(Run { cpu, wall, packets, lost: 0 })
 }
 
-fn clock() -> Now {
+fn clock() -> ClockReading {
     let wall = Timestamp::from_nanos(clock::realtime_ns());
-    Now { wall, steady_ns: i64::try_from(clock::monotonic_ns()).unwrap_or(i64::MAX) }
+    ClockReading { wall, steady_ns: i64::try_from(clock::monotonic_ns()).unwrap_or(i64::MAX) }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_fpl::{FplOptions, compile, report};
 use tapline_ir::CompiledFilter;
 use tapline_ir::optimise::optimise;
@@ -156,7 +156,8 @@ fn engines(
     }
     kinds.push(Kind::Values(Box::new(Machine::new(optimised(workload)?)), Memory::new(compiled.ir.cells)));
     if let Some(filter) = workload.filter {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let program =
             tapline_filter::compile(filter, &options).map_err(|error| anyhow!(error.render(filter)))?;
         kinds.push(Kind::Bpf(program));

@@ -1,15 +1,16 @@
 //! Many readers of one interface: N sockets against one daemon.
 //!
 //! ```text
-//! processor 0: sender --near0 === far0--> +- nobody                                      (base: what sending takes)
+//! processor 0: sender --near0 === far0--> +- no reader                                   (base: the cost of sending)
 //!                                         +- N tcpdumps, a socket and a filter each      (a)
-//! processor 1: those that listen ---------+- tapline serve, N tapline capture -i tap:    (b)
+//! processor 1: the readers ---------------+- tapline serve, N tapline capture -i tap:    (b)
 //! ```
 //!
-//! On a veth pair the kernel receives on the sender's processor: each socket's filter and copy cost the sender, not the program that reads. So a packet's
-//! cost is the processor time of all that listen, from when they listen until they have read all, and what the sender took above the base. The first reader
-//! wants all, so that the daemon has the same packets whatever their number. Every reader must have got what the tcpdump of the same filter got, and nobody
-//! may have lost a packet, or the run does not count.
+//! On a veth pair the kernel receives on the sender's processor: each socket's filter and copy cost the sender, not the
+//! reading program. So a packet's cost is the processor time of all readers, from their start until they have read
+//! everything, plus the sender's time above the base. The first reader takes all packets, so that the daemon captures
+//! the same number with any number of readers. A run counts only if every reader got the packets that tcpdump with the
+//! same filter got, and none lost a packet.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::path::Path;
 use tapline_measure::machine;
 use tapline_measure::runs::{Run, median};
 
-/// Where results go.
+/// The destinations of results.
 pub(crate) struct Report {
     csv: Option<BufWriter<File>>,
 }

@@ -14,7 +14,7 @@
 //! The program is made from its end to its start: then each target stands already when the jump to it is made, and
 //! one pass is enough.
 
-use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use crate::{Insn, code};
 
 /// The instructions of a graph: jumps go forward only.
@@ -44,7 +44,7 @@ struct Assembler<'a> {
     cfg: &'a Cfg,
     /// The program from its end.
     reversed: Vec<Insn>,
-    /// How many instructions there are from each block's start to the program's end.
+    /// Number of instructions from each block's start to the program's end.
     distance: Vec<usize>,
     /// The same for the last instruction that goes on to each block, 0 if there is none.
     copy: Vec<usize>,
@@ -90,7 +90,7 @@ impl Assembler<'_> {
         });
     }
 
-    /// How many instructions a jump made now skips to get to `target`.
+    /// Number of instructions that a jump at this place skips to get to `target`.
     fn skip(&self, target: BlockId) -> usize {
         self.reversed.len() - self.distance[target.0 as usize]
     }
@@ -128,7 +128,7 @@ impl Assembler<'_> {
         self.copy[target.0 as usize]
     }
 
-    fn branch(&mut self, test: Test, operand: Operand, on_true: BlockId, on_false: BlockId) {
+    fn branch(&mut self, test: JumpTest, operand: Operand, on_true: BlockId, on_false: BlockId) {
         // The way to the other target may come to lie between.
         let on_false = self.within_reach(on_false, 1);
         let on_true = self.within_reach(on_true, 0);
@@ -151,12 +151,12 @@ fn uses_cells(cfg: &Cfg) -> bool {
     cfg.blocks.iter().any(|block| block.statements.iter().any(stores))
 }
 
-fn test_code(test: Test) -> u16 {
+fn test_code(test: JumpTest) -> u16 {
     match test {
-        Test::Equal => code::JEQ,
-        Test::Greater => code::JGT,
-        Test::GreaterEqual => code::JGE,
-        Test::AnySet => code::JSET,
+        JumpTest::Equal => code::JEQ,
+        JumpTest::Greater => code::JGT,
+        JumpTest::GreaterEqual => code::JGE,
+        JumpTest::AnySet => code::JSET,
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
             next = cfg.push(
                 code,
                 Terminator::Branch {
-                    test: Test::Equal,
+                    test: JumpTest::Equal,
                     operand: Operand::K(k),
                     on_true: target,
                     on_false: next,

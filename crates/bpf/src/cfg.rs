@@ -74,7 +74,7 @@ pub enum Alu {
 
 /// The test of a jump on A and the operand; comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Test {
+pub enum JumpTest {
     /// A = operand.
     Equal,
     /// A > operand.
@@ -148,18 +148,18 @@ impl Statement {
     }
 }
 
-/// How a block ends.
+/// The end of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Terminator {
     /// To one of two blocks.
     Branch {
         /// The question about A.
-        test: Test,
-        /// What A is compared with.
+        test: JumpTest,
+        /// The operand that A is compared with.
         operand: Operand,
-        /// Where to go if it holds.
+        /// The next block if the test holds.
         on_true: BlockId,
-        /// Where to go if it does not.
+        /// The next block if it does not.
         on_false: BlockId,
     },
     /// To one block.
@@ -196,7 +196,7 @@ pub struct Block {
 pub struct Cfg {
     /// In no order that matters; a [`BlockId`] is an index.
     pub blocks: Vec<Block>,
-    /// Where the program starts.
+    /// The block at which the program starts.
     pub entry: BlockId,
 }
 
@@ -264,7 +264,7 @@ mod tests {
         let mut next = reject;
         for k in 0..100_000 {
             let terminator = Terminator::Branch {
-                test: Test::Equal,
+                test: JumpTest::Equal,
                 operand: Operand::K(k),
                 on_true: accept,
                 on_false: next,

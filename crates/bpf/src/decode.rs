@@ -1,6 +1,6 @@
 //! A program as a block graph: the way back from [`assemble`](crate::assemble).
 
-use crate::cfg::{Alu, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+use crate::cfg::{Alu, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use crate::{Insn, Program, code};
 
 /// A program's instructions as blocks: one starts at each instruction that is jumped to, and after each jump.
@@ -68,12 +68,12 @@ fn starts(insns: &[Insn]) -> Vec<bool> {
     starts
 }
 
-fn branch(insn: Insn) -> (Test, Operand) {
+fn branch(insn: Insn) -> (JumpTest, Operand) {
     let test = match insn.code & 0xf0 {
-        code::JEQ => Test::Equal,
-        code::JGT => Test::Greater,
-        code::JGE => Test::GreaterEqual,
-        _ => Test::AnySet,
+        code::JEQ => JumpTest::Equal,
+        code::JGT => JumpTest::Greater,
+        code::JGE => JumpTest::GreaterEqual,
+        _ => JumpTest::AnySet,
     };
     (test, operand(insn))
 }

@@ -22,7 +22,7 @@ pub fn initialise(mut cfg: Cfg) -> Cfg {
 
 /// The cells, as bits, that some path from the start reads without having written them.
 fn read_before_written(cfg: &Cfg) -> u16 {
-    // What all paths to a block have written; all bits until a path is known.
+    // The cells that all paths to a block have written; all bits until a path is known.
     let mut written = vec![u16::MAX; cfg.blocks.len()];
     written[cfg.entry.0 as usize] = 0;
     let mut unwritten = 0;
@@ -60,17 +60,21 @@ fn bit(cell: u8) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cfg::{BlockId, Operand, Test};
+    use crate::cfg::{BlockId, JumpTest, Operand};
 
-    /// Branches on A; both ways lead to a block that reads cells 1 and 2.
+    /// Branches on A; both edges lead to a block that reads cells 1 and 2.
     fn diamond(left: Vec<Statement>, right: Vec<Statement>) -> Cfg {
         let mut cfg = Cfg::constant(0);
         let read =
             cfg.push(vec![Statement::LoadCell(1), Statement::LoadXCell(2)], Terminator::Goto(BlockId(0)));
         let left = cfg.push(left, Terminator::Goto(read));
         let right = cfg.push(right, Terminator::Goto(read));
-        let branch =
-            Terminator::Branch { test: Test::Equal, operand: Operand::K(1), on_true: left, on_false: right };
+        let branch = Terminator::Branch {
+            test: JumpTest::Equal,
+            operand: Operand::K(1),
+            on_true: left,
+            on_false: right,
+        };
         cfg.entry = cfg.push(vec![Statement::LoadLen], branch);
         cfg
     }

@@ -24,8 +24,9 @@ impl Program {
     /// Runs the program on one packet: how many bytes of it to keep, 0 to reject it.
     ///
     /// `#pktlen` is the length on the wire; loads end at the captured length. Ancillary loads read the packet's
-    /// [`Meta`]; what a capture does not hold (mark, queue, hardware type, CPU and the like) rejects the packet, as
-    /// a load outside of the bytes does. `proto` is the EtherType, taken from the bytes as the kernel takes it from Ethernet.
+    /// [`Meta`]; what a capture does not hold (mark, queue, hardware type, CPU and the like) rejects the packet, as a
+    /// load outside of the bytes does. `proto` is the EtherType, taken from the bytes as the kernel takes it from
+    /// Ethernet.
     #[inline]
     pub fn run(&self, packet: Packet<'_>) -> u32 {
         if self.decoded.uses_scratch {
@@ -135,7 +136,7 @@ const LINEAR_MAX: usize = 16;
 /// Shorter runs of comparisons are not worth a chain.
 const CHAIN_MIN: usize = 3;
 
-/// Chains may share their ends, and each has them for itself; in all they are at most so many times as long as the program.
+/// Steps per instruction at most: chains may share their ends, and each holds a copy of them.
 const CHAIN_STEPS: usize = 8;
 
 impl Chain {
@@ -278,8 +279,8 @@ impl Alu {
     }
 }
 
-/// How far a jump goes. A branch of the machine, which it predicts, and no selection: else each operation would wait for the
-/// packet bytes that the one before compares.
+/// How far a jump goes. A branch of the machine, which it predicts, and no selection: else each operation would wait
+/// for the packet bytes that the one before compares.
 #[inline(always)]
 fn skip(holds: bool, jt: u8, jf: u8) -> usize {
     if holds {
@@ -331,8 +332,8 @@ pub fn load_ancillary(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
     }
 }
 
-/// `skb->protocol` as `eth_type_trans` sets it: the EtherType, or `ETH_P_802_3` (Novell's raw IPX) or `ETH_P_802_2` where the
-/// field is a length.
+/// `skb->protocol` as `eth_type_trans` sets it: the EtherType, or `ETH_P_802_3` (Novell's raw IPX) or `ETH_P_802_2`
+/// where the field is a length.
 fn protocol(data: &[u8]) -> Option<u32> {
     const RAW_802_3: u32 = 0x0001;
     const LLC_802_2: u32 = 0x0004;

@@ -65,7 +65,7 @@ impl Insn {
         self.code & 0x07
     }
 
-    /// Whether it is a comparison with two ways out.
+    /// Whether it is a comparison with two edges out.
     pub const fn is_branch(self) -> bool {
         self.class() == code::JMP && self.code != code::JMP | code::JA
     }
@@ -174,7 +174,7 @@ pub mod ancillary {
     pub const BASE: u32 = -0x1000_i32 as u32;
     /// The EtherType, in host byte order.
     pub const PROTOCOL: u32 = BASE;
-    /// How the packet was addressed: `sll_pkttype` of packet(7).
+    /// The way in which the packet was addressed: `sll_pkttype` of packet(7).
     pub const PKTTYPE: u32 = BASE + 4;
     /// The kernel's index of the interface.
     pub const IFINDEX: u32 = BASE + 8;
@@ -198,7 +198,7 @@ pub mod ancillary {
     pub const VLAN_TAG: u32 = BASE + 44;
     /// 1 if a VLAN tag was taken out of the bytes, else 0.
     pub const VLAN_TAG_PRESENT: u32 = BASE + 48;
-    /// Where the kernel's dissector finds the payload.
+    /// Offset of the payload, as the kernel's dissector finds it.
     pub const PAY_OFFSET: u32 = BASE + 52;
     /// A random number.
     pub const RANDOM: u32 = BASE + 56;

@@ -9,8 +9,8 @@ pub trait PacketFilter: Send + Sync {
     /// Whether the filter accepts a packet.
     fn accepts(&self, packet: Packet<'_>) -> bool;
 
-    /// Keeps in `selection` the packets of `batch` that the filter accepts. Engines that take a batch at once do better than
-    /// packet by packet.
+    /// Keeps in `selection` the packets of `batch` that the filter accepts. Engines that take a batch at once do
+    /// better than packet by packet.
     ///
     /// # Panics
     /// If `selection` holds an index that the batch does not have.

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use super::code::*;
 use super::{Insn, ancillary};
 
-/// How a program is written down.
+/// The notation of a printed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpFormat {
     /// Assembly for people: `tcpdump -d`.

@@ -1,4 +1,4 @@
-//! What makes a program safe to run here, and what the kernel asks beyond that.
+//! Conditions under which a program is safe to run here, and those that the kernel adds.
 //!
 //! ```text
 //! every code known, every jump forward and in range, last instruction a return   => it ends
@@ -185,8 +185,8 @@ fn check_ancillary(at: usize, insn: Insn) -> Result<(), KernelRefusal> {
 
 /// Walks forward with the set of cells that every path to each instruction has written.
 ///
-/// `check_load_and_stores` of `net/core/filter.c` goes through the list once and does not start anew behind a return: what
-/// stands there counts as following it as well.
+/// `check_load_and_stores` of `net/core/filter.c` goes through the list once and does not start anew behind a return:
+/// what stands there counts as following it as well.
 fn check_scratch(insns: &[Insn]) -> Result<(), KernelRefusal> {
     let mut written_before = vec![u16::MAX; insns.len()];
     written_before[0] = 0;

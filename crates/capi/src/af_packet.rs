@@ -12,7 +12,7 @@ use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use tapline_capture::af_packet::{
-    AfPacketError, SingleSettings, SingleSocket, Station, TimestampSource, link_type,
+    AfPacketError, LinkLayerAddress, SingleSettings, SingleSocket, TimestampSource, link_type,
 };
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
@@ -43,7 +43,7 @@ const BUFFER_LEN_MAX: u64 = 16 << 20;
 const PAUSE_MS: u64 = 1000;
 /// With this snap length a block of 64 KiB holds every packet.
 const SHORT_PACKETS_LEN: c_int = 60_000;
-/// When the program says that packets may wait as long as they need to fill the buffer.
+/// The latency for a program that lets packets wait until the buffer is full.
 pub(crate) const LATENCY_MS: u32 = 10;
 
 /// An open interface.
@@ -65,7 +65,7 @@ pub(crate) struct Interface {
     no_ring: Option<Failure>,
 }
 
-/// Where the filter runs.
+/// The place where the filter runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InKernel {
     /// Nowhere else, or there is none.
@@ -148,7 +148,7 @@ impl Interface {
 }
 
 /// Whether libpcap would hand this packet out.
-fn is_wanted(station: &Station, direction: c_int, loopback: u32) -> bool {
+fn is_wanted(station: &LinkLayerAddress, direction: c_int, loopback: u32) -> bool {
     match station.packet_type == PacketType::Outgoing.to_kernel() {
         // On loopback each packet is seen twice; the received copy is enough.
         true => station.if_index != loopback && direction != 1,
@@ -206,7 +206,7 @@ fn no_promiscuous_any() -> Failure {
 }
 
 /// Puts the cooked header before a packet.
-fn put_header(memory: &mut [u8], record: &mut Record, dlt: c_int, station: &Station) {
+fn put_header(memory: &mut [u8], record: &mut Record, dlt: c_int, station: &LinkLayerAddress) {
     let len = cooked::header_len(dlt);
     let start = record.offset.wrapping_sub(len);
     let Some(room) = memory.get_mut(start..start.wrapping_add(len)).filter(|_| len > 0) else { return };
@@ -253,7 +253,7 @@ impl Source for Interface {
             return Err(gone());
         }
         match error {
-            // It is down, and may come up again; the kernel then goes on by itself.
+            // The interface is down, and may come up again; the kernel then goes on by itself.
             Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => self.is_down = true,
             Some(error) => {
                 let text = system_text(&error);
@@ -392,7 +392,7 @@ fn open_failure(error: AfPacketError) -> Failure {
     }
 }
 
-/// Whose clocks can stamp a device's packets, by libpcap's numbers; the host's alone where that is not to be known.
+/// The clocks that can stamp a device's packets, by libpcap's numbers; the host's alone if that cannot be known.
 pub(crate) fn timestamp_types(device: &str) -> Vec<c_int> {
     let timestamping =
         tapline_sys::LinkControl::open().and_then(|mut control| control.timestamping(device)).ok();
@@ -433,7 +433,7 @@ mod tests {
     fn a_header_without_room_stays_away() {
         let mut memory = [7; 10];
         let mut packet = Record { offset: 4, cap_len: 6, ..Record::default() };
-        put_header(&mut memory, &mut packet, SLL, &Station::default());
+        put_header(&mut memory, &mut packet, SLL, &LinkLayerAddress::default());
         assert_eq!((packet.offset, memory), (4, [7; 10]));
     }
 }

@@ -11,7 +11,7 @@
 use std::ffi::c_int;
 
 use tapline_bpf::{Insn, ancillary, code};
-use tapline_capture::af_packet::Station;
+use tapline_capture::af_packet::LinkLayerAddress;
 
 /// `DLT_LINUX_SLL`.
 pub(crate) const SLL: c_int = 113;
@@ -28,8 +28,8 @@ pub(crate) fn header_len(dlt: c_int) -> usize {
 }
 
 /// Writes the header of this link type to `room`, which has its length.
-pub(crate) fn write_header(dlt: c_int, station: &Station, room: &mut [u8]) {
-    let Station { protocol, if_index, hardware_type, packet_type, address_len, address } = *station;
+pub(crate) fn write_header(dlt: c_int, station: &LinkLayerAddress, room: &mut [u8]) {
+    let LinkLayerAddress { protocol, if_index, hardware_type, packet_type, address_len, address } = *station;
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
         if let Some(room) = room.get_mut(at..at + bytes.len()) {
@@ -97,12 +97,12 @@ fn from_header(insn: Insn, dlt: c_int) -> Option<Insn> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_filter::{Handle, Options, compile};
+    use tapline_filter::{HandleKind, Options, compile};
     use tapline_packet::LinkType;
 
     use super::*;
 
-    const STATION: Station = Station {
+    const STATION: LinkLayerAddress = LinkLayerAddress {
         protocol: 0x0800,
         if_index: 7,
         hardware_type: 1,
@@ -123,7 +123,7 @@ mod tests {
 
     fn lowered(text: &str, dlt: c_int) -> Option<Vec<Insn>> {
         let link_type = LinkType::from_dlt(dlt as u16);
-        let options = Options { handle: Handle::Live, ..Options::new(link_type) };
+        let options = Options { handle: HandleKind::Live, ..Options::new(link_type) };
         let program = compile(text, &options).expect("compiles");
         for_kernel(program.insns(), dlt)
     }

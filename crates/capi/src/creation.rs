@@ -1,4 +1,4 @@
-//! How to capture: what is set between `pcap_create` and `pcap_activate`, and the activation itself.
+//! Settings between `pcap_create` and `pcap_activate`, and the activation itself.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -256,7 +256,7 @@ fn activate(handle: &Handle) -> Result<c_int, Failure> {
             false => failure,
         })?;
     let wakeup = Wakeup::new().map_err(|error| Failure::system("Could not open eventfd", &error.source))?;
-    // It was empty: a handle is activated once.
+    // The cell was empty: a handle is activated once.
     let _ = handle.wakeup.set(wakeup);
     state.kind = Kind::Live(opened.source);
     state.dlt = opened.dlt;

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn without_a_daemon_there_is_no_shared_capture() {
-        let name = "tap:a capture that nobody has";
+        let name = "tap:a capture that does not exist";
         let Err(failure) = open(name, &Settings::default()) else { panic!("opened") };
         assert_eq!(failure.code, crate::raw::ERROR_NO_SUCH_DEVICE);
         assert!(

@@ -77,7 +77,8 @@ pub(crate) unsafe fn put(buffer: *mut c_char, text: &str) {
     }
 }
 
-/// What a panic says at the border. None is known; it would be a fault of this library, and the program above goes on.
+/// The error that a caught panic becomes. None is known; it would be a fault of this library, and the program above
+/// goes on.
 pub(crate) const PANIC_TEXT: &str = "internal error in this libpcap (a panic was caught)";
 
 /// Runs the body of a function that C calls. A panic ends here and gives `fallback`.

@@ -79,14 +79,6 @@ impl Source for Fake {
         -1
     }
 
-    fn examine(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn is_dozing(&self) -> bool {
-        false
-    }
-
     fn set_program(&mut self, _: &CompiledFilter) -> Result<(), Failure> {
         Ok(())
     }
@@ -102,8 +94,6 @@ impl Source for Fake {
     fn dlts(&self) -> &[c_int] {
         &[1]
     }
-
-    fn set_dlt(&mut self, _: c_int) {}
 
     fn statistics(&mut self) -> Result<Stat, Failure> {
         Ok(Stat::default())

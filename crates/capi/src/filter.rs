@@ -14,7 +14,7 @@ use std::ptr;
 use std::slice;
 
 use tapline_bpf::{Insn, Program, code};
-use tapline_filter::{Handle as Origin, Options, compile};
+use tapline_filter::{HandleKind as Origin, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet};
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn pcap_compile(
     let body = |state: &mut State| {
         // SAFETY: as the caller promises.
         let text = unsafe { text_at(text) }.unwrap_or_default();
-        // What is left there if compiling fails can be freed.
+        // The program is empty if compiling fails, so that it can be freed.
         // SAFETY: as above.
         unsafe { *program = Code { len: 0, insns: ptr::null_mut() } };
         let compiled = compile_for(state, &text, optimise != 0, netmask)?;
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Handle, program: *mut Code) -> c
         }
         let engine = state.engine.insert(Engine::new(filter));
         if let Kind::Live(source) = &mut state.kind {
-            // What was taken out of the ring before passed the former filter.
+            // Packets taken out of the ring before passed the former filter.
             source.refilter(state.at, &mut |packet| engine.accepts(packet));
         }
         Ok(0)
@@ -220,10 +220,11 @@ pub unsafe extern "C" fn bpf_filter(
     })
 }
 
-/// How many instructions a program has, up to the last that can be reached. `None` if it jumps backward or never ends.
+/// Number of instructions of a program, up to the last that can be reached. `None` if it jumps backward or never
+/// ends.
 ///
 /// # Safety
-/// What can be reached from `pc` by jumping forward is there.
+/// All instructions that jumps forward from `pc` can reach are there.
 unsafe fn extent(pc: *const Insn) -> Option<usize> {
     let (mut at, mut end) = (0, 1);
     while at < end {

@@ -23,19 +23,19 @@ use crate::raw::PacketHeader;
 use crate::source::{Source, sleep};
 
 const RECORD_HEADER_LEN: u64 = 16;
-/// How long packets may lie in the writer's buffer.
+/// The longest that packets lie in the writer's buffer.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// When to end; 0 is no limit.
+/// The limits at which to end; 0 is none.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) bytes: u64,
     pub(crate) packets: u64,
 }
 
-/// How packets are written.
+/// Settings of the written packets.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct DumpSettings {
     pub(crate) precision: Precision,
     pub(crate) snap_len: u32,
 }
@@ -61,7 +61,7 @@ impl LiveDump {
     pub(crate) fn start(
         path: &str,
         header: &FileHeader,
-        form: Form,
+        form: DumpSettings,
         limits: Limits,
         work: Box<Work>,
     ) -> Result<LiveDump, (Box<Work>, Failure)> {
@@ -123,7 +123,7 @@ impl LiveDump {
 struct Dumping {
     file: BufWriter<File>,
     path: String,
-    form: Form,
+    form: DumpSettings,
     limits: Limits,
     bytes: u64,
     packets: u64,

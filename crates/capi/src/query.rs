@@ -29,7 +29,7 @@ pub unsafe extern "C" fn pcap_close(p: *mut Handle) {
         if let Some(dump) = state.extras.live_dump.take() {
             dump.join(true);
         }
-        // It stays open, and the program may read on behind the last packet.
+        // The stream stays open, and the program may read on behind the last packet.
         if matches!(&state.kind, Kind::File(file) if file.is_standard_input()) {
             state.stop_reading_ahead();
         }
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn pcap_getnonblock(p: *mut Handle, errbuf: *mut c_char) -
         Kind::Dead => {
             Err(Failure::error("A pcap_open_dead pcap_t does not have a non-blocking mode setting"))
         }
-        // It can be set before, but not be asked for.
+        // The value can be set before activation, but not be read.
         Kind::Created { .. } => state.require_active().map(|()| 0),
         _ => Ok(c_int::from(state.is_nonblocking)),
     };

@@ -68,7 +68,7 @@ pub unsafe extern "C" fn pcap_loop(
     unsafe { on_handle(p, body) }
 }
 
-/// `pcap_next_ex(3PCAP)`. What it lends is there until the next call.
+/// `pcap_next_ex(3PCAP)`. The packet that it lends is there until the next call.
 ///
 /// # Safety
 /// As for [`pcap_dispatch`]; `header` and `data` are places for pointers.

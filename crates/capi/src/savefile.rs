@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
-use tapline_file::{Error, FileSource, Reading};
+use tapline_file::{Error, FileSource, ReadMode};
 use tapline_packet::{Batch, LinkType};
 
 use crate::failure::Failure;
@@ -42,9 +42,9 @@ pub(crate) struct Savefile {
     dlt_extra: c_int,
     is_swapped: bool,
     version: (c_int, c_int),
-    /// Where the stream stood when it was opened; none where it has no positions.
+    /// The stream's position when it was opened; `None` for a stream without positions.
     start: Option<u64>,
-    reading: Reading,
+    reading: ReadMode,
     /// Whether the first packet begins to read ahead.
     may_read_ahead: bool,
     waits_for_all: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ impl Savefile {
             version,
             start,
             reading,
-            may_read_ahead: reading == Reading::ByPacket,
+            may_read_ahead: reading == ReadMode::ByPacket,
             waits_for_all,
         };
         if owner == Owner::Program {
@@ -86,7 +86,7 @@ impl Savefile {
     /// Gives the last batch back and gets the next; `false` is the end.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
         if std::mem::take(&mut self.may_read_ahead) {
-            self.reading = Reading::Ahead;
+            self.reading = ReadMode::Ahead;
             self.waits_for_all.store(false, Ordering::Relaxed);
             self.source.read_ahead();
         }
@@ -98,7 +98,7 @@ impl Savefile {
 
     /// The program may have moved the stream, of which the source does not know.
     fn correct_place(&self, error: &mut Error) {
-        let (Reading::ByPacket, Some(start)) = (self.reading, self.start) else { return };
+        let (ReadMode::ByPacket, Some(start)) = (self.reading, self.start) else { return };
         let Some(position) = stdio::position(self.stream.0) else { return };
         let moved = position.wrapping_sub(start + self.source.read_offset());
         match error {
@@ -115,12 +115,12 @@ impl Savefile {
     /// wherever it then stands. Does nothing where the stream has that position already, and where it has none.
     pub(crate) fn stop_reading_ahead(&mut self, lent: usize) {
         self.may_read_ahead = false;
-        let (Reading::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression())
+        let (ReadMode::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression())
         else {
             return;
         };
         if stdio::set_position(self.stream.0, start + self.source.batch_offset()) {
-            self.reading = Reading::ByPacket;
+            self.reading = ReadMode::ByPacket;
             self.waits_for_all.store(true, Ordering::Relaxed);
             self.source.stop_reading_ahead(lent);
         }
@@ -210,7 +210,7 @@ pub(crate) enum Owner {
 struct Packets {
     source: FileSource,
     beginning: Beginning,
-    reading: Reading,
+    reading: ReadMode,
     waits_for_all: Arc<AtomicBool>,
 }
 
@@ -225,13 +225,13 @@ unsafe fn packets(file: *mut FILE, name: &str, start: Option<u64>) -> Result<Pac
     let mut read = Vec::new();
     waits_for_all.store(true, Ordering::Relaxed);
     let first = beginning(&mut stream, &mut read)?;
-    let reading = if is_plain(&read) { Reading::ByPacket } else { Reading::Ahead };
-    waits_for_all.store(reading == Reading::ByPacket, Ordering::Relaxed);
+    let reading = if is_plain(&read) { ReadMode::ByPacket } else { ReadMode::Ahead };
+    waits_for_all.store(reading == ReadMode::ByPacket, Ordering::Relaxed);
     let read_len = read.len() as u64;
     let reader = Box::new(io::Cursor::new(read).chain(stream));
     let source = FileSource::packets_from_reader(reader, name, reading).map_err(|error| {
         if let (Error::NotACapture { .. }, Some(start)) = (&error, start) {
-            // Where libpcap leaves an unknown file, for another reader of the stream.
+            // libpcap leaves an unknown file at this position, for another reader of the stream.
             stdio::set_position(file, start + read_len);
         }
         // The reader does not say the format of a file that it could not open; the magic number has.
@@ -260,7 +260,8 @@ mod tests {
 
     use super::*;
 
-    fn header(major: u16, minor: u16) -> Vec<u8> {
+    /// The header of a pcap file of this version, in this machine's byte order.
+    pub(super) fn header(major: u16, minor: u16) -> Vec<u8> {
         let mut header = 0xa1b2_c3d4u32.to_ne_bytes().to_vec();
         header.extend([major.to_ne_bytes(), minor.to_ne_bytes()].concat());
         header.extend([0; 16]);
@@ -319,7 +320,7 @@ mod tests {
             is_swapped: false,
             version: (2, 4),
             start: None,
-            reading: Reading::Ahead,
+            reading: ReadMode::Ahead,
             may_read_ahead: false,
             waits_for_all: Arc::default(),
         });

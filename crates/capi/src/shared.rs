@@ -15,8 +15,8 @@
 //! timeout := in the kernel's block of the daemon's socket + at the daemon + in the buffer until the bell rings
 //! ```
 //!
-//! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been
-//! offered before the filter came.
+//! The program's filter runs at the daemon, which offers only packets that it accepts. The filter runs here too: a
+//! packet may have been offered before it was set.
 
 use std::ffi::c_int;
 use std::io;
@@ -28,7 +28,7 @@ use tapline_capture::{Advance, Source as _};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
-use tapline_tap::protocol::{Attach, Offer, Policy};
+use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy};
 use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
@@ -42,13 +42,13 @@ use crate::vlan::{TAG_LEN, Tags};
 /// The prefix of device names that are captures of a daemon.
 pub(crate) const SHARED: &str = "tap:";
 
-/// How long the kernel keeps a packet for the daemon, whose socket is an interactive one.
+/// Milliseconds for which the kernel keeps a packet for the daemon, as its socket is an interactive one.
 const KERNEL_MS: u32 = 10;
 /// The longest that packets wait at the daemon.
 const DAEMON_MS_MAX: u32 = 50;
 
-/// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for
-/// what is in the buffer.
+/// The settings of a program in terms of a tap: for how many milliseconds packets may wait at the daemon, and the
+/// bytes or age that end a wait.
 fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     let min_bytes = wished.wake_len.unwrap_or(block_len(wished)).into();
     let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
@@ -84,8 +84,12 @@ impl Shared {
         }
         let client = Client::connect(&socket_path(trusted_socket()), &program());
         let (delay_ms, wish) = wish(wished);
-        let attach =
-            Attach { capture: name.to_owned(), policy: Policy::Lossy, delay_ms, ..Attach::default() };
+        let attach = AttachRequest {
+            capture: name.to_owned(),
+            policy: Policy::Lossy,
+            delay_ms,
+            ..AttachRequest::default()
+        };
         let mut tap =
             client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
         tap.set_wake(wish);
@@ -153,8 +157,8 @@ fn program() -> String {
 }
 
 /// Captures that we may read; none if there is no daemon, or it does not answer in time.
-pub(crate) fn captures(patience: Duration) -> Vec<Offer> {
-    Client::list(&socket_path(trusted_socket()), &program(), patience).unwrap_or_default()
+pub(crate) fn captures(timeout: Duration) -> Vec<OfferedCapture> {
+    Client::list(&socket_path(trusted_socket()), &program(), timeout).unwrap_or_default()
 }
 
 /// The one socket that programs with more rights than their user ask at; none for others.
@@ -213,8 +217,8 @@ impl Gate {
         }
         let it_value = if is_wanted { REMINDER } else { NEVER };
         let setting = libc::itimerspec { it_interval: NEVER, it_value };
-        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. It also
-        // takes back that the timer ran out.
+        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. The
+        // call also takes back that the timer ran out.
         unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
         self.is_reminded = is_wanted;
     }
@@ -283,15 +287,6 @@ impl Source for Shared {
         self.gate.epoll.as_raw_fd()
     }
 
-    fn examine(&mut self) -> Result<(), Failure> {
-        // That the daemon is gone the next call for packets says, once all was read.
-        Ok(())
-    }
-
-    fn is_dozing(&self) -> bool {
-        false
-    }
-
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
         let insns = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
         self.has_program = true;
@@ -309,10 +304,6 @@ impl Source for Shared {
 
     fn dlts(&self) -> &[c_int] {
         &self.dlts
-    }
-
-    fn set_dlt(&mut self, _dlt: c_int) {
-        // There is one.
     }
 
     fn statistics(&mut self) -> Result<Stat, Failure> {

@@ -12,7 +12,7 @@ use tapline_sys::Wakeup;
 use crate::failure::Failure;
 use crate::raw::Stat;
 
-/// How often an interface that is down is looked at.
+/// The pause between two looks at an interface that is down.
 const DOZE: Duration = Duration::from_secs(1);
 
 /// The filter that runs here, asked of each packet before it is changed for C.
@@ -29,11 +29,11 @@ pub(crate) trait Source: Send {
     /// put back may have made them longer.
     fn batch(&self) -> Batch<'_>;
 
-    /// Leaves out of the batch, from the packet at `from` on, what `keep` refuses, which sees packets as it would have
-    /// in `advance`. The bytes of those before stay as they are.
+    /// Leaves packets that `keep` refuses out of the batch, from the one at `from` on. `keep` sees packets as it would
+    /// have in `advance`; the bytes of those before stay as they are.
     fn refilter(&mut self, from: usize, keep: Keep<'_>);
 
-    /// Gives back what the batch stood in, whose last packet was handed out.
+    /// Gives back the memory of the batch, of which the last packet was handed out.
     fn release(&mut self);
 
     /// The descriptor to wait on for packets.
@@ -41,16 +41,22 @@ pub(crate) trait Source: Send {
 
     /// Looks at the descriptor after a wait that ended with an error on it.
     ///
-    /// An interface that is gone for good is an error, one that is down for now is not.
-    fn examine(&mut self) -> Result<(), Failure>;
+    /// An interface that is gone for good is an error, one that is down for now is not. A source without an interface
+    /// of its own tells its end in `advance`, once all packets were read.
+    fn examine(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
 
-    /// Whether waits must be short, because what ends them does not show on the descriptor.
-    fn is_dozing(&self) -> bool;
+    /// Whether waits must be short, because their end does not show on the descriptor.
+    fn is_dozing(&self) -> bool {
+        false
+    }
 
     /// A text was compiled to this program, which may be set as the filter.
     fn compiled(&mut self, _text: &str, _options: &Options, _filter: &CompiledFilter) {}
 
-    /// Filters by this program from now on. Whether `keep` is needed for packets yet to come.
+    /// Filters by this program from now on. [`wants_filter`](Self::wants_filter) then tells whether packets of the next
+    /// batch need `keep`.
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure>;
 
     /// Whether packets of the next batch have to pass the filter here.
@@ -62,8 +68,10 @@ pub(crate) trait Source: Send {
     /// The link types there are, of libpcap's numbers; the present one is among them.
     fn dlts(&self) -> &[c_int];
 
-    /// Another of the link types.
-    fn set_dlt(&mut self, dlt: c_int);
+    /// Changes to another of the link types.
+    fn set_dlt(&mut self, _dlt: c_int) {
+        // There is only one.
+    }
 
     /// The kernel's counters since the source was opened.
     fn statistics(&mut self) -> Result<Stat, Failure>;
@@ -71,8 +79,8 @@ pub(crate) trait Source: Send {
     /// Sends a frame. If there is no room for it, `waits` says whether to wait.
     fn send(&mut self, frame: &[u8], waits: bool) -> Result<usize, Failure>;
 
-    /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is
-    /// lost, and left out of the batch.
+    /// Another buffer of this many bytes, of which `wake_len` are filled before the reader wakes. Packets in the
+    /// present one are lost, and left out of the batch.
     fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure>;
 
     /// Whether its packets were recorded before: they carry no metadata of the kernel.

@@ -58,7 +58,7 @@ struct Begin {
     read_end: *const u8,
 }
 
-/// Where a stream stands; none if it cannot be moved.
+/// The position of a stream; `None` if it cannot be moved.
 pub(crate) fn position(file: *mut FILE) -> Option<u64> {
     // SAFETY: the callers' streams are open.
     u64::try_from(unsafe { libc::ftello(file) }).ok()
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gives_what_came_without_waiting_for_more() {
+    fn a_pipe_gives_its_bytes_without_waiting_for_more() {
         let (file, mut writer) = pipe();
         // SAFETY: the stream is open until the end of the test.
         let mut stream = unsafe { Stream::new(file) };

@@ -5,8 +5,8 @@
 //! pcap_loop --> search on all processors --time, filter--> packets, in place --> the end, or what is recorded from now on
 //! ```
 //!
-//! The search begins with the first call for packets: the filter that was set before is run by its threads, and the index passes over
-//! what that filter's text cannot match. A filter that is set later decides here.
+//! The search begins with the first call for packets: the filter that was set before is run by its threads, and the
+//! index passes over what that filter's text cannot match. A filter that is set later decides here.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -17,9 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Advance, Sieve, Source as _, StoreInput, StoreReading};
+use tapline_capture::{Advance, SearchFilter, Source as _, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
+use tapline_jit::TieredFilter;
 use tapline_packet::{Batch, Direction, Interface, LinkType, Packet, Record};
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Question, Search, StoreName, Window};
@@ -30,8 +31,8 @@ use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
 
-/// How long a call for packets waits for the search before it looks whether it is to end.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// The time for which a call for packets waits for the search before it looks whether the loop is to end.
+const SEARCH_WAIT: Duration = Duration::from_millis(20);
 /// Programs whose texts are kept.
 const TEXTS_MAX: usize = 8;
 
@@ -40,7 +41,7 @@ pub(crate) struct Stored {
     catalog: Arc<Catalog>,
     window: Window,
     follows: bool,
-    /// What the filter's text asks of the index, and the filter; until the search begins.
+    /// The index queries of the filter's text, and the filter; until the search begins.
     question: Question,
     program: Option<CompiledFilter>,
     /// Questions of the programs that were compiled for this handle.
@@ -53,7 +54,7 @@ pub(crate) struct Stored {
     /// 1: received, 2: sent.
     direction: c_int,
     records: Vec<Record>,
-    /// What ends the packets, for the next call to tell.
+    /// The error that ends the packets, for the next call to return.
     failure: Option<Failure>,
     has_ended: bool,
     /// Packets that passed.
@@ -152,7 +153,7 @@ fn search(
     window: Window,
     question: Question,
     follows: bool,
-    sieve: Option<Sieve>,
+    sieve: Option<SearchFilter>,
 ) -> Result<StoreInput, Failure> {
     let search = Search::new(Arc::clone(catalog), window, question);
     let mut search = search.map_err(|error| Failure::error(error.to_string()))?;
@@ -163,7 +164,7 @@ fn search(
     Ok(without_signals(|| StoreInput::new(search, "store", reading)))
 }
 
-/// What makes threads: signals are for the program's own ones.
+/// Makes threads that take no signals: those are for the program's own ones.
 fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sets of this frame, of which sigfillset(3) and pthread_sigmask(3) write the whole.
@@ -179,11 +180,8 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
 }
 
 /// The same program for all interfaces: packets of another link type end the reading.
-fn sieve(program: CompiledFilter) -> Sieve {
-    let engine: Arc<dyn PacketFilter> = match tapline_jit::Native::of(&program) {
-        Ok(native) => Arc::new(native),
-        Err(_) => Arc::new(program),
-    };
+fn sieve(program: CompiledFilter) -> SearchFilter {
+    let engine: Arc<dyn PacketFilter> = Arc::new(TieredFilter::new(program));
     Arc::new(move |_: &Interface| Ok(Some(Arc::clone(&engine))))
 }
 
@@ -199,11 +197,11 @@ impl Source for Stored {
         }
         let is_new = self.input.is_none();
         let input = self.begin()?;
-        let advance = |input: &mut StoreInput| input.advance(PATIENCE);
+        let advance = |input: &mut StoreInput| input.advance(SEARCH_WAIT);
         // The first call makes the threads.
         match if is_new { without_signals(|| advance(input)) } else { advance(input) } {
             Ok(Advance::Batch) => self.take(keep),
-            // There may be more: whoever asked looks whether it is to end, and asks again.
+            // There may be more: the caller looks whether the loop is to end, and asks again.
             Ok(Advance::Idle) => {}
             Ok(Advance::End) => {
                 self.end();
@@ -243,14 +241,6 @@ impl Source for Stored {
         self.ready.as_fd().as_raw_fd()
     }
 
-    fn examine(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn is_dozing(&self) -> bool {
-        false
-    }
-
     fn compiled(&mut self, text: &str, options: &Options, filter: &CompiledFilter) {
         if self.questions.len() == TEXTS_MAX {
             self.questions.remove(0);
@@ -281,10 +271,6 @@ impl Source for Stored {
 
     fn dlts(&self) -> &[c_int] {
         &self.dlts
-    }
-
-    fn set_dlt(&mut self, _dlt: c_int) {
-        // There is one.
     }
 
     fn statistics(&mut self) -> Result<Stat, Failure> {

@@ -13,7 +13,7 @@ use crate::af_packet::ring_len;
 use crate::dump::file_header;
 use crate::failure::{Failure, text_at};
 use crate::handle::{Handle, Kind, State, on};
-use crate::live_dump::{Form, Limits, LiveDump, Work};
+use crate::live_dump::{DumpSettings, Limits, LiveDump, Work};
 use crate::memory;
 use crate::query::statistics;
 use crate::raw::{PacketHeader, Sampling, SendQueue, Stat};
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn pcap_live_dump(
             }
         };
         let work = Box::new(Work { source, engine: state.engine.take() });
-        let form = Form { precision: state.precision, snap_len: state.snap_len as u32 };
+        let form = DumpSettings { precision: state.precision, snap_len: state.snap_len as u32 };
         match LiveDump::start(&path, &header, form, limits, work) {
             Ok(dump) => {
                 state.extras.live_dump = Some(dump);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_takes_what_fits_and_no_more() {
+    fn a_queue_takes_packets_that_fit_and_no_more() {
         let room = 2 * (HEADER_LEN + 10);
         let queue = pcap_sendqueue_alloc(room as u32 + 5);
         let header = PacketHeader { cap_len: 10, len: 10, ..PacketHeader::ZERO };

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use tapline_capture::af_packet::{AfPacket, LATENCY_RECORDING_MS, Settings};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings, LATENCY_RECORDING_MS};
 use tapline_capture::{Advance, Source};
 use tapline_sys::usage::CpuTime;
 use tapline_testkit::netns::{FAR, Namespace};
@@ -24,7 +24,7 @@ fn main() {
     let namespace = Namespace::with_pair("receive").expect("needs the right to make namespaces");
     let netns = Some(namespace.name().to_owned());
     let latency_ms = LATENCY_RECORDING_MS;
-    let settings = Settings { netns, latency_ms, ring_len, ..Settings::new(&[FAR]) };
+    let settings = AfPacketSettings { netns, latency_ms, ring_len, ..AfPacketSettings::new(&[FAR]) };
     let mut source = AfPacket::open(settings).expect("needs CAP_NET_RAW");
     let mut sender = Sender::near(&namespace).expect("needs CAP_NET_RAW");
     let frame = {

@@ -59,11 +59,12 @@ fn main() {
 fn open(namespace: &Namespace, is_xdp: bool) -> Box<dyn Source> {
     let netns = Some(namespace.name().to_owned());
     if is_xdp {
-        let settings = af_xdp::Settings { netns, ..af_xdp::Settings::new(&[FAR]) };
+        let settings = af_xdp::AfXdpSettings { netns, ..af_xdp::AfXdpSettings::new(&[FAR]) };
         Box::new(AfXdp::open(&settings).expect("needs root"))
     } else {
         let latency_ms = LATENCY_RECORDING_MS;
-        let settings = af_packet::Settings { netns, latency_ms, ..af_packet::Settings::new(&[FAR]) };
+        let settings =
+            af_packet::AfPacketSettings { netns, latency_ms, ..af_packet::AfPacketSettings::new(&[FAR]) };
         Box::new(AfPacket::open(settings).expect("needs CAP_NET_RAW"))
     }
 }

@@ -1,15 +1,15 @@
 //! Capture files as sources.
 //!
-//! A file's packets that were lost before they came into it stand in the account under [`Place::File`].
+//! A file's packets that were lost before they came into it stand in the account under [`LossPoint::File`].
 
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_file::{FileSource, InterfaceCounters, InterfaceStatistics, MergedSource, Order};
+use tapline_file::{FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
 use tapline_packet::{Batch, Interface, InterfaceId};
 
-use crate::{Advance, Count, Error, InterfaceAccount, Loss, Place, Source};
+use crate::{Advance, Count, Error, InterfaceAccount, Loss, LossPoint, Source};
 
 /// One or more capture files.
 pub struct FileInput {
@@ -39,7 +39,7 @@ impl FileInput {
     }
 
     /// Files as one source, in this order.
-    pub fn new(files: Vec<FileSource>, order: Order) -> FileInput {
+    pub fn new(files: Vec<FileSource>, order: MergeOrder) -> FileInput {
         FileInput { files: MergedSource::new(files, order), lent: Vec::new(), stopped: false, is_read: false }
     }
 
@@ -80,7 +80,7 @@ impl FileInput {
 /// the drop counts of its packets.
 fn file_losses(last: Option<&InterfaceStatistics>, counters: InterfaceCounters) -> Vec<Loss> {
     let loss = |counter: &str, count| Loss {
-        place: Place::File,
+        place: LossPoint::File,
         counter: counter.to_owned(),
         count: Count::Known(count),
     };

@@ -21,10 +21,10 @@ mod store_input;
 pub mod transmit;
 
 pub use account::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
     TapAccount, XdpAccount,
 };
 pub use error::Error;
 pub use file::FileInput;
 pub use source::{Advance, Event, Source};
-pub use store_input::{SearchReport, Sieve, StoreInput, StoreReading};
+pub use store_input::{SearchFilter, SearchReport, StoreInput, StoreReading};

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tapline_bpf::DumpFormat;
 use tapline_capture::Error;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
@@ -18,7 +18,7 @@ pub(crate) struct Compiler {
     snap_len: u32,
     optimise: bool,
     language: LanguageArgs,
-    handle: Handle,
+    handle: HandleKind,
     /// The IPv4 netmask of each live interface, for `ip broadcast`.
     netmasks: HashMap<String, u32>,
 }
@@ -32,7 +32,7 @@ impl Compiler {
         is_live: bool,
         netns: Option<&str>,
     ) -> Compiler {
-        let handle = if is_live { Handle::Live } else { Handle::Savefile };
+        let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
         let netmasks = if is_live { netmasks(netns) } else { HashMap::new() };
         Compiler { snap_len, optimise, language, handle, netmasks }
     }
@@ -45,7 +45,7 @@ impl Compiler {
     /// Options of the compiler for packets of `interface`.
     pub(crate) fn options(&self, interface: &Interface) -> Options {
         let netmask = match self.handle {
-            Handle::Live => self.netmasks.get(&interface.name).copied(),
+            HandleKind::Live => self.netmasks.get(&interface.name).copied(),
             _ => Some(0), // as tcpdump -r
         };
         Options {
@@ -69,7 +69,7 @@ impl Compiler {
         if text.trim().is_empty() {
             return Ok(None);
         }
-        let options = Options { handle: Handle::Savefile, ..self.options(interface) };
+        let options = Options { handle: HandleKind::Savefile, ..self.options(interface) };
         let program = tapline_filter::compile(text, &options);
         program.map(Some).map_err(|error| Error::Filter(error.render(text)))
     }

@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::size_in;
-use tapline_tap::protocol::{Offer, OfferedInterface};
+use tapline_tap::protocol::{OfferedCapture, OfferedInterface};
 
 use crate::args::{FormatArg, SNAP_LEN};
 use crate::capture::{self, CaptureArgs};
@@ -181,7 +181,7 @@ fn interfaces(socket: Option<&Path>) -> String {
 }
 
 /// Text of a capture in Wireshark's list.
-fn description(capture: &Offer) -> String {
+fn description(capture: &OfferedCapture) -> String {
     let names: Vec<_> =
         capture.interfaces.iter().map(interface_name).filter(|name| !name.is_empty()).collect();
     let name = word(&capture.name);
@@ -215,7 +215,7 @@ fn link_type_sentences(args: &ExtcapArgs) -> Result<String> {
 /// Nothing for a valid filter, else what is wrong with it, in one line.
 fn filter_fault(filter: &str) -> String {
     let options =
-        Options { snap_len: SNAP_LEN, netmask: Some(0), handle: Handle::Live, ..Options::default() };
+        Options { snap_len: SNAP_LEN, netmask: Some(0), handle: HandleKind::Live, ..Options::default() };
     match tapline_filter::compile(filter, &options) {
         Ok(_) => String::new(),
         Err(error) => {
@@ -299,7 +299,11 @@ mod tests {
     #[test]
     fn values_end_no_sentence() {
         let interface = OfferedInterface { name: "eth{0}\n".into(), ..OfferedInterface::default() };
-        let capture = Offer { name: "off}ice".into(), interfaces: vec![interface], ..Offer::default() };
+        let capture = OfferedCapture {
+            name: "off}ice".into(),
+            interfaces: vec![interface],
+            ..OfferedCapture::default()
+        };
         assert_eq!(description(&capture), "off_ice (eth_0__)");
     }
 

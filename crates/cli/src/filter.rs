@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{ArgAction, Args, Subcommand};
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::{count_in, size_in};
 
@@ -112,7 +112,7 @@ fn explain(args: &ExplainArgs) -> Result<()> {
         // As with tcpdump.
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
         netmask: Some(0),
-        handle: if args.live { Handle::Live } else { Handle::Dead },
+        handle: if args.live { HandleKind::Live } else { HandleKind::Dead },
         optimise: !args.no_optimize,
         scoped: args.language.scoped,
         ipv6_extensions: args.language.ipv6_extensions,

@@ -6,14 +6,15 @@
 //! 200 flows  20.0k packets  9.8 MB  in 20.0 s from 2023-11-14 22:13:20 UTC  1.0k packets/s  3.9 Mbit/s
 //! ```
 //!
-//! Where a terminal is too narrow for a row, the start goes first; then each flow has its ends in lines of their own, so that no address is cut.
+//! On a narrow terminal the column `start` is left out; if that is not enough, each flow shows its two ends on lines of
+//! their own, so that no address is cut.
 
 use tapline_graph::{Cell, Table};
 
-/// Layout of flows.
+/// The layout of the report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// The stages' own tables are shown, too.
+    /// Whether the tables of the stages are shown too.
     pub(crate) verbose: bool,
     /// The most flows that are shown.
     pub(crate) top: usize,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_ebpf::{Hook, emit};
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions};
 use tapline_graph::stages::{functions, search_function};
-use tapline_ir::optimise::{optimise, optimise_watched};
+use tapline_ir::optimise::{optimise, optimise_with_observer};
 use tapline_jit::Native;
 use tapline_packet::LinkType;
 
@@ -36,7 +36,7 @@ pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: 
             None => bail!("there is no stage {name} of an FPL program: say {} or all", STAGES.join(", ")),
         }
     }
-    // Whoever asks for all wants those that there are.
+    // With `all`, a stage that this program does not have is shown as `none`, and is no error.
     let is_all = stages.iter().any(|name| name == "all");
     let mut out = String::new();
     for stage in &wanted {
@@ -66,7 +66,9 @@ fn show(stage: &str, text: &str, compiled: &Compiled) -> Result<String> {
         "tree" => return Ok(fpl::outline(text)?),
         "passes" => {
             let mut out = format!("before the first pass:\n{ir}");
-            optimise_watched(&mut ir, |pass, ir| out += &format!("\n{}: {}:\n{ir}", pass.name, pass.purpose));
+            optimise_with_observer(&mut ir, |pass, ir| {
+                out += &format!("\n{}: {}:\n{ir}", pass.name, pass.purpose)
+            });
             return Ok(out);
         }
         _ => optimise(&mut ir),

@@ -20,10 +20,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use tapline_capture::af_packet::{self, Capturer, InterfaceInfo};
+use tapline_capture::af_packet::{self, CapturingProcess, InterfaceInfo};
 use tapline_packet::LinkType;
 use tapline_sys::XdpProgram;
-use tapline_tap::protocol::{Offer, OfferedInterface};
+use tapline_tap::protocol::{OfferedCapture, OfferedInterface};
 
 use crate::args::SNAP_LEN;
 use crate::live::{self, TAP};
@@ -65,7 +65,7 @@ pub(crate) fn list(args: &InterfacesArgs) -> Result<()> {
 }
 
 /// A capture of `tapline serve`.
-fn capture_text(capture: &Offer) -> String {
+fn capture_text(capture: &OfferedCapture) -> String {
     let mut text = format!("{TAP}{}  capture of tapline serve\n", capture.name);
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
@@ -83,13 +83,13 @@ fn capture_text(capture: &Offer) -> String {
 }
 
 /// The readable part of each packet, where that is less than all.
-fn seen_text(capture: &Offer) -> String {
+fn seen_text(capture: &OfferedCapture) -> String {
     let is_all = capture.snap_len >= SNAP_LEN;
     if is_all { String::new() } else { format!("the first {} of each packet", capture.snap_len) }
 }
 
 /// Each link type of a capture once.
-pub(crate) fn link_types(capture: &Offer) -> Vec<LinkType> {
+pub(crate) fn link_types(capture: &OfferedCapture) -> Vec<LinkType> {
     let mut types: Vec<_> =
         capture.interfaces.iter().map(|interface| LinkType(interface.link_type)).collect();
     types.sort_unstable_by_key(|link_type| link_type.0);
@@ -97,7 +97,7 @@ pub(crate) fn link_types(capture: &Offer) -> Vec<LinkType> {
     types
 }
 
-fn capture_json(capture: &Offer) -> Value {
+fn capture_json(capture: &OfferedCapture) -> Value {
     let interface = |interface: &OfferedInterface| json!({"name": interface.name, "description": interface.description, "link_type": link_type_json(LinkType(interface.link_type))});
     json!({
         "name": format!("{TAP}{}", capture.name),
@@ -189,7 +189,7 @@ fn speed_text(bits: u64) -> String {
     }
 }
 
-fn capturer_text(capturer: &Capturer) -> String {
+fn capturer_text(capturer: &CapturingProcess) -> String {
     let place = if capturer.is_everywhere { ", on all interfaces" } else { "" };
     match &capturer.process {
         Some(holder) => format!("{} (pid {}, uid {}{place})", holder.name, holder.pid, capturer.uid),

@@ -19,7 +19,7 @@ use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
 use tapline_packet::{Interface, LinkType};
 use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
-use tapline_tap::protocol::{Attach, Offer, Policy, Start};
+use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy, StartPosition};
 use tapline_tap::{Client, WakeThreshold, socket_path};
 
 use crate::args::parse_duration;
@@ -41,10 +41,10 @@ const BUSY_POLL_US: &str = "20";
 /// Options of `xdp:` interfaces. docs/afxdp.md.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct XdpArgs {
-    /// With xdp: before an interface: take its packets although this SSH session or the host's default route needs them.
+    /// With xdp: take the packets although this SSH session or the host's default route needs them.
     #[arg(long, help_heading = "Input")]
     pub(crate) xdp_force: bool,
-    /// With xdp: before an interface: poll its driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
+    /// With xdp: poll the driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
     /// processor.
     #[arg(long, value_name = "US", num_args = 0..=1, require_equals = true, default_missing_value = BUSY_POLL_US,
         value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Input")]
@@ -57,14 +57,15 @@ pub(crate) struct TapArgs {
     /// With tap: begin with the packets of the last TIME (5s, 10m), or with all that the daemon still has.
     #[arg(long, value_name = "TIME|all", value_parser = since, help_heading = "Input")]
     pub(crate) since: Option<Since>,
-    /// With tap: policy for a reader that is too slow. lossy: it loses packets; leased: the daemon keeps them for a bounded time, and they are read without copying; lossless:
-    /// the capture waits, where the rules allow it.
+    /// With tap: the fate of a reader that is too slow. lossy: it loses packets; leased: the daemon keeps its packets
+    /// for a bounded time, and they are read without copying; lossless: the capture waits for it, if the rules allow
+    /// that.
     #[arg(long, value_name = "POLICY", help_heading = "Input")]
     pub(crate) policy: Option<PolicyArg>,
-    /// With tap: when the daemon ends or is killed, wait for it and go on with the next.
+    /// With tap: when the daemon ends or is killed, wait for the next one and go on.
     #[arg(long, help_heading = "Input")]
     pub(crate) reconnect: bool,
-    /// The daemon's socket.
+    /// With tap: the daemon's socket.
     #[arg(long, value_name = "PATH", help_heading = "Input")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -124,7 +125,7 @@ pub(crate) fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<boo
 }
 
 /// Opens interfaces by their names. The filter of the settings is compiled for the way that is meant ([`is_xdp`]).
-pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs, tap: &TapArgs) -> Result<Live> {
+pub(crate) fn open(settings: af_packet::AfPacketSettings, xdp: XdpArgs, tap: &TapArgs) -> Result<Live> {
     if settings.interfaces.iter().any(|name| name.starts_with(TAP)) {
         return open_tap(&settings, tap);
     }
@@ -143,7 +144,7 @@ pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs, tap: &TapArgs) -
 }
 
 /// Becomes a reader of a capture of `tapline serve`.
-fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
+fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Live> {
     let [name] = settings.interfaces.as_slice() else {
         bail!("{}: a capture reads one {TAP}NAME and nothing else", settings.interfaces.join(", "));
     };
@@ -161,7 +162,7 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
     let program = program();
     let socket = socket_path(args.socket.as_deref());
     let client = Client::connect(&socket, &program)?;
-    let attach = Attach {
+    let attach = AttachRequest {
         capture: capture.to_owned(),
         filter: settings.filter_text.clone(),
         policy: match args.policy {
@@ -170,12 +171,14 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
             Some(PolicyArg::Lossless) => Policy::Lossless,
         },
         start: match args.since {
-            None => Start::Newest,
-            Some(Since::All) => Start::Oldest,
-            Some(Since::Ago(time)) => Start::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            None => StartPosition::Newest,
+            Some(Since::All) => StartPosition::Oldest,
+            Some(Since::Ago(time)) => {
+                StartPosition::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+            }
         },
         delay_ms: if is_patient { PATIENT_DELAY_MS } else { 0 },
-        ..Attach::default()
+        ..AttachRequest::default()
     };
     let mut tap = client.attach(&attach)?;
     tap.set_wake(if is_patient { PATIENT } else { WakeThreshold::IMMEDIATE });
@@ -198,8 +201,11 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
 ///
 /// # Errors
 /// There is no daemon, or it does not answer.
-pub(crate) fn captures(socket: Option<&Path>, patience: Duration) -> Result<Vec<Offer>, tapline_tap::Error> {
-    Client::list(&socket_path(socket), &program(), patience)
+pub(crate) fn captures(
+    socket: Option<&Path>,
+    timeout: Duration,
+) -> Result<Vec<OfferedCapture>, tapline_tap::Error> {
+    Client::list(&socket_path(socket), &program(), timeout)
 }
 
 /// Name of this program in the daemon's status.
@@ -207,13 +213,13 @@ fn program() -> String {
     format!("tapline {}", env!("CARGO_PKG_VERSION"))
 }
 
-fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
+fn open_xdp(settings: &af_packet::AfPacketSettings, xdp: XdpArgs) -> Result<Live> {
     if settings.direction == CaptureDirection::Out {
         bail!(
             "{XDP}: an XDP program sees what an interface receives, and nothing that it sends: leave {XDP} out"
         );
     }
-    let workers = AfXdp::open_workers(&af_xdp::Settings {
+    let workers = AfXdp::open_workers(&af_xdp::AfXdpSettings {
         interfaces: settings.interfaces.iter().map(|name| bare_name(name).to_owned()).collect(),
         netns: settings.netns.clone(),
         filter: settings.filter.clone(),

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use tapline_file::{Files, Plain};
+use tapline_file::{DirectCreator, FileCreator};
 use tapline_profile::Meters;
 use tapline_sys::privilege::{self, Identity};
-use tapline_sys::sandbox::{self, MissingConfinement, Needs};
-use tapline_sys::{Opener, Owner, capability, output_file};
+use tapline_sys::sandbox::{self, AllowedAccess, MissingConfinement};
+use tapline_sys::{FileOwner, Opener, capability, output_file};
 
 /// The user to become: the one named with -Z, or the caller of sudo; `None` for no change.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
@@ -54,7 +54,7 @@ pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
 
 /// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads are made. Returns what the
 /// kernel lacks for it.
-pub(crate) fn confine(dropped: Dropped, mut needs: Needs, meters: &Meters) -> MissingConfinement {
+pub(crate) fn confine(dropped: Dropped, mut needs: AllowedAccess, meters: &Meters) -> MissingConfinement {
     if dropped == Dropped::Nothing {
         return MissingConfinement::new();
     }
@@ -69,12 +69,12 @@ pub(crate) fn may_ask_for_names(filter: &str) -> bool {
 
 /// Creator of the files at `path`: this process, or, before it becomes another user, a process
 /// that kept the rights which we have now.
-pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
+pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn FileCreator>> {
     // Only this process can open its own descriptors (/dev/stdout), and it does before it gives up rights.
     let is_open = path == Path::new("-") || output_file::is_made_by_system(path);
-    let Some(identity) = identity.filter(|_| !is_open) else { return Ok(Box::new(Plain)) };
+    let Some(identity) = identity.filter(|_| !is_open) else { return Ok(Box::new(DirectCreator)) };
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-    let owner = Owner { uid: identity.uid, gid: identity.gid };
+    let owner = FileOwner { uid: identity.uid, gid: identity.gid };
     // Behind the first conversion of strftime(3) names differ.
     let name = path.file_name().unwrap_or_default().as_bytes();
     let prefix = name.split(|&byte| byte == b'%').next().unwrap_or_default();
@@ -102,7 +102,7 @@ impl ByOpener {
     }
 }
 
-impl Files for ByOpener {
+impl FileCreator for ByOpener {
     fn create(&mut self, path: &Path) -> io::Result<File> {
         match self.opener.create(self.name(path)?) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_existing(path),

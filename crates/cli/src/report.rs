@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use tapline_capture::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
     TapAccount, XdpAccount,
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
@@ -262,8 +262,8 @@ impl Table {
             self.row(&format!("{name}  {}, {}", loss.place.name(), loss.counter), loss.count, "");
         }
         let names: Vec<&str> =
-            none.iter().filter(|l| l.place != Place::Driver).map(|l| l.counter.as_str()).collect();
-        if let Some(first) = none.iter().find(|loss| loss.place != Place::Driver) {
+            none.iter().filter(|l| l.place != LossPoint::Driver).map(|l| l.counter.as_str()).collect();
+        if let Some(first) = none.iter().find(|loss| loss.place != LossPoint::Driver) {
             self.row(&format!("{name}  {}, lost", first.place.name()), Count::Known(0), &names.join(", "));
         }
     }

@@ -19,14 +19,14 @@ use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings, TimestampSource};
+use tapline_capture::af_packet::{self, AfPacketSettings, LATENCY_INTERACTIVE_MS, TimestampSource};
 use tapline_capture::{FileInput, Source};
 use tapline_daemon::{
     Capture, CaptureRule, CaptureTotals, Confinement, Log, Orders, RecordRule, Rules, Server, Socket,
     TimeStamps, confine,
 };
-use tapline_file::Order;
-use tapline_filter::{Handle, Options};
+use tapline_file::MergeOrder;
+use tapline_filter::{HandleKind, Options};
 use tapline_graph::grouped;
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -244,7 +244,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     if let Some(path) = &rule.file {
         let file = FileInput::open_file(path)?;
         let line = files::announcement(&file);
-        let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], Order::Given));
+        let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], MergeOrder::Given));
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
@@ -252,13 +252,13 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     let text = rule.filter.clone();
     let filter = (!text.trim().is_empty()).then(|| {
         Arc::new(move |interface: &Interface| {
-            let handle = if is_xdp { Handle::Savefile } else { Handle::Live };
+            let handle = if is_xdp { HandleKind::Savefile } else { HandleKind::Live };
             let options = Options { link_type: interface.link_type, handle, ..Options::default() };
             let program = tapline_filter::compile(&text, &options);
             program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
         }) as af_packet::CompileFilter
     });
-    let settings = Settings {
+    let settings = AfPacketSettings {
         netns: rule.netns.clone(),
         filter,
         filter_text: rule.filter.clone(),
@@ -271,8 +271,8 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         },
         latency_ms: LATENCY_INTERACTIVE_MS,
         workers: rule.workers.max(1) as usize,
-        order: af_packet::Order::Time,
-        ..Settings::new(&names)
+        order: af_packet::MergeOrder::Time,
+        ..AfPacketSettings::new(&names)
     };
     if rule.interfaces.iter().any(|name| name.starts_with(tapline_tap::PREFIX)) {
         bail!("a daemon cannot read another's captures: serve the interface itself");
@@ -430,7 +430,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         Some(1) => ", none taken from the kernel".to_owned(),
         Some(count) => format!(", {count} instructions of kernel filter"),
     };
-    // One that is read is waited for now and then; one that is not is news.
+    // Readers are waited for briefly now and then; a long wait is reported.
     let waits = match capture.waits_for.filter(|_| capture.waits_ms >= WAIT_TOLD_MS) {
         None => String::new(),
         Some(reader) => format!(

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_graph::Control;
-use tapline_packet::{Now, Timestamp};
+use tapline_packet::{ClockReading, Timestamp};
 
 /// The wall clock.
 pub(crate) fn clock() -> Timestamp {
@@ -13,8 +13,11 @@ pub(crate) fn clock() -> Timestamp {
 }
 
 /// Both clocks, which the engine reads once a batch.
-pub(crate) fn clocks() -> Now {
-    Now { wall: clock(), steady_ns: i64::try_from(tapline_sys::clock::monotonic_ns()).unwrap_or(i64::MAX) }
+pub(crate) fn clocks() -> ClockReading {
+    ClockReading {
+        wall: clock(),
+        steady_ns: i64::try_from(tapline_sys::clock::monotonic_ns()).unwrap_or(i64::MAX),
+    }
 }
 
 /// The title of this process for others: its command line.

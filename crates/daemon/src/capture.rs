@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tapline_bpf::{Insn, KERNEL_INSNS_MAX, Program};
 use tapline_capture::{InterfaceAccount, Source};
-use tapline_filter::{Handle, Options, SystemNames};
+use tapline_filter::{HandleKind, Options, SystemNames};
 use tapline_filterset::Filter;
 use tapline_packet::{Interface, LinkType};
-use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
+use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
@@ -54,7 +54,7 @@ pub(crate) struct NewReader {
     pub(crate) rights: Rights,
     pub(crate) wish: Wish,
     pub(crate) spec: ReaderSpec,
-    pub(crate) start: Start,
+    pub(crate) start: StartPosition,
     /// The longest time that packets may wait before the reader can read them.
     pub(crate) max_latency: Duration,
     /// The user that pays for it, and whose memory it takes; none for root and the owner of the daemon.
@@ -73,7 +73,7 @@ struct Thread {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderSum {
     pub(crate) counts: ReaderCounts,
-    pub(crate) standing: Standing,
+    pub(crate) standing: Guarantee,
     pub(crate) wakes: u64,
     pub(crate) past: u64,
 }
@@ -122,7 +122,7 @@ impl Capture {
         }
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
-        let handle = if is_file { Handle::Savefile } else { Handle::Live };
+        let handle = if is_file { HandleKind::Savefile } else { HandleKind::Live };
         // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
         let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };
@@ -400,7 +400,7 @@ impl ReaderSum {
         self.counts.merge(&other.counts);
         self.wakes += other.wakes;
         self.past += other.past;
-        if self.standing.is_kept() && !other.standing.is_kept() {
+        if self.standing.keeps_unread() && !other.standing.keeps_unread() {
             self.standing = other.standing;
         }
     }
@@ -440,7 +440,7 @@ fn lost_before(account: &InterfaceAccount) -> u64 {
 
 /// What counters before the source say: those that count losses alone, or the others.
 fn told(account: &InterfaceAccount, is_doubtful: bool) -> u64 {
-    let losses = account.losses.iter().filter(|loss| loss.is_doubtful() == is_doubtful);
+    let losses = account.losses.iter().filter(|loss| loss.counts_unwanted_frames() == is_doubtful);
     losses.filter_map(|loss| loss.count.known()).fold(0, u64::saturating_add)
 }
 

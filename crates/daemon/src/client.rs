@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use tapline_ring::ReaderParts;
-use tapline_tap::protocol::{Attach, Reply, Request, VERSION};
+use tapline_tap::protocol::{AttachRequest, Reply, Request, VERSION};
 use tapline_tap::{Channel, Error};
 
 use crate::ClientIdentity;
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
     pub(crate) number: u64,
     /// Which capture.
     pub(crate) capture: usize,
-    pub(crate) attach: Attach,
+    pub(crate) attach: AttachRequest,
     /// Memory of its indices, in the account of its user.
     pub(crate) charge: Option<Charge>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tapline_sys::sandbox::{self, MissingConfinement, Needs, folder_of};
+use tapline_sys::sandbox::{self, AllowedAccess, MissingConfinement, folder_of};
 
 /// Paths that the daemon still needs while it serves.
 #[derive(Clone, Debug)]
@@ -24,11 +24,11 @@ pub struct Confinement<'a> {
 pub fn confine(needed: &Confinement<'_>) -> MissingConfinement {
     let folder = |path: &Path| folder_of(path).map(Path::to_owned);
     let removed = [Some(needed.socket), needed.meters].into_iter().flatten();
-    sandbox::confine(&Needs {
+    sandbox::confine(&AllowedAccess {
         reads: needed.rules.and_then(folder).into_iter().collect(),
         makes: needed.stores.clone(),
         removes: removed.filter_map(folder).collect(),
         abstract_sockets: needed.manager.is_some_and(|address| address.starts_with('@')),
-        ..Needs::default()
+        ..AllowedAccess::default()
     })
 }

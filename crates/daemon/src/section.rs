@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use tapline_filterset::{FilterSet, Matches, Mode};
+use tapline_filterset::{FilterSet, MatchPolicy, Matches};
 use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage;
 
@@ -48,7 +48,7 @@ impl Section {
         Section {
             payer,
             view,
-            set: FilterSet::new(Mode::All),
+            set: FilterSet::new(MatchPolicy::All),
             uses: Vec::new(),
             is_over: false,
             is_told: false,

@@ -20,11 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapline_packet::{LinkType, Timestamp};
-use tapline_ring::{BufferSpec, Standing, Writer};
+use tapline_ring::{BufferSpec, Guarantee, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    CaptureStatus, Offer, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status, VERSION,
+    CaptureStatus, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status,
+    VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
@@ -382,7 +383,7 @@ impl Server {
     }
 
     /// The captures that a client may read.
-    fn offers(&self, who: &ClientIdentity) -> Vec<Offer> {
+    fn offers(&self, who: &ClientIdentity) -> Vec<OfferedCapture> {
         let offer = |capture: &Capture| {
             let access = self.rules.access(who, &capture.rule().name, self.ours)?;
             Some(offer(capture, &access))
@@ -529,8 +530,8 @@ fn rights(capture: &Capture, access: &AccessRule) -> Rights {
     Rights { filter: access.filter.clone(), snap_len: access.snap_len.min(capture.rule().snap_len) }
 }
 
-fn offer(capture: &Capture, access: &AccessRule) -> Offer {
-    Offer {
+fn offer(capture: &Capture, access: &AccessRule) -> OfferedCapture {
+    OfferedCapture {
         name: capture.rule().name.clone(),
         interfaces: capture.interfaces().iter().map(OfferedInterface::from).collect(),
         forced_filter: access.filter.clone(),
@@ -539,14 +540,14 @@ fn offer(capture: &Capture, access: &AccessRule) -> Offer {
 }
 
 /// The fate of a reader's policy.
-fn standing(standing: Standing) -> &'static str {
+fn standing(standing: Guarantee) -> &'static str {
     match standing {
-        Standing::Lossy => "lossy",
-        Standing::Leased => "leased",
-        Standing::Lossless => "lossless",
-        Standing::LossyByBytes => "lossy: lagged by too many bytes",
-        Standing::LossyByTime => "lossy: lagged for too long",
-        Standing::Refused => "refused: it broke the rules of the buffer",
+        Guarantee::Lossy => "lossy",
+        Guarantee::Leased => "leased",
+        Guarantee::Lossless => "lossless",
+        Guarantee::LossyByBytes => "lossy: lagged by too many bytes",
+        Guarantee::LossyByTime => "lossy: lagged for too long",
+        Guarantee::Refused => "refused: it broke the rules of the buffer",
     }
 }
 

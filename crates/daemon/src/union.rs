@@ -257,13 +257,13 @@ fn jump() -> Insn {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tapline_filter::Handle;
+    use tapline_filter::HandleKind;
     use tapline_packet::{Meta, Packet, PacketType, VlanTag};
 
     use super::*;
 
     fn options() -> Options {
-        Options { handle: Handle::Live, ..Options::default() }
+        Options { handle: HandleKind::Live, ..Options::default() }
     }
 
     fn text(text: &str) -> Asked {

@@ -410,7 +410,7 @@ impl Dispatcher {
         let Readers { list, views, .. } = &mut self.readers;
         for Reader { id, view, payer, wakes_paid, .. } in list {
             let Some(payer) = *payer else { continue };
-            let wakes = views[*view].writer.wakes(*id).unwrap_or(*wakes_paid);
+            let wakes = views[*view].writer.wake_count(*id).unwrap_or(*wakes_paid);
             let since = u32::try_from(wakes.saturating_sub(*wakes_paid)).unwrap_or(u32::MAX);
             // A debt shows when the user's filters are asked the next time.
             self.budgets.packets.spend(payer, WAKE * since);

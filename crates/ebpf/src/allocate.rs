@@ -9,9 +9,9 @@
 //! stack      512 bytes: 64 variables
 //! ```
 //!
-//! A variable lives from its first writer to its last reader. Jumps go forward only, so nothing outside of that stretch sees it.
-//! When registers run out, the variable whose last reader is farthest goes to the stack, for all of its life. It is written
-//! there before it is read, because it was written before it was read.
+//! A variable lives from its first writer to its last reader. Jumps go forward only, so nothing outside of that
+//! stretch sees it. When registers run out, the variable whose last reader is farthest goes to the stack, for all of
+//! its life. Its stack slot is written before it is read, as the variable was.
 
 use super::step::{Step, Variable};
 use tapline_bpf::ebpf::Register;
@@ -19,28 +19,28 @@ use tapline_bpf::ebpf::Register;
 /// Places on the stack.
 const SLOTS_MAX: usize = 64;
 
-/// Where a variable lives.
+/// The register or stack slot of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Location {
     Register(Register),
     /// Bytes from the frame's end, a negative multiple of 8.
     Stack(i16),
 }
 
-/// Where all variables live.
+/// The registers and stack slots of all variables.
 #[derive(Debug)]
-pub(super) struct Homes {
-    homes: Vec<Home>,
+pub(super) struct Locations {
+    homes: Vec<Location>,
 }
 
-impl Homes {
-    /// Where a variable lives.
-    pub(super) fn of(&self, variable: Variable) -> Home {
+impl Locations {
+    /// The register or stack slot of a variable.
+    pub(super) fn of(&self, variable: Variable) -> Location {
         match variable {
             Variable::Free(number) => self.homes[number as usize],
-            Variable::Context => Home::Register(Register(6)),
-            Variable::Data => Home::Register(Register(7)),
-            Variable::DataEnd => Home::Register(Register(8)),
+            Variable::Context => Location::Register(Register(6)),
+            Variable::Data => Location::Register(Register(7)),
+            Variable::DataEnd => Location::Register(Register(8)),
         }
     }
 }
@@ -69,19 +69,19 @@ struct Life {
 /// Gives each of `count` variables a home.
 ///
 /// # Errors
-/// How many variables are on the stack at once, if they are too many.
-pub(super) fn allocate(steps: &[Step], count: usize, pool: Pool) -> Result<Homes, usize> {
+/// Number of variables on the stack at once, as an error, if there are too many.
+pub(super) fn allocate(steps: &[Step], count: usize, pool: Pool) -> Result<Locations, usize> {
     let mut lives = lives(steps, count);
     lives.sort_unstable_by_key(|life| life.start);
     let mut scan =
         Scan { pool, homes: vec![None; count], active: Vec::new(), free: [true; 11], spilled: Vec::new() };
     lives.iter().for_each(|life| scan.place(*life));
     let Scan { homes, mut spilled, .. } = scan;
-    let mut homes: Vec<Home> =
-        homes.into_iter().map(|home| home.map_or(Home::Stack(0), Home::Register)).collect();
+    let mut homes: Vec<Location> =
+        homes.into_iter().map(|home| home.map_or(Location::Stack(0), Location::Register)).collect();
     spilled.sort_unstable_by_key(|life| life.start);
     give_slots(&spilled, &mut homes)?;
-    Ok(Homes { homes })
+    Ok(Locations { homes })
 }
 
 fn lives(steps: &[Step], count: usize) -> Vec<Life> {
@@ -112,7 +112,7 @@ fn meet(lives: &mut [Option<Life>], variable: Variable, at: u32, friend: Option<
     }
 }
 
-/// What the step's result is made from.
+/// The variable from which the step's result is made.
 fn friend(step: &Step) -> Option<u32> {
     let mut first = None;
     step.for_each_read(|variable| {
@@ -182,7 +182,7 @@ impl Scan {
 }
 
 /// Places on the stack for variables in the order of their starts; a place is used again when its variable is dead.
-fn give_slots(spilled: &[Life], homes: &mut [Home]) -> Result<(), usize> {
+fn give_slots(spilled: &[Life], homes: &mut [Location]) -> Result<(), usize> {
     let mut busy_until: Vec<u32> = Vec::new();
     for life in spilled {
         let slot = match busy_until.iter().position(|&end| end < life.start) {
@@ -193,7 +193,7 @@ fn give_slots(spilled: &[Life], homes: &mut [Home]) -> Result<(), usize> {
             }
         };
         busy_until[slot] = life.end;
-        homes[life.variable as usize] = Home::Stack(-8 * (slot.min(SLOTS_MAX) as i16 + 1));
+        homes[life.variable as usize] = Location::Stack(-8 * (slot.min(SLOTS_MAX) as i16 + 1));
     }
     if busy_until.len() <= SLOTS_MAX { Ok(()) } else { Err(busy_until.len()) }
 }

@@ -1,4 +1,4 @@
-//! What stands around a filter in front of AF_XDP sockets.
+//! The program around a filter in front of AF_XDP sockets.
 //!
 //! ```text
 //! if counters.stop: pass                                              before anything else
@@ -8,8 +8,8 @@
 //! and of each packet, by its queue:  counters.redirected += 1, if it was redirected, or counters.passed += 1
 //! ```
 //!
-//! The counters are a map of one value, which the owner of the program has mapped: a store stops the program, and reading the
-//! counts takes no system call, so both work without any right.
+//! The counters are a map of one value, which the owner of the program has mapped: a store stops the program, and
+//! reading the counts takes no system call, so both work without any right.
 //!
 //! ```text
 //! counters := stop:u64 ... | line*                                      lines of 64 bytes, the first has the stop
@@ -25,20 +25,22 @@ use tapline_ir::Ir;
 /// Bytes of a line.
 const LINE_BITS: i32 = 6;
 
-/// Where a program in front of AF_XDP sockets sends packets and counts them. Descriptors are those of the process that loads the program.
+/// Sockets and counters of a program in front of AF_XDP sockets. Descriptors are those of the process that loads the
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Front {
+pub struct XdpFront {
     /// Descriptor of the map of AF_XDP sockets by queue.
     pub sockets: i32,
-    /// Descriptor of the map of counters: one value of [`Front::counters_len`] bytes.
+    /// Descriptor of the map of counters: one value of [`XdpFront::counters_len`] bytes.
     pub counters: i32,
-    /// Queues that are counted: those from 0 on. A packet of another queue goes where the filter and the map of sockets say, uncounted.
+    /// Queues that are counted: those from 0 on. A packet of another queue goes where the filter and the map of
+    /// sockets say, uncounted.
     pub queues: u16,
     /// Metadata to store in front of packets that match; `None` for none.
     pub notes: Option<RxMetadataCalls>,
 }
 
-impl Front {
+impl XdpFront {
     /// Index of the word, of 8 bytes, that stops the program when it is not 0.
     pub const STOP: usize = 0;
 
@@ -48,13 +50,13 @@ impl Front {
     }
 
     /// Index of the word that counts the packets of a queue that were redirected to its socket.
-    pub const fn redirected(queue: u16) -> usize {
+    pub const fn redirected_counter(queue: u16) -> usize {
         (queue as usize + 1) << (LINE_BITS - 3)
     }
 
     /// Index of the word that counts the packets of a queue that were passed to the kernel's stack.
-    pub const fn passed(queue: u16) -> usize {
-        Front::redirected(queue) + 1
+    pub const fn passed_counter(queue: u16) -> usize {
+        XdpFront::redirected_counter(queue) + 1
     }
 }
 
@@ -62,7 +64,7 @@ impl Front {
 ///
 /// # Errors
 /// [`EmitError`] says why there is none.
-pub fn front(filter: Option<&Ir>, front: Front) -> Result<Program, EmitError> {
+pub fn front(filter: Option<&Ir>, front: XdpFront) -> Result<Program, EmitError> {
     match filter {
         Some(ir) => emit(ir, Hook::Front(front)),
         None => emit(&Ir::constant(1), Hook::Front(front)),
@@ -71,7 +73,7 @@ pub fn front(filter: Option<&Ir>, front: Front) -> Result<Program, EmitError> {
 
 impl Lowering {
     /// Passes every packet once the word that stops is set.
-    pub(super) fn heed_stop(&mut self, front: &Front) {
+    pub(super) fn heed_stop(&mut self, front: &XdpFront) {
         self.push_all(Insn::set_map_value(R0, front.counters));
         self.push(Insn::load(DOUBLE, R0, R0, 0));
         self.push(Insn::skip_if(JEQ, true, R0, 0, 2));
@@ -80,7 +82,7 @@ impl Lowering {
     }
 
     /// The end of a packet that matches.
-    pub(super) fn redirect(&mut self, front: &Front) {
+    pub(super) fn redirect(&mut self, front: &XdpFront) {
         if let Some(notes) = &front.notes {
             self.note(notes);
         }
@@ -99,7 +101,7 @@ impl Lowering {
     }
 
     /// The end of a packet that does not match.
-    pub(super) fn pass(&mut self, front: &Front) {
+    pub(super) fn pass(&mut self, front: &XdpFront) {
         self.push(Insn::set(R0, XdpAction::PASS));
         self.find_line(front, 2);
         self.push(Insn::set(R1, 1));
@@ -107,8 +109,9 @@ impl Lowering {
         self.push(Insn::EXIT);
     }
 
-    /// `r2 =` 64 bytes before the line of the packet's queue. Skips so many instructions behind it for a queue that has none.
-    fn find_line(&mut self, front: &Front, skipped: i16) {
+    /// `r2 =` 64 bytes before the line of the packet's queue. For a queue that has none, skips the next `skipped`
+    /// instructions.
+    fn find_line(&mut self, front: &XdpFront, skipped: i16) {
         const FOUND: i16 = 4;
         self.push(Insn::load(WORD, R1, CONTEXT, xdp_md::RX_QUEUE_INDEX));
         self.push(Insn::skip_if(JGE, true, R1, front.queues.into(), FOUND + skipped));
@@ -129,22 +132,23 @@ mod tests {
     #[test]
     fn words_of_the_book_lie_in_it_and_apart() {
         let queues = 5;
-        let len = Front::counters_len(queues) as usize / 8;
-        let mut words: Vec<usize> =
-            (0..queues).flat_map(|queue| [Front::redirected(queue), Front::passed(queue)]).collect();
-        words.push(Front::STOP);
+        let len = XdpFront::counters_len(queues) as usize / 8;
+        let mut words: Vec<usize> = (0..queues)
+            .flat_map(|queue| [XdpFront::redirected_counter(queue), XdpFront::passed_counter(queue)])
+            .collect();
+        words.push(XdpFront::STOP);
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 11);
         assert!(words.iter().all(|word| *word < len));
-        assert_eq!(Front::redirected(0) * 8, 64);
+        assert_eq!(XdpFront::redirected_counter(0) * 8, 64);
     }
 
     #[test]
     fn jumps_of_known_distance_lead_to_ends() {
         let all = RxMetadataCalls { time: Some(7), vlan: Some(8), cookie: 9 };
         for notes in [None, Some(all), Some(RxMetadataCalls { vlan: None, ..all })] {
-            let program = front(None, Front { sockets: 3, counters: 4, queues: 2, notes }).unwrap();
+            let program = front(None, XdpFront { sockets: 3, counters: 4, queues: 2, notes }).unwrap();
             let insns = program.insns();
             for (at, insn) in insns.iter().enumerate().filter(|(_, insn)| insn.is_jump()) {
                 let to = (at as i64 + 1 + i64::from(insn.offset)) as usize;

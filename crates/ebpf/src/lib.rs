@@ -10,13 +10,13 @@
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
-//! | `front` | what stands around a filter in front of AF_XDP sockets: the way to the socket, the count, the stop |
+//! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
 //! | `notes` | what the driver knows of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!
-//! Two kinds of program come out. A socket filter returns how many bytes of the packet to keep, as classic BPF does: its verdict on a
-//! packet is that of the interpreter. An XDP program returns what is to become of the packet, before the kernel's stack sees it.
-//! Loading them is not done here: this crate makes no system call.
+//! Two kinds of program come out. A socket filter returns how many bytes of the packet to keep, as classic BPF does:
+//! its verdict on a packet is that of the interpreter. An XDP program returns what is to become of the packet, before
+//! the kernel's stack sees it. Loading them is not done here: this crate makes no system call.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ mod tests;
 
 use thiserror::Error;
 
-pub use front::{Front, front};
+pub use front::{XdpFront, front};
 pub use notes::{RxMetadata, RxMetadataCalls};
 
 use allocate::Pool;
@@ -44,7 +44,8 @@ use step::{Operand, Step, Variable};
 use tapline_bpf::ebpf::{Assembler, Insn, R0, R2, R3, helper, text, xdp_action};
 use tapline_ir::Ir;
 
-/// The most instructions that a kernel takes from who may load programs (`BPF_COMPLEXITY_LIMIT_INSNS`), since 5.2.
+/// The most instructions that a kernel takes from a process with the right to load programs
+/// (`BPF_COMPLEXITY_LIMIT_INSNS`), since 5.2.
 pub const KERNEL_INSNS_MAX: usize = 1_000_000;
 
 /// The verdict of an XDP program on a packet.
@@ -54,7 +55,8 @@ pub enum XdpAction {
     Drop,
     /// Lets the kernel's stack have it.
     Pass,
-    /// Gives it to the socket that a map of AF_XDP sockets holds under the number of the packet's receive queue. Minimum kernel: 5.3.
+    /// Gives it to the socket that a map of AF_XDP sockets holds under the number of the packet's receive queue.
+    /// Minimum kernel: 5.3.
     Redirect {
         /// The map's descriptor, in the process that loads the program.
         map: i32,
@@ -81,21 +83,22 @@ impl XdpAction {
     }
 }
 
-/// Where a program is to run.
+/// The place in the kernel where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// At a socket (`BPF_PROG_TYPE_SOCKET_FILTER`): returns the bytes to keep.
     SocketFilter,
-    /// At an interface, before the stack (`BPF_PROG_TYPE_XDP`): returns an action. Lengths are those of the packet's linear part, and
-    /// packets have at most 65535 bytes; a VLAN tag is in the bytes if the adapter leaves it there.
+    /// At an interface, before the stack (`BPF_PROG_TYPE_XDP`): returns an action. Lengths are those of the packet's
+    /// linear part, and packets have at most 65535 bytes; a VLAN tag is in the bytes if the adapter leaves it there.
     Xdp {
-        /// What becomes of packets that the filter accepts.
+        /// Action on packets that the filter accepts.
         matched: XdpAction,
-        /// What becomes of the others.
+        /// Action on the others.
         unmatched: XdpAction,
     },
-    /// Likewise, in front of AF_XDP sockets: what the filter accepts goes to them, the rest to the stack, and both are counted.
-    Front(Front),
+    /// Likewise, in front of AF_XDP sockets: what the filter accepts goes to them, the rest to the stack, and both
+    /// are counted.
+    Front(XdpFront),
 }
 
 /// Why a filter cannot be had as eBPF.
@@ -118,7 +121,7 @@ pub enum EmitError {
         "the filter asks for {field}, which is not known before the kernel's stack; compile it as for a file, or run it at a socket"
     )]
     NotBeforeTheStack {
-        /// What it asks for.
+        /// The field that the filter reads.
         field: &'static str,
     },
     /// More values are needed at once than fit into registers and stack.
@@ -126,13 +129,13 @@ pub enum EmitError {
         "the filter needs {needed} values at once beside the registers, the kernel's stack has room for 64; split it"
     )]
     TooManyValues {
-        /// How many.
+        /// Number of bytes that it needs.
         needed: usize,
     },
     /// More instructions than the kernel takes.
     #[error("the filter is {len} instructions long, the kernel takes at most {KERNEL_INSNS_MAX}; split it")]
     TooLong {
-        /// How many.
+        /// Number of instructions.
         len: usize,
     },
 }
@@ -150,7 +153,7 @@ impl Program {
         &self.insns
     }
 
-    /// Where it is to run.
+    /// The hook for which it was made.
     pub fn hook(&self) -> Hook {
         self.hook
     }
@@ -161,7 +164,7 @@ impl Program {
     }
 }
 
-/// The filter as a program for the kernel. It must have passed [`Ir::verify`].
+/// The filter as a program for the kernel. The graph must have passed [`Ir::verify`].
 ///
 /// # Errors
 /// [`EmitError`] says why there is none.
@@ -198,7 +201,8 @@ pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
     Ok(Program { insns: insns.into_boxed_slice(), hook })
 }
 
-/// A program of six instructions that goes on with the program under number 0 of a map of programs, and returns 0 where there is none.
+/// A program of six instructions that goes on with the program under number 0 of a map of programs, and returns 0
+/// where there is none.
 ///
 /// Sockets are charged for the length of the program that is attached to them; this one stands for one of any length.
 pub fn trampoline(map: i32) -> Program {

@@ -1,4 +1,4 @@
-//! What a driver knows of a packet beside its bytes, noted in front of them by a program in front of AF_XDP sockets.
+//! The driver's metadata of a packet, written in front of its bytes by a program in front of AF_XDP sockets.
 //!
 //! ```text
 //! chunk := ... note packet                                     the kernel copies what stands in front of a packet with it
@@ -7,18 +7,19 @@
 //! vlan  := protocol:u16be tci:u16 0:u32, or 0                  bpf_xdp_metadata_rx_vlan_tag, since Linux 6.8: a tag that the adapter took out
 //! ```
 //!
-//! Not each packet has a note: a driver may leave no room. The cookie says that there is one; who reads it clears it, as the memory is used again.
+//! Not each packet has a note: a driver may leave no room. The cookie marks one; the reader clears the cookie, as the
+//! memory is used again.
 
 use super::lower::Lowering;
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{CONTEXT, FRAME, Insn, R0, R1, R2, R3, helper, xdp_md};
 
-/// Where the answers stand on the stack: nothing else is needed there any more.
+/// Stack offsets of the answers: nothing else is needed there any more.
 const TIME_AT: i16 = -8;
 const VLAN_AT: i16 = -16;
 
-/// The kernel functions that give XDP metadata of a received packet, by their numbers in the kernel's type information (BTF).
-/// Minimum kernel: 6.3. A driver that lacks an answer leaves 0.
+/// The kernel functions that give XDP metadata of a received packet, by their numbers in the kernel's type
+/// information (BTF). Minimum kernel: 6.3. A driver that lacks an answer leaves 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxMetadataCalls {
     /// `bpf_xdp_metadata_rx_timestamp`, to note the time.

@@ -5,39 +5,41 @@
 //!                 need   the length of the packet, compared; nothing where a load behind it asks for the same bytes
 //! ```
 //!
-//! To the kernel, a place of 2^31 or more is negative, and means other headers of the packet (`SKF_NET_OFF`, `SKF_LL_OFF` of
-//! linux/filter.h). A load from a variable place is therefore the guard itself only if the place is known to be small.
+//! To the kernel, a place of 2^31 or more is negative, and means other headers of the packet (`SKF_NET_OFF`,
+//! `SKF_LL_OFF` of linux/filter.h). A load from a variable place is therefore the guard itself only if the place is
+//! known to be small.
 //!
-//! Copies through `bpf_skb_load_bytes` were measured beside this on one 2.6 GHz AMD machine: 25 ns a copy of any length up to 54 bytes, 10 ns
-//! a load. A copy pays from the third load on, and costs more on packets that are rejected after one or two, which most are.
+//! Copies through `bpf_skb_load_bytes` were measured beside this on one 2.6 GHz AMD machine: 25 ns a copy of any
+//! length up to 54 bytes, 10 ns a load. A copy pays from the third load on, and costs more on packets that are
+//! rejected after one or two, which most are.
 
 use super::select::Selector;
 use super::step::{Operand, Step, Variable};
 use super::{EmitError, Hook};
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{sk_buff, xdp_md};
-use tapline_ir::{Field, Op, Order, Place, Value, Width};
+use tapline_ir::{ByteOrder, MetaField, Op, PacketOffset, Value, Width};
 
 /// Places from here on are something else to the kernel.
 const PLACES_END: u64 = 1 << 31;
 
 impl Selector<'_> {
     /// A guard; `rest` is what stands behind it in its block.
-    pub(super) fn need(&mut self, place: Place, rest: &[Value]) {
+    pub(super) fn require_bytes(&mut self, place: PacketOffset, rest: &[Value]) {
         match self.hook {
             Hook::SocketFilter => self.socket_need(place, rest),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_need(place),
         }
     }
 
-    pub(super) fn load(&mut self, to: Variable, place: Place, width: Width, order: Order) {
+    pub(super) fn load(&mut self, to: Variable, place: PacketOffset, width: Width, order: ByteOrder) {
         match self.hook {
             Hook::SocketFilter => self.socket_load(to, place, width, order),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_load(to, place, width, order),
         }
     }
 
-    fn socket_need(&mut self, place: Place, rest: &[Value]) {
+    fn socket_need(&mut self, place: PacketOffset, rest: &[Value]) {
         let end = u64::from(place.offset);
         let (base, base_max, wide) = match place.base {
             Some(base) => (Some(self.operand(base)), self.bounds[base.0 as usize], self.is_wide(base)),
@@ -61,7 +63,7 @@ impl Selector<'_> {
     }
 
     /// Whether a load behind a guard asks for all that the guard asks for.
-    fn is_loaded(&self, need: Place, rest: &[Value]) -> bool {
+    fn is_loaded(&self, need: PacketOffset, rest: &[Value]) -> bool {
         rest.iter().any(|value| match self.ir.op(*value) {
             Op::Load(place, width, _) => {
                 let end = place.offset.checked_add(width.bytes());
@@ -71,7 +73,7 @@ impl Selector<'_> {
         })
     }
 
-    fn socket_load(&mut self, to: Variable, place: Place, width: Width, order: Order) {
+    fn socket_load(&mut self, to: Variable, place: PacketOffset, width: Width, order: ByteOrder) {
         // Guards have been passed, so the place is in the packet.
         let offset = place.offset as i32;
         let base = place.base.map(|base| self.operand(base));
@@ -80,7 +82,7 @@ impl Selector<'_> {
             Some(Operand::Variable(base)) => (Some(base), offset),
             None => (None, offset),
         };
-        let reverses = order == Order::Little && width != Width::Byte;
+        let reverses = order == ByteOrder::Little && width != Width::Byte;
         if width != Width::Double {
             self.steps.push(Step::Packet { to, base, offset, size: size_code(width) });
         } else {
@@ -98,15 +100,15 @@ impl Selector<'_> {
         }
     }
 
-    pub(super) fn socket_field(&mut self, to: Variable, field: Field) {
+    pub(super) fn socket_field(&mut self, to: Variable, field: MetaField) {
         let offset = match field {
-            Field::WireLen | Field::CapLen => sk_buff::LEN,
-            Field::PacketType => sk_buff::PKT_TYPE,
-            Field::InterfaceIndex => sk_buff::IFINDEX,
-            Field::ReceiveHash => sk_buff::HASH,
-            Field::VlanPresent => sk_buff::VLAN_PRESENT,
-            Field::VlanTag => return self.vlan(to, sk_buff::VLAN_TCI),
-            Field::VlanProtocol => {
+            MetaField::WireLen | MetaField::CapLen => sk_buff::LEN,
+            MetaField::PacketType => sk_buff::PKT_TYPE,
+            MetaField::InterfaceIndex => sk_buff::IFINDEX,
+            MetaField::ReceiveHash => sk_buff::HASH,
+            MetaField::VlanPresent => sk_buff::VLAN_PRESENT,
+            MetaField::VlanTag => return self.vlan(to, sk_buff::VLAN_TCI),
+            MetaField::VlanProtocol => {
                 self.vlan(to, sk_buff::VLAN_PROTO);
                 return self.in_host_order(to, 16);
             }
@@ -132,20 +134,22 @@ impl Selector<'_> {
         }
     }
 
-    pub(super) fn xdp_field(&mut self, to: Variable, field: Field) -> Result<(), EmitError> {
+    pub(super) fn xdp_field(&mut self, to: Variable, field: MetaField) -> Result<(), EmitError> {
         match field {
-            Field::WireLen | Field::CapLen => {
+            MetaField::WireLen | MetaField::CapLen => {
                 let (left, right) = (Variable::DataEnd.into(), Variable::Data.into());
                 self.steps.push(Step::Alu { op: SUB, wide: true, to, left, right });
             }
-            Field::InterfaceIndex => {
+            MetaField::InterfaceIndex => {
                 self.steps.push(Step::Context { to, offset: xdp_md::INGRESS_IFINDEX });
             }
-            Field::PacketType
-            | Field::ReceiveHash
-            | Field::VlanTag
-            | Field::VlanPresent
-            | Field::VlanProtocol => return Err(EmitError::NotBeforeTheStack { field: field_name(field) }),
+            MetaField::PacketType
+            | MetaField::ReceiveHash
+            | MetaField::VlanTag
+            | MetaField::VlanPresent
+            | MetaField::VlanProtocol => {
+                return Err(EmitError::NotBeforeTheStack { field: field_name(field) });
+            }
         }
         Ok(())
     }
@@ -160,13 +164,15 @@ pub(super) fn size_code(width: Width) -> u8 {
     }
 }
 
-fn field_name(field: Field) -> &'static str {
+fn field_name(field: MetaField) -> &'static str {
     match field {
-        Field::WireLen => "the length on the wire",
-        Field::CapLen => "the captured length",
-        Field::PacketType => "how the packet was addressed (inbound, outbound)",
-        Field::InterfaceIndex => "the interface",
-        Field::ReceiveHash => "the receive hash",
-        Field::VlanTag | Field::VlanPresent | Field::VlanProtocol => "a VLAN tag beside the packet",
+        MetaField::WireLen => "the length on the wire",
+        MetaField::CapLen => "the captured length",
+        MetaField::PacketType => "how the packet was addressed (inbound, outbound)",
+        MetaField::InterfaceIndex => "the interface",
+        MetaField::ReceiveHash => "the receive hash",
+        MetaField::VlanTag | MetaField::VlanPresent | MetaField::VlanProtocol => {
+            "a VLAN tag beside the packet"
+        }
     }
 }

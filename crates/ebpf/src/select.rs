@@ -7,8 +7,8 @@
 //! packet access                                          packet.rs: socket filters; xdp.rs: XDP programs
 //! ```
 //!
-//! Long chains of questions: the verifier keeps each untaken way of a path in mind, 8192 at most. Where a path is longer, every
-//! question is asked so that the way that ends sooner comes first: it is then done with before the next question.
+//! Long chains of tests: the verifier remembers the edges not yet followed on a path, 8192 at most. On longer paths
+//! the edge with the shorter rest comes first in every test: it is then done with before the next test.
 
 use std::collections::HashMap;
 
@@ -17,9 +17,12 @@ use super::xdp::Pointers;
 use super::{EmitError, Hook};
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{Label, opposite};
-use tapline_ir::{Binary, BlockId, Case, Dominators, Field, Ir, Op, Target, Terminator, Test, Type, Value};
+use tapline_ir::{
+    Binary, BlockId, Case, Comparison, Dominators, Ir, MetaField, Op, Target, Terminator, Type, Value,
+};
 
-/// Paths with more questions are asked the sooner-ending way first. The verifier's limit is 8192 (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`).
+/// On paths with more tests the edge with the shorter rest comes first. The verifier's limit is 8192
+/// (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`).
 const QUESTIONS_EASY: u32 = 4000;
 
 /// Ranges of keys that are compared one after the other at the end of a search.
@@ -30,7 +33,7 @@ pub(super) struct Selector<'a> {
     pub(super) ir: &'a Ir,
     pub(super) hook: &'a Hook,
     pub(super) dominators: &'a Dominators,
-    /// How often each value is read.
+    /// Number of reads of each value.
     pub(super) uses: Vec<u32>,
     /// The greatest number that each value can be.
     pub(super) bounds: Vec<u64>,
@@ -43,7 +46,7 @@ pub(super) struct Selector<'a> {
     labels: u32,
     reject: Label,
     stubs: Vec<(Label, Target)>,
-    /// For each block the most questions on a way to an end; only kept where ways are long.
+    /// For each block the most tests on a path to an end; only kept where paths are long.
     heights: Option<Vec<u32>>,
 }
 
@@ -113,7 +116,7 @@ impl Selector<'_> {
         let to = variable(value);
         match op {
             Op::Parameter | Op::Const(_) => {}
-            Op::Field(field) => self.field(to, *field)?,
+            Op::MetaField(field) => self.field(to, *field)?,
             Op::Load(place, width, order) => self.load(to, *place, *width, *order),
             Op::Binary(op, left, right) => self.binary(to, self.ir.ty(value), *op, *left, *right),
             Op::Compare(test, left, right) => self.compare(to, *test, *left, *right),
@@ -123,7 +126,7 @@ impl Selector<'_> {
                 let (left, right) = (self.operand(*from), Operand::Constant(u32::MAX.into()));
                 self.steps.push(Step::Alu { op: AND, wide: false, to, left, right });
             }
-            Op::Need(place) => self.need(*place, &rest[1..]),
+            Op::Need(place) => self.require_bytes(*place, &rest[1..]),
             Op::NonZero(value) => {
                 let (value, wide) = (self.operand(*value), self.is_wide(*value));
                 self.reject_if(JEQ, wide, value, Operand::Constant(0));
@@ -133,7 +136,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    fn field(&mut self, to: Variable, field: Field) -> Result<(), EmitError> {
+    fn field(&mut self, to: Variable, field: MetaField) -> Result<(), EmitError> {
         match self.hook {
             Hook::SocketFilter => self.socket_field(to, field),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_field(to, field)?,
@@ -169,7 +172,7 @@ impl Selector<'_> {
         self.steps.push(Step::Label(done));
     }
 
-    fn compare(&mut self, to: Variable, test: Test, left: Value, right: Value) {
+    fn compare(&mut self, to: Variable, test: Comparison, left: Value, right: Value) {
         let wide = self.is_wide(left);
         let (left, right) = (self.operand(left), self.operand(right));
         let (yes, done) = (self.label(), self.label());
@@ -214,7 +217,7 @@ impl Selector<'_> {
                 self.follow(yes, next);
             }
             None if yes_first => {
-                // A question without an opposite jumps over the jump to the other way.
+                // A test without an opposite jumps over the jump to the other target.
                 let (here, to) = (self.label(), self.edge(no));
                 self.steps.push(Step::Jump { test, wide, left, right, to: here });
                 self.steps.push(Step::Goto(to));
@@ -229,9 +232,9 @@ impl Selector<'_> {
         }
     }
 
-    /// Goes a way. Nothing has to be jumped over to the block that comes next, unless stubs stand between.
+    /// Follows an edge. Nothing has to be jumped over to the block that comes next, unless stubs stand between.
     fn follow(&mut self, target: &Target, next: Option<BlockId>) {
-        // No parameter of the target is read here: no way leads back to its block.
+        // No parameter of the target is read here: no edge leads back to its block.
         for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
             let from = self.operand(*argument);
             self.steps.push(Step::Set { to: variable(*parameter), from });
@@ -241,7 +244,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Where to jump to go a way.
+    /// The label to jump to for an edge.
     fn edge(&mut self, target: &Target) -> Label {
         if target.arguments.is_empty() {
             return block_label(target.block);
@@ -418,13 +421,13 @@ fn bounds(ir: &Ir, dominators: &Dominators) -> Vec<u64> {
             _ => u64::MAX,
         };
         let own = &mut bounds[value.0 as usize];
-        // What is beyond the type may have wrapped.
+        // A value beyond the type may have wrapped.
         *own = if bound > *own { *own } else { bound };
     }
     bounds
 }
 
-/// For each block the most questions on a way from it to an end.
+/// For each block the most tests on a path from it to an end.
 fn heights(ir: &Ir, dominators: &Dominators) -> Vec<u32> {
     let mut heights = vec![0_u32; ir.blocks.len()];
     for &id in dominators.order.iter().rev() {
@@ -463,13 +466,13 @@ fn alu_code(op: Binary) -> u8 {
     }
 }
 
-fn jump_code(test: Test) -> u8 {
+fn jump_code(test: Comparison) -> u8 {
     match test {
-        Test::Equal => JEQ,
-        Test::Greater => JGT,
-        Test::GreaterEqual => JGE,
-        Test::AnySet => JSET,
-        Test::SignedGreater => JSGT,
-        Test::SignedGreaterEqual => JSGE,
+        Comparison::Equal => JEQ,
+        Comparison::Greater => JGT,
+        Comparison::GreaterEqual => JGE,
+        Comparison::AnySet => JSET,
+        Comparison::SignedGreater => JSGT,
+        Comparison::SignedGreaterEqual => JSGE,
     }
 }

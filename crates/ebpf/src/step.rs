@@ -4,10 +4,10 @@
 //! Ir --select--> Step* --allocate--> where each variable lives --lower--> Insn*
 //! ```
 //!
-//! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each way to a reader
-//! passes one of them.
+//! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each path to a
+//! reader passes one of them.
 
-use super::front::Front;
+use super::front::XdpFront;
 use tapline_bpf::ebpf::Label;
 
 /// A variable that a step reads or writes.
@@ -65,8 +65,8 @@ pub(super) enum Step {
         to: Variable,
         offset: i16,
     },
-    /// Socket filters: `to =` packet bytes as a number in network order; ends the program with 0 if they are not there. Other
-    /// registers than the callee's are lost.
+    /// Socket filters: `to =` packet bytes as a number in network order; ends the program with 0 if they are not
+    /// there. Other registers than the callee's are lost.
     Packet {
         to: Variable,
         base: Option<Variable>,
@@ -98,7 +98,7 @@ pub(super) enum Step {
     },
     /// In front of AF_XDP sockets: the end, to a socket or to the stack.
     Leave {
-        front: Front,
+        front: XdpFront,
         matched: bool,
     },
 }
@@ -125,7 +125,7 @@ impl Step {
         }
     }
 
-    /// What it sets.
+    /// The variable that the step sets.
     pub(super) fn written(&self) -> Option<Variable> {
         match *self {
             Step::Set { to, .. }
@@ -149,7 +149,7 @@ impl Step {
     }
 }
 
-/// Takes away what no way leads to: the verifier refuses such code. All jumps go forward, so one pass knows.
+/// Removes steps that cannot be reached: the verifier refuses such code. All jumps go forward, so one pass knows.
 pub(super) fn reachable(steps: Vec<Step>, labels: usize) -> Vec<Step> {
     let mut is_reached = vec![false; labels];
     let mut here = true;

@@ -1,4 +1,5 @@
-//! What is emitted, what it means to a machine of ours, and what is refused. The last word has the kernel: `tests/it/ebpf.rs`.
+//! Emitted programs, their results on an interpreter of ours, and refusals. Only the kernel's verifier proves them
+//! loadable: `tests/it/ebpf.rs`.
 
 use tapline_packet::{Meta, Packet, PacketType, VlanTag};
 use tapline_testkit::ebpf as machine;
@@ -9,7 +10,8 @@ use super::*;
 use tapline_bpf::ebpf::{FRAME, code};
 use tapline_bpf::{self as bpf, Insn as Classic, code as classic};
 use tapline_ir::{
-    Binary, Builder, Field, Op, Order, Place, Target, Terminator, Test, Type, Value, Width, raise_program,
+    Binary, Builder, ByteOrder, Comparison, MetaField, Op, PacketOffset, Target, Terminator, Type, Value,
+    Width, raise_program,
 };
 
 const XDP: Hook = Hook::Xdp { matched: XdpAction::Pass, unmatched: XdpAction::Drop };
@@ -30,7 +32,7 @@ fn text(ir: &Ir, hook: Hook) -> String {
     emit(ir, hook).expect("it can be had").text()
 }
 
-/// What a program returns on a machine of ours.
+/// The program's return value, from an interpreter of ours.
 fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
     let kind = match program.hook() {
         Hook::SocketFilter => machine::Kind::SocketFilter,
@@ -75,10 +77,10 @@ fn an_xdp_program_compares_with_the_packets_end() {
 fn a_place_that_the_kernel_reads_as_negative_is_compared_first() {
     let ir = |mask: u32| {
         graph(|builder| {
-            let word = builder.load(Place::at(0), Width::Word);
+            let word = builder.load(PacketOffset::at(0), Width::Word);
             let mask = builder.const32(mask);
             let base = builder.binary(Binary::And, word, mask);
-            builder.load(Place::from(base, 2), Width::Half)
+            builder.load(PacketOffset::from(base, 2), Width::Half)
         })
     };
     let small = text(&ir(0xffff), Hook::SocketFilter);
@@ -92,7 +94,8 @@ fn a_place_that_the_kernel_reads_as_negative_is_compared_first() {
 fn values_spill_to_the_stack_and_no_farther() {
     let sum = |count: u32| {
         graph(|builder| {
-            let values: Vec<Value> = (0..count).map(|at| builder.load(Place::at(at), Width::Byte)).collect();
+            let values: Vec<Value> =
+                (0..count).map(|at| builder.load(PacketOffset::at(at), Width::Byte)).collect();
             // In the order of their loads, so that all are alive behind the last one.
             values.into_iter().reduce(|sum, value| builder.binary(Binary::Xor, sum, value)).expect("some")
         })
@@ -112,7 +115,7 @@ fn values_spill_to_the_stack_and_no_farther() {
 #[test]
 fn no_stack_is_read_before_it_is_written() {
     let ir = graph(|builder| {
-        let values: Vec<Value> = (0..40).map(|at| builder.load(Place::at(at), Width::Byte)).collect();
+        let values: Vec<Value> = (0..40).map(|at| builder.load(PacketOffset::at(at), Width::Byte)).collect();
         values.into_iter().rev().reduce(|sum, value| builder.binary(Binary::Add, sum, value)).expect("some")
     });
     for hook in [Hook::SocketFilter, XDP] {
@@ -133,30 +136,34 @@ fn no_stack_is_read_before_it_is_written() {
 fn wide_loads_and_both_orders() {
     let load = |order| {
         graph(|builder| {
-            builder.need(Place::at(8));
-            let value = builder.push(Op::Load(Place::at(0), Width::Double, order), Type::U64);
+            builder.require_bytes(PacketOffset::at(8));
+            let value = builder.push(Op::Load(PacketOffset::at(0), Width::Double, order), Type::U64);
             builder.truncate(value)
         })
     };
-    let big = text(&load(Order::Big), Hook::SocketFilter);
+    let big = text(&load(ByteOrder::Big), Hook::SocketFilter);
     assert_eq!(big.matches("*(u32 *)skb[").count(), 2, "{big}");
-    assert!(!big.contains("be64") && text(&load(Order::Little), Hook::SocketFilter).contains("be64"));
+    assert!(!big.contains("be64") && text(&load(ByteOrder::Little), Hook::SocketFilter).contains("be64"));
     if cfg!(target_endian = "little") {
-        assert!(text(&load(Order::Big), XDP).contains("be64"));
-        assert!(!text(&load(Order::Little), XDP).contains("be64"));
+        assert!(text(&load(ByteOrder::Big), XDP).contains("be64"));
+        assert!(!text(&load(ByteOrder::Little), XDP).contains("be64"));
     }
 }
 
 #[test]
 fn fields_unknown_before_the_stack_are_errors() {
-    for field in
-        [Field::PacketType, Field::ReceiveHash, Field::VlanTag, Field::VlanPresent, Field::VlanProtocol]
-    {
+    for field in [
+        MetaField::PacketType,
+        MetaField::ReceiveHash,
+        MetaField::VlanTag,
+        MetaField::VlanPresent,
+        MetaField::VlanProtocol,
+    ] {
         let ir = graph(|builder| builder.field(field));
         assert!(matches!(emit(&ir, XDP), Err(EmitError::NotBeforeTheStack { .. })), "{field:?}");
         emit(&ir, Hook::SocketFilter).expect("sockets know");
     }
-    for field in [Field::WireLen, Field::CapLen, Field::InterfaceIndex] {
+    for field in [MetaField::WireLen, MetaField::CapLen, MetaField::InterfaceIndex] {
         emit(&graph(|builder| builder.field(field)), XDP).expect("XDP knows");
     }
 }
@@ -175,7 +182,7 @@ fn state_is_refused() {
 #[test]
 fn loads_past_any_packet_reject_and_end_the_program() {
     let ir = graph(|builder| {
-        let value = builder.load(Place::at(3_000_000_000), Width::Byte);
+        let value = builder.load(PacketOffset::at(3_000_000_000), Width::Byte);
         let one = builder.const32(1);
         builder.binary(Binary::Or, value, one)
     });
@@ -191,9 +198,10 @@ fn a_question_without_an_opposite_and_arguments_on_both_ways() {
     let (entry, join) = (builder.block(), builder.block());
     let result = builder.parameter(join, Type::U32);
     builder.switch_to(entry);
-    let (left, right) = (builder.load(Place::at(0), Width::Byte), builder.load(Place::at(1), Width::Byte));
+    let (left, right) =
+        (builder.load(PacketOffset::at(0), Width::Byte), builder.load(PacketOffset::at(1), Width::Byte));
     let to = |value| Target { block: join, arguments: vec![value] };
-    let branch = Terminator::Branch { test: Test::AnySet, left, right, yes: to(left), no: to(right) };
+    let branch = Terminator::Branch { test: Comparison::AnySet, left, right, yes: to(left), no: to(right) };
     builder.finish(branch);
     builder.switch_to(join);
     builder.finish(Terminator::Return(result));
@@ -231,7 +239,7 @@ fn verdicts_are_those_of_the_interpreter() {
 
 /// Metadata that no test run of the kernel has: tags and hashes.
 #[test]
-fn fields_are_what_the_capture_knows() {
+fn fields_hold_the_metadata_of_the_capture() {
     let tagged = Meta {
         vlan: Some(VlanTag { tpid: 0x88a8, tci: 0xa123 }),
         packet_type: PacketType::OtherHost,
@@ -244,13 +252,13 @@ fn fields_are_what_the_capture_knows() {
         run(&program, &[0; 33], meta)
     };
     let fields = [
-        (Field::VlanTag, 0xa123, 0),
-        (Field::VlanProtocol, 0x88a8, 0),
-        (Field::VlanPresent, 1, 0),
-        (Field::PacketType, 3, 0),
-        (Field::InterfaceIndex, 4, 0),
-        (Field::ReceiveHash, 0xdead_beef, 0),
-        (Field::CapLen, 33, 33),
+        (MetaField::VlanTag, 0xa123, 0),
+        (MetaField::VlanProtocol, 0x88a8, 0),
+        (MetaField::VlanPresent, 1, 0),
+        (MetaField::PacketType, 3, 0),
+        (MetaField::InterfaceIndex, 4, 0),
+        (MetaField::ReceiveHash, 0xdead_beef, 0),
+        (MetaField::CapLen, 33, 33),
     ];
     for (field, expected, without) in fields {
         assert_eq!((value(field, &tagged), value(field, &Meta::default())), (expected, without), "{field:?}");

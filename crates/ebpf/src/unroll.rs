@@ -5,12 +5,12 @@
 //! b2: ...; goto b1(i + 1)             where something behind the loop reads its values, it is told from which round they come
 //! ```
 //!
-//! A way back is taken at most as often as the [`Loop`] says, so the way back of the last round is never taken.
+//! A back edge is taken at most as often as the [`Loop`] says, so the back edge of the last round is never taken.
 
 use super::EmitError;
 use rustc_hash::FxHashMap as Map;
-use tapline_ir::optimise::tidy;
-use tapline_ir::{Block, BlockId, Dominators, Ir, Loop, Op, Reaching, Terminator, Type, Value};
+use tapline_ir::optimise::clean_up;
+use tapline_ir::{Block, BlockId, Dominators, Ir, Loop, Op, ReachingDefinitions, Terminator, Type, Value};
 
 /// The most values of a graph whose loops are written out.
 pub(super) const UNROLLED_MAX: u64 = 1 << 16;
@@ -26,7 +26,7 @@ pub(super) fn unroll(ir: &Ir) -> Result<Ir, EmitError> {
             return Err(EmitError::TooManyRounds { rounds: one.rounds_max });
         }
         write_out(&mut ir, one, &body);
-        tidy(&mut ir);
+        clean_up(&mut ir);
     }
     ir.loops.clear();
     Ok(ir)
@@ -102,10 +102,10 @@ fn copy(ir: &mut Ir, body: &[BlockId]) -> Round {
     round
 }
 
-/// What stands behind the loop and reads a value of it reads that of the round from which it was left.
+/// Code behind the loop that reads a value of it must read that of the round from which the loop was left.
 fn tell_rounds(ir: &mut Ir, body: &[BlockId], rounds: &[Round]) {
     let dominators = Dominators::new(ir);
-    let mut reaching = Reaching::new(ir, &dominators);
+    let mut reaching = ReachingDefinitions::new(ir, &dominators);
     let mut defined: Map<Value, ()> = Map::default();
     for id in body {
         for &value in ir[*id].parameters.iter().chain(&ir[*id].instructions) {

@@ -7,8 +7,8 @@
 //! load at v + 2       *(u16 *)(p + 2)                                    with that very p: another sum is another pointer to it
 //! ```
 //!
-//! The verifier follows each way through the program by itself, so a comparison counts where it dominates. What the graph knows
-//! otherwise (from all ways to a place, or from a comparison of lengths) is compared again.
+//! The verifier follows each path through the program by itself, so a comparison counts where it dominates. A fact
+//! that the graph has from elsewhere (from all paths to a place, or from a comparison of lengths) is compared again.
 //!
 //! Packets have at most 65535 bytes here: the verifier follows pointers no farther.
 
@@ -16,7 +16,7 @@ use super::packet::size_code;
 use super::select::Selector;
 use super::step::{Operand, Step, Variable};
 use tapline_bpf::ebpf::code::*;
-use tapline_ir::{BlockId, Dominators, Ir, Order, Place, Value, Width};
+use tapline_ir::{BlockId, ByteOrder, Dominators, Ir, PacketOffset, Value, Width};
 
 /// `MAX_PACKET_OFF` of the verifier.
 const PACKET_MAX: u64 = 65_535;
@@ -71,7 +71,7 @@ impl Pointers {
 }
 
 impl Selector<'_> {
-    /// What is known at a block's start is what its nearest dominator knew at its end.
+    /// The facts at a block's start are those at the end of its nearest dominator.
     pub(super) fn enter_block(&mut self) {
         let (block, above) = (self.block, self.dominators.immediate(self.block));
         if block != above {
@@ -79,7 +79,7 @@ impl Selector<'_> {
         }
     }
 
-    pub(super) fn xdp_need(&mut self, place: Place) {
+    pub(super) fn xdp_need(&mut self, place: PacketOffset) {
         if u64::from(place.offset) > PACKET_MAX {
             return self.reject();
         }
@@ -108,14 +108,15 @@ impl Selector<'_> {
         self.reject_if(JGT, true, past.into(), Variable::DataEnd.into());
     }
 
-    /// A pointer to a value's place, with so many bytes behind it.
+    /// A pointer to a value's place, with `end` bytes behind it in the packet.
     fn point(&mut self, base: Value, end: u32) -> Variable {
         if let Some(pointer) = self.pointers.find(base, end, self.block) {
             return pointer;
         }
         let (distance, pointer, past) = (self.extra(), self.extra(), self.extra());
         let far = Operand::Constant(PACKET_MAX - u64::from(end));
-        // A copy that lives so shortly that it has a register: the verifier wants the very register compared that is added.
+        // A copy that lives so shortly that it has a register: the verifier wants the very register compared that is
+        // added.
         self.steps.push(Step::Set { to: distance, from: self.operand(base) });
         self.reject_if(JGT, true, distance.into(), far);
         let (left, right) = (distance.into(), Variable::Data.into());
@@ -128,7 +129,7 @@ impl Selector<'_> {
         pointer
     }
 
-    pub(super) fn xdp_load(&mut self, to: Variable, place: Place, width: Width, order: Order) {
+    pub(super) fn xdp_load(&mut self, to: Variable, place: PacketOffset, width: Width, order: ByteOrder) {
         let Some(end) = place.offset.checked_add(width.bytes()).filter(|&end| u64::from(end) <= PACKET_MAX)
         else {
             return self.reject();
@@ -152,8 +153,8 @@ impl Selector<'_> {
         let (pointer, offset) = self.near(pointer, offset);
         self.steps.push(Step::Memory { to, pointer, offset, size: size_code(width) });
         let is_foreign = match order {
-            Order::Big => cfg!(target_endian = "little"),
-            Order::Little => cfg!(target_endian = "big"),
+            ByteOrder::Big => cfg!(target_endian = "little"),
+            ByteOrder::Little => cfg!(target_endian = "big"),
         };
         if is_foreign && width != Width::Byte {
             self.steps.push(Step::Reverse { to, from: to, bits: 8 * width.bytes() as i32 });

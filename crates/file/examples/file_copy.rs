@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use tapline_file::{FileSource, FileWriter, MergedSource, Order, Plain, Section, WriteOptions};
-use tapline_packet::{Batch, Interface, Now, Selection};
+use tapline_file::{DirectCreator, FileSource, FileWriter, MergeOrder, MergedSource, Section, WriteOptions};
+use tapline_packet::{Batch, ClockReading, Interface, Selection};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         finish(sink)?;
         result?;
     } else {
-        let mut merged = MergedSource::new(files, Order::Time);
+        let mut merged = MergedSource::new(files, MergeOrder::Time);
         let mut sink = sink(&output, merged.interfaces())?;
         while merged.advance()? {
             take(&mut sink, &merged.batch(), merged.interfaces())?;
@@ -40,7 +40,7 @@ fn sink(path: &Path, interfaces: &[Interface]) -> Result<Option<FileWriter>, Box
     }
     let mut options = WriteOptions::new(path, interfaces);
     options.section = Section::of_this_machine("tapline file_copy");
-    Ok(Some(FileWriter::create(options, interfaces, Now::default(), Box::new(Plain))?))
+    Ok(Some(FileWriter::create(options, interfaces, ClockReading::default(), Box::new(DirectCreator))?))
 }
 
 fn take(

@@ -5,23 +5,23 @@ use std::io;
 
 use tapline_packet::LinkType;
 
-/// Where in a file: a byte, counted from 0, in the file itself or in what it unpacks to.
+/// A position in a file: a byte, counted from 0, of the file itself or of the data that it unpacks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// The byte.
     pub offset: u64,
     /// Whether the file is compressed, so that the byte is one of the unpacked data.
-    pub unpacked: bool,
+    pub is_unpacked: bool,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = if self.unpacked { " of the unpacked data" } else { "" };
+        let of = if self.is_unpacked { " of the unpacked data" } else { "" };
         write!(f, "byte {}{of}", self.offset)
     }
 }
 
-fn beyond(place: &Place) -> String {
+fn beyond(place: &FilePosition) -> String {
     if place.offset == 0 { String::new() } else { format!(" beyond {place}") }
 }
 
@@ -42,8 +42,8 @@ pub enum Error {
     Read {
         /// The file.
         name: String,
-        /// How far it was read.
-        place: Place,
+        /// The end of what was read.
+        place: FilePosition,
         /// The system's answer.
         source: io::Error,
     },
@@ -54,8 +54,8 @@ pub enum Error {
         name: String,
         /// gzip, zstd or lz4.
         format: &'static str,
-        /// How far they could be unpacked.
-        place: Place,
+        /// The end of what could be unpacked.
+        place: FilePosition,
         /// The result of the decoder.
         source: io::Error,
     },
@@ -70,7 +70,7 @@ pub enum Error {
     NotACapture {
         /// The file.
         name: String,
-        /// What it seems to be.
+        /// The format that it seems to have.
         looks_like: String,
     },
     /// The file ends in the middle of something.
@@ -81,13 +81,13 @@ pub enum Error {
     Truncated {
         /// The file.
         name: String,
-        /// Where it ends.
-        place: Place,
+        /// The end of the file.
+        place: FilePosition,
         /// The incomplete item: a file header, a packet header, packet data, a block.
         item: &'static str,
-        /// Where that begins.
+        /// The beginning of the item.
         item_offset: u64,
-        /// How many bytes of it are missing.
+        /// Number of bytes that are missing.
         missing: u64,
     },
     /// The file is of a version of its format, or uses a part of it, that cannot be read.
@@ -95,8 +95,8 @@ pub enum Error {
     Unsupported {
         /// The file.
         name: String,
-        /// Where the unknown item begins.
-        place: Place,
+        /// The beginning of the unknown item.
+        place: FilePosition,
         /// The version or part, and what can be read.
         what: String,
         /// The same in the words of libpcap.
@@ -107,8 +107,8 @@ pub enum Error {
     Corrupt {
         /// The file.
         name: String,
-        /// Where the damaged item begins.
-        place: Place,
+        /// The beginning of the damaged item.
+        place: FilePosition,
         /// The fault.
         reason: String,
         /// The captured length that a packet claims, where that is what is wrong: more than its link type can have.

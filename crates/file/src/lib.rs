@@ -22,10 +22,13 @@ mod source;
 mod write;
 
 pub use byte_order::ByteOrder;
-pub use error::{Error, Place, WriteError};
+pub use error::{Error, FilePosition, WriteError};
 pub use input::Compression;
-pub use merge::{MergedSource, Order};
+pub use merge::{MergeOrder, MergedSource};
 pub use section::{InterfaceStatistics, Section};
 pub use section_reader::SectionReader;
-pub use source::{FileSource, InterfaceCounters, Reading};
-pub use write::{FileWriter, Files, Format, Plain, Precision, Progress, Rotation, WriteOptions, parse_size};
+pub use source::{FileSource, InterfaceCounters, ReadMode};
+pub use write::{
+    DirectCreator, FileCreator, FileWriter, Format, Precision, Rotation, WriteOptions, WriteProgress,
+    parse_size,
+};

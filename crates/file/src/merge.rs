@@ -16,7 +16,7 @@ use crate::source::FileSource;
 
 /// Several files as one source.
 pub struct MergedSource {
-    order: Order,
+    order: MergeOrder,
     files: Vec<File>,
     interfaces: Vec<Interface>,
     /// The run that is lent: a file, and records `from..to` of its batch.
@@ -24,9 +24,9 @@ pub struct MergedSource {
     errors: Vec<Error>,
 }
 
-/// Which packet comes first.
+/// The order of packets of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum MergeOrder {
     /// The earlier one; at equal times the one of the file given first.
     Time,
     /// The one of the file given first: file after file.
@@ -52,7 +52,7 @@ struct Run {
 
 impl MergedSource {
     /// Joins `files`. Their interfaces get numbers of one table, file by file.
-    pub fn new(files: Vec<FileSource>, order: Order) -> MergedSource {
+    pub fn new(files: Vec<FileSource>, order: MergeOrder) -> MergedSource {
         let files = files.into_iter().map(|source| File {
             source,
             ids: Vec::new(),
@@ -132,7 +132,7 @@ impl MergedSource {
         let records = &file.source.batch().records()[from..];
         let len = match self.first(Some(first)) {
             None => records.len(),
-            Some(_) if self.order == Order::Given => records.len(),
+            Some(_) if self.order == MergeOrder::Given => records.len(),
             Some(other) => {
                 let limit = (self.files[other].time(), other);
                 records.iter().take_while(|record| (Some(record.meta.timestamp), first) < limit).count()
@@ -146,8 +146,8 @@ impl MergedSource {
         let waiting = (0..self.files.len()).filter(|&index| Some(index) != except);
         let mut waiting = waiting.filter_map(|index| Some((self.files[index].time()?, index)));
         let first = match self.order {
-            Order::Time => waiting.min(),
-            Order::Given => waiting.next(),
+            MergeOrder::Time => waiting.min(),
+            MergeOrder::Given => waiting.next(),
         };
         first.map(|(_, index)| index)
     }

@@ -2,10 +2,6 @@
 
 use tapline_packet::{InterfaceId, Timestamp};
 
-use crate::byte_order::ByteOrder;
-use crate::read::pcapng::Room;
-use crate::read::pcapng::option::{self, Options};
-
 /// The writer of a section of a pcapng file, and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
@@ -15,7 +11,7 @@ pub struct Section {
     pub os: String,
     /// The program.
     pub application: String,
-    /// What people or programs noted.
+    /// Comments of people or programs.
     pub comments: Vec<String>,
 }
 
@@ -33,25 +29,6 @@ impl Section {
             comments: Vec::new(),
         }
     }
-
-    /// What the options say, as far as there is room.
-    pub(crate) fn parse(order: ByteOrder, options: &[u8], room: &mut Room) -> Section {
-        let mut section = Section::default();
-        for (code, value) in Options::new(order, options) {
-            if room.take(value.len()).is_none() {
-                break;
-            }
-            let text = option::text(value);
-            match code {
-                option::COMMENT => section.comments.push(text),
-                option::SECTION_HARDWARE => section.hardware = text,
-                option::SECTION_OS => section.os = text,
-                option::SECTION_APPLICATION => section.application = text,
-                _ => {}
-            }
-        }
-        section
-    }
 }
 
 /// The counters of an interface in an interface statistics block. `None` is "not known", never zero.
@@ -59,11 +36,11 @@ impl Section {
 pub struct InterfaceStatistics {
     /// The interface.
     pub interface: InterfaceId,
-    /// When it was counted.
+    /// The time of the counting.
     pub taken: Timestamp,
-    /// When the capture began.
+    /// The start of the capture.
     pub start: Option<Timestamp>,
-    /// When the capture ended.
+    /// The end of the capture.
     pub end: Option<Timestamp>,
     /// Packets that the interface received.
     pub received: Option<u64>,
@@ -84,30 +61,3 @@ pub(crate) const DROPPED: u16 = 5;
 pub(crate) const FILTER_ACCEPTED: u16 = 6;
 pub(crate) const OS_DROPPED: u16 = 7;
 pub(crate) const DELIVERED: u16 = 8;
-
-impl InterfaceStatistics {
-    pub(crate) fn parse(
-        interface: InterfaceId,
-        taken: Timestamp,
-        options: Options<'_>,
-        clock: impl Fn(u32, u32) -> Timestamp,
-    ) -> InterfaceStatistics {
-        let order = options.order();
-        let mut statistics = InterfaceStatistics { interface, taken, ..InterfaceStatistics::default() };
-        for (code, value) in options.filter(|(_, value)| value.len() == 8) {
-            let count = Some(order.u64(value, 0));
-            let time = Some(clock(order.u32(value, 0), order.u32(value, 4)));
-            match code {
-                START_TIME => statistics.start = time,
-                END_TIME => statistics.end = time,
-                RECEIVED => statistics.received = count,
-                DROPPED => statistics.dropped = count,
-                FILTER_ACCEPTED => statistics.filter_accepted = count,
-                OS_DROPPED => statistics.os_dropped = count,
-                DELIVERED => statistics.delivered = count,
-                _ => {}
-            }
-        }
-        statistics
-    }
-}

@@ -1,7 +1,7 @@
-//! Sections of pcapng that lie in memory as a whole, one after the other.
+//! A reader of pcapng sections that are complete in memory, for one buffer of sections after another.
 //!
 //! ```text
-//! refill, or put (one section or more) -> advance -> batch -> advance -> batch ... -> false -> refill
+//! set_buffer (or refill) -> advance: true -> batch -> advance: true -> batch ... advance: false -> set_buffer (or refill)
 //! ```
 
 use std::ops::Range;
@@ -11,11 +11,11 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 use crate::read::pcapng::{Keep, Parser};
 use crate::read::{Found, Stop, Window};
 
-/// Lends the packets of sections in memory. Interfaces that sections describe alike are one interface, whenever they
-/// come again: the table grows only with interfaces that are new.
+/// Lends the packets of sections in memory, in batches. Interfaces with the same description are one interface, in
+/// whichever section they come: the table grows only with new descriptions.
 pub struct SectionReader {
     bytes: Vec<u8>,
-    /// The bytes that are to be read.
+    /// The unread part of `bytes`: from here to `end`.
     at: usize,
     end: usize,
     parser: Parser,
@@ -42,10 +42,11 @@ impl SectionReader {
         }
     }
 
-    /// Puts other bytes in place of those that were read: `fill` gets the buffer as it was left.
+    /// Fills the reader's buffer again, which saves an allocation: `fill` is given the buffer with its old contents,
+    /// and leaves one or more complete sections in it.
     ///
     /// # Errors
-    /// What `fill` says; the reader then holds no section.
+    /// The error of `fill`; the reader then holds no section.
     pub fn refill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         self.begin();
         let filled = fill(&mut self.bytes);
@@ -56,17 +57,17 @@ impl SectionReader {
         filled
     }
 
-    /// Takes sections at a place in a buffer in place of those that were read. Gives that buffer with
-    /// [`take`](Self::take).
-    pub fn put(&mut self, bytes: Vec<u8>, place: Range<usize>) {
+    /// Replaces the buffer by another one, with complete sections in the range `place`.
+    /// [`take_buffer`](Self::take_buffer) returns it.
+    pub fn set_buffer(&mut self, bytes: Vec<u8>, place: Range<usize>) {
         self.begin();
         self.end = place.end.min(bytes.len());
         self.at = place.start.min(self.end);
         self.bytes = bytes;
     }
 
-    /// The buffer, in which the records of batches point; nothing is left to be read.
-    pub fn take(&mut self) -> Vec<u8> {
+    /// Returns the buffer, for which the records of its batches hold offsets. The reader is empty afterwards.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
         self.begin();
         std::mem::take(&mut self.bytes)
     }
@@ -77,10 +78,11 @@ impl SectionReader {
         self.parser.forget_remarks();
     }
 
-    /// Gives the last batch back and parses the next. `false` at the end of the bytes.
+    /// Ends the last batch and parses the next; `false` at the end of the sections.
     ///
     /// # Errors
-    /// The contradiction, as a clause; packets before it have been lent by then. The rest of the bytes is given up.
+    /// The fault in the sections, as a clause for a message. Packets before it have been lent by then; the bytes
+    /// behind it are skipped.
     pub fn advance(&mut self) -> Result<bool, String> {
         self.records.clear();
         let mut window = Window { bytes: &mut self.bytes[..self.end], at: self.at };
@@ -110,7 +112,7 @@ impl SectionReader {
         &self.interfaces
     }
 
-    /// Lends what was found before the fault, and tells of the fault the next time.
+    /// Lends the packets found before the fault; the next call meets the fault again and returns it.
     fn give_up(&mut self, reason: String) -> Result<bool, String> {
         match self.records.is_empty() {
             true => {

@@ -1,4 +1,4 @@
-//! What each pass over the graph of values costs and saves: instruction counts on a set of filters, times on a long one.
+//! Cost and gain of each pass over the graph of values: instruction counts on a set of filters, times on a long one.
 //!
 //! ```text
 //! cargo run --release -p tapline-filter --example passes              the counts after each pass, summed over the filters
@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use tapline_bpf::simplify::simplify;
-use tapline_filter::{Handle, Options, compile, generate, lower, parse};
-use tapline_ir::optimise::{PASSES, optimise_watched};
+use tapline_filter::{HandleKind, Options, compile, generate, lower, parse};
+use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_ir::{Ir, Op, Terminator, raise};
 use tapline_packet::LinkType;
 use tapline_testkit::random::Random;
@@ -37,11 +37,11 @@ fn show(text: &str) {
     for simplified in [false, true] {
         let mut ir = graph(text, simplified);
         println!("--- {}\n{ir}", if simplified { "raised, simplified" } else { "raised" });
-        optimise_watched(&mut ir, |pass, ir| println!("--- {}\n{ir}", pass.name));
+        optimise_with_observer(&mut ir, |pass, ir| println!("--- {}\n{ir}", pass.name));
     }
 }
 
-/// What a graph holds: blocks, branches, guards, loads, other instructions but constants, parameters.
+/// The contents of a graph: blocks, branches, guards, loads, other instructions but constants, parameters.
 fn count(ir: &Ir) -> [usize; 6] {
     let mut counts = [0; 6];
     for id in ir.order() {
@@ -114,7 +114,7 @@ fn times() {
         drop(ast);
         let filter = compile(&text, &Options::default()).expect("a filter");
         lap("to BPF");
-        let mut ir = filter.raised();
+        let mut ir = filter.unoptimised_values();
         lap("raise");
         for pass in PASSES {
             (pass.run)(&mut ir);
@@ -150,7 +150,7 @@ fn corpus() {
     while to_ir.len() < TEXTS {
         let (dlt, text) = texts.next(&mut random);
         let link_type = LinkType::from_dlt(dlt as u16);
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(link_type) };
+        let options = Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(link_type) };
         if compile(&text, &options).is_ok() {
             to_ir.push(least(RUNS, || compile(&text, &options).map(|filter| filter.values().cells)));
             to_bpf.push(least(RUNS, || compile(&text, &options).map(drop)));

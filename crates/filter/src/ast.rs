@@ -7,7 +7,7 @@
 //!            | qualifiers expr                        -- the ids inside take these qualifiers
 //!            | id                                     -- takes the qualifiers before it; the text left them out
 //!            | protocol | arith relop arith | primitive
-//!            | form ( expr )                         -- what libpcap does not have
+//!            | modifier ( expr )                      -- libpcap has none
 //! qualifiers:= protocol? direction? type?             -- at least one
 //! id        := name | number | ipv4 (/n | mask ipv4)? | ipv6 (/n)? | mac | mac8
 //! arith     := number | len | protocol [ arith : size ] | - arith | arith op arith
@@ -21,7 +21,7 @@ use std::net::Ipv6Addr;
 use tapline_syntax::Span;
 
 pub use primitive::{
-    AtmField, AtmType, ByteOp, Link, LlcType, Mtp2Type, Mtp3Field, PfField, Primitive, WlanField,
+    AtmField, AtmType, ByteOp, LlcType, Mtp2Format, Mtp2Type, Mtp3Field, PfField, Primitive, WlanField,
 };
 
 /// A parsed filter.
@@ -35,16 +35,16 @@ pub struct Ast {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
     /// The kind of the part.
-    pub kind: Kind,
-    /// Where it stands.
+    pub kind: ExprKind,
+    /// Its place in the text.
     pub span: Span,
 }
 
 /// The kind of a part of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExprKind {
     /// `a and b or c`: from left to right.
-    Chain(Box<Expr>, Vec<(Joint, Expr)>),
+    Chain(Box<Expr>, Vec<(BoolOp, Expr)>),
     /// `not a`.
     Not(Box<Expr>),
     /// `(a)`.
@@ -59,14 +59,14 @@ pub enum Kind {
     Relation(Arith, Relop, Arith),
     /// Anything else.
     Primitive(Primitive),
-    /// `inner(a)`: `a` is asked in another way.
-    Form(Form, Box<Expr>),
+    /// `inner(a)`: `a` is tested under a modifier.
+    Modified(Modifier, Box<Expr>),
 }
 
-/// A word of our own before parentheses: how what stands in them is asked. libpcap refuses a name before a parenthesis, so no
-/// text that it takes has one.
+/// A word of our own before parentheses: how what stands in them is asked. libpcap refuses a name before a
+/// parenthesis, so no text that it takes has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Modifier {
     /// `scoped(...)`: what `vlan` and its like move ends with their parentheses and at `or`.
     Scoped,
     /// `extensions(...)`: what IPv6 carries is looked for behind its extension headers.
@@ -74,24 +74,24 @@ pub enum Form {
     /// `anyvlan(...)`: behind no VLAN tag, one, or two.
     AnyVlan,
     /// `inner(...)`, `inner(gre, ...)`: in the packet that a tunnel carries.
-    Inner(Option<Tunnel>),
+    Inner(Option<TunnelSelector>),
 }
 
-impl Form {
+impl Modifier {
     /// The word.
     pub fn word(self) -> &'static str {
         match self {
-            Form::Scoped => "scoped",
-            Form::Extensions => "extensions",
-            Form::AnyVlan => "anyvlan",
-            Form::Inner(_) => "inner",
+            Modifier::Scoped => "scoped",
+            Modifier::Extensions => "extensions",
+            Modifier::AnyVlan => "anyvlan",
+            Modifier::Inner(_) => "inner",
         }
     }
 }
 
 /// A kind of tunnel, and which tunnel of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct TunnelSelector {
     /// The kind.
     pub kind: TunnelKind,
     /// GRE's key, VXLAN's or Geneve's network, GTP's endpoint, ERSPAN's session; `None` for any.
@@ -139,7 +139,7 @@ impl TunnelKind {
     }
 }
 
-/// Which fragments of IP packets.
+/// The kinds of fragments that a filter can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
     /// Any part of a packet that was cut.
@@ -153,7 +153,7 @@ pub enum Fragments {
 /// The operator that joins two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Joint {
+pub enum BoolOp {
     And,
     Or,
 }
@@ -261,7 +261,7 @@ impl Protocol {
     }
 }
 
-/// Which of a packet's two (802.11: four) addresses is meant; none given means either.
+/// The address of a packet, of two (802.11: of four), that a primitive tests; none given means either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Direction {
@@ -361,7 +361,7 @@ pub enum Arith {
         index: Box<Arith>,
         /// 1, 2 or 4; as written, so not yet checked.
         size: u32,
-        /// Where it stands.
+        /// Its place in the text.
         span: Span,
     },
     /// `-a`.
@@ -370,11 +370,11 @@ pub enum Arith {
     Binary {
         /// The operator.
         op: ArithOp,
-        /// What stands left of it.
+        /// The left operand.
         left: Box<Arith>,
-        /// What stands right of it.
+        /// The right operand.
         right: Box<Arith>,
-        /// Where it all stands.
+        /// The place of the whole in the text.
         span: Span,
     },
 }

@@ -14,7 +14,7 @@ use crate::gather::gather;
 use crate::generate::generate;
 use crate::options::Options;
 use crate::parse::parse;
-use crate::predicate::{Base, Field, Place, Predicates};
+use crate::predicate::{Base, FieldOffset, Predicates, TestedField};
 use crate::resolve::lower;
 use crate::witness::accepts_some;
 use tapline_bpf::Program;
@@ -25,8 +25,8 @@ use tapline_bpf::simplify::{rejects_all, simplify};
 use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
-/// Compiles the text of a filter, once for all engines. Its program loads in kernels: jumps go forward only, scratch memory is written
-/// before it is read.
+/// Compiles the text of a filter, once for all engines. Its program loads in kernels: jumps go forward only, scratch
+/// memory is written before it is read.
 ///
 /// Takes time in proportion to the length of the text, except that names may have to be asked for over the network.
 /// An empty text accepts every packet.
@@ -64,9 +64,9 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
     Ok(simplify(&cfg))
 }
 
-/// Whether the optimiser for the accumulator machine proves that the text is never true. It does not where there is a witness, a
-/// packet that is accepted; else it is asked, about the text as it was written, and about the text gathered: each shows what
-/// the other hides.
+/// Whether the optimiser for the accumulator machine proves that the text is never true. A witness, a packet that is
+/// accepted, settles that it is not. Without one the optimiser looks at the text as it was written and at the text
+/// gathered: each shows contradictions that the other hides.
 fn is_proven_never_true(
     ast: &Ast,
     gathered: &Predicates,
@@ -82,10 +82,10 @@ fn is_proven_never_true(
 }
 
 /// The same, with each address family in turn as the one that the packet has. In loopback files IP has up to eight
-/// families, and what a test of one proves is lost where the ways of all meet.
+/// families, and what a test of one proves is lost where the paths of all join.
 fn never_by_family(written: &Predicates, options: &Options, rejects: impl Fn(&Predicates) -> bool) -> bool {
     let has_families = matches!(options.link_type, LinkType::NULL | LinkType::LOOP | LinkType::ENC);
-    let family = Field::Packet(Place { base: Base::Packet, offset: 0 }, Width::Word);
+    let family = TestedField::Packet(FieldOffset { base: Base::Packet, offset: 0 }, Width::Word);
     let mut asked = Vec::new();
     written.root.asked_of(family, &mut asked);
     asked.sort_unstable();

@@ -9,20 +9,22 @@
 //! `ip` wants EtherType 0x0800 (IPv4) at byte 12, `arp` wants 0x0806 (ARP) there
 //! ```
 //!
-//! A part that is left out counts as true (under `not`, as false), so what is left is easier to satisfy; it moves headers as before.
-//! The fewest parts are found by halving (Junker, "QuickXplain", AAAI 2004): for k parts out of n about 2 k log(n / k) tries; first
-//! among the clauses that `and` joins, then in these.
+//! A part that is left out counts as true (under `not`, as false), so what is left is easier to satisfy; it moves
+//! headers as before. The fewest parts are found by halving (Junker, "QuickXplain", AAAI 2004): for k parts out of n
+//! about 2 k log(n / k) tries; first among the clauses that `and` joins, then in these.
 
 use std::ops::Range;
 
-use crate::ast::{Ast, Expr, Form, Joint, Kind, Primitive};
+use crate::ast::{Ast, BoolOp, Expr, ExprKind, Modifier, Primitive};
 use crate::explain::meaning;
 use crate::generate::generate;
 use crate::options::Options;
-use crate::predicate::{Base, Cell, Field, Place, Predicate, Predicates, Relation, Test, Value};
+use crate::predicate::{
+    Base, FieldOffset, FieldTest, NumberExpr, Predicate, Predicates, Relation, ScratchCell, TestedField,
+};
 use crate::resolve::lower_observed;
 use crate::resolve::state::{Part, Probe};
-use tapline_bpf::cfg::{Alu, Test as Compare};
+use tapline_bpf::cfg::{Alu, JumpTest as Compare};
 use tapline_bpf::simplify::{rejects_all, simplify};
 use tapline_syntax::{Error, Span};
 
@@ -46,8 +48,8 @@ pub fn is_never_true(error: &Error) -> bool {
     error.message == NEVER_TRUE
 }
 
-/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a form, or are read in a
-/// mode of our own: of others that is an error which libpcap finds, no other.
+/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a modifier, or are
+/// read in a mode of our own: of others that is an error which libpcap finds, no other.
 pub(crate) fn contradicts_itself(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
     let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
     ours && wanted(&predicates.root).is_none()
@@ -67,21 +69,21 @@ pub(crate) fn never_true(ast: &Ast, text: &str, options: &Options) -> Error {
     let error = Error::whole(NEVER_TRUE).hint(reason(&found, text));
     match found.as_slice() {
         [] => error,
-        [one] => error.or_at(one.span),
-        [first, .., last] => error.or_at(last.span).also(first.span),
+        [one] => error.with_place_if_none(one.span),
+        [first, .., last] => error.with_place_if_none(last.span).with_earlier_place(first.span),
     }
 }
 
 fn has_form(expr: &Expr) -> bool {
     match &expr.kind {
-        Kind::Form(..) | Kind::Primitive(Primitive::Fragment(_)) => true,
-        Kind::Chain(first, rest) => has_form(first) || rest.iter().any(|(_, part)| has_form(part)),
-        Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => has_form(inner),
+        ExprKind::Modified(..) | ExprKind::Primitive(Primitive::Fragment(_)) => true,
+        ExprKind::Chain(first, rest) => has_form(first) || rest.iter().any(|(_, part)| has_form(part)),
+        ExprKind::Not(inner) | ExprKind::Group(inner) | ExprKind::Qualified(_, inner) => has_form(inner),
         _ => false,
     }
 }
 
-/// What all must hold of a filter, by the numbers of its parts: `a or b and c` is two of these.
+/// Parts of a filter that must all hold, by their numbers: `a or b and c` is two such clauses.
 struct Clause {
     parts: Range<usize>,
     span: Span,
@@ -89,9 +91,9 @@ struct Clause {
 
 fn clauses(expr: &Expr, from: usize, found: &mut Vec<Clause>) {
     match &expr.kind {
-        Kind::Group(inner) => clauses(inner, from, found),
-        Kind::Chain(first, rest) => {
-            let last_or = rest.iter().rposition(|(joint, _)| *joint == Joint::Or).map_or(0, |at| at + 1);
+        ExprKind::Group(inner) => clauses(inner, from, found),
+        ExprKind::Chain(first, rest) => {
+            let last_or = rest.iter().rposition(|(joint, _)| *joint == BoolOp::Or).map_or(0, |at| at + 1);
             let head = 1 + last_or;
             let all: Vec<&Expr> = [&**first].into_iter().chain(rest.iter().map(|(_, part)| part)).collect();
             let mut at = from;
@@ -112,13 +114,15 @@ fn clauses(expr: &Expr, from: usize, found: &mut Vec<Clause>) {
     }
 }
 
-/// How many parts an expression has, as [`Probe`] numbers them.
+/// Number of parts of an expression, as [`Probe`] counts them.
 fn count(expr: &Expr) -> usize {
     match &expr.kind {
-        Kind::Chain(first, rest) => count(first) + rest.iter().map(|(_, part)| count(part)).sum::<usize>(),
-        Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => count(inner),
-        Kind::Form(Form::Inner(_), inner) => 1 + count(inner),
-        Kind::Form(_, inner) => count(inner),
+        ExprKind::Chain(first, rest) => {
+            count(first) + rest.iter().map(|(_, part)| count(part)).sum::<usize>()
+        }
+        ExprKind::Not(inner) | ExprKind::Group(inner) | ExprKind::Qualified(_, inner) => count(inner),
+        ExprKind::Modified(Modifier::Inner(_), inner) => 1 + count(inner),
+        ExprKind::Modified(_, inner) => count(inner),
         _ => 1,
     }
 }
@@ -131,8 +135,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The fewest clauses that are never true together, and of those the fewest parts; the clauses, if there are too many
-    /// parts to name.
+    /// The fewest clauses that are never true together, and of those the fewest parts; the clauses, if there are too
+    /// many parts to name.
     fn run(&mut self, root: &Expr) -> Vec<Part> {
         let mut all = Vec::new();
         clauses(root, 0, &mut all);
@@ -176,8 +180,8 @@ impl Search<'_> {
         self.never(&with(&none, groups, &found)).then_some(found)
     }
 
-    /// The fewest of `candidates` that together with the parts that are `kept` are never true. `grown`: whether parts were
-    /// added since that was last asked.
+    /// The fewest of `candidates` that together with the parts that are `kept` are never true. `grown`: whether parts
+    /// were added since that was last asked.
     fn fewest(
         &mut self,
         groups: &[Vec<usize>],
@@ -257,7 +261,7 @@ fn shown(part: &Part, text: &str) -> String {
     format!("{}{short}{more}", if part.negated { "not " } else { "" })
 }
 
-/// What has to do with headers that `vlan` and its like moved. `a` stands left of `b`.
+/// The note about headers that `vlan` and its like moved. `a` stands left of `b`.
 fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
     let word = |span: Span| text.get(span.start..span.end).unwrap_or("").to_owned();
     if b.moves && !a.moves && !a.negated && !b.negated {
@@ -277,7 +281,7 @@ fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
 /// The field in which two parts contradict each other.
 struct Conflict {
     field: Asked,
-    /// What the second one wants; empty if it excludes what the first one wants.
+    /// The values that the second one wants; empty if it excludes those that the first one wants.
     other: Vec<u32>,
     /// Whether the first one excludes what the second one wants.
     swapped: bool,
@@ -337,23 +341,23 @@ struct Asked {
 
 #[derive(Clone, PartialEq)]
 enum Key {
-    Field(Field, u32),
-    Value(Value),
+    Field(TestedField, u32),
+    Value(NumberExpr),
 }
 
 impl Key {
     /// The cells that decide where it is or what it is, as bits.
     fn cells(&self) -> u16 {
         match self {
-            Key::Field(Field::Packet(place, _), _) => cells_of_place(*place),
-            Key::Field(Field::Len, _) => 0,
+            Key::Field(TestedField::Packet(place, _), _) => cells_of_place(*place),
+            Key::Field(TestedField::Len, _) => 0,
             Key::Value(value) => cells_of(value),
         }
     }
 
     fn place(&self) -> String {
         match self {
-            Key::Field(Field::Packet(Place { base: Base::Packet, offset }, _), _)
+            Key::Field(TestedField::Packet(FieldOffset { base: Base::Packet, offset }, _), _)
                 if *offset < u32::MAX / 2 =>
             {
                 format!(" at byte {offset}")
@@ -363,7 +367,7 @@ impl Key {
     }
 }
 
-fn cells_of_place(place: Place) -> u16 {
+fn cells_of_place(place: FieldOffset) -> u16 {
     match place.base {
         Base::Packet => 0,
         Base::Cell(cell) => bit(cell),
@@ -371,24 +375,28 @@ fn cells_of_place(place: Place) -> u16 {
     }
 }
 
-fn cells_of(value: &Value) -> u16 {
+fn cells_of(value: &NumberExpr) -> u16 {
     match value {
-        Value::Constant(_) | Value::Len => 0,
-        Value::Cell(cell) => bit(*cell),
-        Value::Load { index, place, .. } => cells_of(index) | cells_of_place(*place),
-        Value::Negate(inner) => cells_of(inner),
-        Value::Binary(_, left, right) => cells_of(left) | cells_of(right),
+        NumberExpr::Constant(_) | NumberExpr::Len => 0,
+        NumberExpr::Cell(cell) => bit(*cell),
+        NumberExpr::Load { index, place, .. } => cells_of(index) | cells_of_place(*place),
+        NumberExpr::Negate(inner) => cells_of(inner),
+        NumberExpr::Binary(_, left, right) => cells_of(left) | cells_of(right),
     }
 }
 
-/// What must be so for a predicate to hold: values of fields; `None` if it never holds.
+/// Values of fields that a predicate needs in order to hold; `None` if it never holds.
 fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
     match predicate {
         Predicate::Constant(false) => None,
-        Predicate::Test(Test { field, mask, compare: Compare::Equal, value, name }) => {
+        Predicate::Test(FieldTest { field, mask, compare: Compare::Equal, value, name }) => {
             Some(vec![Asked { key: Key::Field(*field, *mask), values: vec![*value], name }])
         }
-        Predicate::Relation(Relation { left, compare: Compare::Equal, right: Value::Constant(value) }) => {
+        Predicate::Relation(Relation {
+            left,
+            compare: Compare::Equal,
+            right: NumberExpr::Constant(value),
+        }) => {
             let (key, name) = (Key::Value(left.clone()), name_of(left));
             Some(vec![Asked { key, values: vec![*value], name }])
         }
@@ -396,8 +404,8 @@ fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
             let assigned = assigned(part);
             let part = wanted(part);
             match joint {
-                Joint::And => still_so(so_far, assigned).zip(part).and_then(|(a, b)| both(a, b)),
-                Joint::Or => match (so_far, part) {
+                BoolOp::And => still_so(so_far, assigned).zip(part).and_then(|(a, b)| both(a, b)),
+                BoolOp::Or => match (so_far, part) {
                     (Some(a), Some(b)) => Some(either(a, &b)),
                     (a, b) => a.or(b),
                 },
@@ -407,7 +415,7 @@ fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
     }
 }
 
-/// What was asked of the packet before cells were assigned, without what looked at those.
+/// The tests that hold after cells were assigned: those that read none of the cells.
 fn still_so(asked: Option<Vec<Asked>>, assigned: u16) -> Option<Vec<Asked>> {
     asked.map(|asked| asked.into_iter().filter(|asked| asked.key.cells() & assigned == 0).collect())
 }
@@ -424,7 +432,7 @@ fn assigned(predicate: &Predicate) -> u16 {
     }
 }
 
-fn bit(cell: Cell) -> u16 {
+fn bit(cell: ScratchCell) -> u16 {
     1u16.checked_shl(cell.0.into()).unwrap_or(u16::MAX)
 }
 
@@ -463,7 +471,7 @@ fn alternatives(predicate: &Predicate) -> Option<Vec<Asked>> {
         Predicate::Chain(first, rest) => {
             rest.iter().try_fold(alternatives(first)?, |so_far, (joint, part)| {
                 let part = alternatives(part)?;
-                let same = *joint == Joint::Or
+                let same = *joint == BoolOp::Or
                     && so_far.len() == 1
                     && part.len() == 1
                     && so_far[0].key == part[0].key;
@@ -474,15 +482,15 @@ fn alternatives(predicate: &Predicate) -> Option<Vec<Asked>> {
     }
 }
 
-/// What the cells that forms use hold.
-fn name_of(value: &Value) -> &'static str {
+/// The contents of the cells that modifiers use, in words.
+fn name_of(value: &NumberExpr) -> &'static str {
     match value {
-        Value::Binary(Alu::And, left, right) => match (&**left, &**right) {
-            (Value::Cell(_), Value::Constant(0xffff)) => "EtherType",
-            (Value::Cell(_), Value::Constant(0x2ff)) => "IP protocol",
+        NumberExpr::Binary(Alu::And, left, right) => match (&**left, &**right) {
+            (NumberExpr::Cell(_), NumberExpr::Constant(0xffff)) => "EtherType",
+            (NumberExpr::Cell(_), NumberExpr::Constant(0x2ff)) => "IP protocol",
             _ => "",
         },
-        Value::Cell(_) => "IP protocol",
+        NumberExpr::Cell(_) => "IP protocol",
         _ => "",
     }
 }

@@ -1,4 +1,5 @@
-//! What a filter means, in text: the tree as it is read, the program with a meaning beside each test, and what to look out for.
+//! The meaning of a filter, in text: the tree as it is read, the program with a meaning beside each test, and notes
+//! on traps.
 //!
 //! ```text
 //! Filter for EN10MB (Ethernet): tcp dst port 80 or 443
@@ -21,16 +22,16 @@ mod listing;
 pub(crate) mod meaning;
 mod tree;
 
-use crate::ast::{Arith, Ast, Expr, IdKind, Kind, Primitive, Protocol};
+use crate::ast::{Arith, Ast, Expr, ExprKind, IdKind, Primitive, Protocol};
 use crate::compile::compile;
 use crate::contradiction::is_never_true;
-use crate::options::{Handle, Options};
+use crate::options::{HandleKind, Options};
 use crate::parse::parse;
 use crate::resolve::lower;
 use tapline_bpf::Program;
 use tapline_syntax::Error;
 
-/// Notes are broken into lines of so many characters.
+/// Columns of a note's line.
 const NOTE_WIDTH: usize = 96;
 
 /// Explains the filter `text` to people. Lines end in line feeds.
@@ -119,20 +120,20 @@ fn measures(program: &Program) -> String {
     format!("\n{count} {noun}, at most {longest} for a packet; {short}.\n")
 }
 
-/// Which parts make a filter never true.
+/// The parts that make a filter never true.
 fn never(error: &Error, text: &str) -> String {
     let rendered = error.render(text);
     let (_, reason) = rendered.split_once('\n').unwrap_or(("", ""));
     format!("\nNo packet can match, so there is no program:\n{reason}\n")
 }
 
-/// What surprises people, as far as this filter has it.
+/// Traps of the language that this filter meets.
 fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
     let mut found = Found::default();
     if let Some(root) = &ast.root {
         found.look(root, false);
     }
-    let live = options.handle == Handle::Live;
+    let live = options.handle == HandleKind::Live;
     [
         (found.mixed, "`and` and `or` bind alike, from left to right: put parentheses where you mean another order."),
         (
@@ -178,31 +179,32 @@ struct Found {
 
 impl Found {
     fn look(&mut self, expr: &Expr, negated: bool) {
-        self.shifts_before_more |= self.shift && matches!(expr.kind, Kind::Qualified(..) | Kind::Protocol(_));
+        self.shifts_before_more |=
+            self.shift && matches!(expr.kind, ExprKind::Qualified(..) | ExprKind::Protocol(_));
         match &expr.kind {
-            Kind::Chain(first, rest) => {
+            ExprKind::Chain(first, rest) => {
                 self.look(first, negated);
                 self.mixed |= rest.iter().any(|(joint, _)| *joint != rest[0].0);
                 rest.iter().for_each(|(_, part)| self.look(part, negated));
             }
-            Kind::Not(inner) => self.look(inner, !negated),
-            Kind::Group(inner) => self.look(inner, negated),
-            Kind::Form(_, inner) => {
-                // What is said of the old language does not hold in a form, and nothing moves what is behind it.
+            ExprKind::Not(inner) => self.look(inner, !negated),
+            ExprKind::Group(inner) => self.look(inner, negated),
+            ExprKind::Modified(_, inner) => {
+                // Notes on libpcap's language do not hold within a modifier, and nothing moves the headers behind it.
                 let mut within = Found::default();
                 within.look(inner, negated);
                 self.mixed |= within.mixed;
                 self.negated_index |= within.negated_index;
             }
-            Kind::Qualified(qualifiers, inner) => {
+            ExprKind::Qualified(qualifiers, inner) => {
                 self.port |= matches!(qualifiers.kind, Some(IdKind::Port | IdKind::Portrange));
                 self.look(inner, negated);
             }
-            Kind::Relation(left, _, right) => {
+            ExprKind::Relation(left, _, right) => {
                 self.index(left, negated);
                 self.index(right, negated);
             }
-            Kind::Primitive(primitive) => {
+            ExprKind::Primitive(primitive) => {
                 self.vlan |= matches!(primitive, Primitive::Vlan(_));
                 self.shift |= matches!(
                     primitive,
@@ -213,7 +215,7 @@ impl Found {
                         | Primitive::Vxlan(_)
                 );
             }
-            Kind::Id(_) | Kind::Protocol(_) => {}
+            ExprKind::Id(_) | ExprKind::Protocol(_) => {}
         }
     }
 
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_tell_what_must_be_captured() {
+    fn measures_give_the_snap_length_needed() {
         assert!(of("ip").contains("14 bytes of it or more"));
         assert!(of("ip src 10.0.0.1").contains("30 bytes of it or more"));
         assert!(of("len > 5").contains("does not matter"));
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_compiles_can_be_explained() {
+    fn every_filter_that_compiles_can_be_explained() {
         use tapline_packet::LinkType;
         use tapline_testkit::expressions::Expressions;
         for dlt in [1, 105, 127, 123, 9, 117, 140] {

@@ -1,5 +1,5 @@
-//! Alternatives that differ in constants only, asked together: a list of a thousand hosts becomes a handful of lookups before there is a
-//! graph at all.
+//! Alternatives that differ in constants only, asked together: a list of a thousand hosts becomes a handful of
+//! lookups before there is a graph at all.
 //!
 //! ```text
 //! host a or host b or ... or host z        host a or (ip and (src in {b ... z} or dst in {b ... z}) or arp and ...)
@@ -10,22 +10,23 @@
 //! barrier  := a part whose shape the run has not had before, or that has no final test
 //! ```
 //!
-//! Why that is exact, also for packets that were cut short. The parts of one shape take the same way as long as their final tests
-//! do not hold, and make the same loads on it. Once the first of them has been answered with no, all these loads were there, so the
-//! others cannot reject the packet, and in which order they are asked does not matter. So the first part of each shape stays where it
-//! stands; a later part waits for the next barrier, which may reject, and is asked before it together with all that wait.
+//! Why that is exact, also for packets that were cut short. The parts of one shape take the same path as long as their
+//! final tests do not hold, and make the same loads on it. Once the first of them has been answered with no, all
+//! these loads were there, so the others cannot reject the packet, and in which order they are asked does not matter.
+//! So the first part of each shape stays where it stands; a later part waits for the next barrier, which may reject,
+//! and is asked before it together with all that wait.
 
-use crate::ast::Joint;
-use crate::predicate::{Predicate, Predicates, Test};
-use tapline_bpf::cfg::Test as Compare;
+use crate::ast::BoolOp;
+use crate::predicate::{FieldTest, Predicate, Predicates};
+use tapline_bpf::cfg::JumpTest as Compare;
 
 /// Fewer parts of one shape are left alone: the passes over the graph do as well with them.
 const PARTS_MIN: usize = 6;
 
-/// A run's shapes beyond so many are not looked for.
+/// Shapes of a run that are looked for at most.
 const SHAPES_MAX: usize = 16;
 
-/// A part has so many tests at most.
+/// Tests of a part at most.
 const TESTS_MAX: usize = 64;
 
 /// The same predicates, with alternatives of one shape asked together.
@@ -48,10 +49,10 @@ fn gather_within(predicate: &mut Predicate) {
 }
 
 /// The parts of a chain behind its first, its runs gathered.
-fn gathered(rest: Vec<(Joint, Predicate)>) -> Vec<(Joint, Predicate)> {
+fn gathered(rest: Vec<(BoolOp, Predicate)>) -> Vec<(BoolOp, Predicate)> {
     let mut run = Run::default();
     for (joint, part) in rest {
-        if joint == Joint::And {
+        if joint == BoolOp::And {
             run.end();
             run.done.push((joint, part));
         } else {
@@ -65,7 +66,7 @@ fn gathered(rest: Vec<(Joint, Predicate)>) -> Vec<(Joint, Predicate)> {
 #[derive(Default)]
 struct Run {
     /// The parts that are in their places, of all runs.
-    done: Vec<(Joint, Predicate)>,
+    done: Vec<(BoolOp, Predicate)>,
     shapes: Vec<Shape>,
 }
 
@@ -92,7 +93,7 @@ impl Run {
         if let Some(finals) = finals(&part).filter(|_| self.shapes.len() < SHAPES_MAX) {
             self.shapes.push(Shape { first: self.done.len(), finals, waiting: Vec::new() });
         }
-        self.done.push((Joint::Or, part));
+        self.done.push((BoolOp::Or, part));
     }
 
     /// Puts what waits into its place.
@@ -103,7 +104,7 @@ impl Run {
                 true => vec![together(waiting, &shape.finals)],
                 false => waiting,
             };
-            self.done.extend(parts.into_iter().map(|part| (Joint::Or, part)));
+            self.done.extend(parts.into_iter().map(|part| (BoolOp::Or, part)));
         }
     }
 
@@ -131,7 +132,7 @@ fn add_finals(predicate: &Predicate, ends: bool, finals: &mut Vec<bool>) -> bool
         Predicate::Chain(first, rest) => {
             let parts = || [&**first].into_iter().chain(rest.iter().map(|(_, part)| part));
             // Behind the last `and`, and the part before it, each part ends the chain.
-            let last_and = rest.iter().rposition(|(joint, _)| *joint == Joint::And);
+            let last_and = rest.iter().rposition(|(joint, _)| *joint == BoolOp::And);
             let from = last_and.map_or(0, |at| at + 1);
             parts().enumerate().all(|(at, part)| add_finals(part, ends && at >= from, finals))
         }
@@ -195,7 +196,7 @@ fn together(parts: Vec<Predicate>, finals: &[bool]) -> Predicate {
     whole
 }
 
-fn for_each_test(predicate: &Predicate, visit: &mut impl FnMut(&Test)) {
+fn for_each_test(predicate: &Predicate, visit: &mut impl FnMut(&FieldTest)) {
     match predicate {
         Predicate::Test(test) => visit(test),
         Predicate::Not(inner) => for_each_test(inner, visit),
@@ -241,7 +242,7 @@ mod tests {
         predicates
     }
 
-    /// How many numbers each lookup of a text has.
+    /// Number of constants of each lookup of a text.
     fn lookups(text: &str) -> Vec<usize> {
         fn collect(predicate: &Predicate, found: &mut Vec<usize>) {
             match predicate {
@@ -265,7 +266,8 @@ mod tests {
 
     #[test]
     fn lists_become_lookups() {
-        // The first host is a part of the chain itself, the second the first of its shape: 98 are left, for source and destination in IP, ARP and RARP.
+        // The first host is a part of the chain itself, the second the first of its shape: 98 are left, for source
+        // and destination in IP, ARP and RARP.
         let hosts = joined((0..100).map(|n| format!("host 10.0.0.{n}")));
         assert_eq!(lookups(&hosts), [98; 6]);
         assert_eq!(lookups(&format!("tcp and ({hosts})")), [98; 6]);

@@ -16,8 +16,8 @@ mod value;
 pub(crate) use value::cells_needed;
 pub use value::folded;
 
-use crate::ast::Joint;
-use crate::predicate::{Base, Field, Place, Predicate, Predicates, Relation, Test};
+use crate::ast::BoolOp;
+use crate::predicate::{Base, FieldOffset, FieldTest, Predicate, Predicates, Relation, TestedField};
 use tapline_bpf::cfg::{BlockId, Cfg, Operand, Statement, Terminator};
 
 /// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
@@ -30,7 +30,7 @@ pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
     generator.cfg
 }
 
-/// Where to go on.
+/// The blocks in which to go on.
 #[derive(Clone, Copy)]
 struct Exits {
     yes: BlockId,
@@ -57,7 +57,7 @@ impl Generator {
                 let load = vec![Statement::LoadCell(a.0), Statement::LoadXCell(b.0)];
                 self.branch(
                     load,
-                    tapline_bpf::cfg::Test::Equal,
+                    tapline_bpf::cfg::JumpTest::Equal,
                     Operand::X,
                     Exits { yes: exits.no, no: exits.yes },
                 )
@@ -71,22 +71,22 @@ impl Generator {
     }
 
     /// From the last part to the first: what goes on after a part depends on what joins the next one to it.
-    fn chain(&mut self, first: &Predicate, rest: &[(Joint, Predicate)], exits: Exits) -> BlockId {
+    fn chain(&mut self, first: &Predicate, rest: &[(BoolOp, Predicate)], exits: Exits) -> BlockId {
         let mut exits = exits;
         for (joint, part) in rest.iter().rev() {
             let start = self.predicate(part, exits);
             match joint {
-                Joint::And => exits.yes = start,
-                Joint::Or => exits.no = start,
+                BoolOp::And => exits.yes = start,
+                BoolOp::Or => exits.no = start,
             }
         }
         self.predicate(first, exits)
     }
 
-    fn test(&mut self, test: &Test, exits: Exits) -> BlockId {
+    fn test(&mut self, test: &FieldTest, exits: Exits) -> BlockId {
         let mut code = match test.field {
-            Field::Len => vec![Statement::LoadLen],
-            Field::Packet(place, width) => load(place, width),
+            TestedField::Len => vec![Statement::LoadLen],
+            TestedField::Packet(place, width) => load(place, width),
         };
         if test.mask != u32::MAX {
             code.push(Statement::Alu(tapline_bpf::cfg::Alu::And, Operand::K(test.mask)));
@@ -94,8 +94,8 @@ impl Generator {
         self.branch(code, test.compare, Operand::K(test.value), exits)
     }
 
-    fn any_of(&mut self, test: &Test, values: &[u32], exits: Exits) -> BlockId {
-        let one = |value: u32| Test { value, ..*test };
+    fn any_of(&mut self, test: &FieldTest, values: &[u32], exits: Exits) -> BlockId {
+        let one = |value: u32| FieldTest { value, ..*test };
         values.iter().rev().fold(exits.no, |no, &value| self.test(&one(value), Exits { no, ..exits }))
     }
 
@@ -107,7 +107,7 @@ impl Generator {
     fn branch(
         &mut self,
         code: Vec<Statement>,
-        test: tapline_bpf::cfg::Test,
+        test: tapline_bpf::cfg::JumpTest,
         operand: Operand,
         exits: Exits,
     ) -> BlockId {
@@ -117,7 +117,7 @@ impl Generator {
 }
 
 /// A = the bytes at a place.
-fn load(place: Place, width: tapline_bpf::cfg::Width) -> Vec<Statement> {
+fn load(place: FieldOffset, width: tapline_bpf::cfg::Width) -> Vec<Statement> {
     let Some(mut code) = base_to_x(place.base) else {
         return vec![Statement::LoadPacket(width, place.offset)];
     };

@@ -8,16 +8,17 @@
 //! ```
 //!
 //! The language is that of pcap-filter(7); a program's verdict on a packet is that of libpcap 1.11, for every link type
-//! that libpcap compiles for. [`compile`] gives a program for kernels and the interpreter, [`compile_ir`] values for native code and eBPF;
-//! the passes are public for those who want to see what lies between.
+//! that libpcap compiles for. [`compile`] gives a program for kernels and the interpreter; native code and eBPF are
+//! made from it. The passes are public, for readers of the forms in between.
 //!
-//! What that language lacks is asked in forms ([`ast::Form`]): `scoped(...)`, `anyvlan(...)`, `inner(...)`, `extensions(...)`,
-//! `fragment(...)`. A word of these is one only before a parenthesis, so no text that libpcap takes means something else.
+//! Tests that the language lacks are written with modifiers ([`ast::Modifier`]): `scoped(...)`, `anyvlan(...)`,
+//! `inner(...)`, `extensions(...)`, `fragment(...)`. Their words are names unless a parenthesis follows, so each text
+//! that libpcap takes keeps its meaning.
 //!
-//! Where libpcap is wrong, this is right:
+//! Deviations from libpcap where its result is wrong:
 //!
-//! - `protochain` follows at most [`predicate::HEADERS_MAX`] headers, steps over authentication headers as RFC 4302 says,
-//!   and jumps forward only, so it ends and loads in kernels.
+//! - `protochain` follows at most [`predicate::HEADERS_MAX`] headers, steps over authentication headers as RFC 4302
+//!   says, and jumps forward only, so it ends and loads in kernels.
 //! - `vxlan and ip` finds the inner packets; libpcap's optimiser loses their offsets.
 //! - No scratch cell is read before it is written: `geneve or ip` means the same on every run.
 //!
@@ -25,19 +26,18 @@
 //! libpcap's optimiser moves some of them, so on truncated packets its own verdicts with and without it differ; ours
 //! are those without it.
 //!
-//! Many systems have libpcap 1.10. What it accepts, this accepts with the same meaning, except where 1.11 differs:
+//! Many systems have libpcap 1.10. Filters that it accepts have the same meaning here, except where 1.11 differs:
 //!
 //! - Numbers out of range are errors: `ip proto 300`, `ether proto 65536`, `decnet host 64.1`, `vpi 256`.
 //! - `inbound`, `outbound` and `ifindex` are errors on files whose packets do not say; 1.10 let them match nothing.
-//! - `ip multicast` is 224.0.0.0/4, not all above it. `outbound` on SLIP, and fields of SS7, IS-IS and DECnet, are right.
+//! - `ip multicast` is 224.0.0.0/4, not all above it. `outbound` on SLIP, and fields of SS7, IS-IS and DECnet, are
+//!   right.
 //! - `byte 0 & 1` and `byte 0 | 1` test what they say. `net 0.0.0.0/0` and `net ::/0` read no address.
 //! - `ip6` on BSD loopback files knows the families of all systems, in both byte orders.
 //! - New: `vxlan`, `ether proto \lldp` and `\slow`, 802.11 `bar` and `ba`, `gateway`, pf fields by name, 802.11 in PPI,
 //!   MS/TP addresses, Ethernet with DSA tags.
 //!
 //! One limit is wider than in both: arithmetic keeps constants out of scratch cells, so deeper expressions compile.
-//!
-//! [`mod@fpl`] is the language with memory, loops and functions, [`mod@set`] runs many filters as one, [`mod@ebpf`] makes programs for the kernel.
 #![forbid(unsafe_code)]
 
 pub mod ast;
@@ -59,7 +59,7 @@ pub use contradiction::is_never_true;
 pub use explain::{explain, tree};
 pub use generate::{folded, generate};
 pub use names::{FixedNames, Ports, Resolver, SystemNames};
-pub use options::{Handle, Options};
+pub use options::{HandleKind, Options};
 pub use parse::{DEPTH_MAX, parse};
 pub use resolve::lower;
 pub use tapline_syntax::{Error, Span};

@@ -21,7 +21,7 @@ pub trait Resolver: std::fmt::Debug {
     /// The addresses of a host; none if it is unknown.
     fn host(&self, name: &str) -> Vec<IpAddr>;
 
-    /// Who is asked for hosts, as said of one that is unknown.
+    /// The sources of host names, for the error about an unknown host.
     fn asked_for_hosts(&self) -> &'static str {
         "neither /etc/hosts nor DNS knows it"
     }
@@ -61,7 +61,7 @@ impl SystemNames {
         SystemNames { directory: directory.as_ref().to_owned(), files_only: false }
     }
 
-    /// Hosts from `/etc/hosts` alone: nobody else is asked and nothing is waited for, whatever name somebody asks for.
+    /// Hosts from `/etc/hosts` alone: no query is sent, whatever the name, so a look-up never waits.
     #[must_use]
     pub fn files_only(self) -> SystemNames {
         SystemNames { files_only: true, ..self }
@@ -116,7 +116,7 @@ impl Resolver for SystemNames {
 
     fn asked_for_hosts(&self) -> &'static str {
         if self.files_only {
-            "/etc/hosts of who filters does not have it, and DNS is not asked there"
+            "the /etc/hosts of the process that compiles the filter does not have it, and DNS is not asked there"
         } else {
             "neither /etc/hosts nor DNS knows it"
         }

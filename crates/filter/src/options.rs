@@ -1,4 +1,4 @@
-//! What a filter is compiled for.
+//! The packets and the user that a filter is compiled for.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use tapline_packet::LinkType;
 
 use crate::names::{Resolver, SystemNames};
 
-/// Where the packets come from. It decides what a filter can ask and how some link-layer headers are read.
+/// The origin of the packets. It decides which metadata a filter can test and how some link-layer headers are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Handle {
+pub enum HandleKind {
     /// A file, from a machine of either byte order.
     #[default]
     Savefile,
@@ -27,8 +27,8 @@ pub struct Options {
     pub snap_len: u32,
     /// The netmask of the network, in the host's byte order, for `ip broadcast`; `None` if it is unknown.
     pub netmask: Option<u32>,
-    /// Where the packets come from. Default: a file.
-    pub handle: Handle,
+    /// The origin of the packets. Default: a file.
+    pub handle: HandleKind,
     /// Whether to simplify the program, and to refuse a filter that rejects every packet. Default: yes.
     pub optimise: bool,
     /// Whether the whole text is read as if it stood in `scoped(...)`: the shift of `vlan` and its like ends with its
@@ -37,7 +37,7 @@ pub struct Options {
     /// Whether the whole text is read as if it stood in `extensions(...)`: what IPv6 carries is looked for behind its
     /// extension headers, and `tcp[...]` and its like look at IPv6 too. Default: no, as libpcap.
     pub ipv6_extensions: bool,
-    /// Where names are looked up. Default: this system.
+    /// The source of names. Default: this system.
     pub resolver: Arc<dyn Resolver + Send + Sync>,
 }
 
@@ -54,7 +54,7 @@ impl Default for Options {
             link_type: LinkType::ETHERNET,
             snap_len: 262_144,
             netmask: None,
-            handle: Handle::default(),
+            handle: HandleKind::default(),
             optimise: true,
             scoped: false,
             ipv6_extensions: false,

@@ -3,23 +3,24 @@
 //! ```text
 //! filter := chain?
 //! chain  := item ((and|or) item)*            -- left to right; a list of ids if it begins with an id
-//! item   := not item | ( chain ) | qualifiers item | id | relation | protocol | primitive | form
+//! item   := not item | ( chain ) | qualifiers item | id | relation | protocol | primitive | modifier
 //! ```
 //!
-//! What stands in parentheses can be a filter (`(tcp or udp)`), ids that take the qualifiers before them
-//! (`port (80 or 443)`), or a number (`(ip[0] + 1) * 4 = 20`). So an item is parsed first and says then which of these
-//! it is; what stands around it accepts it or not. Source of the grammar: `grammar.y` of libpcap.
+//! Parentheses can hold a filter (`(tcp or udp)`), ids that take the qualifiers before them (`port (80 or 443)`), or
+//! a number (`(ip[0] + 1) * 4 = 20`). So an item is parsed first and then tells which of these it is; the text around
+//! it accepts it or not. Source of the grammar: `grammar.y` of libpcap.
 
 mod arith;
-mod form;
+mod modifier;
 mod primitive;
 mod wlan;
 
-use crate::ast::{Arith, Ast, Direction, Expr, Id, IdKind, Joint, Keyword, Kind, Protocol, Qualifiers};
+use crate::ast::{Arith, Ast, BoolOp, Direction, Expr, ExprKind, Id, IdKind, Keyword, Protocol, Qualifiers};
 use crate::lex::{Lexer, SYNTAX, Symbol, Token, is_form, is_word_in_lower_case};
 use tapline_syntax::{Error, Span};
 
-/// How deep parentheses, `not` and operators may nest. Far more than anyone writes, far less than the stack holds.
+/// The deepest nesting of parentheses, `not` and operators. Far deeper than people write, far less than the stack
+/// holds.
 pub const DEPTH_MAX: usize = 500;
 
 /// Parses the text of a filter.
@@ -43,7 +44,7 @@ pub fn parse(text: &str) -> Result<Ast, Error> {
     }
 }
 
-/// What an item turned out to be.
+/// The kind of an item, known after it was parsed.
 enum Item {
     /// Part of a filter, complete in itself.
     Filter(Expr),
@@ -77,7 +78,7 @@ impl<'a> Parser<'a> {
         self.next.as_ref().map(|(token, _)| *token).map_err(Clone::clone)
     }
 
-    /// Where the next token stands.
+    /// The place of the next token.
     fn here(&self) -> Span {
         match &self.next {
             Ok((_, span)) => *span,
@@ -144,14 +145,14 @@ impl<'a> Parser<'a> {
             joint = self.joint()?;
         }
         let span = rest.last().map_or(first.span, |(_, last)| first.span.to(last.span));
-        let chain = Expr { kind: Kind::Chain(Box::new(first), rest), span };
+        let chain = Expr { kind: ExprKind::Chain(Box::new(first), rest), span };
         Ok(if of_ids { Item::Ids(chain) } else { Item::Filter(chain) })
     }
 
-    fn joint(&mut self) -> Result<Option<Joint>, Error> {
+    fn joint(&mut self) -> Result<Option<BoolOp>, Error> {
         let joint = match self.peek()? {
-            Token::Symbol(Symbol::And) => Joint::And,
-            Token::Symbol(Symbol::Or) => Joint::Or,
+            Token::Symbol(Symbol::And) => BoolOp::And,
+            Token::Symbol(Symbol::Or) => BoolOp::Or,
             _ => return Ok(None),
         };
         self.advance();
@@ -162,7 +163,7 @@ impl<'a> Parser<'a> {
     fn as_part(&self, item: Item) -> Result<Expr, Error> {
         match item {
             Item::Filter(expr) | Item::Ids(expr) => Ok(expr),
-            Item::Number(number, span) => Ok(Expr { kind: Kind::Id(Id::Number(number)), span }),
+            Item::Number(number, span) => Ok(Expr { kind: ExprKind::Id(Id::Number(number)), span }),
             Item::Arith(..) => Err(self.syntax("a number must be compared with another: = != < <= > >=")),
         }
     }
@@ -173,7 +174,7 @@ impl<'a> Parser<'a> {
             Item::Filter(expr) => Ok(expr),
             Item::Ids(expr) => Err(unqualified(&expr)),
             Item::Number(number, span) if self.peek()? == Token::End => {
-                Err(unqualified(&Expr { kind: Kind::Id(Id::Number(number)), span }))
+                Err(unqualified(&Expr { kind: ExprKind::Id(Id::Number(number)), span }))
             }
             Item::Number(..) | Item::Arith(..) => {
                 Err(self.syntax("a number must be compared with another: = != < <= > >="))
@@ -194,7 +195,7 @@ impl<'a> Parser<'a> {
             Token::Mac(address) => Ok(self.id(Id::Mac(address))),
             Token::Mac8(address) => Ok(self.id(Id::Mac8(address))),
             Token::Protocol(protocol) => self.protocol_item(protocol),
-            Token::Form(word) => self.deeper(|parser| parser.form(word)),
+            Token::Modifier(word) => self.deeper(|parser| parser.modifier(word)),
             Token::Keyword(keyword) => {
                 let start = self.here();
                 self.keyword_item(None, keyword, start)
@@ -210,7 +211,7 @@ impl<'a> Parser<'a> {
         let of_ids = matches!(item, Item::Ids(_) | Item::Number(..));
         let inner = self.as_part(item)?;
         let span = start.to(inner.span);
-        let not = Expr { kind: Kind::Not(Box::new(inner)), span };
+        let not = Expr { kind: ExprKind::Not(Box::new(inner)), span };
         Ok(if of_ids { Item::Ids(not) } else { Item::Filter(not) })
     }
 
@@ -219,7 +220,7 @@ impl<'a> Parser<'a> {
         let item = self.chain()?;
         let end = self.expect(Symbol::RightParen, "')' was expected here, to match the '(' before")?;
         let span = start.to(end);
-        let group = |inner| Expr { kind: Kind::Group(Box::new(inner)), span };
+        let group = |inner| Expr { kind: ExprKind::Group(Box::new(inner)), span };
         match item {
             Item::Filter(expr) => Ok(Item::Filter(group(expr))),
             Item::Ids(expr) => Ok(Item::Ids(group(expr))),
@@ -238,7 +239,7 @@ impl<'a> Parser<'a> {
             Token::Keyword(keyword) if goes_with_protocol(keyword) => {
                 self.keyword_item(Some(protocol), keyword, start)
             }
-            _ => Ok(Item::Filter(Expr { kind: Kind::Protocol(protocol), span: start })),
+            _ => Ok(Item::Filter(Expr { kind: ExprKind::Protocol(protocol), span: start })),
         }
     }
 
@@ -252,7 +253,7 @@ impl<'a> Parser<'a> {
             return self.qualified(protocol, start);
         }
         let primitive = self.primitive(protocol, keyword)?;
-        Ok(Item::Filter(Expr { kind: Kind::Primitive(primitive.0), span: start.to(primitive.1) }))
+        Ok(Item::Filter(Expr { kind: ExprKind::Primitive(primitive.0), span: start.to(primitive.1) }))
     }
 
     fn qualified(&mut self, protocol: Option<Protocol>, start: Span) -> Result<Item, Error> {
@@ -277,7 +278,7 @@ impl<'a> Parser<'a> {
             item => {
                 let inner = self.as_part(item)?;
                 let span = start.to(inner.span);
-                Ok(Item::Filter(Expr { kind: Kind::Qualified(qualifiers, Box::new(inner)), span }))
+                Ok(Item::Filter(Expr { kind: ExprKind::Qualified(qualifiers, Box::new(inner)), span }))
             }
         }
     }
@@ -305,7 +306,7 @@ impl<'a> Parser<'a> {
 
     fn id(&mut self, id: Id) -> Item {
         let span = self.advance();
-        Item::Ids(Expr { kind: Kind::Id(id), span })
+        Item::Ids(Expr { kind: ExprKind::Id(id), span })
     }
 
     fn ipv4(&mut self, text: &str) -> Result<Item, Error> {
@@ -351,7 +352,7 @@ impl IdKind {
 }
 
 fn ids(id: Id, span: Span) -> Item {
-    Item::Ids(Expr { kind: Kind::Id(id), span })
+    Item::Ids(Expr { kind: ExprKind::Id(id), span })
 }
 
 fn too_deep(span: Span) -> Error {
@@ -387,10 +388,11 @@ fn first_id(expr: &Expr) -> Option<&Id> {
     let mut expr = expr;
     loop {
         match &expr.kind {
-            Kind::Id(id) => return Some(id),
-            Kind::Chain(inner, _) | Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => {
-                expr = inner
-            }
+            ExprKind::Id(id) => return Some(id),
+            ExprKind::Chain(inner, _)
+            | ExprKind::Not(inner)
+            | ExprKind::Group(inner)
+            | ExprKind::Qualified(_, inner) => expr = inner,
             _ => return None,
         }
     }

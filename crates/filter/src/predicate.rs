@@ -1,4 +1,4 @@
-//! What a filter asks of a packet, with all names, qualifiers and offsets resolved.
+//! The tests of a filter on a packet, with all names, qualifiers and offsets resolved.
 //!
 //! ```text
 //! predicate := constant | test | relation | chain | not
@@ -14,12 +14,12 @@
 //! Parts are evaluated from left to right and only as far as needed. A load outside of the captured bytes ends the
 //! evaluation: the packet is rejected as a whole, also under `not` and before an `or`.
 
-use crate::ast::Joint;
-use tapline_bpf::cfg::{Alu, Test as Compare, Width};
+use crate::ast::BoolOp;
+use tapline_bpf::cfg::{Alu, JumpTest as Compare, Width};
 
 /// A scratch cell, 0 to 15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cell(pub u8);
+pub struct ScratchCell(pub u8);
 
 /// A filter for one link type, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,31 +38,31 @@ pub enum Predicate {
     /// Always or never.
     Constant(bool),
     /// One field, compared with a constant.
-    Test(Test),
+    Test(FieldTest),
     /// One field, equal to any of several numbers: at least one, ascending. Only what `gather` returns has it.
-    AnyOf(Test, Box<[u32]>),
+    AnyOf(FieldTest, Box<[u32]>),
     /// Two numbers, compared.
     Relation(Relation),
     /// The parts from left to right, `and` and `or` binding alike.
-    Chain(Box<Predicate>, Vec<(Joint, Predicate)>),
+    Chain(Box<Predicate>, Vec<(BoolOp, Predicate)>),
     /// The contrary.
     Not(Box<Predicate>),
     /// Whether a chain of IP headers leads to a protocol.
-    Headers(Headers),
+    Headers(HeaderChain),
     /// Whether two cells differ.
-    Differ(Cell, Cell),
+    Differ(ScratchCell, ScratchCell),
     /// Puts a value in a cell; holds always.
-    Assign(Cell, Value),
+    Assign(ScratchCell, NumberExpr),
 }
 
 /// A field of the packet, compared with a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Test {
+pub struct FieldTest {
     /// The value that is tested.
-    pub field: Field,
+    pub field: TestedField,
     /// The bits that count; all ones for a whole field.
     pub mask: u32,
-    /// How it is compared.
+    /// The comparison.
     pub compare: Compare,
     /// With what.
     pub value: u32,
@@ -72,16 +72,16 @@ pub struct Test {
 
 /// The value of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+pub enum TestedField {
     /// Bytes of the packet, big-endian.
-    Packet(Place, Width),
+    Packet(FieldOffset, Width),
     /// The packet's length on the wire.
     Len,
 }
 
-/// Where bytes are: `offset` bytes from `base`.
+/// An offset: `offset` bytes from `base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldOffset {
     /// The origin of the offset.
     pub base: Base,
     /// From 0xfffff000 on and from the packet's start, a load of Linux's own (`SKF_AD_OFF`).
@@ -94,12 +94,12 @@ pub enum Base {
     /// The packet's first byte.
     Packet,
     /// The value of a cell.
-    Cell(Cell),
+    Cell(ScratchCell),
     /// The length of the IPv4 header at `header` bytes from the cell's value or from the packet's start, plus that
     /// value. An offset from here that includes `header` is past the IPv4 header.
     Ipv4Len {
         /// Holds the variable part of the header's place.
-        cell: Option<Cell>,
+        cell: Option<ScratchCell>,
         /// The constant part.
         header: u32,
     },
@@ -109,43 +109,43 @@ pub enum Base {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
     /// The left operand.
-    pub left: Value,
-    /// How they are compared.
+    pub left: NumberExpr,
+    /// The comparison.
     pub compare: Compare,
     /// The right operand.
-    pub right: Value,
+    pub right: NumberExpr,
 }
 
 /// A number computed for each packet: 32 bits, unsigned, wraps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum NumberExpr {
     /// A number.
     Constant(u32),
     /// The packet's length on the wire.
     Len,
     /// A cell's value.
-    Cell(Cell),
+    Cell(ScratchCell),
     /// The bytes at `place` plus `index`.
     Load {
         /// Added to the place.
-        index: Box<Value>,
-        /// What the index counts from.
-        place: Place,
+        index: Box<NumberExpr>,
+        /// The origin of the index.
+        place: FieldOffset,
         /// How many bytes.
         width: Width,
     },
     /// `-a`.
-    Negate(Box<Value>),
+    Negate(Box<NumberExpr>),
     /// `a op b`.
-    Binary(Alu, Box<Value>, Box<Value>),
+    Binary(Alu, Box<NumberExpr>, Box<NumberExpr>),
 }
 
 /// A chain of IP headers that is followed to a protocol: at most [`HEADERS_MAX`] headers past the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Headers {
+pub struct HeaderChain {
     /// 4 or 6.
     pub version: u8,
-    /// Where the IP header starts, from the packet's start.
+    /// The offset of the IP header from the packet's start.
     pub start: u32,
     /// The protocol that is looked for.
     pub protocol: u8,
@@ -166,10 +166,10 @@ pub const EXTENSIONS_MAX: usize = 8;
 /// two.
 pub const GTP_EXTENSIONS_MAX: usize = 4;
 
-impl Test {
+impl FieldTest {
     /// Whether all of a field is compared for equality.
-    fn is_whole(&self, field: Field) -> bool {
-        self.field == field && self.mask == u32::MAX && self.compare == tapline_bpf::cfg::Test::Equal
+    fn is_whole(&self, field: TestedField) -> bool {
+        self.field == field && self.mask == u32::MAX && self.compare == tapline_bpf::cfg::JumpTest::Equal
     }
 }
 
@@ -177,13 +177,13 @@ impl Predicate {
     /// Both, this one first.
     #[must_use]
     pub fn and(self, other: Predicate) -> Predicate {
-        self.joined(Joint::And, other)
+        self.joined(BoolOp::And, other)
     }
 
     /// Either, this one first.
     #[must_use]
     pub fn or(self, other: Predicate) -> Predicate {
-        self.joined(Joint::Or, other)
+        self.joined(BoolOp::Or, other)
     }
 
     /// The contrary.
@@ -206,11 +206,11 @@ impl Predicate {
     /// Adds a part to the right; a chain stays one list, however long it gets.
     #[must_use]
     ///
-    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` asks nothing of the
-    /// packet. What writes cells is kept, for the parts that read them.
-    pub fn joined(self, joint: Joint, other: Predicate) -> Predicate {
+    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` reads no byte of the
+    /// packet. Assignments to cells are kept, for the parts that read them.
+    pub fn joined(self, joint: BoolOp, other: Predicate) -> Predicate {
         // `false and`, `true or`: the constant that decides. The other one leaves the decision to the other side.
-        let decisive = joint == Joint::Or;
+        let decisive = joint == BoolOp::Or;
         match (&self, &other) {
             (Predicate::Constant(holds), _) if *holds != decisive => return other,
             (_, Predicate::Constant(holds)) if *holds != decisive => return self,
@@ -240,7 +240,7 @@ impl Predicate {
     }
 
     /// The numbers with which a field is compared for equality.
-    pub(crate) fn asked_of(&self, field: Field, numbers: &mut Vec<u32>) {
+    pub(crate) fn asked_of(&self, field: TestedField, numbers: &mut Vec<u32>) {
         match self {
             Predicate::Test(test) if test.is_whole(field) => numbers.push(test.value),
             Predicate::Not(inner) => inner.asked_of(field, numbers),
@@ -252,8 +252,9 @@ impl Predicate {
         }
     }
 
-    /// What is left to ask if a field has this number; `None` stands for a number that it is not compared with.
-    pub(crate) fn assuming(&self, field: Field, number: Option<u32>) -> Predicate {
+    /// The predicate that is left if a field has this number; `None` stands for a number that it is not compared
+    /// with.
+    pub(crate) fn assuming(&self, field: TestedField, number: Option<u32>) -> Predicate {
         match self {
             Predicate::Test(test) if test.is_whole(field) => Predicate::Constant(number == Some(test.value)),
             Predicate::Not(inner) => inner.assuming(field, number).not(),
@@ -275,29 +276,29 @@ impl Predicate {
     }
 }
 
-impl Value {
+impl NumberExpr {
     /// `a op b`, computed now if both are constants. A shift by more than 31 gives 0; a division by zero stays, to
     /// reject the packet.
     #[must_use]
-    pub fn binary(op: Alu, left: Value, right: Value) -> Value {
+    pub fn binary(op: Alu, left: NumberExpr, right: NumberExpr) -> NumberExpr {
         match (&left, &right) {
-            (Value::Constant(a), Value::Constant(b)) => match fold(op, *a, *b) {
-                Some(result) => Value::Constant(result),
-                None => Value::Binary(op, Box::new(left), Box::new(right)),
+            (NumberExpr::Constant(a), NumberExpr::Constant(b)) => match fold(op, *a, *b) {
+                Some(result) => NumberExpr::Constant(result),
+                None => NumberExpr::Binary(op, Box::new(left), Box::new(right)),
             },
-            _ => Value::Binary(op, Box::new(left), Box::new(right)),
+            _ => NumberExpr::Binary(op, Box::new(left), Box::new(right)),
         }
     }
 
     /// The bytes at a fixed place.
-    pub fn load(place: Place, width: Width) -> Value {
-        Value::Load { index: Box::new(Value::Constant(0)), place, width }
+    pub fn load(place: FieldOffset, width: Width) -> NumberExpr {
+        NumberExpr::Load { index: Box::new(NumberExpr::Constant(0)), place, width }
     }
 
     /// `self + constant`.
     #[must_use]
-    pub fn plus(self, constant: u32) -> Value {
-        if constant == 0 { self } else { Value::binary(Alu::Add, self, Value::Constant(constant)) }
+    pub fn plus(self, constant: u32) -> NumberExpr {
+        if constant == 0 { self } else { NumberExpr::binary(Alu::Add, self, NumberExpr::Constant(constant)) }
     }
 }
 

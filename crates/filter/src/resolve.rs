@@ -9,14 +9,14 @@
 //! anything else     the next part has nothing to inherit
 //! ```
 //!
-//! Two things are carried from left to right ([`state`]): where each header is ([`layers::Layers`]), and whether the cells
-//! for the transport header hold good. `vlan`, `mpls`, `pppoes`, `geneve`, `vxlan` and `lane` move the headers for all
-//! text to their right, whatever parentheses and `or` there are; this is how libpcap means it, and filters in the field
-//! rely on it. Scoped, a move ends with its parenthesis, with `not`, and at `or`:
+//! Two things are carried from left to right ([`state`]): where each header is ([`layers::Layers`]), and whether the
+//! cells for the transport header hold good. `vlan`, `mpls`, `pppoes`, `geneve`, `vxlan` and `lane` move the headers
+//! for all text to their right, whatever parentheses and `or` there are; this is how libpcap means it, and filters in
+//! the field rely on it. Scoped, a move ends with its parenthesis, with `not`, and at `or`:
 //!
 //! ```text
-//! scoped chain   p1 and p2 or p3 and p4       p2 is moved by p1; p3 and p4 start where p1 started
-//! scoped         not p, ( p ), form ( p )     what comes after starts where p started
+//! scoped chain   p1 and p2 or p3 and p4         p2 is moved by p1; p3 and p4 start where p1 started
+//! scoped         not p, ( p ), modifier ( p )   parts behind it start where p started
 //! ```
 
 mod address;
@@ -25,11 +25,11 @@ mod atm;
 mod decnet;
 mod direction;
 mod encapsulation;
-mod form;
 mod host;
 mod layers;
 mod link;
 mod loopback;
+mod modifier;
 mod mtp;
 mod numbers;
 mod other;
@@ -44,9 +44,9 @@ mod wlan;
 
 use tapline_packet::LinkType;
 
-use crate::ast::{Ast, Expr, Joint, Kind, Primitive, Qualifiers};
+use crate::ast::{Ast, BoolOp, Expr, ExprKind, Primitive, Qualifiers};
 use crate::options::Options;
-use crate::predicate::{Cell, Predicate, Predicates};
+use crate::predicate::{Predicate, Predicates, ScratchCell};
 use layers::Layers;
 use state::{Flow, Probe};
 use tapline_bpf::cfg::CELLS;
@@ -82,10 +82,10 @@ struct Scope<'a> {
     options: &'a Options,
     /// Whether shifts end with their parentheses, here.
     scoped: bool,
-    /// Whether what IPv6 carries is looked for behind its extension headers, here.
+    /// Whether the payload of IPv6 is looked for behind its extension headers, here.
     extensions: bool,
     layers: Layers,
-    /// Which layers these are: a new number with each shift, the old one where a shift ends.
+    /// The version of the layers: a new number with each shift, the old one where a shift ends.
     version: u32,
     versions: u32,
     /// The next cell that is free here, and the first one that never was used.
@@ -95,7 +95,7 @@ struct Scope<'a> {
     cell_used: [bool; CELLS as usize],
     /// The most cells that one relation needs beside the ones above, and where it stands.
     arith_cells: (usize, Span),
-    /// Where the transport header is noted, if the filter asks for that.
+    /// The cells with the place of the transport header, if the filter asks for that.
     transport: Option<transport::Cells>,
     /// Set when a part reads these cells.
     transport_asked: bool,
@@ -109,7 +109,7 @@ struct Scope<'a> {
     probe: &'a mut Probe,
     /// Whether libpcap's optimiser would look at the program.
     provable: bool,
-    /// What libpcap's optimiser would complain of.
+    /// The error that libpcap's optimiser would report.
     optimiser_error: Option<Error>,
 }
 
@@ -145,21 +145,22 @@ impl<'a> Scope<'a> {
         self.layers.link
     }
 
-    /// A cell that is free here. Where shifts do not end it is one that nothing has written, so that it is 0 before.
-    fn new_cell(&mut self) -> Result<Cell> {
+    /// A cell that is free here. Unless shifts end here, the cell is one that was never written, so that it is 0
+    /// before.
+    fn new_cell(&mut self) -> Result<ScratchCell> {
         let next = if self.scoped { self.cells } else { self.cells_max };
         if next >= CELLS {
             return Err(too_many_cells());
         }
         self.cells = next + 1;
         self.cells_max = self.cells_max.max(self.cells);
-        Ok(Cell(next))
+        Ok(ScratchCell(next))
     }
 
     fn finish(self, predicate: Predicate) -> Result<Predicates> {
         let (needed, span) = self.arith_cells;
         if usize::from(self.cells_max) + needed > usize::from(CELLS) {
-            return Err(too_many_cells().or_at(span));
+            return Err(too_many_cells().with_place_if_none(span));
         }
         if let Some(error) = &self.optimiser_error
             && self.options.optimise
@@ -181,21 +182,21 @@ impl<'a> Scope<'a> {
         inherited: Option<Qualifiers>,
     ) -> Result<(Predicate, Option<Qualifiers>)> {
         match &expr.kind {
-            Kind::Chain(first, rest) => self.chain(first, rest, inherited),
-            Kind::Not(inner) => {
+            ExprKind::Chain(first, rest) => self.chain(first, rest, inherited),
+            ExprKind::Not(inner) => {
                 self.negated = !self.negated;
                 let lowered = self.bracketed(inner, inherited);
                 self.negated = !self.negated;
                 self.flow = self.flow.not();
                 lowered.map(|(predicate, next)| (predicate.not(), next))
             }
-            Kind::Group(inner) => {
+            ExprKind::Group(inner) => {
                 let (predicate, _) = self.bracketed(inner, inherited)?;
                 Ok((predicate, inherited))
             }
-            Kind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
-            Kind::Form(form, inner) => Ok((self.form(*form, inner, expr.span)?, None)),
-            Kind::Id(id) => {
+            ExprKind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
+            ExprKind::Modified(modifier, inner) => Ok((self.modifier(*modifier, inner, expr.span)?, None)),
+            ExprKind::Id(id) => {
                 let label = || inherited.map_or(String::new(), |words| format!("{words} ")) + &id.to_string();
                 let predicate = self.part(expr.span, label, |scope| scope.id(id, inherited))?;
                 Ok((predicate, inherited))
@@ -207,7 +208,7 @@ impl<'a> Scope<'a> {
     fn chain(
         &mut self,
         first: &Expr,
-        rest: &[(Joint, Expr)],
+        rest: &[(BoolOp, Expr)],
         inherited: Option<Qualifiers>,
     ) -> Result<(Predicate, Option<Qualifiers>)> {
         let start = self.mark();
@@ -215,7 +216,7 @@ impl<'a> Scope<'a> {
         let mut flow = self.flow;
         let mut only_and = true;
         for (joint, part) in rest {
-            only_and &= *joint == Joint::And;
+            only_and &= *joint == BoolOp::And;
             if self.scoped && !only_and {
                 self.return_to(&start);
             }
@@ -232,7 +233,7 @@ impl<'a> Scope<'a> {
         Ok((predicate, inherited))
     }
 
-    /// What stands in parentheses or behind `not`: scoped, its shifts end with it.
+    /// The content of parentheses or of `not`: scoped, its shifts end with it.
     fn bracketed(
         &mut self,
         inner: &Expr,
@@ -246,8 +247,8 @@ impl<'a> Scope<'a> {
         Ok(lowered)
     }
 
-    /// One part of a filter that asks of the packet: what `lower` makes of it, after the transport header is found if it
-    /// asks for that.
+    /// One part of a filter that asks of the packet: what `lower` makes of it, after the transport header is found if
+    /// it asks for that.
     fn part(
         &mut self,
         span: Span,
@@ -256,7 +257,7 @@ impl<'a> Scope<'a> {
     ) -> Result<Predicate> {
         let (before, version, shifts) = (self.layers, self.version, self.shifts);
         self.transport_asked = false;
-        let predicate = lower(self).map_err(|error| error.or_at(span))?;
+        let predicate = lower(self).map_err(|error| error.with_place_if_none(span))?;
         let moves = self.layers != before;
         if moves {
             self.shifted(span);
@@ -274,9 +275,9 @@ impl<'a> Scope<'a> {
 
     fn leaf(&mut self, expr: &Expr) -> Result<Predicate> {
         match &expr.kind {
-            Kind::Protocol(protocol) => self.protocol(*protocol),
-            Kind::Relation(left, op, right) => self.relation(left, *op, right, expr.span),
-            Kind::Primitive(primitive) => self.primitive(primitive),
+            ExprKind::Protocol(protocol) => self.protocol(*protocol),
+            ExprKind::Relation(left, op, right) => self.relation(left, *op, right, expr.span),
+            ExprKind::Primitive(primitive) => self.primitive(primitive),
             _ => Err(Error::whole("syntax error in filter expression")),
         }
     }

@@ -1,21 +1,21 @@
 //! Whether a filter accepts any packet at all, shown by a packet that it accepts.
 //!
 //! ```text
-//! walk     the graph from its entry on a packet of zeroes; at a branch, take the way that is nearer to an accepting return, and
+//! walk     the graph from its entry on a packet of zeroes; at a branch, take the edge that is nearer to an accepting return, and
 //!          write into the packet what makes the branch take it, unless earlier branches rest on these bits
 //! check    run the graph on the packet: accepted is a proof, anything else says nothing
 //! ```
 //!
-//! The optimiser for the accumulator machine changes no verdict, so a graph that accepts some packet is none that it could prove
-//! never true. Few filters are never true, so this quick answer spares most of them that proof.
+//! The optimiser for the accumulator machine changes no verdict, so a graph that accepts some packet is none that it
+//! could prove never true. Few filters are never true, so this quick answer spares most of them that proof.
 
 use tapline_bpf::ancillary;
-use tapline_bpf::cfg::{Alu, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+use tapline_bpf::cfg::{Alu, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 
 /// The packet's bytes. Filters that look further in get no witness.
 const LEN: usize = 1024;
 
-/// What a packet brings besides its bytes, and where it is kept behind them: four bytes each, in network order.
+/// The packet's metadata, and its place behind the bytes: four bytes each, in network order.
 const KEPT: [u32; 6] = [
     ancillary::PKTTYPE,
     ancillary::IFINDEX,
@@ -25,7 +25,7 @@ const KEPT: [u32; 6] = [
     ancillary::VLAN_TPID,
 ];
 
-/// Where the length on the wire is kept.
+/// The place of the length on the wire.
 const WIRE_LEN_AT: usize = LEN + 4 * KEPT.len();
 
 /// Whether a packet was found that the graph accepts. `false` says nothing.
@@ -37,8 +37,8 @@ pub(crate) fn accepts_some(cfg: &Cfg) -> bool {
     walk.run(cfg)
 }
 
-/// For each block how many blocks lie between it and an accepting return. Graphs come with each block behind those that it leads
-/// to; where one does not, the walk is led less well.
+/// For each block how many blocks lie between it and an accepting return. Graphs come with each block behind those
+/// that it leads to; where one does not, the walk is led less well.
 fn distances(cfg: &Cfg) -> Vec<u32> {
     let mut distances = vec![u32::MAX; cfg.blocks.len()];
     for at in 0..cfg.blocks.len() {
@@ -54,7 +54,7 @@ fn distances(cfg: &Cfg) -> Vec<u32> {
     distances
 }
 
-/// Where A comes from: bytes, and the bits of them that it has.
+/// The bytes from which A was loaded, and the bits of them that it has.
 #[derive(Clone, Copy)]
 struct Origin {
     at: usize,
@@ -183,7 +183,7 @@ impl Walk {
         self.origin = None;
     }
 
-    /// What A holds is used other than in a branch: its bits stay as they are.
+    /// A is used other than in a branch: its bits stay as they are.
     fn settle(&mut self) {
         if let Some(origin) = self.origin {
             self.pin(origin);
@@ -218,8 +218,8 @@ impl Walk {
         self.pin(origin);
     }
 
-    /// Makes a branch take the nearer way, if the packet can be made so.
-    fn steer(&mut self, test: Test, operand: Operand, on_true: BlockId, on_false: BlockId) {
+    /// Makes a branch take the nearer edge, if the packet can be made so.
+    fn steer(&mut self, test: JumpTest, operand: Operand, on_true: BlockId, on_false: BlockId) {
         let (Some(distances), Some(origin), Operand::K(k)) = (&self.steering, self.origin, operand) else {
             self.settle();
             return;
@@ -233,10 +233,10 @@ impl Walk {
             self.a = steered;
         }
         let rests_on = match test {
-            Test::AnySet => k,
-            Test::Equal if holds(test, self.a, k) => u32::MAX,
+            JumpTest::AnySet => k,
+            JumpTest::Equal if holds(test, self.a, k) => u32::MAX,
             // One bit that differs is enough.
-            Test::Equal => 1 << (self.a ^ k).trailing_zeros(),
+            JumpTest::Equal => 1 << (self.a ^ k).trailing_zeros(),
             _ => u32::MAX,
         };
         self.pin(Origin { mask: origin.mask & rests_on, ..origin });
@@ -244,19 +244,21 @@ impl Walk {
 }
 
 /// The number nearest to `a` in which the free bits make a test come out as wanted, or one that does not.
-fn steered(test: Test, wanted: bool, a: u32, k: u32, free: u32) -> u32 {
+fn steered(test: JumpTest, wanted: bool, a: u32, k: u32, free: u32) -> u32 {
     match (test, wanted) {
         _ if holds(test, a, k) == wanted => a,
-        (Test::Equal, true) | (Test::GreaterEqual, true) | (Test::Greater, false) => a & !free | k & free,
-        (Test::Equal, false) => a ^ (free & free.wrapping_neg()),
-        (Test::Greater, true) => a & !free | k.wrapping_add(1) & free,
-        (Test::GreaterEqual, false) => a & !free | k.wrapping_sub(1) & free,
-        (Test::AnySet, true) => a | k & free,
-        (Test::AnySet, false) => a & !(k & free),
+        (JumpTest::Equal, true) | (JumpTest::GreaterEqual, true) | (JumpTest::Greater, false) => {
+            a & !free | k & free
+        }
+        (JumpTest::Equal, false) => a ^ (free & free.wrapping_neg()),
+        (JumpTest::Greater, true) => a & !free | k.wrapping_add(1) & free,
+        (JumpTest::GreaterEqual, false) => a & !free | k.wrapping_sub(1) & free,
+        (JumpTest::AnySet, true) => a | k & free,
+        (JumpTest::AnySet, false) => a & !(k & free),
     }
 }
 
-fn holds(test: Test, left: u32, right: u32) -> bool {
+fn holds(test: JumpTest, left: u32, right: u32) -> bool {
     tapline_bpf::simplify::outcome(test, left, right)
 }
 

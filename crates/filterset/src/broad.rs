@@ -1,7 +1,7 @@
 //! Whether a filter accepts packets of which it names nothing.
 //!
-//! What most packets are is tried out: some of common protocols, with addresses and ports that hardly any filter names. A filter that accepts one of them is
-//! likely to accept many.
+//! The filter is tried on sample packets of common protocols, with addresses and ports that hardly any filter names.
+//! A filter that accepts one of them is likely to accept many.
 
 use tapline_packet::numbers::ethertype::{ARP, IPV4, IPV6};
 use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, TCP, UDP};
@@ -15,7 +15,8 @@ const LEN: usize = 90;
 const COMMON: [(u16, u8); 7] =
     [(IPV4, TCP), (IPV4, UDP), (IPV4, ICMP), (IPV6, TCP), (IPV6, UDP), (IPV6, ICMPV6), (ARP, 0)];
 
-/// Whether the program accepts a common frame on Ethernet. Of other link types it is not known: the answer costs time, and changes no verdict.
+/// Whether the program accepts a common frame on Ethernet. Of other link types it is not known: the answer costs
+/// time, and changes no verdict.
 pub(super) fn is_broad(program: &CompiledFilter) -> bool {
     let meta = Meta { wire_len: LEN as u32, ..Meta::default() };
     COMMON.iter().any(|(ether_type, protocol)| {

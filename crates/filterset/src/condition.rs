@@ -1,4 +1,4 @@
-//! What a part of a packet must be: a set of numbers, given as those in it, those not in it, or a range.
+//! The numbers that a part of a packet may be: a set, the complement of a set, or a range.
 //!
 //! ```text
 //! part = 6                 among {6}
@@ -58,7 +58,7 @@ impl Condition {
         self.among.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// What is in both.
+    /// The numbers in both.
     pub(super) fn and(&self, other: &Condition) -> Condition {
         let kept = |values: &Vec<u32>, by: &Condition| {
             Condition::among(values.iter().copied().filter(|value| by.holds(*value)).collect())

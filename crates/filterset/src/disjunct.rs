@@ -9,20 +9,20 @@
 //! not           moves inward
 //! ```
 //!
-//! What cannot be said so (a value computed from others, a chain of headers, a place in a cell) counts as *holds perhaps*,
-//! whatever stands around it. Where alternatives become too many,
-//! what they have in common stands for all. So each packet that the filter accepts satisfies one of the alternatives, all of whose parts were
-//! loaded on the filter's way to its verdict. The reverse holds where no load fails and nothing was left open or
-//! out: that is for `needs.rs` to say.
+//! A predicate of another form (a value computed from others, a chain of headers, a place in a cell) counts as *holds
+//! perhaps*, whatever stands around it. Too many alternatives become one: that of their common literals. So each
+//! packet that the filter accepts satisfies one of the alternatives, and all parts of that one were loaded on the
+//! filter's path to its verdict. The reverse holds if no load fails and no predicate was left open or out: `needs.rs`
+//! decides that.
 
 use std::collections::HashMap;
 
 use super::condition::Condition;
 use super::field::Part;
-use tapline_bpf::cfg::{Alu, Test as Compare};
-use tapline_filter::ast::Joint;
+use tapline_bpf::cfg::{Alu, JumpTest as Compare};
+use tapline_filter::ast::BoolOp;
 use tapline_filter::folded;
-use tapline_filter::predicate::{Field, Predicate, Relation, Test, Value};
+use tapline_filter::predicate::{FieldTest, NumberExpr, Predicate, Relation, TestedField};
 
 /// Alternatives that a filter may have; one with more is asked for what they have in common, and then run.
 pub(super) const DISJUNCTS_MAX: usize = 256;
@@ -39,7 +39,7 @@ pub(super) struct Conjunction {
     pub(super) is_weak: bool,
 }
 
-/// What a question of a filter is to a set.
+/// A predicate of a filter, as a set sees it.
 pub(super) enum Literal {
     Constant(bool),
     Part(Part, Condition),
@@ -77,7 +77,7 @@ impl Conjunction {
         Some(Conjunction { parts: all, is_weak: self.is_weak || other.is_weak })
     }
 
-    /// What it says of a question: yes, no, or nothing.
+    /// The answer of the conjunction to a condition on a part: yes, no, or unknown.
     pub(super) fn decides(&self, part: Part, condition: &Condition) -> Option<bool> {
         let known = |(own, its): &(Part, Condition)| {
             if !own.same_bytes(part) || own.mask & part.mask != part.mask {
@@ -106,12 +106,12 @@ pub(super) fn disjuncts(predicate: &Predicate, holds: bool) -> Vec<Conjunction> 
 }
 
 /// From left to right; a run of `or` is gathered before it is reduced.
-fn chain(first: &Predicate, rest: &[(Joint, Predicate)], holds: bool) -> Vec<Conjunction> {
+fn chain(first: &Predicate, rest: &[(BoolOp, Predicate)], holds: bool) -> Vec<Conjunction> {
     let mut all = disjuncts(first, holds);
     let mut rest = rest.iter().peekable();
     while let Some((joint, part)) = rest.next() {
         let part = disjuncts(part, holds);
-        if (*joint == Joint::And) == holds {
+        if (*joint == BoolOp::And) == holds {
             all = product(&all, &part);
         } else {
             all.extend(part);
@@ -196,7 +196,7 @@ fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
     kept.into_iter().map(restored).collect()
 }
 
-/// What all of them ask for: less than each.
+/// The literals that all of them have: weaker than each.
 pub(super) fn common(all: &[Conjunction]) -> Conjunction {
     let Some((first, rest)) = all.split_first() else {
         return Conjunction { parts: Vec::new(), is_weak: true };
@@ -224,7 +224,7 @@ pub(super) fn literal(predicate: &Predicate, holds: bool) -> Literal {
     }
 }
 
-fn tested(test: &Test, holds: bool) -> Literal {
+fn tested(test: &FieldTest, holds: bool) -> Literal {
     match Part::of(test.field, test.mask) {
         Some(part) => compared(part, test.compare, test.value, holds),
         None => Literal::Open,
@@ -232,10 +232,12 @@ fn tested(test: &Test, holds: bool) -> Literal {
 }
 
 fn related(relation: &Relation, holds: bool) -> Literal {
-    let Relation { left, compare, right: Value::Constant(value) } = relation else { return Literal::Open };
+    let Relation { left, compare, right: NumberExpr::Constant(value) } = relation else {
+        return Literal::Open;
+    };
     let part = match left {
-        Value::Binary(Alu::And, inner, mask) => match **mask {
-            Value::Constant(mask) => plain(inner, mask),
+        NumberExpr::Binary(Alu::And, inner, mask) => match **mask {
+            NumberExpr::Constant(mask) => plain(inner, mask),
             _ => None,
         },
         inner => plain(inner, u32::MAX),
@@ -244,11 +246,11 @@ fn related(relation: &Relation, holds: bool) -> Literal {
 }
 
 /// Bytes at a place that the text gives, or the length.
-fn plain(value: &Value, mask: u32) -> Option<Part> {
+fn plain(value: &NumberExpr, mask: u32) -> Option<Part> {
     match value {
-        Value::Len => Part::of(Field::Len, mask),
-        Value::Load { index, place, width } => match **index {
-            Value::Constant(index) => Part::at(folded(*place, index)?, *width, mask),
+        NumberExpr::Len => Part::of(TestedField::Len, mask),
+        NumberExpr::Load { index, place, width } => match **index {
+            NumberExpr::Constant(index) => Part::at(folded(*place, index)?, *width, mask),
             _ => None,
         },
         _ => None,

@@ -1,4 +1,4 @@
-//! What a filter of a set looks at in a packet, and how it is read.
+//! The parts of a packet that filters of a set compare, and how they are read.
 //!
 //! ```text
 //! part    := origin + offset : width & mask
@@ -12,7 +12,7 @@ use tapline_packet::{Meta, Packet};
 use tapline_bpf::ancillary;
 use tapline_bpf::cfg::Width;
 use tapline_bpf::load_ancillary;
-use tapline_filter::predicate::{Base, Field, Place};
+use tapline_filter::predicate::{Base, FieldOffset, TestedField};
 
 /// The origin of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,21 +40,22 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The part that a test of a resolved filter looks at; `None` if it depends on cells or is of a kind that is not known.
-    pub(super) fn of(field: Field, mask: u32) -> Option<Part> {
+    /// The part that a test of a resolved filter looks at; `None` if it depends on cells or is of a kind that is not
+    /// known.
+    pub(super) fn of(field: TestedField, mask: u32) -> Option<Part> {
         match field {
-            Field::Len => Some(Part { origin: Origin::Len, offset: 0, width: 4, mask }),
-            Field::Packet(place, width) => Part::at(place, width, mask),
+            TestedField::Len => Some(Part { origin: Origin::Len, offset: 0, width: 4, mask }),
+            TestedField::Packet(place, width) => Part::at(place, width, mask),
         }
     }
 
     /// The bytes at a fixed place, or past an IPv4 header at a fixed place.
-    pub(super) fn at(place: Place, width: Width, mask: u32) -> Option<Part> {
+    pub(super) fn at(place: FieldOffset, width: Width, mask: u32) -> Option<Part> {
         let bytes = width.bytes();
         let all = u32::MAX >> (32 - 8 * bytes);
         let origin = match place.base {
             Base::Packet if ancillary::name(place.offset).is_some() => {
-                // What takes no bytes and is there for every packet; the rest is left to programs.
+                // Only metadata that every packet has and that takes no bytes; other loads are left to programs.
                 let known = load_ancillary(place.offset, &[], &Meta::default()).is_some();
                 let origin = Origin::Kernel(place.offset);
                 return known.then_some(Part { origin, offset: 0, width: 4, mask });

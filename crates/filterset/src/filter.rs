@@ -6,11 +6,13 @@
 //!                            +--compile--> Program, only if some packet needs it
 //! ```
 //!
-//! A filter that accepts most packets has alternatives that most packets meet in part, as `not port 22` does: to ask them all takes longer than its program. Such
-//! a one keeps what they have in common, and runs the program (`broad.rs`).
+//! A filter that accepts most packets has alternatives that most packets meet in part, as `not port 22` does: to ask
+//! them all takes longer than its program. Such a one keeps what they have in common, and runs the program
+//! (`broad.rs`).
 //!
-//! An alternative becomes entries of a hash table: one for each combination of the numbers that its parts may be, as long as these
-//! are few. What is no number (ranges, `not`) and what would be too many is checked on the packets that the lookup finds.
+//! An alternative becomes entries of a hash table: one for each combination of the numbers that its parts may be, as
+//! long as these are few. Conditions that are no numbers (ranges, `not`) and those with too many numbers are checked
+//! on the packets that the lookup finds.
 
 use std::sync::Arc;
 
@@ -23,40 +25,40 @@ use super::field::Part;
 use super::layout::{Layout, WORDS_MAX};
 use super::needs::Needs;
 use tapline_bpf::PacketFilter;
-use tapline_bpf::cfg::Test as Compare;
+use tapline_bpf::cfg::JumpTest as Compare;
 use tapline_filter::Options;
-use tapline_filter::predicate::{Predicate, Test};
+use tapline_filter::predicate::{FieldTest, Predicate};
 use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
-/// Entries that one alternative may become.
+/// The most entries of one alternative.
 const KEYS_MAX: usize = 1024;
 
-/// So many alternatives with something to check are asked of packets that meet them in part.
+/// Alternatives with a check, at most, that are tried on packets that meet them in part.
 const ASKED_MAX: usize = 2;
 
-/// From so many numbers on that lie close together, a set is a bitmap.
+/// Least number of neighbouring numbers for which a set is a bitmap.
 const BITMAP_MIN: usize = 8;
 
 /// Bits of the largest bitmap: all ports.
 const BITMAP_BITS_MAX: u32 = 1 << 16;
 
 /// Makes a compiled filter ready to run.
-pub type Backend<'a> = &'a dyn Fn(CompiledFilter) -> Arc<dyn PacketFilter>;
+pub type FilterFactory<'a> = &'a dyn Fn(CompiledFilter) -> Arc<dyn PacketFilter>;
 
-/// The compiled filter in the interpreter.
+/// The compiled filter, run by the interpreter.
 ///
-/// A set holds the program itself: behind [`CompiledFilter`] each call would read one more place in memory, which cost a set of 100
-/// programs 18 % of its time.
+/// A set holds the program itself: behind [`CompiledFilter`] each call would read one more place in memory, which
+/// cost a set of 100 programs 18 % of its time.
 pub fn interpreted(filter: CompiledFilter) -> Arc<dyn PacketFilter> {
-    Arc::new(filter.program().clone())
+    Arc::new(filter.into_program())
 }
 
 /// A filter made ready for a [`FilterSet`](super::FilterSet). Cheap to share: put it in an [`Arc`].
 pub struct Filter {
     pub(super) alternatives: Box<[Alternative]>,
     constants: Box<[Constant]>,
-    /// What is asked otherwise than by equality, wherever it stands.
+    /// The parts that are compared otherwise than by equality, anywhere in the filter.
     asked_otherwise: Arc<[Part]>,
     /// The filter's own program, for packets and questions that the alternatives do not settle.
     pub(super) program: Option<Arc<dyn PacketFilter>>,
@@ -81,10 +83,11 @@ pub enum ConstantError {
     /// There are fewer constants.
     #[error("there is no constant {0}; `constants` lists them")]
     NoSuchConstant(usize),
-    /// The number has bits that the part has not.
+    /// The number has bits beyond those of the field.
     #[error("the new value of constant {0} has bits that its field does not have")]
     TooLarge(usize),
-    /// Two numbers of one field were equal and would no longer be, or the reverse; or a range or a mask looks at the field too.
+    /// Two numbers of one field were equal and would no longer be, or the reverse; or a range or a mask tests the
+    /// field too.
     #[error("other tests of the field of constant {0} would change with it: compile the new text")]
     Entangled(usize),
     /// Some packets are decided by the filter's own program, which holds the old constants.
@@ -92,13 +95,13 @@ pub enum ConstantError {
     OwnProgram,
 }
 
-/// One way to accept a packet.
+/// An alternative of a filter's condition: a packet that meets it is accepted.
 pub(super) struct Alternative {
     conditions: Conjunction,
     pub(super) layout: Arc<Layout>,
     /// The keys one after the other, each of the layout's words.
     pub(super) keys: Box<[u64]>,
-    /// What a packet with such a key must fulfil besides.
+    /// The further condition on a packet with such a key.
     pub(super) check: Option<Check>,
     needs: Needs,
 }
@@ -125,7 +128,7 @@ impl Bounds {
     }
 }
 
-/// A set of numbers, ready to be asked.
+/// A set of numbers in the form that answers fastest.
 #[derive(Clone, Debug)]
 enum Numbers {
     Listed(Condition),
@@ -133,7 +136,7 @@ enum Numbers {
 }
 
 impl Filter {
-    /// Compiles a text. Where a program is needed the interpreter runs it.
+    /// Compiles a text. The interpreter runs the program, if one is needed.
     ///
     /// # Errors
     /// As of [`compile`](tapline_filter::compile).
@@ -141,11 +144,11 @@ impl Filter {
         Filter::compile_with(text, options, &interpreted)
     }
 
-    /// Compiles a text. Where a program is needed `backend` makes it ready.
+    /// Compiles a text. `backend` makes the program ready to run, if one is needed.
     ///
     /// # Errors
     /// As of [`compile`](tapline_filter::compile).
-    pub fn compile_with(text: &str, options: &Options, backend: Backend<'_>) -> Result<Filter, Error> {
+    pub fn compile_with(text: &str, options: &Options, backend: FilterFactory<'_>) -> Result<Filter, Error> {
         let predicates = tapline_filter::lower(&tapline_filter::parse(text)?, options)?;
         let made = |one: Conjunction| {
             let needs = Needs::of(&predicates.root, &one);
@@ -153,7 +156,7 @@ impl Filter {
         };
         let mut alternatives: Box<[Alternative]> =
             disjuncts(&predicates.root, true).into_iter().map(made).collect();
-        // Where keys alone decide the filter is not one that rejects every packet, and nothing is left for a program.
+        // A filter that keys alone decide is not one that rejects every packet, and needs no program.
         let settled = alternatives.iter().all(|one| one.check.is_none())
             && alternatives.iter().any(|one| one.keys().next().is_some());
         let program = if settled { None } else { Some(tapline_filter::compile(text, options)?) };
@@ -173,7 +176,8 @@ impl Filter {
         })
     }
 
-    /// A filter that a program alone decides, such as one that an application brings along. It is run on every packet: nothing of it can be shared.
+    /// A filter that is only a program, such as one that an application brings along. The program runs on every
+    /// packet: no part of it can be shared.
     pub fn from_program(program: Arc<dyn PacketFilter>) -> Filter {
         let needs = Needs { open: true, ..Needs::default() };
         let alternatives = Box::new([Alternative::new(Conjunction::default(), needs)]);
@@ -193,22 +197,23 @@ impl Filter {
         Filter { alternatives, constants, asked_otherwise: Arc::new([]), program: None }
     }
 
-    /// The numbers that parts of the packet are compared with, in the order of the text. A word may stand for several: `host`
-    /// compares source and destination, and those of ARP.
+    /// The numbers that fields of the packet are compared with, in the order of the text. A primitive may stand for
+    /// several: `host` compares source and destination, and those of ARP.
     pub fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    /// Whether some packets are decided by a program of the filter's own: for what cannot be merged, and for packets that
-    /// were cut off too early.
+    /// Whether some packets are decided by the filter's own program: for conditions that cannot be merged, and for
+    /// packets that were cut too early.
     pub fn has_program(&self) -> bool {
         self.program.is_some()
     }
 
-    /// The same filter with other numbers: constants by their index, and what they become. Takes microseconds, no compiling.
+    /// The same filter with other numbers: pairs of a constant's index and its new number. Takes microseconds,
+    /// without a compiler.
     ///
     /// # Errors
-    /// [`ConstantError`] if the result might not be what the changed text says; the filter is as it was.
+    /// [`ConstantError`] if the result might not be the meaning of the changed text; the filter is as it was.
     pub fn with(&self, changes: &[(usize, u32)]) -> Result<Filter, ConstantError> {
         if self.program.is_some() {
             return Err(ConstantError::OwnProgram);
@@ -233,8 +238,8 @@ impl Filter {
         Ok(Filter { alternatives, constants, asked_otherwise, program: None })
     }
 
-    /// Numbers of one field are equal after the change where they were before, and only there; and nothing else asks for the
-    /// field.
+    /// Checks that numbers of one field are equal after the change where they were before, and only there; and that
+    /// no other condition tests the field.
     fn check_entangled(&self, changed: &[Constant], index: usize) -> Result<(), ConstantError> {
         let part = changed[index].part;
         let pairs = || self.constants.iter().zip(changed).filter(|(old, _)| old.part.same_bytes(part));
@@ -289,7 +294,7 @@ impl Alternative {
         (0..count).map(move |at| &self.keys[at * words..][..words])
     }
 
-    /// What is left to ask of a packet that has one of the keys, if it is nothing but whether a part is in a range.
+    /// The range that is left to check for a packet that has one of the keys, if a range is all that is left.
     pub(super) fn bounds(&self) -> Option<(Part, Bounds)> {
         let Check { rest, needs: None } = self.check.as_ref()? else { return None };
         let [(part, Numbers::Listed(Condition { among: None, without, low, high }))] = &**rest else {
@@ -310,7 +315,7 @@ impl Alternative {
         check.rest.iter().all(holds) && settled(check.needs.as_ref(), packet, program)
     }
 
-    /// Whether the filter accepts a packet of which nothing is known.
+    /// Whether the filter accepts a packet of unknown keys.
     pub(super) fn accepts_unseen(&self, packet: Packet<'_>, program: Option<&dyn PacketFilter>) -> bool {
         let holds = |(part, condition): &(Part, Condition)| {
             part.read(packet).is_some_and(|value| condition.holds(value))
@@ -343,7 +348,7 @@ impl Alternative {
     }
 }
 
-/// Where bytes are missing or a question is open, the program decides; without one nothing is open.
+/// The program decides if bytes are missing or a condition is open; a filter without one has no open condition.
 fn settled(needs: Option<&Needs>, packet: Packet<'_>, program: Option<&dyn PacketFilter>) -> bool {
     match (needs, program) {
         (Some(needs), Some(program)) => needs.met_by(packet) || program.accepts(packet),
@@ -427,7 +432,8 @@ impl Numbers {
     }
 }
 
-/// The numbers that fields are compared with for equality, each once, in the order of the text; and what else is asked of fields.
+/// The numbers that fields are compared with for equality, each once, in the order of the text; and the fields with
+/// other conditions.
 fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut Vec<Part>) {
     match predicate {
         Predicate::Not(inner) => collect(inner, constants, otherwise),
@@ -446,8 +452,8 @@ fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut
     }
 }
 
-fn constant(test: &Test) -> Option<Constant> {
+fn constant(test: &FieldTest) -> Option<Constant> {
     let part = Part::of(test.field, test.mask)?;
-    let Test { name, value, .. } = *test;
+    let FieldTest { name, value, .. } = *test;
     (value & !part.mask == 0).then_some(Constant { name, value, mask: part.mask, part })
 }

@@ -1,7 +1,7 @@
 //! Filters for one direction of one flow, made without compiling a text for each.
 //!
-//! A text with an example flow is compiled once for each IP version and transport; the filter of a flow is that one with the flow's
-//! constants in it. So it is what the flow's text would compile to.
+//! A text with an example flow is compiled once for each IP version and transport; the filter of a flow is that one
+//! with the flow's constants in it. So it is what the flow's text would compile to.
 
 use std::net::IpAddr;
 

@@ -10,13 +10,15 @@
 //!  known, early --timeout of packet time, or no room--> nothing; the early ones are reported as unanswered
 //! ```
 //!
-//! Packets are lent and cannot be held. An early fragment is therefore answered twice: at once with what its own bytes match and a
-//! *ticket*, and, when its first comes, with a report that has the ticket and the filters. If the first is in the same batch, the
-//! answer is right at once and there is no ticket. A datagram whose identification is used again by another first fragment is another
-//! datagram from there on; a later fragment of it that comes before that first is taken for one of the old datagram.
+//! Packets are lent and cannot be held. So there are two answers for an early fragment: at once the filters that its
+//! own bytes match and a *ticket*, and, when its first fragment comes, a report with the ticket and the filters of
+//! the first. If the first is in the same batch, the answer is right at once and there is no ticket. A second first
+//! fragment with the same key begins another datagram; a later fragment that comes before it counts as one of the old
+//! datagram.
 //!
-//! Only the outermost IP header counts. The fragments of a datagram must come to the same set: with several workers the kernel can put
-//! them together before it spreads packets (`PACKET_FANOUT_FLAG_DEFRAG`), or spread them by addresses alone.
+//! Only the outermost IP header counts. The fragments of a datagram must come to the same set: with several workers
+//! the kernel can put them together before it spreads packets (`PACKET_FANOUT_FLAG_DEFRAG`), or spread them by
+//! addresses alone.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,9 +30,9 @@ use super::{FilterId, FilterSet, Matches, SetError};
 /// Limits of the memory of fragments, in number and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentLimits {
-    /// Datagrams that are remembered; one more, and the oldest is forgotten. Default 4096.
+    /// Datagrams that are remembered; for one more the oldest is forgotten. Default 4096.
     pub datagrams_max: usize,
-    /// Early fragments that wait for a report in all; more get no ticket. Default 4096.
+    /// Early fragments of all datagrams that wait for a report; more get no ticket. Default 4096.
     pub early_max: usize,
     /// Nanoseconds of packet time from a datagram's first sighting until it is forgotten. Default 30 s, as Linux waits.
     pub timeout_ns: u64,
@@ -42,7 +44,8 @@ impl Default for FragmentLimits {
     }
 }
 
-/// Counts of fragments by their fate. `early = answered + unanswered + no_ticket +` those that still wait.
+/// Counts of fragments by their fate. `early` is the sum of `answered`, `unanswered`, `no_ticket` and those that still
+/// wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentCounts {
     /// First fragments.
@@ -51,11 +54,11 @@ pub struct FragmentCounts {
     pub followed: u64,
     /// Later fragments that came before their first.
     pub early: u64,
-    /// Of these, those whose first came.
+    /// Early fragments, reported since: the first came.
     pub answered: u64,
-    /// Of these, those whose first did not come in time.
+    /// Early fragments, given up since: the first did not come in time.
     pub unanswered: u64,
-    /// Of these, those that got no ticket because too many wait.
+    /// Early fragments without a ticket, because too many waited.
     pub no_ticket: u64,
     /// Datagrams forgotten because their time was over.
     pub expired: u64,
@@ -69,15 +72,15 @@ pub struct LateReport<'a> {
     /// The fragment's ticket, from [`Matches::ticket`].
     pub ticket: u64,
     /// The fate of the fragment.
-    pub outcome: Outcome<'a>,
+    pub outcome: FragmentOutcome<'a>,
 }
 
 /// The fate of an early fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
-    /// Its first came: these are the filters that it matches, as in [`Matches::of`].
+pub enum FragmentOutcome<'a> {
+    /// The first came: the filters that it matches, as in [`Matches::of`].
     Follows(&'a [u32]),
-    /// Its first did not come in time; what was said of it at once stays.
+    /// The first did not come in time; the answer that was given at once stays.
     Unanswered,
 }
 
@@ -86,7 +89,7 @@ pub enum Outcome<'a> {
 pub(super) struct Late {
     /// Packets of this batch with a ticket.
     tickets: Vec<(u8, u64)>,
-    /// Tickets, and where their filters stand; `None`: unanswered.
+    /// Tickets, and the range of their filters in `found`; `None`: unanswered.
     reports: Vec<(u64, Option<(u32, u32)>)>,
     found: Vec<u32>,
 }
@@ -100,20 +103,21 @@ impl Late {
 }
 
 impl Matches {
-    /// The ticket of a packet that is a later fragment whose first was not seen yet; [`of`](Self::of) then says what its own bytes
-    /// match. Tickets ascend and are never used twice.
+    /// The ticket of an early fragment: one that came before the first of its datagram. [`of`](Self::of) then gives the
+    /// filters that its own bytes match. Tickets ascend and are never used twice.
     pub fn ticket(&self, packet: usize) -> Option<u64> {
         self.late.tickets.iter().find(|(index, _)| usize::from(*index) == packet).map(|(_, ticket)| *ticket)
     }
 
-    /// The fate of early fragments, of earlier batches or of this one, that was settled while this batch was
-    /// classified.
+    /// Reports on early fragments, of this batch or earlier ones, that were settled while this batch was classified.
     pub fn late_reports(&self) -> impl Iterator<Item = LateReport<'_>> {
         self.late.reports.iter().map(|(ticket, range)| LateReport {
             ticket: *ticket,
             outcome: match range {
-                Some((start, end)) => Outcome::Follows(&self.late.found[*start as usize..*end as usize]),
-                None => Outcome::Unanswered,
+                Some((start, end)) => {
+                    FragmentOutcome::Follows(&self.late.found[*start as usize..*end as usize])
+                }
+                None => FragmentOutcome::Unanswered,
             },
         })
     }
@@ -122,12 +126,13 @@ impl Matches {
 impl FilterSet {
     /// Lets later fragments follow their first from now on, for packets of this link type; `None` ends it.
     ///
-    /// A later fragment then matches the filters that its first matched and no others: filters that look for later fragments find
-    /// none. Filters that were removed meanwhile are left out, those that came meanwhile are not there.
+    /// A later fragment then matches the filters that its first matched and no others: filters that look for later
+    /// fragments find none. Filters that were removed since the first fragment are left out; filters inserted since
+    /// then are not among them.
     ///
     /// # Errors
-    /// If IP headers cannot be found on the link type. Known are Ethernet with up to two VLAN tags, raw IP, BSD loopback, and
-    /// Linux's cooked captures.
+    /// If IP headers cannot be found on the link type. Known are Ethernet with up to two VLAN tags, raw IP, BSD
+    /// loopback, and Linux's cooked captures.
     pub fn follow_fragments(
         &mut self,
         link_type: LinkType,
@@ -397,7 +402,7 @@ const LINK_TYPES: [LinkType; 8] = [
     LinkType::LOOP,
 ];
 
-/// Where the IP header of a packet starts.
+/// The IP header of a packet, to the end of the captured bytes.
 fn ip_header(link_type: LinkType, data: &[u8]) -> Option<&[u8]> {
     let (mut at_type, mut payload) = match link_type {
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => return Some(data),

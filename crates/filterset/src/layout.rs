@@ -1,4 +1,4 @@
-//! How the parts that filters compare with constants become one key.
+//! Keys: the parts that filters compare with constants, side by side in a few words.
 //!
 //! ```text
 //! parts     type 12:2   fragment 20:2&1fff   protocol 23:1   source 26:4   destination 30:4   ports x+14:2 x+16:2
@@ -6,8 +6,8 @@
 //! key       [20..28) & mask | [28..34) [12..14) | [x+14..x+18)          in words of 64 bits
 //! ```
 //!
-//! A window is up to 8 bytes that are read at once and masked; windows of few bytes share a word. Two lists of parts that look at
-//! the same bits have the same layout, and filters of one layout are told apart by one lookup.
+//! A window is up to 8 bytes that are read at once and masked; windows of few bytes share a word. Two lists of parts
+//! that look at the same bits have the same layout, and filters of one layout are told apart by one lookup.
 
 use tapline_packet::Packet;
 
@@ -29,7 +29,7 @@ struct Window {
     len: u8,
     /// The bits that count, of the bytes as a big-endian number.
     mask: u64,
-    /// Where they go in the key.
+    /// The word of the key, and the place in it, to which they go.
     word: u8,
     shift: u8,
 }
@@ -68,7 +68,7 @@ impl Window {
         self.origin == part.origin && self.start <= part.offset && part.end() <= self.end()
     }
 
-    /// Where a part of this window goes: how far to the left in its word.
+    /// The place of a part of this window in its word: the bits by which it is shifted to the left.
     fn shift_of(&self, part: Part) -> u32 {
         8 * (self.end() - part.end()) as u32 + u32::from(self.shift)
     }
@@ -79,7 +79,7 @@ impl Window {
 pub(super) struct Layout {
     /// First those at fixed places, then those past IPv4 headers, then what is not in the bytes.
     windows: Box<[Window]>,
-    /// Where the second and the third kind begin.
+    /// The index of the first window of the second kind, and of the third.
     kinds: [u8; 2],
     words: u8,
 }
@@ -111,12 +111,13 @@ impl Layout {
         (words <= WORDS_MAX).then(|| Layout { windows: windows.into(), kinds, words: words as u8 })
     }
 
-    /// How many words a key has.
+    /// Number of words of a key.
     pub(super) fn words(&self) -> usize {
         usize::from(self.words)
     }
 
-    /// The key of a packet; `None` if bytes of it were not captured. `key` is all 0 before; [`words`](Self::words) of it are the key.
+    /// The key of a packet; `None` if bytes of it were not captured. `key` is all 0 before; [`words`](Self::words) of
+    /// it are the key.
     #[inline]
     pub(super) fn read(&self, packet: Packet<'_>, key: &mut [u64; WORDS_MAX]) -> Option<()> {
         let [past, other] = self.kinds.map(usize::from);
@@ -133,7 +134,8 @@ impl Layout {
         Some(())
     }
 
-    /// The key of these values of the parts that the layout was made of; `None` if parts that share bits disagree on them.
+    /// The key of these values of the parts that the layout was made of; `None` if parts that share bits disagree on
+    /// them.
     pub(super) fn key(&self, values: &[(Part, u32)]) -> Option<[u64; WORDS_MAX]> {
         let (mut key, mut settled) = ([0; WORDS_MAX], [0; WORDS_MAX]);
         for (part, value) in values {
@@ -190,7 +192,7 @@ fn grouped(parts: &[Part]) -> Vec<Window> {
     windows
 }
 
-/// What is not in the packet's bytes.
+/// A part that is not in the packet's bytes.
 fn number(origin: Origin, packet: Packet<'_>) -> Option<u64> {
     match origin {
         Origin::Kernel(k) => load_ancillary(k, packet.data, packet.meta).map(u64::from),

@@ -7,16 +7,17 @@
 //! Filter: alternatives -> keys of a layout --------+    (disjunct.rs, needs.rs, filter.rs)
 //! ```
 //!
-//! Filters that look at the same bits and differ in their constants share a table: one lookup, however many they are. What several
-//! tables ask is asked once (`plan.rs`). What cannot be said in constants is checked on the packets that a lookup found, by the
-//! filter's own program where need be. So the answer for each filter is the one that its program gives when it is run alone.
+//! Filters that look at the same bits and differ in their constants share a table: one lookup, however many they are.
+//! A part that several tables compare is read once (`plan.rs`). Conditions other than equality to constants are
+//! checked on the packets that a lookup found, by the filter's own program if need be. So the answer for each filter
+//! is the one that its program gives when it is run alone.
 //!
 //! ```
 //! use tapline_filter::Options;
-//! use tapline_filterset::{Filter, FilterSet, Matches, Mode};
+//! use tapline_filterset::{Filter, FilterSet, Matches, MatchPolicy};
 //! use tapline_packet::{Batch, Meta, Record, Selection};
 //!
-//! let mut set = FilterSet::new(Mode::All);
+//! let mut set = FilterSet::new(MatchPolicy::All);
 //! let arp = set.insert(Filter::compile("arp", &Options::default())?, 0);
 //! let long = set.insert(Filter::compile("greater 40", &Options::default())?, 0);
 //!
@@ -59,12 +60,12 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Backend, Constant, ConstantError, Filter, interpreted};
+pub use filter::{Constant, ConstantError, Filter, FilterFactory, interpreted};
 pub use five_tuple::FiveTuples;
-pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
+pub use fragments::{FragmentCounts, FragmentLimits, FragmentOutcome, LateReport};
 pub use matches::Matches;
-pub use pattern::{Pattern, PatternError};
-pub use replica::{LAG_MAX, Replica, Updates};
+pub use pattern::{HeaderPattern, PatternError};
+pub use replica::{LAG_MAX, Replica, SetUpdater};
 pub use tapline_packet::FiveTuple;
 
 use fragments::Fragments;
@@ -74,19 +75,20 @@ use plan::{Plan, Step, Tables};
 use shape::{Entry, Shape};
 use table::Table;
 
-/// Different layouts in a set. Alternatives beyond are asked one by one, of each packet; [`FilterSet::unmerged`] counts them.
+/// The most layouts in a set. Alternatives beyond are evaluated one by one, on each packet;
+/// [`FilterSet::unmerged_count`] counts them.
 pub const LAYOUTS_MAX: usize = 256;
 
 /// Lookups that are gathered before they are made, so that they wait for memory together.
 const PROBES_AT_ONCE: usize = 64;
 
-/// Which of the filters that match a packet are reported.
+/// The matching filters of a packet that are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// All.
+pub enum MatchPolicy {
+    /// All matching filters.
     #[default]
     All,
-    /// The one with the least priority number; of equals the one that was inserted first.
+    /// The one with the least priority number; among equals the one that was inserted first.
     First,
 }
 
@@ -98,21 +100,21 @@ pub struct FilterId {
 }
 
 impl FilterId {
-    /// A small number that no other filter has while this one is in the set: for arrays beside the set. It is used again after
-    /// the filter is removed.
+    /// A small number, unique among the filters of the set: for arrays beside the set. It is used again after the
+    /// filter is removed.
     pub fn index(self) -> u32 {
         self.index
     }
 }
 
-/// Why a set was not changed.
+/// Reason for which a set was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
     /// The filter was removed before, or is of another set.
     #[error("no filter with this id is in the set")]
     NoSuchFilter,
-    /// Where IP headers are on this link type is not known.
+    /// The place of IP headers on this link type is not known.
     #[error("fragments cannot be followed on link type {0:?}")]
     FragmentsOn(LinkType),
     /// Its constants cannot be exchanged.
@@ -120,10 +122,10 @@ pub enum SetError {
     ConstantError(#[from] ConstantError),
 }
 
-/// Many filters, asked at once. See the [module](self) for how.
+/// Many filters, evaluated in one pass. See the [module](self) for how.
 #[derive(Debug)]
 pub struct FilterSet {
-    mode: Mode,
+    mode: MatchPolicy,
     slots: Vec<Slot>,
     free: Vec<u32>,
     len: usize,
@@ -133,7 +135,7 @@ pub struct FilterSet {
     by_layout: HashMap<Arc<Layout>, u16>,
     plan: Plan,
     plan_is_old: bool,
-    /// Shapes that lost their last entry, to be removed unless the same change fills them again.
+    /// Tables that lost their last entry, to be removed unless the same change fills them again.
     emptied: Vec<u16>,
     fragments: Option<Fragments>,
 }
@@ -143,18 +145,18 @@ pub struct FilterSet {
 struct Slot {
     generation: u32,
     priority: u32,
-    /// Counts insertions.
+    /// The number of the insertion.
     order: u64,
     filter: Option<Arc<Filter>>,
-    /// Where each alternative is filed.
+    /// The tables that hold each alternative.
     shapes: Vec<u16>,
 }
 
 const _: () = assert!(disjunct::DISJUNCTS_MAX <= 1 << 8, "an alternative's number is a byte");
 
 impl FilterSet {
-    /// No filters.
-    pub fn new(mode: Mode) -> FilterSet {
+    /// A set without filters.
+    pub fn new(mode: MatchPolicy) -> FilterSet {
         FilterSet {
             mode,
             slots: Vec::new(),
@@ -176,22 +178,22 @@ impl FilterSet {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether there is no filter.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Number of tables, one for each layout of fields. The cost of a packet grows with it.
-    pub fn layouts(&self) -> usize {
+    pub fn table_count(&self) -> usize {
         self.shapes.iter().flatten().count()
     }
 
     /// Number of alternatives that are evaluated on every packet, because [`LAYOUTS_MAX`] was reached.
-    pub fn unmerged(&self) -> usize {
+    pub fn unmerged_count(&self) -> usize {
         self.unmerged
     }
 
-    /// The filter of an id.
+    /// The filter with an id.
     pub fn get(&self, id: FilterId) -> Option<&Arc<Filter>> {
         self.slot(id).ok().and_then(|slot| slot.filter.as_ref())
     }
@@ -202,10 +204,10 @@ impl FilterSet {
         Some(FilterId { index, generation: slot.generation })
     }
 
-    /// Adds a filter. `priority` matters to [`Mode::First`] alone: the least number is first.
+    /// Adds a filter. `priority` counts under [`MatchPolicy::First`] only: the least number wins.
     ///
-    /// Takes time in proportion to the filter's alternatives and their constants, not to the set. When a layout appears or
-    /// vanishes the plan is made anew, in proportion to the number of layouts.
+    /// Takes time in proportion to the filter's alternatives and their constants, not to the set. When a layout
+    /// appears or vanishes the plan is made anew, in proportion to the number of layouts.
     pub fn insert(&mut self, filter: impl Into<Arc<Filter>>, priority: u32) -> FilterId {
         let index = self.free.pop().unwrap_or(self.slots.len() as u32);
         if index as usize == self.slots.len() {
@@ -222,7 +224,7 @@ impl FilterSet {
         FilterId { index, generation }
     }
 
-    /// Takes a filter out and gives it back.
+    /// Removes a filter and returns it.
     ///
     /// # Errors
     /// If it is not in the set.
@@ -236,7 +238,7 @@ impl FilterSet {
         Ok(filter)
     }
 
-    /// Puts another filter in the place of one, with its id and priority, and gives the old one back.
+    /// Replaces a filter by another one with the same id and priority, and returns the old one.
     ///
     /// # Errors
     /// If it is not in the set.
@@ -248,7 +250,8 @@ impl FilterSet {
         Ok(old)
     }
 
-    /// Exchanges constants of a filter: pairs of an index in [`Filter::constants`] and the new number. Nothing is compiled.
+    /// Changes constants of a filter: pairs of an index in [`Filter::constants`] and the new number. No compiler
+    /// runs.
     ///
     /// # Errors
     /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
@@ -258,9 +261,10 @@ impl FilterSet {
         self.replace(id, filter).map(|_| ())
     }
 
-    /// Writes to `matches` which filters match each selected packet.
+    /// Writes the filters that match each selected packet to `matches`.
     ///
-    /// Nothing is allocated once `matches` has grown to what the batches need; nothing is locked; the system is not called.
+    /// No memory is allocated once `matches` has grown to the needs of the batches; there is no lock, and no system
+    /// call.
     ///
     /// # Panics
     /// If `selection` holds an index that the batch does not have.
@@ -281,7 +285,7 @@ impl FilterSet {
             .ok_or(SetError::NoSuchFilter)
     }
 
-    /// The plan follows changes of the tables at once: a change is whole when it returns.
+    /// Rebuilds the plan, if the change needs that: a change is complete when it returns.
     fn finish_plan(&mut self) {
         while let Some(at) = self.emptied.pop() {
             let place = &mut self.shapes[usize::from(at)];
@@ -393,7 +397,7 @@ impl FilterSet {
         matches.scratch = scratch;
     }
 
-    /// Makes the lookups that were gathered; those of one packet stand together.
+    /// Makes the gathered lookups; those of one packet stand together.
     fn make_probes(&self, batch: &Batch<'_>, scratch: &mut matches::Scratch, matches: &mut Matches) {
         self.touch(scratch);
         let mut found = scratch.found.iter().peekable();
@@ -414,7 +418,7 @@ impl FilterSet {
         scratch.found.clear();
     }
 
-    /// Reads the slots where lookups begin: many waits for memory at once in place of one after the other.
+    /// Reads the slots where lookups begin, so that the waits for memory overlap.
     fn touch(&self, scratch: &matches::Scratch) {
         let mut all = 0;
         for probe in &scratch.probes {
@@ -457,7 +461,7 @@ impl FilterSet {
         }
     }
 
-    /// Brings what was found for a packet in order; says how many are to be kept.
+    /// Sorts the filters found for a packet; returns the number to be kept.
     #[inline]
     fn settle(&self, found: &mut [u32]) -> usize {
         if found.len() < 2 { found.len() } else { self.settle_several(found) }
@@ -465,7 +469,7 @@ impl FilterSet {
 
     fn settle_several(&self, found: &mut [u32]) -> usize {
         match (found.len(), self.mode) {
-            (_, Mode::First) => {
+            (_, MatchPolicy::First) => {
                 let first = found.iter().copied().min_by_key(|slot| {
                     let slot = &self.slots[*slot as usize];
                     (slot.priority, slot.order)
@@ -473,7 +477,7 @@ impl FilterSet {
                 found[0] = first.unwrap_or(found[0]);
                 1
             }
-            (len, Mode::All) => {
+            (len, MatchPolicy::All) => {
                 found.sort_unstable();
                 let mut kept = 1;
                 for read in 1..len {

@@ -8,15 +8,15 @@
 //!          open, if a question can come up that parts and numbers do not answer, or the alternative asks for too little
 //! ```
 //!
-//! A packet that satisfies the alternative and has all these bytes makes no load fail. Then the order of evaluation does not
-//! matter, and the filter accepts because the alternative holds. Where bytes are missing, or a question is open, the filter's own
-//! program decides.
+//! A packet that satisfies the alternative and has all these bytes makes no load fail. Then the order of evaluation
+//! does not matter, and the filter accepts because the alternative holds. If bytes are missing, or a condition is
+//! open, the filter's own program decides.
 
 use tapline_packet::Packet;
 
 use super::disjunct::{Conjunction, Literal, literal};
 use super::field::{Origin, Part, ipv4_header_len};
-use tapline_filter::ast::Joint;
+use tapline_filter::ast::BoolOp;
 use tapline_filter::predicate::Predicate;
 
 /// The bytes that must have been captured.
@@ -31,14 +31,14 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// What evaluating `predicate` may load where `known` holds.
+    /// The bytes that evaluating `predicate` may load if `known` holds.
     pub(super) fn of(predicate: &Predicate, known: &Conjunction) -> Needs {
         let mut needs = Needs { open: known.is_weak, ..Needs::default() };
         needs.walk(predicate, known);
         needs
     }
 
-    /// What reading parts takes.
+    /// The bytes that reading parts takes.
     pub(super) fn of_parts(parts: impl IntoIterator<Item = Part>) -> Needs {
         let mut needs = Needs::default();
         parts.into_iter().for_each(|part| needs.part(part));
@@ -52,7 +52,7 @@ impl Needs {
             Predicate::Chain(first, rest) => {
                 let mut answer = self.walk(first, known);
                 for (joint, part) in rest {
-                    let settled = *joint == Joint::Or;
+                    let settled = *joint == BoolOp::Or;
                     if answer != Some(settled) {
                         answer = match (self.walk(part, known), answer) {
                             (Some(part), _) if part == settled => Some(settled),

@@ -6,7 +6,7 @@
 //! place   := offset from the packet's first byte, or past the IPv4 header that starts at a byte
 //! ```
 //!
-//! PathFinder (Bailey and others, OSDI 1994) describes filters so. What a cell looks at must have been captured.
+//! PathFinder (Bailey and others, OSDI 1994) describes filters so. A cell matches only if its bytes were captured.
 
 use super::condition::Condition;
 use super::disjunct::Conjunction;
@@ -16,18 +16,18 @@ use super::filter::Filter;
 /// Cells that must all match.
 ///
 /// ```
-/// use tapline_filterset::Pattern;
+/// use tapline_filterset::HeaderPattern;
 /// // TCP with SYN, over IPv4 in Ethernet: `ip proto 6 and ip[6:2] & 0x1fff = 0 and tcp[13] & 2 != 0`.
-/// let syn = Pattern::new()
+/// let syn = HeaderPattern::new()
 ///     .cell(12, &[0xff; 2], &[0x08, 0x00])?
 ///     .cell(20, &[0x1f, 0xff], &[0, 0])?
 ///     .cell(23, &[0xff], &[6])?
-///     .past_ipv4(14, 13, &[2], &[2])?;
+///     .cell_behind_ipv4(14, 13, &[2], &[2])?;
 /// assert_eq!(syn.filter().constants().len(), 4);
 /// # Ok::<(), tapline_filterset::PatternError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Pattern {
+pub struct HeaderPattern {
     cells: Conjunction,
 }
 
@@ -39,7 +39,7 @@ pub enum PatternError {
     #[error("a cell has a mask and a value of the same length, one byte or more")]
     Lengths,
     /// More than 256 bytes in all.
-    #[error("a pattern looks at {} bytes at most", Pattern::LEN_MAX)]
+    #[error("a pattern looks at {} bytes at most", HeaderPattern::LEN_MAX)]
     TooLong,
     /// The value has bits that the mask hides.
     #[error("the value has bits where the mask has none: no packet would match")]
@@ -52,35 +52,35 @@ pub enum PatternError {
     TooFar,
 }
 
-impl Pattern {
+impl HeaderPattern {
     /// The most bytes that a pattern looks at.
     pub const LEN_MAX: usize = 256;
 
     /// Matches every packet.
-    pub fn new() -> Pattern {
-        Pattern::default()
+    pub fn new() -> HeaderPattern {
+        HeaderPattern::default()
     }
 
     /// Adds a cell at `offset` bytes from the packet's first one: the bytes under `mask` must be `value`.
     ///
     /// # Errors
     /// [`PatternError`] if no packet could match, or the cell is too large.
-    pub fn cell(self, offset: u32, mask: &[u8], value: &[u8]) -> Result<Pattern, PatternError> {
+    pub fn cell(self, offset: u32, mask: &[u8], value: &[u8]) -> Result<HeaderPattern, PatternError> {
         self.add(Origin::Start, offset, mask, value)
     }
 
-    /// Adds a cell at `offset` bytes past the end of the IPv4 header that starts at byte `header`, whose first byte says how
-    /// long it is.
+    /// Adds a cell at `offset` bytes past the end of the IPv4 header that starts at byte `header`, whose first byte
+    /// says how long it is.
     ///
     /// # Errors
     /// [`PatternError`] if no packet could match, or the cell is too large.
-    pub fn past_ipv4(
+    pub fn cell_behind_ipv4(
         self,
         header: u32,
         offset: u32,
         mask: &[u8],
         value: &[u8],
-    ) -> Result<Pattern, PatternError> {
+    ) -> Result<HeaderPattern, PatternError> {
         let offset = header.checked_add(offset).ok_or(PatternError::TooFar)?;
         self.add(Origin::Ipv4Len(header), offset, mask, value)
     }
@@ -96,12 +96,12 @@ impl Pattern {
         offset: u32,
         mask: &[u8],
         value: &[u8],
-    ) -> Result<Pattern, PatternError> {
+    ) -> Result<HeaderPattern, PatternError> {
         if mask.len() != value.len() || mask.is_empty() {
             return Err(PatternError::Lengths);
         }
         let len: usize = self.cells.parts.iter().map(|(part, _)| usize::from(part.width)).sum();
-        if len + mask.len() > Pattern::LEN_MAX {
+        if len + mask.len() > HeaderPattern::LEN_MAX {
             return Err(PatternError::TooLong);
         }
         if mask.iter().zip(value).any(|(mask, value)| value & !mask != 0) {

@@ -1,4 +1,4 @@
-//! What a packet is asked, beginning with what most tables want to know.
+//! A decision tree over parts of a packet, beginning with the part that most tables compare.
 //!
 //! ```text
 //! type?  0x800 -> protocol?  6  -> tables 1 4 7
@@ -8,10 +8,10 @@
 //!    | none of these: tables 9
 //! ```
 //!
-//! All filters of a table look at the same bits. Where they want few different numbers in a part, these decide beforehand whether
-//! the table is worth a lookup. What several tables want is asked once. A packet takes the way of its number, and then that of
-//! those tables that do not ask. A table of which every bit was asked on the way is not looked up: what is filed under these numbers
-//! stands in the plan.
+//! All filters of a table look at the same bits. A part for which they have few different numbers is tested before
+//! the table is looked up. A part of several tables is tested once. A packet takes the branch of its number, and then
+//! the branch for tables that do not test this part. A table with all bits tested on the path is not looked up: its
+//! entries for these numbers stand in the plan.
 
 use tapline_packet::Packet;
 
@@ -25,7 +25,7 @@ pub(super) const NUMBERS_MAX: usize = 4;
 /// Places at which one table may stand.
 const COPIES_MAX: usize = 16;
 
-/// With so many ways a question's answer is sought by halves.
+/// Branches up to this number are tried in turn; more are searched by halving.
 const WAYS_IN_TURN: usize = 8;
 
 /// No further node.
@@ -54,7 +54,7 @@ impl Guard {
     }
 }
 
-/// What the plan says of a packet.
+/// The result of a packet's walk through the plan.
 pub(super) enum Step<'p> {
     /// These filters accept it.
     Found(&'p [u32]),
@@ -90,14 +90,15 @@ struct Node {
     ranged: Piece,
     candidates: Piece,
     tables: Piece,
-    /// What to read, and the ways; no ways if there is no question.
+    /// The part to read, and the branches; no branches if there is no test.
     look: Look,
     ways: Piece,
-    /// Where to go on, for a packet that takes none of the ways; they lead there too. Always a node that was added before this one, so a walk ends.
+    /// The next node for a packet that takes no branch; branches lead there as well. Always a node that was added
+    /// before this one, so a walk ends.
     next: u32,
 }
 
-/// Where a number leads.
+/// The branch of a number.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     number: u32,
@@ -111,7 +112,7 @@ struct Ranged {
     ranges: Piece,
 }
 
-/// How a part is read.
+/// The method of reading a part.
 #[derive(Clone, Copy, Debug)]
 enum Look {
     /// Of the four bytes from here on, these bits.
@@ -148,7 +149,7 @@ struct Member<'a> {
     table: u16,
     guards: Vec<&'a Guard>,
     copies: usize,
-    /// What was answered on the way, if all answers together leave nothing to look up.
+    /// The numbers tested on the path, if they leave no bit of the table to look up.
     values: Option<Vec<(Part, u32)>>,
 }
 

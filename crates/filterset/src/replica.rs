@@ -2,22 +2,22 @@
 //!
 //! ```text
 //!                    +--channel--> Replica of worker 0    apply() between two batches
-//! Updates --commit---+--channel--> Replica of worker 1    apply() between two batches
+//! SetUpdater --commit---+--channel--> Replica of worker 1    apply() between two batches
 //! ```
 //!
-//! Each worker has the whole set for itself, so that classifying takes no lock and waits for nobody. One writer sends changes to
-//! all. What is committed together becomes visible together, at a worker's next `apply`: a batch sees all of a commit or nothing of
-//! it, and commits in their order. A change is visible at the latest one batch and the changes before it after its commit;
-//! [`Updates::visible`] says how far all workers are. The price is memory: one set of tables for each worker; the filters
-//! themselves are shared.
+//! Each worker has the whole set for itself, so that classifying takes no lock and never waits. One writer sends
+//! changes to all. Changes that are committed together become visible together, at a worker's next `apply`: a batch
+//! sees all of a commit or nothing of it, and commits in their order. A change is visible at the latest one batch and
+//! the changes before it after its commit; [`SetUpdater::last_visible_commit`] tells how far all workers are. The
+//! price is memory: one set of tables for each worker; the filters themselves are shared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::{Filter, FilterId, FilterSet, Mode, SetError};
+use super::{Filter, FilterId, FilterSet, MatchPolicy, SetError};
 
-/// Commits that a worker may be behind; [`Updates::commit`] then waits for no one and sends nothing.
+/// Commits that a worker may be behind; [`SetUpdater::commit`] then waits for no one and sends nothing.
 pub const LAG_MAX: u64 = 4096;
 
 /// A change, which every replica makes.
@@ -30,7 +30,7 @@ enum Change {
 
 /// The writer's side: says what is in the set, and makes changes.
 #[derive(Debug)]
-pub struct Updates {
+pub struct SetUpdater {
     places: Vec<Place>,
     free: Vec<u32>,
     collected: Vec<Change>,
@@ -62,9 +62,9 @@ pub struct Replica {
     applied: Arc<AtomicU64>,
 }
 
-impl Updates {
-    /// Empty sets for so many workers.
-    pub fn new(mode: Mode, workers: usize) -> (Updates, Vec<Replica>) {
+impl SetUpdater {
+    /// Empty sets for `workers` workers.
+    pub fn new(mode: MatchPolicy, workers: usize) -> (SetUpdater, Vec<Replica>) {
         let mut replicas = Vec::with_capacity(workers);
         let mut ends = Vec::with_capacity(workers);
         for _ in 0..workers {
@@ -72,7 +72,7 @@ impl Updates {
             ends.push(Worker { changes: sender, applied: Arc::clone(&applied) });
             replicas.push(Replica { set: FilterSet::new(mode), changes, applied });
         }
-        let updates = Updates {
+        let updates = SetUpdater {
             places: Vec::new(),
             free: Vec::new(),
             collected: Vec::new(),
@@ -132,7 +132,7 @@ impl Updates {
     /// Sends what was changed since the last commit, as one. Gives the number of the commit, or `None` if a worker is
     /// [`LAG_MAX`] commits behind: the changes stay collected, for the next call. Workers that are gone are forgotten.
     pub fn commit(&mut self) -> Option<u64> {
-        if self.commits - self.visible() >= LAG_MAX {
+        if self.commits - self.last_visible_commit() >= LAG_MAX {
             return None;
         }
         if !self.collected.is_empty() {
@@ -144,7 +144,7 @@ impl Updates {
     }
 
     /// The last commit that all workers have applied.
-    pub fn visible(&self) -> u64 {
+    pub fn last_visible_commit(&self) -> u64 {
         let applied = self.workers.iter().map(|worker| worker.applied.load(Ordering::Acquire));
         applied.min().unwrap_or(self.commits)
     }
@@ -158,8 +158,8 @@ impl Updates {
 }
 
 impl Replica {
-    /// Applies the commits that have arrived, until `changes_max` changes are made or passed; call it between batches. Gives the
-    /// number of changes. A commit is never split.
+    /// Applies the commits that have arrived, until `changes_max` changes are made or passed; call it between
+    /// batches. Gives the number of changes. A commit is never split.
     pub fn apply(&mut self, changes_max: usize) -> usize {
         let (mut commits, mut changes) = (0, 0);
         while changes < changes_max

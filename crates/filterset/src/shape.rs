@@ -11,7 +11,8 @@ use crate::plan::{Guard, NUMBERS_MAX};
 use crate::table::Table;
 use crate::{Slot, filter};
 
-/// Entries that a table may have for the plan to hold them in its place: the plan is made anew with each change of them.
+/// Entries that a table may have for the plan to hold them in its place: the plan is made anew with each change of
+/// them.
 const PLANNED_MAX: usize = 1024;
 
 /// All alternatives that look at the same bits.
@@ -19,7 +20,7 @@ const PLANNED_MAX: usize = 1024;
 pub(super) struct Shape {
     pub(super) layout: Arc<Layout>,
     pub(super) table: Table,
-    /// What all entries want; made with the first one, and less with others.
+    /// The conditions that all entries share; set with the first one, weakened by others.
     pub(super) guards: Option<Vec<Guard>>,
     pub(super) entries: usize,
 }
@@ -53,7 +54,7 @@ impl Entry {
         }
     }
 
-    /// What is left to ask, if it is nothing but whether a part is in a range.
+    /// The range that is left to check, if a range is all that is left.
     pub(super) fn bounds(self, slots: &[Slot]) -> Option<(Part, filter::Bounds)> {
         let filter = slots[self.slot as usize].filter.as_ref().filter(|_| !self.unseen)?;
         filter.alternatives[usize::from(self.alternative)].bounds()
@@ -115,7 +116,7 @@ impl Shape {
         self.entries <= PLANNED_MAX && self.guards.as_ref().is_some_and(is_covered)
     }
 
-    /// What is filed under these values of the parts.
+    /// The entries under these values of the parts.
     pub(super) fn entries_of(&self, values: &[(Part, u32)]) -> impl Iterator<Item = Entry> {
         let key = self.layout.key(values);
         let found = key.map_or(&[][..], |key| {

@@ -8,7 +8,7 @@
 //! growth  a second row of slots of twice the size; each change moves some slots over, so no change waits for all
 //! ```
 //!
-//! The hash is seeded for each table, so who chooses keys cannot make them meet.
+//! The hash is seeded for each table, so an attacker who chooses keys cannot make them collide.
 
 use std::hash::BuildHasher;
 
@@ -24,7 +24,7 @@ const NUMBER: u64 = FILED - 1;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 8;
 
-/// Slots that each change moves while a table grows: at least so many that growth ends before the next begins.
+/// Slots that each change moves while a table grows: enough for growth to end before the next begins.
 const MOVED_AT_ONCE: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ impl Table {
         if self.leaving.is_some() || 4 * self.rows.taken < 3 * slots {
             return;
         }
-        // Where most is gone, the same size will do.
+        // If most entries are gone, the same size will do.
         let wanted = if 2 * self.len > slots { 2 * slots } else { slots };
         let left = std::mem::replace(&mut self.rows, Rows::new(wanted, self.words));
         self.leaving = Some((left, 0));
@@ -223,7 +223,7 @@ impl Rows {
         self.position(hash, key).and_then(|at| self.slots.get(at))
     }
 
-    /// Where the entry of a key stands.
+    /// The slot of a key's entry.
     #[inline]
     fn position(&self, hash: u64, key: &[u64]) -> Option<usize> {
         // Comparing a known number of words takes no call.

@@ -1,4 +1,5 @@
-//! What a set answers is what its filters answer one by one; and the parts of it that are hard to see from outside.
+//! The answer of a set equals the answers of its filters one by one; and properties that are hard to see from
+//! outside.
 
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ const TEXTS: &[&str] = &[
 
 #[test]
 fn each_filter_answers_as_its_program_does_alone() {
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let ids: Vec<FilterId> = TEXTS.iter().map(|text| set.insert(filter(text), 0)).collect();
     let programs: Vec<CompiledFilter> = TEXTS.iter().map(|text| program(text)).collect();
     for frame in frames() {
@@ -87,7 +88,7 @@ fn each_filter_answers_as_its_program_does_alone() {
 
 #[test]
 fn filters_that_differ_in_constants_share_a_table() {
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     for flow in 0..1000 {
         let text = format!(
             "src host 10.0.{}.{} and dst host 192.0.2.2 and tcp src port {} and tcp dst port 80",
@@ -99,10 +100,11 @@ fn filters_that_differ_in_constants_share_a_table() {
         assert!(!filter.has_program(), "{text}");
         set.insert(filter, 0);
     }
-    assert_eq!(set.layouts(), 1);
+    assert_eq!(set.table_count(), 1);
 }
 
-/// Ranges of many filters stand in the plan, as does what few numbers decide: with each change it is made anew, and beyond a number of entries left to the table.
+/// Ranges of many filters stand in the plan, as does what few numbers decide: with each change it is made anew, and
+/// beyond a number of entries left to the table.
 #[test]
 fn the_plan_agrees_with_the_filters_after_each_change() {
     let ports = |number: u16| format!("udp and portrange {}-{}", 40 * number, 40 * number + 100);
@@ -114,7 +116,7 @@ fn the_plan_agrees_with_the_filters_after_each_change() {
         link.ip(&Udp { src: 517 * at, dst: 50 + 97 * at }.packet(pair, b"payload"))
     };
     let frames = FrameBatches::new(&(0..100).map(frame).collect::<Vec<_>>());
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let mut there: Vec<(FilterId, CompiledFilter)> = Vec::new();
     let check = |set: &mut FilterSet, there: &[(FilterId, CompiledFilter)]| {
         for (packet, found) in classify(set, &frames.batch()).into_iter().enumerate() {
@@ -151,7 +153,8 @@ fn the_plan_agrees_with_the_filters_after_each_change() {
     check(&mut set, &there);
 }
 
-/// A filter that most packets meet in part is one alternative, which its program decides; in what all its ways have in common it is still looked up.
+/// A filter that most packets meet in part is one alternative, which its program decides; in what all its ways have
+/// in common it is still looked up.
 #[test]
 fn a_broad_filter_is_asked_once() {
     for (text, has_key) in
@@ -174,7 +177,7 @@ fn a_thousand_ports_are_few_alternatives() {
 
 #[test]
 fn of_several_the_first_by_priority_then_by_age_is_reported() {
-    let mut set = FilterSet::new(Mode::First);
+    let mut set = FilterSet::new(MatchPolicy::First);
     let late = set.insert(filter("ip"), 7);
     let older = set.insert(filter("tcp"), 3);
     let younger = set.insert(filter("port 80"), 3);
@@ -190,11 +193,11 @@ fn of_several_the_first_by_priority_then_by_age_is_reported() {
 
 #[test]
 fn layouts_beyond_the_limit_are_asked_one_by_one() {
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let texts: Vec<String> = (0..LAYOUTS_MAX + 40).map(|at| format!("ether[{at}] & 0x7f = 2")).collect();
     let ids: Vec<FilterId> = texts.iter().map(|text| set.insert(filter(text), 0)).collect();
-    assert_eq!(set.layouts(), LAYOUTS_MAX);
-    assert!(set.unmerged() > 0);
+    assert_eq!(set.table_count(), LAYOUTS_MAX);
+    assert!(set.unmerged_count() > 0);
     let frames = FrameBatches::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
     let batch = frames.batch();
     for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
@@ -205,7 +208,7 @@ fn layouts_beyond_the_limit_are_asked_one_by_one() {
     for id in ids.into_iter().rev() {
         set.remove(id).unwrap();
     }
-    assert_eq!((set.len(), set.layouts(), set.unmerged()), (0, 0, 0));
+    assert_eq!((set.len(), set.table_count(), set.unmerged_count()), (0, 0, 0));
     assert!(classify(&mut set, &batch).iter().all(Vec::is_empty));
 }
 
@@ -243,7 +246,7 @@ fn changed_constants_give_the_filter_of_the_other_text() {
         };
         let changes: Vec<(usize, u32)> = old.constants().iter().enumerate().filter_map(change).collect();
         assert!(!changes.is_empty(), "{new}: {:?}", old.constants());
-        let mut set = FilterSet::new(Mode::All);
+        let mut set = FilterSet::new(MatchPolicy::All);
         let id = set.insert(old, 0);
         if let Err(reason) = set.set_constants(id, &changes) {
             panic!("{new}: {reason}");
@@ -258,7 +261,7 @@ fn changed_constants_give_the_filter_of_the_other_text() {
 
 #[test]
 fn ids_of_removed_filters_are_refused() {
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let id = set.insert(filter("ip"), 0);
     set.remove(id).unwrap();
     let again = set.insert(filter("arp"), 0);
@@ -271,7 +274,7 @@ fn ids_of_removed_filters_are_refused() {
 #[test]
 fn a_program_alone_decides() {
     let texts = ["ip[8] + ip[9] = 70", "tcp port 80", "not ip", "less 60"];
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     for text in texts {
         let program = tapline_filter::compile(text, &Options::default()).unwrap();
         let own = set.insert(Filter::from_program(interpreted(program)), 0);
@@ -295,19 +298,19 @@ fn a_backend_gets_the_programs_and_decides() {
     }
     let compiled =
         Filter::compile_with("ip[8] + ip[9] = 70", &Options::default(), &|_| Arc::new(Never)).unwrap();
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     set.insert(compiled, 0);
     let frames = FrameBatches::new(&frames());
     assert!(classify(&mut set, &frames.batch()).iter().all(Vec::is_empty));
 }
 
-/// What each index stands for, after each commit.
+/// The filter behind each index, after each commit.
 type States = Vec<Vec<(u32, &'static str)>>;
 
 #[test]
 fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
     let mut random = tapline_testkit::random::Random::new(3);
-    let (mut updates, mut replicas) = Updates::new(Mode::All, 2);
+    let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 2);
     let frames = FrameBatches::new(&frames());
     let batch = frames.batch();
     let (mut ids, mut states): (Vec<(FilterId, &str)>, States) = (Vec::new(), vec![Vec::new()]);
@@ -335,7 +338,7 @@ fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
         states.push(ids.iter().map(|(id, text)| (id.index(), *text)).collect());
         for (worker, replica) in replicas.iter_mut().enumerate() {
             // One commit is never split, however small the number.
-            let before = updates.visible() as usize;
+            let before = updates.last_visible_commit() as usize;
             for _ in 0..random.below(3) {
                 applied[worker] += usize::from(replica.apply(1) > 0);
             }
@@ -357,12 +360,12 @@ fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
     for replica in &mut replicas {
         replica.apply(usize::MAX);
     }
-    assert_eq!(updates.visible() as usize, states.len() - 1);
+    assert_eq!(updates.last_visible_commit() as usize, states.len() - 1);
 }
 
 #[test]
 fn a_stalled_worker_stops_commits_and_loses_nothing() {
-    let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
+    let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 1);
     let compiled = Arc::new(filter("arp"));
     for _ in 0..LAG_MAX {
         updates.insert(Arc::clone(&compiled), 0);
@@ -374,7 +377,7 @@ fn a_stalled_worker_stops_commits_and_loses_nothing() {
     assert_eq!(updates.commit(), Some(LAG_MAX + 1));
     replicas[0].apply(usize::MAX);
     assert_eq!(replicas[0].set().len() as u64, LAG_MAX + 1);
-    // A worker that is gone holds nobody up.
+    // A worker that is gone blocks no change.
     replicas.clear();
     updates.insert(compiled, 0);
     assert!(updates.commit().is_some());
@@ -383,7 +386,7 @@ fn a_stalled_worker_stops_commits_and_loses_nothing() {
 #[test]
 fn each_packet_has_one_of_two_filters_during_changes() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
+    let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 1);
     // On these frames both mean the same; each packet matches the one that is there.
     let pair = ["tcp dst port 80", "tcp dst port 80 or tcp dst port 81"].map(|text| Arc::new(filter(text)));
     let mut id = updates.insert(Arc::clone(&pair[0]), 0);
@@ -418,7 +421,7 @@ fn each_packet_has_one_of_two_filters_during_changes() {
             }
             sent += 2;
         }
-        while updates.visible() < 2001 {
+        while updates.last_visible_commit() < 2001 {
             std::thread::yield_now();
         }
         done.store(true, Ordering::Relaxed);

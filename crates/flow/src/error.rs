@@ -1,15 +1,15 @@
-//! What can go wrong between packets and records.
+//! Errors of meters and exporters.
 
 use std::io;
 
-/// What can go wrong between packets and records. Each text says what happened, and what to do about it.
+/// Errors of meters and exporters. Each text says what happened, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The table cannot have this size.
+    /// The flow table cannot have this size.
     #[error("{flows_max} flows at most: the table takes 1 to {max}; give another --flows-max")]
     FlowsMax {
-        /// What was asked for.
+        /// The size that was asked for.
         flows_max: usize,
         /// The most.
         max: usize,
@@ -17,17 +17,17 @@ pub enum Error {
     /// The system has no room for a table of this size.
     #[error("no memory for {flows_max} flows, which may take {bytes} bytes: give a smaller --flows-max")]
     Memory {
-        /// What was asked for.
+        /// The size that was asked for.
         flows_max: usize,
-        /// What it may take.
+        /// The most memory that it takes, in bytes.
         bytes: usize,
     },
     /// A timeout is out of its range.
     #[error("the {name} timeout of {seconds} s: it may be {least} to 10 years")]
     Timeout {
-        /// Which.
+        /// The timeout's name.
         name: &'static str,
-        /// What was asked for.
+        /// The timeout that was asked for, in seconds.
         seconds: f64,
         /// The least that it may be.
         least: &'static str,
@@ -41,17 +41,17 @@ pub enum Error {
         known: String,
     },
     /// A word that means no group of details.
-    #[error("`{word}` is nothing that flows can be asked for besides; there are {known}")]
+    #[error("`{word}` is no group of details of flows; there are {known}")]
     Detail {
         /// The word.
         word: String,
         /// All groups.
         known: String,
     },
-    /// So much payload is not kept.
+    /// The length of payload to keep is out of its range.
     #[error("{payload} bytes of payload a side: it may be 1 to {max}")]
     Payload {
-        /// What was asked for.
+        /// The length that was asked for, in bytes.
         payload: u16,
         /// The most.
         max: u16,
@@ -64,16 +64,16 @@ pub enum Error {
         /// A near name, or where the list is.
         hint: String,
     },
-    /// A template that cannot be.
+    /// A template that cannot be used.
     #[error("the template {what}")]
     Template {
-        /// What is wrong with it, as a clause, with what to do.
+        /// The fault of the template and its mend, as a clause.
         what: String,
     },
     /// The protocol has no room for the rate of sampling.
     #[error("one of {sampling} packets: NetFlow v5 has room for one of {max} at most; use --version 9 or 10")]
     Sampling {
-        /// One of so many.
+        /// The sampling interval N (1 packet in N).
         sampling: u32,
         /// The most.
         max: u32,
@@ -81,9 +81,9 @@ pub enum Error {
     /// A collector's address that is none.
     #[error("`{text}`: {why}; collectors are udp://HOST:PORT, tcp://HOST:PORT or file:NAME")]
     Collector {
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// Why it is none.
+        /// The fault of the text.
         why: String,
     },
     /// A collector cannot be reached, or its file not be made.

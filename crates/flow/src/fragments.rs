@@ -1,29 +1,29 @@
-//! Which ports the later fragments of a packet have: those of its first one.
+//! Ports for the later fragments of a packet, remembered from its first fragment.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::FlowContext;
 
-/// First fragments that are remembered; the oldest is forgotten for the next.
+/// First fragments in memory; the oldest makes room for the next.
 const FIRSTS_MAX: usize = 8192;
-/// How long a first fragment is remembered: as long as hosts wait for the rest (RFC 8200, 4.5 says 60 s, most use 30).
+/// How long a first fragment is kept: the reassembly timeout of hosts (60 s in RFC 8200, 4.5; 30 s in most systems).
 const FIRST_NS: i64 = 30_000_000_000;
 
-/// What the fragments of one packet have in common.
+/// Fields that the fragments of one packet have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Datagram {
     pub(crate) source: u128,
     pub(crate) destination: u128,
     pub(crate) id: u32,
-    /// As every fragment's header says.
+    /// The protocol field of every fragment's header.
     pub(crate) protocol: u8,
     pub(crate) is_v6: bool,
-    /// What belongs to the key of its flow: the same addresses may be other hosts elsewhere. Without the type of service, of which routers
-    /// change two bits on the way (RFC 3168, 5.3).
+    /// The rest of the flow's key: the same addresses may be other hosts on another VLAN. The type of service is left
+    /// out, as routers change two bits of it on the way (RFC 3168, 5.3).
     pub(crate) context: FlowContext,
 }
 
-/// What only the first one says: the protocol behind all extension headers, and the ports.
+/// Fields that only the first fragment has: the protocol behind all extension headers, and the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transport {
     pub(crate) protocol: u8,
@@ -33,14 +33,15 @@ pub(crate) struct Transport {
 /// First fragments by their packet.
 pub(crate) struct Fragments {
     firsts: HashMap<Datagram, (Transport, i64)>,
-    /// In the order in which they came, with the times by which they are known again.
+    /// In the order of arrival, with the times that identify their entries.
     order: VecDeque<(Datagram, i64)>,
 }
 
 impl Fragments {
-    /// None yet, and room for all that there can be.
+    /// An empty table with room for all entries.
     pub(crate) fn new() -> Fragments {
-        // Twice as many: a map that is more than half full takes new memory now and then, instead of tidying up where it is.
+        // Twice the room: a map that is more than half full sometimes allocates instead of removing deleted entries in
+        // place.
         Fragments {
             firsts: HashMap::with_capacity(2 * FIRSTS_MAX),
             order: VecDeque::with_capacity(FIRSTS_MAX),
@@ -56,7 +57,7 @@ impl Fragments {
         self.order.push_back((datagram, now));
     }
 
-    /// What the first fragment of this packet said, if it came within the time.
+    /// The transport fields of this packet's first fragment, if that came within [`FIRST_NS`].
     pub(crate) fn of(&self, datagram: &Datagram, now: i64) -> Option<Transport> {
         let (transport, then) = self.firsts.get(datagram)?;
         (now.saturating_sub(*then) <= FIRST_NS).then_some(*transport)
@@ -101,7 +102,7 @@ mod tests {
             fragments.note(datagram(7), transport, i64::from(id));
         }
         assert!(fragments.firsts.len() <= FIRSTS_MAX && fragments.order.len() <= FIRSTS_MAX);
-        // What is left after deletions counts less, until it is tidied up.
+        // Entries that were deleted lower the capacity until the map is rehashed.
         assert!(fragments.firsts.capacity() <= room && fragments.order.capacity() == FIRSTS_MAX);
         assert!(fragments.of(&datagram(12 * FIRSTS_MAX as u32 - 1), 0).is_some());
         assert!(fragments.of(&datagram(7), 0).is_some());

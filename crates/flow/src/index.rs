@@ -42,9 +42,9 @@ pub(crate) struct Index {
     words: Vec<u16>,
     /// Words before the first bucket, so that buckets are cache lines.
     start: usize,
-    /// Those in use.
+    /// Buckets in use.
     buckets: u32,
-    /// Slots for which these are enough, and for which there is memory.
+    /// Slots that these buckets are enough for, and the most that memory was reserved for.
     slots: usize,
     slots_max: usize,
     /// The most buckets that an entry was away from its home, plus one, since it grew last.
@@ -81,7 +81,7 @@ impl Index {
         self.chain_max = 0;
     }
 
-    /// Where a hash leads.
+    /// The bucket and tag of a hash.
     #[inline(always)]
     pub(crate) fn bucket_tag(&self, hash: u64) -> BucketTag {
         let bucket = ((hash >> 32) * u64::from(self.buckets)) >> 32;

@@ -1,4 +1,4 @@
-//! What flows are told apart by.
+//! Keys: the fields that tell flows apart.
 //!
 //! ```text
 //! narrow   IPv4, five-tuple only:   address 4, address 4 | port 2, port 2, protocol 1, 0, 0, 0         the key itself
@@ -148,8 +148,9 @@ pub(crate) fn narrow_addresses(words: Words) -> Addresses {
 /// Bits without a pattern: the fraction of e.
 const KEYS: [u64; 3] = [0xb7e1_5162_8aed_2a6a, 0xbf71_5880_9cf4_f3c7, 0x62e7_160f_38b4_da56];
 
-/// A number for what of a wide key does not fit into it. Without the seed nobody can choose addresses that have the same: where a factor of a
-/// product is known, it can be made 0, and then the other one does not matter.
+/// A hash of the parts of a wide key that do not fit into it. The seed is secret, so that no sender can choose
+/// addresses with equal digests: a sender who knows a factor of the product can make it 0, and the other factor then
+/// has no effect.
 fn digest(addresses: &Addresses, part: &FlowContext, seed: u64) -> u64 {
     let half = |address: u128, key: u64| {
         fold(address as u64 ^ seed ^ key, (address >> 64) as u64 ^ seed.rotate_left(17) ^ KEYS[2])
@@ -166,17 +167,17 @@ fn digest(addresses: &Addresses, part: &FlowContext, seed: u64) -> u64 {
     fold(sides ^ one, other ^ seed.rotate_left(47) ^ KEYS[1])
 }
 
-/// A number for each key. The seed is chance: nobody can choose flows that meet in one place.
+/// The hash of a key. The seed is random, so that no sender can choose flows that share a bucket.
 #[inline(always)]
 pub(crate) fn hash(words: Words, seeds: Seeds) -> u64 {
     let [one, other, last] = seeds;
     fold(fold(words[0] ^ one, words[1] ^ other) ^ last, KEYS[1])
 }
 
-/// What a hash is seeded with.
+/// Seeds of the hash.
 pub(crate) type Seeds = [u64; 3];
 
-/// Three numbers of one.
+/// The three seeds that follow from one number.
 pub(crate) fn seeds(seed: u64) -> Seeds {
     [seed, seed.rotate_left(17) ^ KEYS[0], seed.rotate_left(32)]
 }
@@ -226,7 +227,7 @@ mod tests {
 
     /// Interface identifiers and prefixes that are the constants of the digest, and contexts that are: products of 0, were there no seed.
     #[test]
-    fn nobody_can_choose_keys_that_are_the_same() {
+    fn no_sender_can_choose_equal_keys() {
         let address = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
         let chosen = |at: u64| {
             [address(at, KEYS[0]), address(KEYS[2], at), address(at, KEYS[1]), address(at, KEYS[0] ^ KEYS[1])]

@@ -46,7 +46,7 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    /// For so many slots, and this idle timeout in nanoseconds.
+    /// A wheel for `slots` slots, with the idle timeout in nanoseconds.
     ///
     /// # Errors
     /// If there is no memory for the slots.

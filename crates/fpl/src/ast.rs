@@ -1,4 +1,4 @@
-//! What an FPL text says, before names have a meaning.
+//! The syntax of an FPL text, before names have a meaning.
 //!
 //! ```text
 //! program   := { item }
@@ -46,7 +46,7 @@ pub enum Item {
 pub struct Name {
     /// The word.
     pub text: String,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -64,7 +64,7 @@ pub struct Macro {
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What.
+    /// Its kind.
     pub kind: StatementKind,
     /// All of it.
     pub span: Span,
@@ -83,7 +83,7 @@ pub enum StatementKind {
     Break,
     /// `RETURN`.
     Return(Expr),
-    /// `EXTERN` whose value nobody wants.
+    /// `EXTERN` with an unused value.
     Call(Expr),
 }
 
@@ -96,7 +96,7 @@ pub struct For {
     pub start: Expr,
     /// The register, as the test names it.
     pub tested: Expr,
-    /// How it is compared with the end.
+    /// The comparison with the end.
     pub relation: Operator,
     /// The expression that the register is compared with.
     pub end: Expr,
@@ -115,7 +115,7 @@ pub struct For {
 /// A number to be computed, or a place that holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
-    /// How.
+    /// Its kind.
     pub kind: ExprKind,
     /// All of it.
     pub span: Span,

@@ -4,9 +4,9 @@
 //! frame  := link header, vlan tags (at most 2), network header, [extension headers], transport header, data
 //! ```
 //!
-//! A field is found wherever its header is in this packet: behind VLAN tags, IPv4 options, IPv6 extension headers. A header is
-//! present if the headers before say so and its fixed part was captured whole; a transport header is not in later fragments. Fields of
-//! a header that is not present are 0.
+//! A field is found wherever its header is in this packet: behind VLAN tags, IPv4 options, IPv6 extension headers. A
+//! header is present if the headers before say so and its fixed part was captured whole; a transport header is not in
+//! later fragments. Fields of a header that is not present are 0.
 //!
 //! Sources: RFC 791, 792, 793/9293, 768, 826, 4443, 8200; IEEE 802.1Q.
 
@@ -15,7 +15,7 @@ use tapline_packet::numbers::{ethertype, ip_protocol};
 
 use tapline_ir::Width;
 
-/// Where a field is found.
+/// The header that holds a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Header {
     /// Destination, source: Ethernet alone.
@@ -67,10 +67,10 @@ impl Header {
     }
 }
 
-/// How a field's value comes about once its header is found.
+/// The computation of a field's value once its header is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// Bytes of the header, shifted right, and so many bits of that.
+    /// Bytes of the header, shifted right, and the low `bits` of the result.
     Bits { header: Header, offset: u32, width: Width, shift: u32, bits: u32, scale: u32 },
     /// 1 if the header is present.
     Present(Header),
@@ -263,12 +263,12 @@ pub(super) fn constant(name: &str) -> Option<u64> {
     CONSTANTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
-/// How frames of a link type begin.
+/// The beginning of frames of a link type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     /// Bytes before the network header, tags not counted.
     pub(super) header_len: u32,
-    /// Where the EtherType is; without one the packet begins with IP, whose version tells.
+    /// The offset of the EtherType; without one the packet begins with IP, and the version field tells which.
     pub(super) type_at: Option<u32>,
     pub(super) is_ethernet: bool,
 }

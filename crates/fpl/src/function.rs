@@ -4,8 +4,8 @@
 //! EXTERN(sample, 8, 9)        input: cells M[8] ..    output: cells M[9] ..    value: what the call gives
 //! ```
 //!
-//! A function declares how many cells it reads and how many it writes. The compiler proves that they lie in the memory, so a
-//! function sees no other cell. What is not registered cannot be called.
+//! A function declares how many cells it reads and how many it writes. The compiler proves that they lie in the
+//! memory, so a function sees no other cell. Only registered functions can be called.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,7 +66,7 @@ pub struct External {
 }
 
 impl External {
-    /// A function that reads so many cells and writes so many.
+    /// A function that reads `inputs` cells and writes `outputs`.
     ///
     /// ```
     /// use tapline_fpl::{External, Registry};
@@ -115,7 +115,8 @@ impl tapline_ir::Function for External {
 
     fn call(&self, packet: Packet<'_>, memory: &Memory, arguments: &[u64]) -> u64 {
         let &[input, output] = arguments else { return 0 };
-        // Proven by the compiler for a memory of the program's size; a smaller one must not make a function read beside its cells.
+        // Proven by the compiler for a memory of the program's size; a smaller one must not make a function read
+        // beside its cells.
         let cells = memory.len() as u64;
         let fits = |start: u64, count: u32| start.checked_add(count.into()).is_some_and(|end| end <= cells);
         if !fits(input, self.inputs) || !fits(output, self.outputs) {

@@ -8,8 +8,8 @@
 //!   h = h * C;  h = h xor (h >> 29)
 //! ```
 //!
-//! Arithmetic is modulo 2^64. Each step can be undone, so inputs of up to 8 bytes never collide before the mask. It
-//! spreads well; it does not withstand somebody who knows the seed and wants collisions.
+//! Arithmetic is modulo 2^64. Each step can be undone, so inputs of up to 8 bytes never collide before the mask. The
+//! hash spreads well; it does not withstand an attacker with the seed.
 
 /// Odd, and with bits set at random: 2^64 divided by the golden ratio.
 pub(super) const A: u64 = 0x9e37_79b9_7f4a_7c15;

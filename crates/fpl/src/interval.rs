@@ -1,4 +1,4 @@
-//! What is known about a number before the program runs: its least and its greatest value, unsigned.
+//! The range of a number, as known before the program runs: its least and its greatest value, unsigned.
 
 use super::tree::{Arithmetic, low_bits};
 use tapline_ir::Binary;
@@ -23,7 +23,7 @@ impl Interval {
         Interval { low: 0, high }
     }
 
-    /// What holds of both.
+    /// The range that holds both.
     pub(super) fn join(self, other: Interval) -> Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }

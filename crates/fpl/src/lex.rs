@@ -53,7 +53,7 @@ impl<'a> Lexer<'a> {
         };
         let span = Span { start: self.at, end: self.at + len };
         self.at = span.end;
-        token.map(|token| (token, span)).map_err(|error| error.or_at(span))
+        token.map(|token| (token, span)).map_err(|error| error.with_place_if_none(span))
     }
 
     fn skip_blanks(&mut self) -> Result<(), Error> {

@@ -4,9 +4,10 @@
 //! text --parse--> ast::Program --resolve--> Code --check--> Code, bounded --lower--> ir::Ir
 //! ```
 //!
-//! The language is FPL-2 of FFPF (Bos and others, OSDI 2004), with what the paper leaves open decided in `docs/filter/fpl.md`. A
-//! program that compiles is safe to run on any packet: it reads nothing but captured bytes, touches nothing but its own memory cells, calls nothing
-//! but registered functions, and ends after an amount of work that is known before it runs.
+//! The language is FPL-2 of FFPF (Bos and others, OSDI 2004), with what the paper leaves open decided in
+//! `docs/filter/fpl.md`. A program that compiles is safe to run on any packet: it reads nothing but captured bytes,
+//! touches nothing but its own memory cells, calls nothing but registered functions, and ends after an amount of work
+//! that is known before it runs.
 //!
 //! ```
 //! use tapline_fpl::{self as fpl, FplOptions};
@@ -54,7 +55,7 @@ use tapline_syntax::{Error, line_and_column};
 /// Options of the compiler.
 #[derive(Clone, Debug)]
 pub struct FplOptions {
-    /// How frames begin: decides where `PKT.IP_SRC` and other named fields are.
+    /// The link type of frames: decides where `PKT.IP_SRC` and other named fields are.
     pub link_type: LinkType,
     /// Number of 64-bit cells of the program's memory: 0, or a power of two up to [`CELLS_MAX`].
     pub memory_cells: u32,
@@ -88,8 +89,8 @@ impl Default for FplOptions {
 /// A program that may run.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The graph; its `cells` is the size of the memory that it wants, 0 if it uses none. [`Ir::has_state`] tells whether it is more
-    /// than a filter.
+    /// The graph; its `cells` is the size of the memory that it wants, 0 if it uses none. [`Ir::has_state`] tells
+    /// whether it is more than a filter.
     pub ir: Ir,
     /// The most steps that one packet may take; at most [`FplOptions::work_max`].
     pub work: u64,

@@ -9,8 +9,8 @@
 //!
 //! The question stands at the end of each round, so that a round has one jump.
 //!
-//! Registers hold 64 bits. Between them a number stays in 32 bits as long as that is exact, which makes comparisons of packet
-//! fields with constants cheap.
+//! Registers hold 64 bits. Between them a number stays in 32 bits as long as that is exact, which makes comparisons
+//! of packet fields with constants cheap.
 
 mod fields;
 mod hash;
@@ -29,7 +29,8 @@ use super::tree::{
 use fields::{Found, Wanted};
 
 use tapline_ir::{
-    Binary, BlockId, Builder, Field, Function, Ir, Op, Place, Target, Terminator, Test, Type, Value, Width,
+    Binary, BlockId, Builder, Comparison, Function, Ir, MetaField, Op, PacketOffset, Target, Terminator,
+    Type, Value, Width,
 };
 
 /// The graph of a checked program.
@@ -44,7 +45,7 @@ pub(super) fn lower(code: &Code, options: &FplOptions) -> Ir {
     if code.uses_cells {
         builder.cells(options.memory_cells);
     }
-    let captured = builder.field(Field::CapLen);
+    let captured = builder.field(MetaField::CapLen);
     let length = length(&mut builder, captured, options);
     let zero = builder.const64(0);
     let mut lowerer = Lowerer {
@@ -72,7 +73,7 @@ fn length(builder: &mut Builder, captured: Value, options: &FplOptions) -> Value
 
 /// The lesser of two u32, without a branch.
 fn min(builder: &mut Builder, left: Value, right: Value) -> Value {
-    let is_greater = builder.compare(Test::Greater, left, right);
+    let is_greater = builder.compare(Comparison::Greater, left, right);
     let excess = builder.binary(Binary::Sub, left, right);
     let taken = builder.binary(Binary::Mul, excess, is_greater);
     builder.binary(Binary::Sub, left, taken)
@@ -86,14 +87,14 @@ struct Lowerer<'a> {
     options: &'a FplOptions,
     captured: Value,
     length: Value,
-    /// What is known of the packet at the current place.
+    /// The headers and fields found so far, at the current place.
     found: Found,
     registers: Registers,
     /// The loops around, innermost last.
     loops: Vec<Around>,
 }
 
-/// What finds headers and fields, at the current place.
+/// The steps that find headers and fields, at the current place.
 struct Headers<'a> {
     builder: &'a mut Builder,
     items: &'a [Item],
@@ -120,7 +121,7 @@ struct Around {
 impl Lowerer<'_> {
     /// Finds the fields that are not known yet.
     fn find(&mut self, wanted: Wanted) {
-        // Where fields have no place, the text names none.
+        // On a link type without places for fields, the text names no field.
         let Some(link_type) = Link::of(self.options.link_type).filter(|_| wanted != 0) else { return };
         let Lowerer { builder, code, captured, length, found, .. } = self;
         let (captured, length) = (*captured, *length);
@@ -224,7 +225,7 @@ impl Lowerer<'_> {
         self.arrive(block, &differing);
     }
 
-    /// Ends the current block with a way that carries these registers.
+    /// Ends the current block with an edge that carries these registers.
     fn go(&mut self, block: BlockId, carried: &[usize]) {
         let to = self.target(block, carried);
         self.builder.finish(Terminator::Goto(to));
@@ -269,7 +270,7 @@ impl Lowerer<'_> {
         self.arrive(after, &carried);
     }
 
-    /// Ends the current block with a way to the loop's body, or behind the loop if its register has reached the end.
+    /// Ends the current block with an edge to the loop's body, or behind the loop if its register has reached the end.
     fn next_round(
         &mut self,
         relation: Relation,
@@ -288,8 +289,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Ends the current block with a way to one of two, by whether the number is other than 0. Behind them, `wanted` is read; gives what
-    /// is known at their starts.
+    /// Ends the current block with an edge to one of two, by whether the number is other than 0. Behind them, `wanted`
+    /// is read; gives what is known at their starts.
     fn condition(&mut self, test: &Expr, [yes, no]: [BlockId; 2], wanted: [Wanted; 2]) -> [Found; 2] {
         match &test.kind {
             Kind::Not(inner) => {
@@ -298,7 +299,7 @@ impl Lowerer<'_> {
             }
             Kind::And(left, right) => {
                 let (first, then) = (self.of_expr(left), self.of_expr(right));
-                // What is read where the left side fails as well must be found before.
+                // A field that is read also where the left side fails must be found before it.
                 self.find(then & !first & wanted[1]);
                 let between = self.builder.block();
                 let [go_on, fails] = self.condition(left, [between, no], [wanted[0] | then, wanted[1]]);
@@ -333,12 +334,12 @@ impl Lowerer<'_> {
             }
             Kind::Arithmetic(Arithmetic::Plain(Binary::And), left, right) => {
                 let (left, right) = self.pair(left, right, false);
-                self.builder.branch(Test::AnySet, left, right, yes, no);
+                self.builder.branch(Comparison::AnySet, left, right, yes, no);
             }
             _ => {
                 let value = self.expr(test);
                 let zero = self.constant(0, self.builder.ir().ty(value));
-                self.builder.branch(Test::Equal, value, zero, no, yes);
+                self.builder.branch(Comparison::Equal, value, zero, no, yes);
             }
         }
     }
@@ -396,7 +397,7 @@ impl Lowerer<'_> {
                 self.builder.cell(index)
             }
             Kind::Length => self.length,
-            Kind::WireLength => self.builder.field(Field::WireLen),
+            Kind::WireLength => self.builder.field(MetaField::WireLen),
             // Found before: see `before`.
             Kind::Field(field) => self.found.fields[*field].unwrap_or(self.length),
             Kind::Load(width, offset) => self.load(*width, offset),
@@ -422,9 +423,9 @@ impl Lowerer<'_> {
         self.builder.load(place, width)
     }
 
-    fn place(&mut self, offset: &Expr) -> Place {
+    fn place(&mut self, offset: &Expr) -> PacketOffset {
         if let Some(offset) = offset.constant().and_then(|offset| u32::try_from(offset).ok()) {
-            return Place::at(offset);
+            return PacketOffset::at(offset);
         }
         // A sum may only move into the place where it cannot wrap.
         if let Kind::Arithmetic(Arithmetic::Plain(Binary::Add), left, right) = &offset.kind
@@ -432,12 +433,12 @@ impl Lowerer<'_> {
         {
             let base = self.expr(left);
             if self.builder.ir().ty(base) == Type::U32 {
-                return Place::from(base, added);
+                return PacketOffset::from(base, added);
             }
             let added = self.builder.const64(added.into());
-            return Place::from(self.builder.binary(Binary::Add, base, added), 0);
+            return PacketOffset::from(self.builder.binary(Binary::Add, base, added), 0);
         }
-        Place::from(self.expr(offset), 0)
+        PacketOffset::from(self.expr(offset), 0)
     }
 
     fn extract(&mut self, of: &Expr, unit_bits: u32, bits: u32, index: &Expr) -> Value {
@@ -458,7 +459,7 @@ impl Lowerer<'_> {
         self.bits_of(shifted, 0, bits)
     }
 
-    /// So many bits of the value, from this one on.
+    /// The `bits` low bits of the value, once it is shifted right by `shift`.
     fn bits_of(&mut self, mut value: Value, shift: u64, bits: u32) -> Value {
         let ty = self.builder.ir().ty(value);
         if shift > 0 {
@@ -489,7 +490,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Divides the magnitudes, then gives the result its sign: that of both for a quotient, of the left for a remainder.
+    /// Divides the magnitudes, then gives the result its sign: that of both for a quotient, of the left for a
+    /// remainder.
     fn signed_division(&mut self, remainder: bool, left: Value, right: Value) -> Value {
         let (left_sign, left) = self.magnitude(left);
         let (right_sign, right) = self.magnitude(right);

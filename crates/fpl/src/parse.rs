@@ -8,7 +8,7 @@ use super::ast::{Expr, ExprKind, For, Item, Macro, Name, Operator, Program, Stat
 use super::lex::{Lexer, Token};
 use tapline_syntax::{Error, Span};
 
-/// How deep blocks, parentheses and operators may nest. Keeps the stack small.
+/// The deepest nesting of blocks, parentheses and operators. Keeps the stack small.
 pub const DEPTH_MAX: u32 = 250;
 
 /// The longest text in bytes.

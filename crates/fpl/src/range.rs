@@ -1,7 +1,8 @@
 //! Proves a program bounded: accesses inside of the memory, loops with a greatest number of rounds, work with a limit.
 //!
-//! Each register has an interval at each statement. Comparisons with a register narrow it in what they guard. A loop is looked at twice: at
-//! first what its body writes may be anything; then it is at most what it was before the loop or at the end of a round.
+//! Each register has an interval at each statement. Comparisons with a register narrow it in what they guard. A loop
+//! is looked at twice: at first what its body writes may be anything; then it is at most what it was before the loop
+//! or at the end of a round.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use super::tree::{
 };
 use tapline_syntax::{Error, Span};
 
-/// The work of one call of a function: what it does is its own affair, and known to who registered it.
+/// The work that one call of a function counts as: its true work is known to its author alone.
 const CALL_WORK: u64 = 64;
 
 /// Checks a program, and gives each loop its greatest number of rounds.
@@ -49,7 +50,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// What is known after the statements; nothing if their end is not reached.
+    /// The state after the statements; `None` if their end is not reached.
     fn block(&mut self, statements: &mut [Statement], state: State) -> Result<Option<State>, Error> {
         let mut state = Some(state);
         for statement in statements {
@@ -131,7 +132,7 @@ impl Checker<'_> {
         Ok(join(Some(exhausted), left).unwrap_or(exhausted))
     }
 
-    /// What is known at the end of a round if nothing is known before it.
+    /// The state at the end of a round that starts from any state.
     fn first_look(&mut self, body: &mut [Statement], anything: State) -> Result<Option<State>, Error> {
         let (work, quiet) = (self.work, std::mem::replace(&mut self.quiet, true));
         self.breaks.push(None);
@@ -284,7 +285,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// What is known of registers if the test came out so.
+    /// The state of registers if the test gave this result.
     fn narrowed(&mut self, test: &Expr, truth: bool, state: &State) -> Result<State, Error> {
         let work = self.work;
         let mut state = *state;
@@ -375,7 +376,7 @@ fn rounds(parts: &For, start: Interval, end: Interval, step: Interval) -> Result
     Ok(known)
 }
 
-/// How the end of a loop that counts upward is bounded.
+/// The rule for the end of a loop that counts upward.
 const PROVEN_END: &str =
     "an end is proven from constants, PKT.LEN, fields, masks, and registers that IF has compared";
 

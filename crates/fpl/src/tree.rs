@@ -1,11 +1,11 @@
-//! What an FPL text means: names replaced, constants computed, every operation signed or unsigned.
+//! The meaning of an FPL text: names replaced, constants computed, every operation signed or unsigned.
 
 use std::sync::Arc;
 
 use super::ast::Operator;
 use super::field::Item;
 use super::function::External;
-use tapline_ir::{Binary, Test, Type, Width};
+use tapline_ir::{Binary, Comparison, Type, Width};
 use tapline_syntax::Span;
 
 /// Number of registers: `R[0]` to `R[31]`.
@@ -15,9 +15,9 @@ pub const REGISTERS: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub(super) body: Vec<Statement>,
-    /// What [`Kind::Call`] calls, by number.
+    /// The functions that [`Kind::Call`] calls, by number.
     pub(super) functions: Vec<Arc<External>>,
-    /// What [`Kind::Field`] reads, by number.
+    /// The fields that [`Kind::Field`] reads, by number.
     pub(super) fields: Vec<Item>,
     pub(super) uses_cells: bool,
 }
@@ -81,7 +81,7 @@ pub(super) enum Kind {
     /// An index into [`Code::fields`].
     Field(usize),
     Load(Width, Box<Expr>),
-    /// A piece of so many bits of a number of so many bits, by its index from the most significant one on.
+    /// A piece of `bits` bits of a number of `unit_bits` bits, by its index from the most significant one on.
     Extract {
         of: Box<Expr>,
         unit_bits: u32,
@@ -125,7 +125,7 @@ impl Expr {
 }
 
 impl Arithmetic {
-    /// What the operator does to numbers of this sign; `None` for comparisons and the like.
+    /// The operation for numbers of this sign; `None` for comparisons and the like.
     pub(super) fn of(operator: Operator, signed: bool) -> Option<Arithmetic> {
         let plain = match operator {
             Operator::Divide if signed => return Some(Arithmetic::SignedDivide),
@@ -164,16 +164,17 @@ impl Arithmetic {
 
 impl Relation {
     /// The test that decides it, whether its sides change places, and whether its answer is reversed.
-    pub(super) fn test(self) -> (Test, bool, bool) {
-        let greater = if self.signed { Test::SignedGreater } else { Test::Greater };
-        let greater_equal = if self.signed { Test::SignedGreaterEqual } else { Test::GreaterEqual };
+    pub(super) fn test(self) -> (Comparison, bool, bool) {
+        let greater = if self.signed { Comparison::SignedGreater } else { Comparison::Greater };
+        let greater_equal =
+            if self.signed { Comparison::SignedGreaterEqual } else { Comparison::GreaterEqual };
         match self.operator {
-            Operator::NotEqual => (Test::Equal, false, true),
+            Operator::NotEqual => (Comparison::Equal, false, true),
             Operator::Less => (greater, true, false),
             Operator::LessEqual => (greater_equal, true, false),
             Operator::Greater => (greater, false, false),
             Operator::GreaterEqual => (greater_equal, false, false),
-            _ => (Test::Equal, false, false),
+            _ => (Comparison::Equal, false, false),
         }
     }
 
@@ -184,13 +185,13 @@ impl Relation {
     }
 }
 
-/// The number of so many low bits, its highest one repeated.
+/// The number of the low `bits` bits, the highest of them repeated.
 pub(super) fn sign_extend(bits: u32, value: u64) -> u64 {
     let shift = 64 - bits;
     ((value << shift) as i64 >> shift) as u64
 }
 
-/// So many low bits set.
+/// The low `bits` bits set.
 pub(super) fn low_bits(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }

@@ -1,4 +1,4 @@
-//! Where every packet of a graph went.
+//! The packet account of a graph.
 //!
 //! ```text
 //! each interface   received = dropped by the ring + unread at stop + delivered
@@ -12,40 +12,40 @@ use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputA
 
 use crate::stage::StageCounters;
 
-/// Where every packet of a run went.
+/// The packet account of a run: every packet that reached the graph is in it.
 #[derive(Clone, Debug, Default)]
 pub struct GraphAccount {
     /// Before the sources, for each interface.
     pub interfaces: Vec<InterfaceAccount>,
     /// Packets that sources lent.
     pub delivered: u64,
-    /// Packets lent after the work had ended, which nobody looked at.
+    /// Packets that sources lent after the run's end; no stage was given them.
     pub unexamined: u64,
     /// Each stage, sources first.
     pub stages: Vec<StageAccount>,
 }
 
-/// What became of the packets of one stage.
+/// The packet account of one stage.
 #[derive(Clone, Debug, Default)]
 pub struct StageAccount {
     /// Its name in the graph.
     pub name: String,
-    /// What it is: `filter`.
+    /// The stage's class, such as `filter`.
     pub class: &'static str,
-    /// Packets that those before it handed on; `None` for a source.
+    /// Packets that its predecessors handed to it; `None` for a source.
     pub handed: Option<u64>,
     /// Packets that came in.
     pub received: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets that went on, however many ways each went.
+    /// Packets that went on; one that went to several successors counts once.
     pub passed: u64,
     /// The stage's own counters.
     pub counters: StageCounters,
 }
 
 impl StageAccount {
-    /// Packets that it refused. An output refuses none: what it did not store is lost.
+    /// Packets that the stage refused. An output refuses none: packets that it did not store are lost.
     pub fn refused(&self) -> u64 {
         match (&self.counters.output, self.counters.refused) {
             (Some(_), _) => 0,
@@ -164,8 +164,8 @@ impl GraphAccount {
         }
     }
 
-    /// Adds the account of what is done once for all workers. What they handed to it has gone on in `tail`, or is on its way there; after the
-    /// end, what was on its way is what nobody looked at.
+    /// Adds the account of the stages that run once for all workers. Packets that workers handed to them are in `tail`,
+    /// or still queued; after the end, queued packets count as unexamined.
     pub fn join(&mut self, tail: GraphAccount, has_ended: bool) {
         for stage in tail.stages {
             let Some(ours) = self.stages.iter_mut().find(|ours| ours.name == stage.name) else {

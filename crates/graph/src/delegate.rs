@@ -1,6 +1,6 @@
-//! Sources on top of other sources: what they leave to the one below.
+//! Sources that wrap another source, and the methods that they delegate to it.
 
-/// Those methods of [`Source`](tapline_capture::Source) that a source leaves to its field `source`.
+/// Implements the named methods of [`Source`](tapline_capture::Source) by calls to the field `source`.
 macro_rules! delegate_source {
     ($($method:ident)*) => { $(crate::delegate::delegate_source!(@ $method);)* };
     (@ interfaces) => {

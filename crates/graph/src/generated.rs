@@ -6,7 +6,7 @@ use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_packet::{Batch, Interface, LinkType, Timestamp};
 use tapline_traffic::{Batches, Generator, Recipe, SyntaxError};
 
-/// Packets of a recipe, at the times that it gives them; nobody waits for these.
+/// A source of the packets of a recipe. Their time stamps are the recipe's; the source does not wait for them.
 pub struct GeneratedSource {
     batches: Batches,
     interfaces: Vec<Interface>,
@@ -21,7 +21,7 @@ impl GeneratedSource {
     /// The packets of a recipe's text. `now` is when the first leaves, if the recipe says so.
     ///
     /// # Errors
-    /// What is wrong with the recipe, with its place in the text.
+    /// The fault of the recipe, with its place in the text.
     pub fn new(text: &str, now: Timestamp) -> Result<GeneratedSource, SyntaxError> {
         let recipe = Recipe::parse(text)?;
         let generator = Generator::new(&recipe).map_err(|error| error.in_text(text))?;

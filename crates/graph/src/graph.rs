@@ -1,4 +1,4 @@
-//! Stages joined, for one worker.
+//! The stages of one worker and the connections between them.
 //!
 //! ```text
 //! nodes, in an order in which every node comes before those that it hands packets to:
@@ -7,9 +7,9 @@
 //!                              \----------------0--> 4 count
 //! ```
 //!
-//! A batch is pushed depth first: node 1 calls [`Out::pass`], which calls nodes 2 and 4 in turn, while node 1 waits. Each node may only
-//! reach nodes behind it, so each holds its own state and nobody holds two. The clock is read twice a node and batch: when
-//! its stage is called and when it returns; what its successors took in between is theirs.
+//! A batch is pushed depth first: node 1 calls [`Out::pass`], which calls nodes 2 and 4 in turn, while node 1 waits. A
+//! node can only reach nodes behind it, so each borrows its own state, and no state is borrowed twice. The clock is
+//! read twice per node and batch: when the stage is called and when it returns; time in successors is counted for them.
 
 use std::collections::HashMap;
 
@@ -29,28 +29,29 @@ pub struct NodeId(usize);
 /// A node's output: the node, and which of its outputs.
 pub type Output = (NodeId, usize);
 
-/// Stages joined, for one worker.
+/// The stages of one worker and the connections between them.
 pub struct Graph {
     nodes: Vec<Node>,
     meters: Meters,
     worker: u16,
     is_measured: bool,
-    /// What is left of stages that a change took out.
+    /// Accounts of stages that a change removed.
     retired: Vec<StageAccount>,
     retired_results: Vec<(String, Table)>,
 }
 
-/// A stage of a graph that is to be.
+/// A stage of a graph that is to be built.
 pub struct NewNode {
-    /// Equal for stages that do the same to the same packets; what bears a key keeps its stage when the graph changes.
+    /// Equal for stages that do the same to the same packets; a node keeps its stage when the graph changes if its key
+    /// stays.
     pub key: u64,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The stage's class.
     pub class: &'static str,
-    /// Which outputs lead to it: places in the new order, and numbers of outputs.
+    /// The outputs that lead to the node: positions in the new order, and output numbers.
     pub inputs: Vec<(usize, usize)>,
-    /// What it does; `None` for a stage that is there already under its key.
+    /// The stage; `None` to keep the one that has this key.
     pub stage: Option<Box<dyn Stage>>,
 }
 
@@ -61,7 +62,7 @@ struct Node {
     stage: Box<dyn Stage>,
     ports: Vec<Port>,
     meter: Meter,
-    /// Whence packets come.
+    /// The outputs that lead to the node.
     inputs: Vec<Input>,
     /// Packets that were handed to it before the last change.
     handed_before: u64,
@@ -73,7 +74,7 @@ struct Node {
 struct Input {
     from: usize,
     port: usize,
-    /// What had gone that way when the two were joined.
+    /// Packets that had passed this output before the two were connected.
     before: u64,
 }
 
@@ -238,7 +239,8 @@ impl Graph {
         ticked
     }
 
-    /// What stages have to say to a person since the last call; an event's interface is the stage's name.
+    /// Takes the events of stages since the last call that are to be shown to the user; an event's interface is the
+    /// stage's name.
     pub(crate) fn events(&mut self) -> Vec<Event> {
         let nodes = self.nodes.iter_mut();
         let told = nodes.flat_map(|node| {
@@ -246,7 +248,7 @@ impl Graph {
             node.stage.events().into_iter().map(move |text| Event {
                 interface: name.clone(),
                 text,
-                warning: true,
+                is_warning: true,
             })
         });
         told.collect()
@@ -262,7 +264,7 @@ impl Graph {
         finished.map(|_| ())
     }
 
-    /// For those who look on.
+    /// Publishes the gauges of all stages in their meters.
     fn show_gauges(&self) {
         for Node { stage, meter, .. } in &self.nodes {
             stage.gauges(&mut |name, value| {
@@ -329,19 +331,19 @@ impl Graph {
         }
     }
 
-    /// What became of the packets of each stage, those that a change took out last.
+    /// The account of each stage; stages that a change removed come last.
     pub fn account(&self) -> Vec<StageAccount> {
         let here = self.nodes.iter().map(|node| self.account_of(node));
         here.chain(self.retired.iter().cloned()).collect()
     }
 
-    /// What the stages found out, each under a name of its own, those that a change took out last.
+    /// The result of each stage under a unique name; stages that a change removed come last.
     pub fn results(&self) -> Vec<(String, Table)> {
         let result = |node: &Node| Some((node.name.clone(), node.stage.result()?));
         let here = self.nodes.iter().filter_map(result);
         let mut results: Vec<(String, Table)> = Vec::new();
         for (name, table) in here.chain(self.retired_results.iter().cloned()) {
-            // What a change took out may have borne the name of a stage that is here.
+            // A removed stage may have had the name of one that is still here.
             let numbered = (2..).map(|number| format!("{name}.{number}"));
             let mut names = std::iter::once(name.clone()).chain(numbered);
             let free = names.find(|name| results.iter().all(|(taken, _)| taken != name));
@@ -376,7 +378,7 @@ impl Node {
 }
 
 impl Rest<'_> {
-    /// The time in ticks, if anybody wants to know.
+    /// The time in ticks, if the graph is measured; else 0.
     #[inline]
     fn now(&self) -> u64 {
         if self.is_measured { tsc::now() } else { 0 }
@@ -428,7 +430,7 @@ impl Rest<'_> {
     }
 }
 
-/// Where a stage hands on packets.
+/// The outputs of a node, through which its stage hands on packets.
 pub struct Out<'g> {
     rest: Rest<'g>,
     ports: &'g mut [Port],

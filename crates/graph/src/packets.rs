@@ -1,7 +1,7 @@
 //! Packets on their way from one stage to the next.
 
 use tapline_packet::headers::Headers;
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection, Timestamp};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, LinkType, Selection, Timestamp};
 
 /// Packets on their way: a lent batch, and which of its packets are still wanted.
 ///
@@ -10,15 +10,15 @@ use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection, Ti
 pub struct Packets<'a> {
     /// The packets as the source, or the stage before, lends them.
     pub batch: Batch<'a>,
-    /// Those that are still wanted. Stages narrow it; adding to it is a fault.
+    /// The packets that are still wanted. A stage may remove packets, but not add any.
     pub selection: Selection,
-    /// What the packets' interface numbers mean. The table only grows.
+    /// The interfaces that the packets' interface numbers stand for. The table only grows.
     pub interfaces: &'a [Interface],
     /// For each interface whether its packets have passed the filter next to the source already, in the kernel say.
     pub filtered: &'a [bool],
     /// The time at which the batch was lent, by the wall clock.
     pub now: Timestamp,
-    /// The same by the steady clock, for intervals: see [`Now`].
+    /// The same by the steady clock, for intervals: see [`ClockReading`].
     pub steady_ns: i64,
     /// Bytes of the selection when it had this length.
     sum: (usize, u64),
@@ -26,10 +26,10 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// All packets of a batch.
-    pub fn all(batch: Batch<'a>, interfaces: &'a [Interface], now: Now) -> Packets<'a> {
+    pub fn all(batch: Batch<'a>, interfaces: &'a [Interface], now: ClockReading) -> Packets<'a> {
         let mut selection = Selection::none();
         selection.select_all(batch.len());
-        let Now { wall, steady_ns } = now;
+        let ClockReading { wall, steady_ns } = now;
         Packets { batch, selection, interfaces, filtered: &[], now: wall, steady_ns, sum: (0, 0) }
     }
 
@@ -38,9 +38,9 @@ impl<'a> Packets<'a> {
         Packets::all(batch, interfaces, self.clocks())
     }
 
-    /// What both clocks showed when the batch was lent.
-    pub fn clocks(&self) -> Now {
-        Now { wall: self.now, steady_ns: self.steady_ns }
+    /// Wall clock and steady clock at the time when the batch was lent.
+    pub fn clocks(&self) -> ClockReading {
+        ClockReading { wall: self.now, steady_ns: self.steady_ns }
     }
 
     /// The same selection of other packets: as many, in the same order, such as shorter ones.

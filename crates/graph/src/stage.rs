@@ -29,7 +29,7 @@ use std::any::Any;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
 use tapline_flow::Flow;
-use tapline_packet::{Now, Timestamp};
+use tapline_packet::{ClockReading, Timestamp};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -72,7 +72,7 @@ pub trait Stage: Send {
     /// Called once at the end, before the stages that follow: held packets go on, outputs are completed.
     ///
     /// # Errors
-    /// What could not be completed; the other stages are finished all the same.
+    /// The error of an output that could not be completed; the other stages are finished all the same.
     fn finish(&mut self, _tick: &TickContext<'_>, _out: &mut Out<'_>) -> Result<(), Error> {
         Ok(())
     }
@@ -119,7 +119,7 @@ pub enum StageStatus {
 pub struct TickContext<'a> {
     /// The wall clock.
     pub now: Timestamp,
-    /// The steady clock in nanoseconds, for intervals: see [`Now`].
+    /// The steady clock in nanoseconds, for intervals: see [`ClockReading`].
     pub steady_ns: i64,
     /// The account of each interface: packets before they reached the graph.
     pub interfaces: &'a [InterfaceAccount],
@@ -127,13 +127,13 @@ pub struct TickContext<'a> {
 
 impl<'a> TickContext<'a> {
     /// A tick at `now`.
-    pub fn new(now: Now, interfaces: &'a [InterfaceAccount]) -> TickContext<'a> {
+    pub fn new(now: ClockReading, interfaces: &'a [InterfaceAccount]) -> TickContext<'a> {
         TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces }
     }
 
     /// Both clocks.
-    pub fn clocks(&self) -> Now {
-        Now { wall: self.now, steady_ns: self.steady_ns }
+    pub fn clocks(&self) -> ClockReading {
+        ClockReading { wall: self.now, steady_ns: self.steady_ns }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What stages find out, as a table.
+//! Tables: results of stages.
 
 use std::fmt::{self, Write as _};
 

@@ -4,18 +4,19 @@
 //! change.step()       the same setting as it is now       Step { change, before }, which the caller notes before it applies the change
 //! change.apply()      taken, but otherwise: NotInEffect   the caller puts `before` back; a step to undo later has change.now() as its change
 //! step.undo()         now == step.change: before.apply()  put back
-//!                     now == before:      nothing         it was never applied, or somebody was faster
-//!                     else:               nothing         somebody wanted something else since
-//! step.restore()      now != before:      before.apply()  killed while it was applied: what is now may be the driver's rounding
+//!                     now == before:      nothing         it was never applied, or was undone already
+//!                     else:               nothing         another program has changed it since
+//! step.restore()      now != before:      before.apply()  killed while it was applied: the value now may be the driver's rounding
 //! ```
 //!
-//! Interfaces are those of the calling thread's network namespace. Files are few and known ([`CHANGEABLE_FILES`]): a record of changes comes from a file,
-//! and whoever could write that should not write anything else through us.
+//! Interfaces are those of the calling thread's network namespace. Only known files can be changed
+//! ([`CHANGEABLE_FILES`]): changes are read back from a journal, and a process that can write a journal must not gain
+//! the right to write other files.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
-use tapline_sys::{LinkControl, Pause};
+use tapline_sys::{LinkControl, PauseFrames};
 
 use crate::Error;
 use crate::checks::ethtool_word;
@@ -85,7 +86,7 @@ pub enum UndoResult {
     Restored,
     /// The value was as before already.
     AlreadyRestored,
-    /// Somebody set something else meanwhile, which stays.
+    /// Another program has changed the value meanwhile, which stays.
     ChangedSince,
 }
 
@@ -118,7 +119,7 @@ impl Change {
                 Ok(Change::ReceiveRing { interface: interface.clone(), rx })
             }
             Change::Pause { interface, .. } => {
-                let Pause { is_negotiated, rx, tx } = control()?.pause(interface).map_err(refused)?;
+                let PauseFrames { is_negotiated, rx, tx } = control()?.pause(interface).map_err(refused)?;
                 Ok(Change::Pause { interface: interface.clone(), negotiated: is_negotiated, rx, tx })
             }
             Change::File { path, .. } => Ok(Change::File { path: path.clone(), value: read(path)? }),
@@ -141,7 +142,7 @@ impl Change {
                 control()?.set_receive_ring(interface, *rx).map_err(refused)?;
             }
             Change::Pause { interface, negotiated, rx, tx } => {
-                let pause = Pause { is_negotiated: *negotiated, rx: *rx, tx: *tx };
+                let pause = PauseFrames { is_negotiated: *negotiated, rx: *rx, tx: *tx };
                 control()?.set_pause(interface, pause).map_err(refused)?;
             }
             Change::File { path, value } => write(path, value)?,
@@ -357,7 +358,11 @@ mod tests {
         }
         let taken = step.change.now().unwrap();
         assert_eq!(taken, file(&other.to_string()));
-        assert_eq!(step.undo().unwrap(), UndoResult::ChangedSince, "by the wish alone it is somebody else's");
+        assert_eq!(
+            step.undo().unwrap(),
+            UndoResult::ChangedSince,
+            "compared with the wish, the value is another program's"
+        );
         let made = Step { change: taken.clone(), before: step.before.clone() };
         assert_eq!(made.undo().unwrap(), UndoResult::Restored);
         assert_eq!(file("").now().unwrap(), step.before);
@@ -377,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_told() {
+    fn missing_settings_have_no_value() {
         let change = Change::ReceiveRing { interface: "no-such-if".into(), rx: 1 };
         let text = change.step().unwrap_err().to_string();
         assert!(text.starts_with("no-such-if: receive ring 1: ioctl(ETHTOOL_GRINGPARAM)"), "{text}");

@@ -84,7 +84,7 @@ pub struct FoundJournal {
     pub pid: u32,
     /// Whether that process still runs.
     pub is_running: bool,
-    /// Where and when its changes were made.
+    /// Place and time of its changes.
     pub header: Header,
     /// Its changes, in the order in which they were made.
     pub entries: Vec<Entry>,

@@ -1,4 +1,4 @@
-//! Whose commands are shown: in which namespace, and with or without sudo.
+//! Commands in reports: for which network namespace, and with or without sudo.
 //!
 //! ```text
 //! in(COMMAND)     := [sudo] [ip netns exec NAME | nsenter --net=PATH] COMMAND

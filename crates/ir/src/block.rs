@@ -1,8 +1,8 @@
 //! Blocks of instructions, the edges between them, loops.
 
-use super::{BlockId, Test, Value};
+use super::{BlockId, Comparison, Value};
 
-/// Where to go, and with what.
+/// An edge to a block, with the arguments for its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The block.
@@ -18,18 +18,18 @@ impl Target {
     }
 }
 
-/// One way out of a [`Terminator::Switch`].
+/// One edge out of a [`Terminator::Switch`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Case {
     /// The value's number.
     pub key: u64,
-    /// Where it leads.
+    /// The edge that is taken.
     pub to: Target,
 }
 
-/// How a switch finds its case. A choice, not a meaning.
+/// The method by which a switch finds its case. It decides about speed, not about the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Search {
+pub enum SwitchSearch {
     /// Bits of one machine word for keys that lie close together, all with one target.
     Bitmap,
     /// A table of bits in memory, all keys with one target.
@@ -42,7 +42,7 @@ pub enum Search {
     PerfectHash,
 }
 
-/// How a block ends.
+/// The end of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Terminator {
     /// To one block.
@@ -50,14 +50,14 @@ pub enum Terminator {
     /// To one of two.
     Branch {
         /// The question.
-        test: Test,
+        test: Comparison,
         /// Its left side.
         left: Value,
         /// Its right side.
         right: Value,
-        /// Where to go if it holds.
+        /// The edge taken if the condition holds.
         yes: Target,
-        /// Where to go if not.
+        /// The edge taken if it does not.
         no: Target,
     },
     /// To the case whose key the value equals.
@@ -66,10 +66,10 @@ pub enum Terminator {
         value: Value,
         /// Ascending keys, each once.
         cases: Box<[Case]>,
-        /// Where to go if no key is equal.
+        /// The edge taken if no key is equal.
         default: Target,
-        /// How to look.
-        search: Search,
+        /// The method of the search.
+        search: SwitchSearch,
     },
     /// The end: 0 rejects the packet; other numbers are the bytes to keep (filters) or the verdict (FPL).
     Return(Value),
@@ -149,8 +149,8 @@ pub struct Block {
 /// A block that may be reached from itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Where each round starts: the only block of the loop that others lead to.
+    /// The block where each round starts: the only one of the loop that blocks outside lead to.
     pub header: BlockId,
-    /// The most rounds, each time that the loop is entered: a way back is taken at most so often.
+    /// The most rounds, each time that the loop is entered: its back edge is taken at most this number of times.
     pub rounds_max: u64,
 }

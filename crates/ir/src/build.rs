@@ -1,8 +1,8 @@
 //! Makes graphs, block by block.
 
 use super::{
-    Binary, Block, BlockId, Field, Function, Ir, Loop, Op, Order, Place, Target, Terminator, Test, Type,
-    Value, Width,
+    Binary, Block, BlockId, ByteOrder, Comparison, Function, Ir, Loop, MetaField, Op, PacketOffset, Target,
+    Terminator, Type, Value, Width,
 };
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Builder {
         self.ir.add_block(Block { parameters: Vec::new(), instructions: Vec::new(), terminator })
     }
 
-    /// A new parameter of a block. Whoever leads there adds an argument.
+    /// A new parameter of a block. Each edge to the block must add an argument for it.
     pub fn parameter(&mut self, block: BlockId, ty: Type) -> Value {
         let value = self.ir.add(Op::Parameter, ty);
         self.ir[block].parameters.push(value);
@@ -58,13 +58,13 @@ impl Builder {
         self.ir[self.current].terminator = terminator;
     }
 
-    /// Ends the current block with a way to another.
+    /// Ends the current block with an edge to another.
     pub fn goto(&mut self, block: BlockId) {
         self.finish(Terminator::Goto(Target::to(block)));
     }
 
     /// Ends the current block with a choice of two.
-    pub fn branch(&mut self, test: Test, left: Value, right: Value, yes: BlockId, no: BlockId) {
+    pub fn branch(&mut self, test: Comparison, left: Value, right: Value, yes: BlockId, no: BlockId) {
         let (yes, no) = (Target::to(yes), Target::to(no));
         self.finish(Terminator::Branch { test, left, right, yes, no });
     }
@@ -88,27 +88,27 @@ impl Builder {
     }
 
     /// Metadata of the packet.
-    pub fn field(&mut self, field: Field) -> Value {
-        self.push(Op::Field(field), Type::U32)
+    pub fn field(&mut self, field: MetaField) -> Value {
+        self.push(Op::MetaField(field), Type::U32)
     }
 
     /// Rejects the packet unless as many bytes were captured as lie before the place.
-    pub fn need(&mut self, place: Place) {
+    pub fn require_bytes(&mut self, place: PacketOffset) {
         self.push(Op::Need(place), Type::None);
     }
 
     /// Packet bytes as a number in network order, with the guard that they are there. Bytes past 2^32 are never there.
-    pub fn load(&mut self, place: Place, width: Width) -> Value {
+    pub fn load(&mut self, place: PacketOffset, width: Width) -> Value {
         match place.offset.checked_add(width.bytes()) {
-            Some(end) => self.need(Place { offset: end, ..place }),
+            Some(end) => self.require_bytes(PacketOffset { offset: end, ..place }),
             None => {
                 // No packet is so long.
-                self.need(Place::at(u32::MAX));
+                self.require_bytes(PacketOffset::at(u32::MAX));
                 let zero = Op::Const(0);
                 return self.push(zero, width.ty());
             }
         }
-        self.push(Op::Load(place, width, Order::Big), width.ty())
+        self.push(Op::Load(place, width, ByteOrder::Big), width.ty())
     }
 
     /// Arithmetic on two values of one type; a division with its guard.
@@ -122,7 +122,7 @@ impl Builder {
     }
 
     /// 1 if the test holds, else 0.
-    pub fn compare(&mut self, test: Test, left: Value, right: Value) -> Value {
+    pub fn compare(&mut self, test: Comparison, left: Value, right: Value) -> Value {
         self.push(Op::Compare(test, left, right), Type::U32)
     }
 
@@ -169,7 +169,7 @@ impl Builder {
         self.ir.cells = cells;
     }
 
-    /// Says that ways lead back to this block, at most so often each time that others lead there.
+    /// Declares a loop: edges lead back to this block, at most `rounds_max` times each time that it is entered.
     pub fn declare_loop(&mut self, header: BlockId, rounds_max: u64) {
         self.ir.loops.push(Loop { header, rounds_max });
     }

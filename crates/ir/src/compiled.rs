@@ -52,6 +52,11 @@ impl CompiledFilter {
         &self.0.program
     }
 
+    /// The classic BPF program, moved out if no clone of this filter is left, else copied.
+    pub fn into_program(self) -> Program {
+        Arc::try_unwrap(self.0).map_or_else(|shared| shared.program.clone(), |forms| forms.program)
+    }
+
     /// The instructions of the program.
     pub fn insns(&self) -> &[Insn] {
         self.program().insns()
@@ -66,7 +71,7 @@ impl CompiledFilter {
     /// The program as values, after all passes. The first call makes them; later calls and clones share them.
     pub fn values(&self) -> &Ir {
         self.0.values.get_or_init(|| {
-            let mut ir = self.raised();
+            let mut ir = self.unoptimised_values();
             optimise(&mut ir);
             ir
         })
@@ -74,13 +79,13 @@ impl CompiledFilter {
 
     /// The program as values, after the passes for socket filters ([`optimise_for_sockets`]).
     pub fn values_for_sockets(&self) -> Ir {
-        let mut ir = self.raised();
+        let mut ir = self.unoptimised_values();
         optimise_for_sockets(&mut ir);
         ir
     }
 
     /// The program as values before the first pass.
-    pub fn raised(&self) -> Ir {
+    pub fn unoptimised_values(&self) -> Ir {
         raise_program(self.program())
     }
 }

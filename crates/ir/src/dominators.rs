@@ -1,23 +1,24 @@
-//! Which blocks come before others on every way: the tree of immediate dominators.
+//! Dominators, the blocks that come before others on every path, as the tree of immediate dominators.
 //!
-//! Blocks are looked at in the order for graphs without loops, so the nearest dominator of each is the nearest that the blocks
-//! that lead to it have in common, and the tree above it is done. Ways back in loops are left out: where the proof holds, they come
-//! from blocks that the loop's header dominates, and then they change nothing. (Were a header not to dominate where a
-//! way back comes from, a way without ways back would show it, so the proof finds it all the same.)
+//! Blocks are looked at in the order for graphs without loops, so the nearest dominator of each is the nearest that
+//! the blocks that lead to it have in common, and the tree above it is done. Ways back in loops are left out: where
+//! the proof holds, they come from blocks that the loop's header dominates, and then they change nothing. (Were a
+//! header not to dominate where a back edge comes from, a path without back edges would show it, so the proof finds it
+//! all the same.)
 //!
-//! What two blocks have in common is found by jumps of growing length, after Myers, "An applicative random-access stack"
-//! (1983): in a chain of thousands of tests, steps of one would take time with the square of its length.
+//! The common dominator of two blocks is found by jumps of growing length, after Myers, "An applicative random-access
+//! stack" (1983): in a chain of thousands of tests, steps of one would take time with the square of its length.
 
 use super::{BlockId, Ir};
 
-/// The reachable blocks in order, who leads to them, and who dominates them.
+/// The reachable blocks in order, their predecessors, and their dominators.
 #[derive(Clone, Debug)]
 pub struct Dominators {
-    /// The blocks that the entry reaches, each before those it leads to except on ways back.
+    /// The blocks that the entry reaches, each before those it leads to except on back edges.
     pub order: Vec<BlockId>,
     /// For each block its place in `order`; `u32::MAX` for those that nothing reaches.
     pub place: Vec<u32>,
-    /// For each block the reachable blocks that lead to it, one entry for each way.
+    /// For each block the reachable blocks that lead to it, one entry for each edge.
     pub predecessors: Vec<Vec<BlockId>>,
     /// For each block its nearest dominator; the entry's is itself.
     immediate: Vec<BlockId>,
@@ -47,7 +48,7 @@ impl Dominators {
         self.place[id.0 as usize] != u32::MAX
     }
 
-    /// The blocks of a loop, from which ways lead back to its header; the header first.
+    /// The blocks of a loop, from which edges lead back to its header; the header first.
     pub fn body(&self, header: BlockId) -> Vec<BlockId> {
         let place = |id: BlockId| self.place[id.0 as usize];
         let mut body = vec![header];
@@ -73,7 +74,8 @@ impl Dominators {
         children
     }
 
-    /// For each block the places at which a walk over the tree enters and leaves it: `a` dominates `b` if `a`'s span holds `b`'s.
+    /// For each block the places at which a walk over the tree enters and leaves it: `a` dominates `b` if `a`'s span
+    /// holds `b`'s.
     pub fn spans(&self) -> Vec<(u32, u32)> {
         let children = self.children();
         let mut spans = vec![(0, 0); self.immediate.len()];
@@ -99,7 +101,7 @@ struct Tree {
     above: Vec<BlockId>,
     /// For each block one that lies some blocks further up; the entry's is itself.
     far_above: Vec<BlockId>,
-    /// How many blocks lie above.
+    /// Number of blocks above.
     depth: Vec<u32>,
 }
 

@@ -2,7 +2,7 @@
 
 use tapline_packet::{Batch, Packet, Selection};
 
-use super::{BlockId, Field, Ir, Memory, Op, Order, Place, Target, Terminator, Value, Width};
+use super::{BlockId, ByteOrder, Ir, Memory, MetaField, Op, PacketOffset, Target, Terminator, Value, Width};
 
 /// Runs a graph. Holds the values of the run in progress, so that a run allocates nothing.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Machine {
         Ok(match &instruction.op {
             Op::Parameter => self.get(value),
             Op::Const(k) => *k,
-            Op::Field(field) => known(*field, packet).into(),
+            Op::MetaField(field) => known(*field, packet).into(),
             Op::Load(place, width, order) => load(packet.data, self.start(*place)?, *width, *order)?,
             Op::Binary(op, left, right) => {
                 op.compute(instruction.ty, self.get(*left), self.get(*right)).ok_or(Rejected)?
@@ -91,7 +91,7 @@ impl Machine {
     }
 
     /// The place's distance from the packet's start; a sum that wraps is beyond every packet.
-    fn start(&self, place: Place) -> Result<u64, Rejected> {
+    fn start(&self, place: PacketOffset) -> Result<u64, Rejected> {
         let base = place.base.map_or(0, |base| self.get(base));
         base.checked_add(place.offset.into()).ok_or(Rejected)
     }
@@ -121,31 +121,31 @@ impl Machine {
 }
 
 /// A field of the packet's metadata.
-pub(super) fn known(field: Field, packet: Packet<'_>) -> u32 {
+pub(super) fn known(field: MetaField, packet: Packet<'_>) -> u32 {
     let meta = packet.meta;
     match field {
-        Field::WireLen => meta.wire_len,
-        Field::CapLen => packet.data.len() as u32,
-        Field::PacketType => meta.packet_type.to_kernel().into(),
-        Field::InterfaceIndex => meta.if_index,
-        Field::ReceiveHash => meta.rx_hash,
-        Field::VlanTag => meta.vlan.map_or(0, |tag| tag.tci.into()),
-        Field::VlanPresent => meta.vlan.is_some().into(),
-        Field::VlanProtocol => meta.vlan.map_or(0, |tag| tag.tpid.into()),
+        MetaField::WireLen => meta.wire_len,
+        MetaField::CapLen => packet.data.len() as u32,
+        MetaField::PacketType => meta.packet_type.to_kernel().into(),
+        MetaField::InterfaceIndex => meta.if_index,
+        MetaField::ReceiveHash => meta.rx_hash,
+        MetaField::VlanTag => meta.vlan.map_or(0, |tag| tag.tci.into()),
+        MetaField::VlanPresent => meta.vlan.is_some().into(),
+        MetaField::VlanProtocol => meta.vlan.map_or(0, |tag| tag.tpid.into()),
     }
 }
 
-fn load(data: &[u8], start: u64, width: Width, order: Order) -> Result<u64, Rejected> {
+fn load(data: &[u8], start: u64, width: Width, order: ByteOrder) -> Result<u64, Rejected> {
     let start = usize::try_from(start).map_err(|_| Rejected)?;
     let bytes = data.get(start..).and_then(|rest| rest.get(..width.bytes() as usize)).ok_or(Rejected)?;
     let join = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
     Ok(match order {
-        Order::Big => bytes.iter().fold(0, join),
-        Order::Little => bytes.iter().rev().fold(0, join),
+        ByteOrder::Big => bytes.iter().fold(0, join),
+        ByteOrder::Little => bytes.iter().rev().fold(0, join),
     })
 }
 
-impl Field {
+impl MetaField {
     /// The value of the field for a packet.
     pub fn of(self, packet: Packet<'_>) -> u32 {
         known(self, packet)

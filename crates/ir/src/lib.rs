@@ -16,13 +16,15 @@
 //! target      := block(argument*)                             -- one argument for each parameter of the block
 //! ```
 //!
-//! A value is defined once and means the same wherever it is read: a packet does not change while its filter runs. To reject is
-//! to return 0. Guards are apart from what they guard, so that they can be merged and moved: a load is allowed only where
-//! guards on all ways to it have shown that its bytes are there, and a division only where its divisor is a constant other than 0 or
-//! guarded; [`Ir::verify`] proves both, and engines run only what it has passed. Guards may be made stricter or moved to an earlier
-//! place only if no packet that was accepted is then rejected, and, with state, if no effect is then left out.
+//! A value is defined once and means the same wherever it is read: a packet does not change while its filter runs. To
+//! reject is to return 0. Guards are apart from what they guard, so that they can be merged and moved: a load is
+//! allowed only where guards on all paths to it have shown that its bytes are there, and a division only where its
+//! divisor is a constant other than 0 or guarded; [`Ir::verify`] proves both, and engines run only what it has
+//! passed. Guards may be made stricter or moved to an earlier place only if no packet that was accepted is then
+//! rejected, and, with state, if no effect is then left out.
 //!
-//! Graphs from filters have no way back to a block that was run; graphs from FPL may, to the [`Loop`]s that they declare.
+//! Graphs from filters have no edge back to a block that was run; graphs from FPL may, to the [`Loop`]s that they
+//! declare.
 
 #![forbid(unsafe_code)]
 
@@ -41,14 +43,14 @@ mod state;
 mod text;
 mod verify;
 
-pub use block::{Block, Case, Loop, Search, Target, Terminator};
+pub use block::{Block, Case, Loop, SwitchSearch, Target, Terminator};
 pub use build::Builder;
 pub use compiled::CompiledFilter;
 pub use dominators::Dominators;
 pub use interpret::Machine;
-pub use op::{Binary, Field, Instruction, Op, Order, Place, Test, Type, Width};
+pub use op::{Binary, ByteOrder, Comparison, Instruction, MetaField, Op, PacketOffset, Type, Width};
 pub use raise::{raise, raise_program};
-pub use reaching::Reaching;
+pub use reaching::ReachingDefinitions;
 pub use ssa::Variables;
 pub use state::{Function, Memory};
 pub use verify::{Coverage, VerifyError};
@@ -64,14 +66,14 @@ pub struct Value(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// A filter or an FPL program. Blocks that no way leads to are allowed and cost nothing.
+/// A filter or an FPL program. Blocks that no edge leads to are allowed and cost nothing.
 #[derive(Clone, Debug)]
 pub struct Ir {
     /// All values, by number. An instruction that stands in no block is not run.
     pub instructions: Vec<Instruction>,
     /// In no order that matters.
     pub blocks: Vec<Block>,
-    /// Where it starts; has no parameters.
+    /// The block where a run starts; has no parameters.
     pub entry: BlockId,
     /// Number of memory cells: a power of two, or 0 for a program without memory.
     pub cells: u32,
@@ -98,7 +100,7 @@ impl Ir {
         self.blocks.iter().flat_map(|block| &block.instructions).any(|value| stateful(self.op(*value)))
     }
 
-    /// How a value comes about.
+    /// The operation that computes a value.
     pub fn op(&self, value: Value) -> &Op {
         &self.instructions[value.0 as usize].op
     }
@@ -152,7 +154,7 @@ impl Ir {
             && matches!(block.terminator, Terminator::Return(value) if self.as_const(value) == Some(0))
     }
 
-    /// The blocks that the entry reaches, each before those it leads to, except on ways back in loops.
+    /// The blocks that the entry reaches, each before those it leads to, except on back edges in loops.
     pub fn order(&self) -> Vec<BlockId> {
         let mut seen = vec![false; self.blocks.len()];
         let mut done = Vec::with_capacity(self.blocks.len());

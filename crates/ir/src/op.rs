@@ -57,7 +57,7 @@ impl Width {
         }
     }
 
-    /// The type that holds so many bytes.
+    /// The least type that holds a load of this width.
     pub const fn ty(self) -> Type {
         match self {
             Width::Double => Type::U64,
@@ -66,44 +66,44 @@ impl Width {
     }
 }
 
-/// Which byte of a load counts most.
+/// The order of bytes in a load: which of them counts most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum ByteOrder {
     /// The first: network order.
     Big,
     /// The last. Costs nothing on little-endian machines; the constants that it is compared with are swapped instead.
     Little,
 }
 
-/// Where bytes are: `offset` bytes from the packet's start, or from `base` bytes after it. Sums do not wrap.
+/// An offset into the packet: `offset` bytes from its start, or from `base` bytes after it. Sums do not wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct PacketOffset {
     /// Added to the offset; of either type.
     pub base: Option<Value>,
     /// Bytes.
     pub offset: u32,
 }
 
-impl Place {
+impl PacketOffset {
     /// `offset` bytes from the start of the packet.
-    pub const fn at(offset: u32) -> Place {
-        Place { base: None, offset }
+    pub const fn at(offset: u32) -> PacketOffset {
+        PacketOffset { base: None, offset }
     }
 
     /// `offset` bytes after the byte that `base` counts to.
-    pub const fn from(base: Value, offset: u32) -> Place {
-        Place { base: Some(base), offset }
+    pub const fn from(base: Value, offset: u32) -> PacketOffset {
+        PacketOffset { base: Some(base), offset }
     }
 }
 
 /// Metadata of a packet: facts beside its bytes. All are [`Type::U32`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
+pub enum MetaField {
     /// Length on the wire.
     WireLen,
     /// Captured bytes.
     CapLen,
-    /// How it was addressed: `sll_pkttype` of packet(7).
+    /// The way in which the packet was addressed: `sll_pkttype` of packet(7).
     PacketType,
     /// The kernel's index of the interface.
     InterfaceIndex,
@@ -138,9 +138,26 @@ pub enum Binary {
     SignedShr,
 }
 
-/// A question about two numbers of one type.
+impl Binary {
+    /// All operators.
+    pub const ALL: [Binary; 11] = [
+        Binary::Add,
+        Binary::Sub,
+        Binary::Mul,
+        Binary::Div,
+        Binary::Mod,
+        Binary::And,
+        Binary::Or,
+        Binary::Xor,
+        Binary::Shl,
+        Binary::Shr,
+        Binary::SignedShr,
+    ];
+}
+
+/// A comparison of two numbers of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Test {
+pub enum Comparison {
     /// Equal.
     Equal,
     /// Left is greater, unsigned.
@@ -155,6 +172,18 @@ pub enum Test {
     SignedGreaterEqual,
 }
 
+impl Comparison {
+    /// All comparisons.
+    pub const ALL: [Comparison; 6] = [
+        Comparison::Equal,
+        Comparison::Greater,
+        Comparison::GreaterEqual,
+        Comparison::AnySet,
+        Comparison::SignedGreater,
+        Comparison::SignedGreaterEqual,
+    ];
+}
+
 /// The operation of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -163,26 +192,27 @@ pub enum Op {
     /// A number, within its type.
     Const(u64),
     /// Metadata of the packet.
-    Field(Field),
+    MetaField(MetaField),
     /// Packet bytes. They have been shown to be there.
-    Load(Place, Width, Order),
+    Load(PacketOffset, Width, ByteOrder),
     /// Arithmetic.
     Binary(Binary, Value, Value),
     /// 1 if it holds, else 0; a [`Type::U32`].
-    Compare(Test, Value, Value),
+    Compare(Comparison, Value, Value),
     /// A u32 as a u64.
     Extend(Value),
     /// The low 32 bits of a u64.
     Truncate(Value),
     /// Guard: rejects the packet unless as many bytes were captured as lie before the place.
-    Need(Place),
+    Need(PacketOffset),
     /// Guard: rejects the packet if the value is 0.
     NonZero(Value),
     /// The cell of this index (u64), modulo the number of cells; a [`Type::U64`].
     Cell(Value),
     /// Stores a u64 in the cell of this index (u64), modulo the number of cells.
     SetCell(Value, Value),
-    /// Calls the function of this number in [`Ir::functions`] with u64 arguments; a [`Type::U64`]. It may read and write cells.
+    /// Calls the function of this number in [`Ir::functions`] with u64 arguments; a [`Type::U64`]. The function may
+    /// read and write cells.
     Call(u32, Box<[Value]>),
 }
 
@@ -200,7 +230,7 @@ impl Op {
     /// Calls `visit` with each value that it reads.
     pub fn for_each_operand(&self, mut visit: impl FnMut(Value)) {
         match self {
-            Op::Parameter | Op::Const(_) | Op::Field(_) => {}
+            Op::Parameter | Op::Const(_) | Op::MetaField(_) => {}
             Op::Load(place, ..) | Op::Need(place) => place.base.into_iter().for_each(visit),
             Op::Binary(_, left, right) | Op::Compare(_, left, right) | Op::SetCell(left, right) => {
                 visit(*left);
@@ -214,7 +244,7 @@ impl Op {
     /// Replaces each value that it reads.
     pub fn map_operands(&mut self, mut map: impl FnMut(Value) -> Value) {
         match self {
-            Op::Parameter | Op::Const(_) | Op::Field(_) => {}
+            Op::Parameter | Op::Const(_) | Op::MetaField(_) => {}
             Op::Load(place, ..) | Op::Need(place) => {
                 if let Some(base) = &mut place.base {
                     *base = map(*base);
@@ -235,7 +265,7 @@ impl Op {
 /// An instruction, which defines a value of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// How it comes about.
+    /// The operation.
     pub op: Op,
     /// The type of its value.
     pub ty: Type,
@@ -263,16 +293,16 @@ impl Binary {
     }
 }
 
-impl Test {
+impl Comparison {
     /// Whether it holds of two numbers of a type.
     pub fn holds(self, ty: Type, left: u64, right: u64) -> bool {
         match self {
-            Test::Equal => left == right,
-            Test::Greater => left > right,
-            Test::GreaterEqual => left >= right,
-            Test::AnySet => left & right != 0,
-            Test::SignedGreater => signed(ty, left) > signed(ty, right),
-            Test::SignedGreaterEqual => signed(ty, left) >= signed(ty, right),
+            Comparison::Equal => left == right,
+            Comparison::Greater => left > right,
+            Comparison::GreaterEqual => left >= right,
+            Comparison::AnySet => left & right != 0,
+            Comparison::SignedGreater => signed(ty, left) > signed(ty, right),
+            Comparison::SignedGreaterEqual => signed(ty, left) >= signed(ty, right),
         }
     }
 }

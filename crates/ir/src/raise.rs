@@ -3,14 +3,15 @@
 //! ```text
 //! ldh [12]; jeq #0x800 jt jf      need 14; v1 = load16 [12]; branch v1 == 0x800 ? b1 : b2
 //! ldx 4*([14]&0xf); ldh [x+16]    need 15; v2 = load8 [14]; v3 = (v2 & 15) << 2; need v3+18; v4 = load16 [v3+16]
-//! st M[0]; ...; ld M[0]           nothing: the value is known, or a parameter where ways meet
+//! st M[0]; ...; ld M[0]           nothing: the value is known, or a parameter where paths join
 //! ```
 //!
-//! Registers and scratch cells start as 0. What no capture holds (mark, queue, random number, ...) rejects the packet, as in the
-//! interpreter, [`tapline_bpf`].
+//! Registers and scratch cells start as 0. A load of metadata that no capture holds (mark, queue, random number, ...)
+//! rejects the packet, as in the interpreter, [`tapline_bpf`].
 
 use super::{
-    Binary, BlockId, Builder, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value, Variables, Width,
+    Binary, BlockId, Builder, Comparison, Ir, MetaField, Op, PacketOffset, Target, Terminator, Type, Value,
+    Variables, Width,
 };
 use tapline_bpf::cfg::{self, Alu, Cfg, Operand, Statement};
 use tapline_bpf::{Program, ancillary};
@@ -86,13 +87,13 @@ impl Raise {
             Statement::LoadConst(k) => (A, builder.const32(k)),
             Statement::LoadPacket(_, ancillary::ALU_XOR_X) => (A, builder.binary(Binary::Xor, a, x)),
             Statement::LoadPacket(_, k) if k >= ancillary::BASE => (A, self.metadata(k)),
-            Statement::LoadPacket(w, k) => (A, builder.load(Place::at(k), width(w))),
-            Statement::LoadIndexed(w, k) => (A, builder.load(Place::from(x, k), width(w))),
-            Statement::LoadLen => (A, builder.field(Field::WireLen)),
+            Statement::LoadPacket(w, k) => (A, builder.load(PacketOffset::at(k), width(w))),
+            Statement::LoadIndexed(w, k) => (A, builder.load(PacketOffset::from(x, k), width(w))),
+            Statement::LoadLen => (A, builder.field(MetaField::WireLen)),
             Statement::LoadCell(n) => (A, self.variables.get(cell(n))),
             Statement::LoadXConst(k) => (X, builder.const32(k)),
             Statement::LoadXCell(n) => (X, self.variables.get(cell(n))),
-            Statement::LoadXLen => (X, builder.field(Field::WireLen)),
+            Statement::LoadXLen => (X, builder.field(MetaField::WireLen)),
             Statement::LoadXHeaderLen(k) => (X, self.header_len(k)),
             Statement::Store(n) => (cell(n), a),
             Statement::StoreX(n) => (cell(n), x),
@@ -119,7 +120,7 @@ impl Raise {
 
     /// 4 * (pkt[k] & 15).
     fn header_len(&mut self, k: u32) -> Value {
-        let byte = self.builder.load(Place::at(k), Width::Byte);
+        let byte = self.builder.load(PacketOffset::at(k), Width::Byte);
         let (low, two) = (self.builder.const32(0x0f), self.builder.const32(2));
         let words = self.builder.binary(Binary::And, byte, low);
         self.builder.binary(Binary::Shl, words, two)
@@ -128,12 +129,12 @@ impl Raise {
     fn metadata(&mut self, k: u32) -> Value {
         let field = match k {
             ancillary::PROTOCOL => return self.protocol(),
-            ancillary::PKTTYPE => Field::PacketType,
-            ancillary::IFINDEX => Field::InterfaceIndex,
-            ancillary::RXHASH => Field::ReceiveHash,
-            ancillary::VLAN_TAG => Field::VlanTag,
-            ancillary::VLAN_TAG_PRESENT => Field::VlanPresent,
-            ancillary::VLAN_TPID => Field::VlanProtocol,
+            ancillary::PKTTYPE => MetaField::PacketType,
+            ancillary::IFINDEX => MetaField::InterfaceIndex,
+            ancillary::RXHASH => MetaField::ReceiveHash,
+            ancillary::VLAN_TAG => MetaField::VlanTag,
+            ancillary::VLAN_TAG_PRESENT => MetaField::VlanPresent,
+            ancillary::VLAN_TPID => MetaField::VlanProtocol,
             _ => {
                 let zero = self.builder.const32(0);
                 self.builder.push(Op::NonZero(zero), Type::None);
@@ -143,19 +144,19 @@ impl Raise {
         self.builder.field(field)
     }
 
-    /// `skb->protocol` as `eth_type_trans` sets it: the EtherType, or 1 (raw IPX) or 4 (LLC) where the field is a length. The blocks that
-    /// this takes all leave the variables as they are.
+    /// `skb->protocol` as `eth_type_trans` sets it: the EtherType, or 1 (raw IPX) or 4 (LLC) where the field is a
+    /// length. The blocks that this takes all leave the variables as they are.
     fn protocol(&mut self) -> Value {
         const RAW_802_3: u32 = 0x0001;
         const LLC_802_2: u32 = 0x0004;
         let builder = &mut self.builder;
-        let ether_type = builder.load(Place::at(12), Width::Half);
+        let ether_type = builder.load(PacketOffset::at(12), Width::Half);
         let first_type = builder.const32(0x0600);
         let [length, longer, done] = [(); 3].map(|()| builder.block());
         let result = builder.parameter(done, Type::U32);
         let end = |block: BlockId, value: Value| Target { block, arguments: vec![value] };
         builder.finish(Terminator::Branch {
-            test: Test::GreaterEqual,
+            test: Comparison::GreaterEqual,
             left: ether_type,
             right: first_type,
             yes: end(done, ether_type),
@@ -163,10 +164,10 @@ impl Raise {
         });
         self.variables.leave(builder);
         self.variables.enter(builder, length, |_| true);
-        let captured = builder.field(Field::CapLen);
+        let captured = builder.field(MetaField::CapLen);
         let (enough, llc) = (builder.const32(16), builder.const32(LLC_802_2));
         builder.finish(Terminator::Branch {
-            test: Test::GreaterEqual,
+            test: Comparison::GreaterEqual,
             left: captured,
             right: enough,
             yes: Target::to(longer),
@@ -174,10 +175,10 @@ impl Raise {
         });
         self.variables.leave(builder);
         self.variables.enter(builder, longer, |_| true);
-        let first = builder.load(Place::at(14), Width::Half);
+        let first = builder.load(PacketOffset::at(14), Width::Half);
         let (ones, ipx) = (builder.const32(0xffff), builder.const32(RAW_802_3));
         builder.finish(Terminator::Branch {
-            test: Test::Equal,
+            test: Comparison::Equal,
             left: first,
             right: ones,
             yes: end(done, ipx),
@@ -197,12 +198,12 @@ fn width(width: cfg::Width) -> Width {
     }
 }
 
-fn question(test: cfg::Test) -> Test {
+fn question(test: cfg::JumpTest) -> Comparison {
     match test {
-        cfg::Test::Equal => Test::Equal,
-        cfg::Test::Greater => Test::Greater,
-        cfg::Test::GreaterEqual => Test::GreaterEqual,
-        cfg::Test::AnySet => Test::AnySet,
+        cfg::JumpTest::Equal => Comparison::Equal,
+        cfg::JumpTest::Greater => Comparison::Greater,
+        cfg::JumpTest::GreaterEqual => Comparison::GreaterEqual,
+        cfg::JumpTest::AnySet => Comparison::AnySet,
     }
 }
 

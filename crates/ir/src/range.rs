@@ -1,27 +1,28 @@
-//! How great a value can be, from the operations that make it.
+//! Upper bounds of values, from the operations that compute them.
 //!
 //! ```text
 //! load8 [14]                  at most 255
 //! load8 [14] & 15             at most 15
-//! (load8 [14] & 15) << 2      at most 60: who has 80 bytes has 20 behind every IPv4 header
+//! (load8 [14] & 15) << 2      at most 60: a packet of 80 bytes has 20 behind every IPv4 header
 //! ```
 
 use std::hint::black_box;
 
-use super::{Binary, Field, Ir, Op, Type, Value};
+use super::{Binary, Ir, MetaField, Op, Type, Value};
 
 /// So deep operations are looked at.
 const DEPTH_MAX: u32 = 5;
 
 impl Ir {
     /// A number that the value never exceeds.
-    pub fn greatest(&self, value: Value) -> u64 {
+    pub fn upper_bound(&self, value: Value) -> u64 {
         self.greatest_within(value, DEPTH_MAX)
     }
 
     fn greatest_within(&self, value: Value, depth: u32) -> u64 {
-        // Seen in optimised builds of rustc 1.95: a saturating sum with what comes out was compiled as a plain one, which wrapped, so that loads
-        // were proved safe that were not. Why the compiler took it for small was not found. It concludes nothing about what passes through here.
+        // Seen in optimised builds of rustc 1.95: a saturating sum with this result was compiled as a plain one,
+        // which wrapped, so that loads were proved safe that were not. The reason was not found. `black_box` hides
+        // the value from the compiler.
         black_box(self.greatest_of(value, depth))
     }
 
@@ -31,8 +32,8 @@ impl Ir {
         match *self.op(value) {
             Op::Const(k) => k,
             Op::Load(_, width, _) => u64::MAX >> (64 - 8 * width.bytes()),
-            Op::Field(Field::VlanPresent) | Op::Compare(..) => 1,
-            Op::Field(Field::VlanTag | Field::VlanProtocol) => 0xffff,
+            Op::MetaField(MetaField::VlanPresent) | Op::Compare(..) => 1,
+            Op::MetaField(MetaField::VlanTag | MetaField::VlanProtocol) => 0xffff,
             Op::Extend(value) => self.greatest_within(value, depth),
             Op::Truncate(value) => self.greatest_within(value, depth).min(Type::U32.max()),
             Op::Binary(op, left, right) => {
@@ -60,20 +61,20 @@ fn greatest_result(op: Binary, ty: Type, left: u64, right: u64, known: Option<u6
         Binary::Mod => Some(left.min(right.saturating_sub(1))),
         Binary::Sub | Binary::SignedShr => None,
     };
-    // What does not fit wraps, and can be anything.
+    // A value that does not fit wraps, and can be anything.
     result.filter(|&greatest| greatest <= ty.max()).unwrap_or(ty.max())
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Binary, Builder, Coverage, Place, Terminator, Type, Width};
+    use crate::{Binary, Builder, Coverage, PacketOffset, Terminator, Type, Width};
 
     #[test]
     fn header_lengths_are_at_most_60() {
         let mut builder = Builder::new();
         let entry = builder.block();
         builder.switch_to(entry);
-        let byte = builder.load(Place::at(14), Width::Byte);
+        let byte = builder.load(PacketOffset::at(14), Width::Byte);
         let [low, two, large] = [15, 2, 30].map(|k| builder.const32(k));
         let words = builder.binary(Binary::And, byte, low);
         let bytes = builder.binary(Binary::Shl, words, two);
@@ -81,22 +82,23 @@ mod tests {
         let less = builder.binary(Binary::Sub, words, two);
         builder.finish(Terminator::Return(bytes));
         let ir = builder.build(entry);
-        assert_eq!([byte, words, bytes].map(|value| ir.greatest(value)), [255, 15, 60]);
-        assert_eq!([wrapped, less].map(|value| ir.greatest(value)), [Type::U32.max(); 2]);
+        assert_eq!([byte, words, bytes].map(|value| ir.upper_bound(value)), [255, 15, 60]);
+        assert_eq!([wrapped, less].map(|value| ir.upper_bound(value)), [Type::U32.max(); 2]);
     }
 
-    /// An optimised build took the sum of the greatest number and a few bytes for a small one: run with `--release` too.
+    /// An optimised build took the sum of the greatest number and a few bytes for a small one: run with `--release`
+    /// too.
     #[test]
     fn a_place_without_bound_is_not_covered() {
         let mut builder = Builder::new();
         let entry = builder.block();
         builder.switch_to(entry);
-        let bytes = builder.load(Place::at(14), Width::Double);
+        let bytes = builder.load(PacketOffset::at(14), Width::Double);
         let ones = builder.const64(u64::MAX);
         let anywhere = builder.binary(Binary::Xor, bytes, ones);
         builder.finish(Terminator::Return(anywhere));
         let ir = builder.build(entry);
-        assert_eq!(ir.greatest(anywhere), u64::MAX);
+        assert_eq!(ir.upper_bound(anywhere), u64::MAX);
         for end in [1, 8, u32::MAX] {
             assert!(!Coverage::default().covers(&ir, Some(anywhere), end));
         }

@@ -1,12 +1,14 @@
-//! Which definition of a value reaches a block, once ways or copies of blocks have given the value more than one.
+//! Reaching definitions: those of a value that reach a block, once edges or copies of blocks have given the value
+//! more than one.
 //!
 //! ```text
-//! b1(v5): ...            a new way b0 -> b2 leaves b1 out, and says that v5 is v3 there
+//! b1(v5): ...            a new edge b0 -> b2 leaves b1 out, and says that v5 is v3 there
 //! b2: v6 = v5 + 1        becomes   b1: goto b2(v5)   b0: goto b2(v3)   b2(v7): v6 = v7 + 1
 //! ```
 //!
-//! Asked for on demand, after Braun and others, "Simple and efficient construction of static single assignment form" (2013): a block
-//! with one way in knows what the block before it knows, one where ways meet gets a parameter. Blocks that nobody asks about get none.
+//! Computed on demand, after Braun and others, "Simple and efficient construction of static single assignment form"
+//! (2013): a block with one predecessor takes the definition from it, one where paths join gets a parameter. Blocks
+//! where no definition is asked for get none.
 
 use rustc_hash::FxHashMap as Map;
 
@@ -14,27 +16,27 @@ use super::{BlockId, Dominators, Ir, Op, Value};
 
 /// The definitions of some values, by block.
 #[derive(Debug)]
-pub struct Reaching {
+pub struct ReachingDefinitions {
     /// The blocks that lead to each block, once each.
     predecessors: Vec<Vec<BlockId>>,
-    /// What stands for a value at the end of a block: given, or found.
+    /// The definition that stands for a value at the end of a block: given, or found.
     at_end: Map<(BlockId, Value), Value>,
-    /// What stands for a value at the start of a block where ways meet.
+    /// The definition that stands for a value at the start of a block where paths join.
     at_start: Map<(BlockId, Value), Value>,
     /// Values below this number are the graph's own.
     own: u32,
 }
 
-impl Reaching {
-    /// For a graph whose ways will not change any more.
-    pub fn new(ir: &Ir, dominators: &Dominators) -> Reaching {
+impl ReachingDefinitions {
+    /// For a graph whose edges will not change any more.
+    pub fn new(ir: &Ir, dominators: &Dominators) -> ReachingDefinitions {
         let mut predecessors = dominators.predecessors.clone();
         for known in &mut predecessors {
             known.sort_unstable();
             known.dedup();
         }
         let own = ir.instructions.len() as u32;
-        Reaching { predecessors, at_end: Map::default(), at_start: Map::default(), own }
+        ReachingDefinitions { predecessors, at_end: Map::default(), at_start: Map::default(), own }
     }
 
     /// From this block on, `value` is called `by`.
@@ -43,12 +45,12 @@ impl Reaching {
     }
 
     /// Whether a value is a parameter that was made here.
-    pub fn has_made(&self, value: Value) -> bool {
+    pub fn is_new_parameter(&self, value: Value) -> bool {
         value.0 >= self.own
     }
 
-    /// Reads what stands for the values for which `is_defined` holds, wherever they are read but in the blocks to be skipped. No block that
-    /// reads one may define one.
+    /// Reads what stands for the values for which `is_defined` holds, wherever they are read but in the blocks to be
+    /// skipped. No block that reads one may define one.
     pub fn rewrite(
         &mut self,
         ir: &mut Ir,
@@ -94,7 +96,7 @@ impl Reaching {
         found
     }
 
-    /// The same; where ways meet, a parameter is made and its arguments are left to be found.
+    /// The same; where paths join, a parameter is made and its arguments are left to be found.
     fn look(&mut self, ir: &mut Ir, block: BlockId, value: Value, met: &mut Vec<BlockId>) -> Value {
         let mut here = block;
         let found = loop {

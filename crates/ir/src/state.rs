@@ -1,4 +1,4 @@
-//! What an FPL program keeps from packet to packet, and what it may call.
+//! State that an FPL program keeps from packet to packet, and functions that it may call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use tapline_packet::Packet;
 /// Memory cells of 64 bits that outlive packets (FFPF's MBuf). A clone is another handle on the same cells: the owner
 /// of a program reads and writes them while it runs.
 ///
-/// Each access to one cell is whole; nothing is promised about the order of several. `M[i] += 1` is a read and a write, so a count that
-/// the owner resets meanwhile may survive.
+/// Each access to one cell is whole; nothing is promised about the order of several. `M[i] += 1` is a read and a
+/// write, so a count that the owner resets meanwhile may survive.
 #[derive(Clone, Debug)]
 pub struct Memory {
     cells: Arc<[AtomicU64]>,
@@ -67,7 +67,7 @@ pub trait Function: Send + Sync + fmt::Debug {
     /// The name in programs.
     fn name(&self) -> &str;
 
-    /// Looks at a packet and at cells, may write cells, and gives a number. Must not panic on any packet or argument; takes time in proportion
-    /// to the packet's length at most.
+    /// Looks at a packet and at cells, may write cells, and gives a number. Must not panic on any packet or argument;
+    /// takes time in proportion to the packet's length at most.
     fn call(&self, packet: Packet<'_>, memory: &Memory, arguments: &[u64]) -> u64;
 }

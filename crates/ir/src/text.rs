@@ -1,4 +1,4 @@
-//! The form as text, for `tapline filter explain --stage ir` and for people who look for faults.
+//! The graph as text, for `tapline filter explain --stage ir` and for the search for faults.
 //!
 //! ```text
 //! b0:
@@ -14,7 +14,8 @@
 use std::fmt;
 
 use super::{
-    Binary, BlockId, Field, Ir, Op, Order, Place, Search, Target, Terminator, Test, Type, Value, Width,
+    Binary, BlockId, ByteOrder, Comparison, Ir, MetaField, Op, PacketOffset, SwitchSearch, Target,
+    Terminator, Type, Value, Width,
 };
 
 /// The blocks that are reached, in order.
@@ -62,7 +63,7 @@ impl Ir {
         let text = match op {
             Op::Parameter => "parameter".to_owned(),
             Op::Const(k) => number(*k),
-            Op::Field(field) => field_name(*field).to_owned(),
+            Op::MetaField(field) => field_name(*field).to_owned(),
             Op::Load(place, width, order) => self.load_text(*place, *width, *order),
             Op::Binary(op, left, right) => {
                 format!("{} {} {}", self.name(*left), binary_sign(*op), self.name(*right))
@@ -84,15 +85,15 @@ impl Ir {
         if self.ty(value) == Type::None { text } else { format!("v{} = {text}", value.0) }
     }
 
-    fn load_text(&self, place: Place, width: Width, order: Order) -> String {
+    fn load_text(&self, place: PacketOffset, width: Width, order: ByteOrder) -> String {
         let order = match (order, width) {
-            (Order::Little, Width::Half | Width::Word | Width::Double) => "le",
+            (ByteOrder::Little, Width::Half | Width::Word | Width::Double) => "le",
             _ => "",
         };
         format!("load{}{order} [{}]", width.bytes() * 8, self.place_text(place))
     }
 
-    fn place_text(&self, place: Place) -> String {
+    fn place_text(&self, place: PacketOffset) -> String {
         match place.base {
             None => place.offset.to_string(),
             Some(base) if place.offset == 0 => self.name(base),
@@ -163,16 +164,16 @@ fn type_name(ty: Type) -> &'static str {
     }
 }
 
-fn field_name(field: Field) -> &'static str {
+fn field_name(field: MetaField) -> &'static str {
     match field {
-        Field::WireLen => "wire_len",
-        Field::CapLen => "cap_len",
-        Field::PacketType => "packet_type",
-        Field::InterfaceIndex => "interface_index",
-        Field::ReceiveHash => "receive_hash",
-        Field::VlanTag => "vlan_tag",
-        Field::VlanPresent => "vlan_present",
-        Field::VlanProtocol => "vlan_protocol",
+        MetaField::WireLen => "wire_len",
+        MetaField::CapLen => "cap_len",
+        MetaField::PacketType => "packet_type",
+        MetaField::InterfaceIndex => "interface_index",
+        MetaField::ReceiveHash => "receive_hash",
+        MetaField::VlanTag => "vlan_tag",
+        MetaField::VlanPresent => "vlan_present",
+        MetaField::VlanProtocol => "vlan_protocol",
     }
 }
 
@@ -192,23 +193,23 @@ fn binary_sign(op: Binary) -> &'static str {
     }
 }
 
-fn test_sign(test: Test) -> &'static str {
+fn test_sign(test: Comparison) -> &'static str {
     match test {
-        Test::Equal => "==",
-        Test::Greater => ">",
-        Test::GreaterEqual => ">=",
-        Test::AnySet => "&",
-        Test::SignedGreater => ">s",
-        Test::SignedGreaterEqual => ">=s",
+        Comparison::Equal => "==",
+        Comparison::Greater => ">",
+        Comparison::GreaterEqual => ">=",
+        Comparison::AnySet => "&",
+        Comparison::SignedGreater => ">s",
+        Comparison::SignedGreaterEqual => ">=s",
     }
 }
 
-fn search_name(search: Search) -> &'static str {
+fn search_name(search: SwitchSearch) -> &'static str {
     match search {
-        Search::Bitmap => "bitmap",
-        Search::BitTable => "bit table",
-        Search::JumpTable => "jump table",
-        Search::Binary => "halves",
-        Search::PerfectHash => "perfect hash",
+        SwitchSearch::Bitmap => "bitmap",
+        SwitchSearch::BitTable => "bit table",
+        SwitchSearch::JumpTable => "jump table",
+        SwitchSearch::Binary => "halves",
+        SwitchSearch::PerfectHash => "perfect hash",
     }
 }

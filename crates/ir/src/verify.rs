@@ -1,90 +1,92 @@
-//! What makes a graph safe to run: the proof that engines rely on.
+//! Conditions under which a graph is safe to run: the proof that engines rely on.
 //!
 //! ```text
-//! values    defined before they are read on every way; types fit; blocks get as many arguments as they have parameters
-//! loads     on every way, a guard (need) or the like has shown that their bytes are there
+//! values    defined before they are read on every path; types fit; blocks get as many arguments as they have parameters
+//! loads     on every path, a guard (need) or the like has shown that their bytes are there
 //! divisors  constants other than 0, or guarded (nonzero)
-//! ways      none leads back, except to a declared loop's header
+//! edges     none leads back, except to a declared loop's header
 //! ```
 
 use thiserror::Error;
 
 use super::{
-    Binary, Block, BlockId, Dominators, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value,
+    Binary, Block, BlockId, Comparison, Dominators, Ir, MetaField, Op, PacketOffset, Target, Terminator,
+    Type, Value,
 };
 
 /// Why a graph may not run. Such a graph is a fault of ours, never of the filter's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// A value is read where it is not defined on every way.
+    /// A value is read where it is not defined on every path.
     #[error("b{}: v{} is read before it is defined", .block.0, .value.0)]
     Undefined {
-        /// Where it is read.
+        /// The block with the read.
         block: BlockId,
-        /// What is read.
+        /// The value that is read.
         value: Value,
     },
     /// A value is defined more than once, or a parameter is something else as well.
     #[error("b{}: v{} is defined twice", .block.0, .value.0)]
     DefinedTwice {
-        /// Where it is defined again.
+        /// The block with the second definition.
         block: BlockId,
-        /// Which.
+        /// The value.
         value: Value,
     },
     /// A value has another type than its reader wants, or holds more than its type.
     #[error("b{}: v{} has the wrong type", .block.0, .value.0)]
     WrongType {
-        /// Where.
+        /// The block.
         block: BlockId,
-        /// Which.
+        /// The value.
         value: Value,
     },
-    /// A way gives its block too few or too many arguments, or of wrong types, or leads to no block.
-    #[error("b{}: the way to b{} does not fit its parameters", .block.0, .to.0)]
+    /// An edge gives its block too few or too many arguments, or of wrong types, or leads to no block.
+    #[error("b{}: the edge to b{} passes arguments that do not match its parameters", .block.0, .to.0)]
     WrongArguments {
-        /// Where the way starts.
+        /// The block at which the edge starts.
         block: BlockId,
-        /// Where it leads.
+        /// The block to which it leads.
         to: BlockId,
     },
     /// A load is not covered by guards.
-    #[error("b{}: v{} loads bytes that were not shown to be there", .block.0, .value.0)]
+    #[error("b{}: v{} loads bytes that no guard proves to be captured", .block.0, .value.0)]
     UncoveredLoad {
-        /// Where.
+        /// The block.
         block: BlockId,
         /// The load.
         value: Value,
     },
     /// A divisor may be 0.
-    #[error("b{}: v{} divides by what may be 0", .block.0, .value.0)]
+    #[error("b{}: v{} divides by a value that may be 0", .block.0, .value.0)]
     UncoveredDivision {
-        /// Where.
+        /// The block.
         block: BlockId,
         /// The division.
         value: Value,
     },
-    /// A way leads back to a block that is no declared loop's header, or a header does not dominate where it comes from.
-    #[error("b{}: a way leads back to b{}, which is no loop", .block.0, .to.0)]
+    /// An edge leads back to a block that is no declared loop's header, or a header does not dominate where it comes
+    /// from.
+    #[error("b{}: an edge leads back to b{}, which is not declared as a loop", .block.0, .to.0)]
     UndeclaredLoop {
-        /// Where the way starts.
+        /// The block at which the edge starts.
         block: BlockId,
-        /// Where it leads.
+        /// The block to which it leads.
         to: BlockId,
     },
     /// The keys of a switch do not ascend, or are beyond its value's type.
     #[error("b{}: the keys of a switch do not ascend", .block.0)]
     UnsortedSwitch {
-        /// Where.
+        /// The block.
         block: BlockId,
     },
     /// A function that there is not, cells where there are none, or a number of cells that is no power of two.
     #[error("b{}: v{} uses a function or cells that are not there", .block.0, .value.0)]
     Unknown {
-        /// Where.
+        /// The block.
         block: BlockId,
-        /// Which instruction.
+        /// The instruction.
         value: Value,
     },
 }
@@ -140,7 +142,7 @@ impl Ir {
     fn verify_guards(&self, dominators: &Dominators) -> Result<(), VerifyError> {
         let mut arriving: Vec<Option<Coverage>> = vec![None; self.blocks.len()];
         for &id in &dominators.order {
-            // What comes back in a loop knows no less than what entered it.
+            // At a loop's header, the facts of a path back include those of the entry.
             let mut covered = match dominators.order[0] == id {
                 true => Coverage::default(),
                 false => arriving[id.0 as usize].take().unwrap_or_default(),
@@ -153,7 +155,9 @@ impl Ir {
                             return Err(VerifyError::UncoveredLoad { block: id, value });
                         }
                     }
-                    Op::Binary(Binary::Div | Binary::Mod, _, divisor) if !covered.nonzero(self, *divisor) => {
+                    Op::Binary(Binary::Div | Binary::Mod, _, divisor)
+                        if !covered.is_nonzero(self, *divisor) =>
+                    {
                         return Err(VerifyError::UncoveredDivision { block: id, value });
                     }
                     _ => {}
@@ -162,7 +166,7 @@ impl Ir {
             }
             self[id].terminator.for_each_target(|target| {
                 let mut there = covered.clone();
-                there.learn_edge(self, &self[id].terminator, target);
+                there.learn_from_edge(self, &self[id].terminator, target);
                 let known = &mut arriving[target.block.0 as usize];
                 match known {
                     Some(known) => known.meet(&there),
@@ -175,35 +179,35 @@ impl Ir {
 }
 
 impl Ir {
-    /// The place up to which bytes are there if the test holds: the captured length is compared with a constant, or with a value plus a
-    /// constant, both in 64 bits, where the sum cannot wrap.
-    pub(crate) fn shown_by(&self, test: Test, left: Value, right: Value) -> Option<Place> {
-        if test != Test::GreaterEqual || !self.is_captured_length(left) {
+    /// The place up to which bytes are there if the test holds: the captured length is compared with a constant, or
+    /// with a value plus a constant, both in 64 bits, where the sum cannot wrap.
+    pub(crate) fn shown_by(&self, test: Comparison, left: Value, right: Value) -> Option<PacketOffset> {
+        if test != Comparison::GreaterEqual || !self.is_captured_length(left) {
             return None;
         }
         if let Some(k) = self.as_const(right) {
             // A greater one is never captured.
-            return Some(Place::at(u32::try_from(k).unwrap_or(u32::MAX)));
+            return Some(PacketOffset::at(u32::try_from(k).unwrap_or(u32::MAX)));
         }
         let Op::Binary(Binary::Add, base, more) = *self.op(right) else { return None };
         let Op::Extend(base) = *self.op(base) else { return None };
-        Some(Place::from(base, u32::try_from(self.as_const(more)?).ok()?))
+        Some(PacketOffset::from(base, u32::try_from(self.as_const(more)?).ok()?))
     }
 
     /// The same place from the value to which its base adds a constant, where that sum does not wrap.
-    fn behind(&self, place: Place) -> Option<Place> {
+    fn behind(&self, place: PacketOffset) -> Option<PacketOffset> {
         let Op::Binary(Binary::Add, base, more) = *self.op(place.base?) else { return None };
         let more = self.as_const(more)?;
-        let fits = self.greatest(base).checked_add(more)? <= Type::U32.max();
+        let fits = self.upper_bound(base).checked_add(more)? <= Type::U32.max();
         let offset = u32::try_from(u64::from(place.offset).checked_add(more)?).ok()?;
-        fits.then_some(Place::from(base, offset))
+        fits.then_some(PacketOffset::from(base, offset))
     }
 
     /// Whether a value is the number of captured bytes, in 32 or 64 bits.
     pub(crate) fn is_captured_length(&self, value: Value) -> bool {
         match self.op(value) {
-            Op::Field(field) => *field == Field::CapLen,
-            Op::Extend(value) => *self.op(*value) == Op::Field(Field::CapLen),
+            Op::MetaField(field) => *field == MetaField::CapLen,
+            Op::Extend(value) => *self.op(*value) == Op::MetaField(MetaField::CapLen),
             _ => false,
         }
     }
@@ -218,12 +222,12 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there: because a guard said so, or since
-    /// there are enough bytes from the start for the greatest `base` that there can be.
+    /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there: because a guard said
+    /// so, or since there are enough bytes from the start for the greatest `base` that there can be.
     pub fn covers(&self, ir: &Ir, base: Option<Value>, end: u32) -> bool {
-        // Not by a sum: see `Ir::greatest`.
+        // Not by a sum: see `Ir::upper_bound`.
         let behind_greatest = |base| {
-            u64::from(self.bytes).checked_sub(end.into()).is_some_and(|before| ir.greatest(base) <= before)
+            u64::from(self.bytes).checked_sub(end.into()).is_some_and(|before| ir.upper_bound(base) <= before)
         };
         let asked_for = self.asked_for(base);
         asked_for.is_some_and(|bytes| end <= bytes) || base.is_some_and(behind_greatest)
@@ -241,7 +245,7 @@ impl Coverage {
     }
 
     /// Whether a value is known not to be 0.
-    pub fn nonzero(&self, ir: &Ir, value: Value) -> bool {
+    pub fn is_nonzero(&self, ir: &Ir, value: Value) -> bool {
         ir.as_const(value).is_some_and(|k| k != 0) || self.nonzero.contains(&value)
     }
 
@@ -254,7 +258,7 @@ impl Coverage {
         }
     }
 
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: PacketOffset) {
         // Whatever the base, it is not negative: the bytes from the start are there as well.
         self.bytes = self.bytes.max(place.offset);
         let Some(base) = place.base else { return };
@@ -265,7 +269,7 @@ impl Coverage {
     }
 
     /// Adds the facts that follow from taking an edge: a comparison of the captured length shows bytes.
-    pub fn learn_edge(&mut self, ir: &Ir, terminator: &Terminator, target: &Target) {
+    pub fn learn_from_edge(&mut self, ir: &Ir, terminator: &Terminator, target: &Target) {
         if let Terminator::Branch { test, left, right, yes, no } = terminator
             && std::ptr::eq(yes, target)
             && yes != no
@@ -281,7 +285,7 @@ impl Coverage {
         }
     }
 
-    /// Keeps what both ways are sure of.
+    /// Keeps what both paths are sure of.
     pub fn meet(&mut self, other: &Coverage) {
         self.bytes = self.bytes.min(other.bytes);
         self.from.retain_mut(|(value, bytes)| {
@@ -359,7 +363,7 @@ impl Verifier<'_> {
         let fits = match self.ir.op(value) {
             Op::Parameter => false,
             Op::Const(k) => number(own) && *k <= own.max(),
-            Op::Field(_) => own == Type::U32,
+            Op::MetaField(_) => own == Type::U32,
             Op::Load(place, width, _) => own == width.ty() && place.base.iter().all(|base| number(ty(base))),
             Op::Binary(_, left, right) => number(own) && ty(left) == own && ty(right) == own,
             Op::Compare(_, left, right) => own == Type::U32 && number(ty(left)) && ty(left) == ty(right),

@@ -1,16 +1,17 @@
-//! What it takes to get from text to native code: the texts of the differential corpus, and a list of 1,000 hosts.
+//! Time and size from text to native code: the texts of the differential corpus, and a list of 1,000 hosts.
 //!
 //! ```text
 //! cargo run --release -p tapline-jit --example compile
 //! ```
 //!
-//! The least of several runs each, so other load on the machine counts little. Native code: the function for batches, which is what
-//! filters that decide over batches have; the function for one packet is generated when it is first called.
+//! The least of several runs each, so other load on the machine counts little. Native code: the function for batches,
+//! which is what filters that decide over batches have; the function for one packet is generated when it is first
+//! called.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_jit::Native;
 use tapline_packet::LinkType;
 use tapline_testkit::random::Random;
@@ -29,7 +30,7 @@ fn main() {
         let (dlt, text) = texts.next(&mut random);
         let options = Options {
             netmask: Some(0),
-            handle: Handle::Dead,
+            handle: HandleKind::Dead,
             ..Options::new(LinkType::from_dlt(dlt as u16))
         };
         if let Some(times) = measure(&text, &options) {

@@ -1,4 +1,4 @@
-//! What stands for native code in a build without a code generator.
+//! The stand-in for native code in a build without a code generator.
 
 use std::convert::Infallible;
 

@@ -17,7 +17,7 @@ pub enum Error {
     /// There is no code generator for this processor; x86-64 and aarch64 have one.
     #[error("no native code for this processor: {reason}; the interpreter runs the filter")]
     Processor {
-        /// What is missing.
+        /// The missing feature.
         reason: String,
     },
     /// The system refuses executable memory: a hardening policy (`PR_SET_MDWE`, SELinux, seccomp) or a lack of memory.
@@ -34,7 +34,7 @@ pub enum Error {
     /// The code generator failed. A fault of ours or of its own.
     #[error("generating native code failed: {reason}; the interpreter runs the filter")]
     Generator {
-        /// What it says.
+        /// Its message.
         reason: String,
     },
 }

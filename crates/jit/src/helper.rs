@@ -1,4 +1,4 @@
-//! What generated code calls: fields of the metadata that have no fixed place, and functions of FPL programs.
+//! Functions that generated code calls: readers of metadata without a fixed place, and functions of FPL programs.
 //!
 //! All have the system's C calling convention, take what generated code holds, and never unwind.
 
@@ -7,38 +7,38 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tapline_ir::{Field, Function, Memory};
+use tapline_ir::{Function, Memory, MetaField};
 use tapline_packet::{Meta, Packet};
 
 /// Gives a field of the metadata.
 pub(crate) type FieldOf = extern "C" fn(&Meta) -> u32;
 
-/// How the packet was addressed: an enumeration has no layout to rely on.
+/// The way in which the packet was addressed: an enumeration has no layout to rely on.
 pub(crate) extern "C" fn packet_type(meta: &Meta) -> u32 {
-    of(Field::PacketType, meta)
+    of(MetaField::PacketType, meta)
 }
 
 /// These are parts of an option, which has no layout to rely on either.
 pub(crate) extern "C" fn vlan_tag(meta: &Meta) -> u32 {
-    of(Field::VlanTag, meta)
+    of(MetaField::VlanTag, meta)
 }
 
 pub(crate) extern "C" fn vlan_present(meta: &Meta) -> u32 {
-    of(Field::VlanPresent, meta)
+    of(MetaField::VlanPresent, meta)
 }
 
 pub(crate) extern "C" fn vlan_protocol(meta: &Meta) -> u32 {
-    of(Field::VlanProtocol, meta)
+    of(MetaField::VlanProtocol, meta)
 }
 
-fn of(field: Field, meta: &Meta) -> u32 {
+fn of(field: MetaField, meta: &Meta) -> u32 {
     field.of(Packet { data: &[], meta })
 }
 
 /// A function of the graph, at an address that its code knows.
 pub(crate) struct Callee {
     function: Arc<dyn Function>,
-    /// How often it panicked.
+    /// Number of panics.
     panics: AtomicU64,
 }
 

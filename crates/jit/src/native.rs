@@ -22,8 +22,8 @@ type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 
 /// A filter or an FPL program as machine code. Its memory goes with it.
 ///
-/// It has two functions, for a batch and for one packet, and generating them is what takes the time. Few users want both, so the one
-/// for a single packet is generated when it is called for the first time.
+/// The code has two functions, for a batch and for one packet, and generating them is what takes the time. Few
+/// callers want both, so the one for a single packet is generated when it is called for the first time.
 ///
 /// ```
 /// use tapline_ir::Memory;
@@ -56,7 +56,7 @@ pub struct Native {
 #[derive(Debug)]
 enum One {
     Code(ExecutableMemory),
-    /// Where a system refuses memory for it that it gave for batches.
+    /// The interpreter, if the system refuses the memory for it after it gave that for batches.
     Interpreted(Box<Mutex<Machine>>),
 }
 
@@ -96,13 +96,13 @@ impl Native {
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
         let run: Run = unsafe { std::mem::transmute(code.as_ptr()) };
         let Packet { data, meta } = packet;
-        // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory and as many cells as
-        // the graph has (checked) are there while it runs.
+        // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory
+        // and as many cells as the graph has (checked) are there while it runs.
         unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
     }
 
-    /// A call without machine code: the first one makes the code, and all are interpreted where the system refuses memory for it. Apart
-    /// from [`run`](Self::run), so that a call with code saves no registers for this one.
+    /// A call without machine code: the first one makes the code, and all are interpreted where the system refuses
+    /// memory for it. Apart from [`run`](Self::run), so that a call with code saves no registers for this one.
     #[cold]
     #[inline(never)]
     fn run_first(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
@@ -152,9 +152,9 @@ impl Native {
                 memory,
                 cells: memory.cells().as_ptr().cast(),
             };
-            // SAFETY: base, records and indices are there with these lengths, and each index has a record (checked). The code holds each
-            // record against the base, and, as the graph was verified, reads no further than the packet; it writes at most `count` indices.
-            // Cells as in `run`.
+            // SAFETY: base, records and indices are there with these lengths, and each index has a record (checked).
+            // The code holds each record against the base, and, as the graph was verified, reads no further than the
+            // packet; it writes at most `count` indices. Cells as in `run`.
             unsafe { select(&raw const context) }
         });
     }
@@ -169,8 +169,8 @@ impl Native {
         self.select.as_slice()
     }
 
-    /// The machine code for one packet, where it lies, generated now if it was not called yet; `None` where the system refuses memory
-    /// for it.
+    /// The machine code for one packet, where it lies, generated now if it was not called yet; `None` where the
+    /// system refuses memory for it.
     pub fn packet_code(&self) -> Option<&[u8]> {
         match self.run.get_or_init(|| self.one()) {
             One::Code(code) => Some(code.as_slice()),
@@ -178,8 +178,8 @@ impl Native {
         }
     }
 
-    /// The machine code as text: the function for one packet, then that for batches. Each is its instructions, then the bytes that
-    /// calls execute, read from where they lie.
+    /// The machine code as text: the function for one packet, then that for batches. Each is its instructions, then
+    /// the bytes that calls execute, read from where they lie.
     ///
     /// # Errors
     /// [`Error::Generator`] if generating the instructions once more gives other bytes than those that lie there.

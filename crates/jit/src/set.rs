@@ -1,11 +1,11 @@
 //! Native code for the programs that a set of filters falls back on.
 //!
 //! ```text
-//! Filter --compile_with--> residual program --Residuals::ready--> Native, or the interpreter
+//! Filter --compile_with--> residual program --NativeResiduals::ready--> Native, or the interpreter
 //! ```
 //!
-//! Each piece of code is a mapping of its own. The kernel allows a process 65,530 of them (`vm.max_map_count`), and one that has no more
-//! left cannot grow its heap either, so the number of pieces has a limit.
+//! Each piece of code is a mapping of its own. The kernel allows a process 65,530 of them (`vm.max_map_count`), and
+//! one that has no more left cannot grow its heap either, so the number of pieces has a limit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -16,25 +16,25 @@ use tapline_packet::Packet;
 
 use crate::Native;
 
-/// A good limit for [`Residuals`]: leaves three quarters of the mappings that Linux allows by default.
+/// A good limit for [`NativeResiduals`]: leaves three quarters of the mappings that Linux allows by default.
 pub const RESIDUALS_MAX: usize = 16_384;
 
 /// Makes the programs of a `FilterSet` (crate `filterset`) native, up to a limit.
 ///
 /// ```
 /// use tapline_filter::Options;
-/// use tapline_filterset::{Filter, FilterSet, Mode};
-/// use tapline_jit::{RESIDUALS_MAX, Residuals};
+/// use tapline_filterset::{Filter, FilterSet, MatchPolicy};
+/// use tapline_jit::{RESIDUALS_MAX, NativeResiduals};
 ///
-/// let residuals = Residuals::new(RESIDUALS_MAX);
-/// let mut set = FilterSet::new(Mode::All);
+/// let residuals = NativeResiduals::new(RESIDUALS_MAX);
+/// let mut set = FilterSet::new(MatchPolicy::All);
 /// let ready = |filter| residuals.ready(filter);
 /// set.insert(Filter::compile_with("ip[8] + ip[9] = 70", &Options::default(), &ready)?, 0);
 /// assert_eq!((residuals.native(), residuals.interpreted()), (1, 0));
 /// # Ok::<(), tapline_filter::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Residuals {
+pub struct NativeResiduals {
     max: usize,
     /// Pieces that are there: each gives its place back when it goes.
     native: Arc<AtomicUsize>,
@@ -59,15 +59,15 @@ impl PacketFilter for Placed {
     }
 }
 
-impl Residuals {
+impl NativeResiduals {
     /// At most `max` programs are native at the same time.
-    pub fn new(max: usize) -> Residuals {
-        Residuals { max, native: Arc::default(), interpreted: AtomicUsize::new(0) }
+    pub fn new(max: usize) -> NativeResiduals {
+        NativeResiduals { max, native: Arc::default(), interpreted: AtomicUsize::new(0) }
     }
 
     /// Those of this process, which share its mappings: [`RESIDUALS_MAX`] in all.
-    pub fn shared() -> &'static Residuals {
-        static RESIDUALS: LazyLock<Residuals> = LazyLock::new(|| Residuals::new(RESIDUALS_MAX));
+    pub fn shared() -> &'static NativeResiduals {
+        static RESIDUALS: LazyLock<NativeResiduals> = LazyLock::new(|| NativeResiduals::new(RESIDUALS_MAX));
         &RESIDUALS
     }
 

@@ -7,7 +7,7 @@ use cranelift_codegen::settings::{self, Configurable};
 
 use crate::Error;
 
-/// What differs from the generator's own settings, and why.
+/// Settings that differ from the generator's own, and why.
 const SETTINGS: &[(&str, &str)] = &[
     ("opt_level", "speed"),
     // Frames of more than a page touch each of their pages, so that none steps over the guard page.
@@ -15,7 +15,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("probestack_strategy", "inline"),
     // Nothing unwinds through generated code: functions that it calls catch their panics.
     ("unwind_info", "false"),
-    // A filter reads one packet and gives one bit of it to who runs it: there is no secret to leak by speculation.
+    // A filter reads one packet and gives its caller one bit of it: there is no secret to leak by speculation.
     ("enable_heap_access_spectre_mitigation", "false"),
     ("enable_table_access_spectre_mitigation", "false"),
     // The generator's own checks of what it is given cost a tenth of the time; tests have them.

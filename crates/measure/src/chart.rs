@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-/// Colours that people who do not see red and green tell apart (Okabe and Ito).
+/// Colours that the colour-blind can tell apart (Okabe and Ito).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),

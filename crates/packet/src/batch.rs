@@ -5,7 +5,7 @@ use crate::Meta;
 /// The most packets in one batch, so that an index fits a byte.
 pub const BATCH_MAX: usize = 256;
 
-/// Where one packet lies in its batch's bytes, and what is known about it.
+/// The place of one packet in its batch's bytes, and its metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record {
     /// The first byte, counted from the start of the batch's base.
@@ -18,10 +18,11 @@ pub struct Record {
     pub meta: Meta,
 }
 
-/// Up to [`BATCH_MAX`] packets lent by a source, valid until the source is asked for more.
+/// Up to [`BATCH_MAX`] packets lent by a source, valid until the source advances.
 ///
-/// The base is one stretch of memory (a ring block, the buffer that a file is read or unpacked into); records point into it.
-/// A record that points outside of the base is a fault of the source: its packet reads as empty, never as other memory.
+/// The base is one stretch of memory (a ring block, the buffer that a file is read or unpacked into); records point
+/// into it. A record that points outside of the base is a fault of the source: its packet reads as empty, never as
+/// other memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     base: &'a [u8],
@@ -69,7 +70,7 @@ impl<'a> Batch<'a> {
         self.snap_len
     }
 
-    /// The records as the source wrote them.
+    /// The records, as the source wrote them.
     pub fn records(&self) -> &'a [Record] {
         self.records
     }
@@ -83,7 +84,7 @@ impl<'a> Batch<'a> {
         self.resolve(&self.records[index])
     }
 
-    /// The first `N` bytes of the packet at `index`, if so many were captured: for those who need no more of most packets.
+    /// The first `N` bytes of the packet at `index`, if they were captured: a fast path for readers of headers.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).

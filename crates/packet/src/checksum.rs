@@ -5,7 +5,8 @@
 //!      a part that begins at an odd place counts as shifted(sum(part))
 //! ```
 //!
-//! A sum is that of big-endian words of 16 bits, not folded. Over bytes that include a correct checksum the complement is 0.
+//! A sum is that of big-endian words of 16 bits, not folded. Over bytes that include a correct checksum the
+//! complement is 0.
 
 /// The sum of the bytes; an odd last byte counts as the upper half of a word.
 pub fn sum(bytes: &[u8]) -> u64 {
@@ -36,8 +37,8 @@ pub const fn shifted(sum: u64) -> u64 {
     folded(sum).swap_bytes() as u64
 }
 
-/// The checksum after words of the packet changed, from those of the sum `before` to those of the sum `after` (RFC 1624, equation 3). A wrong one
-/// stays wrong by as much.
+/// The checksum after words of the packet changed, from those of the sum `before` to those of the sum `after` (RFC
+/// 1624, equation 3). A wrong one stays wrong by as much.
 #[inline]
 pub const fn updated(checksum: u16, before: u64, after: u64) -> u16 {
     !folded(!checksum as u64 + !folded(before) as u64 + folded(after) as u64)
@@ -58,18 +59,18 @@ pub fn internet(bytes: &[u8]) -> u16 {
 
 /// A sum over pieces, one behind the other, of any length.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sum {
+pub struct RunningChecksum {
     total: u64,
     is_odd: bool,
 }
 
-impl Sum {
+impl RunningChecksum {
     /// With the next piece.
     #[must_use]
-    pub fn with(self, bytes: &[u8]) -> Sum {
+    pub fn with(self, bytes: &[u8]) -> RunningChecksum {
         let piece = sum(bytes);
         let total = self.total + if self.is_odd { shifted(piece) } else { piece };
-        Sum { total, is_odd: self.is_odd ^ (bytes.len() % 2 == 1) }
+        RunningChecksum { total, is_odd: self.is_odd ^ (bytes.len() % 2 == 1) }
     }
 
     /// The checksum of all: 0 if they include a correct one.
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_gives_what_the_changed_bytes_give() {
+    fn an_update_equals_the_sum_of_the_changed_bytes() {
         let mut bytes: Vec<u8> = (0..64).map(|i: u8| i.wrapping_mul(37)).collect();
         let before = internet(&bytes);
         let old = sum(&bytes[20..28]);
@@ -115,8 +116,10 @@ mod tests {
         let whole = internet(&bytes[..251]);
         for cut in 0..251 {
             for second in cut..251 {
-                let sum =
-                    Sum::default().with(&bytes[..cut]).with(&bytes[cut..second]).with(&bytes[second..251]);
+                let sum = RunningChecksum::default()
+                    .with(&bytes[..cut])
+                    .with(&bytes[cut..second])
+                    .with(&bytes[second..251]);
                 assert_eq!(sum.finish(), whole, "cut at {cut} and {second}");
             }
         }

@@ -1,4 +1,4 @@
-//! Where packets are captured.
+//! Interfaces: the places where packets are captured.
 
 use crate::LinkType;
 

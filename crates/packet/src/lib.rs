@@ -6,10 +6,10 @@
 //!                   Selection: the packets of the batch that are still wanted
 //! ```
 //!
-//! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a
-//! file's buffer) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
-//! [`Headers`] says where the headers of one packet start, and which flow it belongs to; [`numbers`] by which headers name what follows.
-//! This crate has no unsafe code and makes no system call.
+//! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a file's
+//! buffer) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
+//! [`Headers`] says where the headers of one packet start, and which flow it belongs to; [`numbers`] by which headers
+//! name what follows. This crate has no unsafe code and makes no system call.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -28,4 +28,4 @@ pub use interface::{Interface, InterfaceId, Resolution};
 pub use link_type::LinkType;
 pub use meta::{Checksum, Direction, Gso, Meta, PacketType, VlanTag};
 pub use selection::Selection;
-pub use timestamp::{Now, Timestamp};
+pub use timestamp::{ClockReading, Timestamp};

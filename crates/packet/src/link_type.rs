@@ -107,7 +107,7 @@ struct Entry {
     description: &'static str,
 }
 
-/// Where LINKTYPE and DLT differ on Linux (libpcap, `pcap-common.c`: the table `map`).
+/// LINKTYPE and DLT numbers that differ on Linux (libpcap, `pcap-common.c`: the table `map`).
 const DLT_DIFFERS: [(LinkType, u16); 5] = [
     (LinkType::ATM_RFC1483, 11),
     (LinkType::RAW, 12),

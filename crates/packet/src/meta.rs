@@ -1,15 +1,15 @@
-//! What is known about a packet besides its bytes.
+//! Metadata of a packet: facts beside its bytes.
 
 use crate::{InterfaceId, Timestamp};
 
 /// Metadata of a packet: facts beside its bytes. Copied freely; holds no reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// When it was received or sent.
+    /// The time of reception or sending.
     pub timestamp: Timestamp,
     /// Its length on the wire in bytes, with the link-layer header, without a VLAN tag that stands in `vlan`.
     pub wire_len: u32,
-    /// Where it was captured: an index into its source's interfaces.
+    /// The interface of the capture: an index into its source's interfaces.
     pub interface: InterfaceId,
     /// The kernel's interface index; 0 where there is none (files).
     pub if_index: u32,
@@ -17,7 +17,7 @@ pub struct Meta {
     pub vlan: Option<VlanTag>,
     /// To or from this host, where the source knows.
     pub direction: Direction,
-    /// How the packet was addressed, where the source knows.
+    /// The way in which the packet was addressed, if the source knows.
     pub packet_type: PacketType,
     /// The transport checksum, as the kernel or the NIC judged it.
     pub checksum: Checksum,
@@ -57,7 +57,7 @@ pub enum Direction {
     Out,
 }
 
-/// How a packet was addressed: `sll_pkttype` of packet(7).
+/// The way in which a packet was addressed: `sll_pkttype` of packet(7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PacketType {
     /// To this host (`PACKET_HOST`, 0); also what sources say that do not know.

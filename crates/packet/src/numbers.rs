@@ -98,8 +98,8 @@ pub mod ethertype {
 
     /// Whether text and JSON show an EtherType as a VLAN tag: [`VLAN_TAGS`] and 0x9200.
     ///
-    /// tcpdump decodes four tags (print-ether.c), one more than `vlan` matches in libpcap: a frame with 0x9200 shows its
-    /// tag, and `vlan` does not find it.
+    /// tcpdump decodes four tags (print-ether.c), one more than `vlan` matches in libpcap: a frame with 0x9200 shows
+    /// its tag, and `vlan` does not find it.
     #[inline]
     pub const fn is_shown_as_vlan(kind: u16) -> bool {
         is_vlan(kind) || kind == VLAN_STACKED_2
@@ -171,8 +171,8 @@ pub mod ip_protocol {
     /// Ethernet in IPv6 (RFC 8986).
     pub const ETHERNET: u8 = 143;
 
-    /// IPv6 extension headers of which a packet may have several (RFC 8200, 4.1), and that filters step over: hop-by-hop options,
-    /// routing, fragment, authentication, destination options.
+    /// IPv6 extension headers of which a packet may have several (RFC 8200, 4.1), and that filters step over:
+    /// hop-by-hop options, routing, fragment, authentication, destination options.
     pub const IPV6_EXTENSIONS: [u8; 5] = [HOP_BY_HOP, ROUTING, FRAGMENT, AH, DESTINATION_OPTIONS];
 
     /// Protocols that begin with a source and a destination port, which flows and filters read.

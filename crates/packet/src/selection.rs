@@ -32,7 +32,8 @@ impl Selection {
         self.len = 0;
     }
 
-    /// Selects one packet more. One that does not stand behind those that are selected is there already, or comes too late: it is left out.
+    /// Selects one packet more. One that does not stand behind those that are selected is there already, or comes too
+    /// late: it is left out.
     #[inline]
     pub fn push(&mut self, index: usize) {
         if index < BATCH_MAX && self.last().is_none_or(|last| last < index) {
@@ -73,8 +74,8 @@ impl Selection {
         self.len = kept;
     }
 
-    /// Hands the selected indices to an engine that narrows them by itself: it moves those that it keeps to the front, in order,
-    /// and returns how many they are. More than there were count as all.
+    /// Hands the selected indices to an engine that narrows them by itself: it moves those that it keeps to the
+    /// front, in order, and returns how many they are. More than there were count as all.
     #[inline]
     pub fn narrow(&mut self, engine: impl FnOnce(&mut [u8]) -> usize) {
         let kept = engine(&mut self.indices[..self.len]);
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_narrows_what_is_selected() {
+    fn an_engine_narrows_the_selection() {
         let mut selection = Selection::none();
         selection.select_all(4);
         selection.narrow(|indices| {

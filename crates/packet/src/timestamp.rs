@@ -2,7 +2,7 @@
 
 /// Nanoseconds since 1970-01-01 00:00:00 UTC, without leap seconds; negative before.
 ///
-/// Range: the years 1677 to 2262. What a file gives outside of it is clamped to the nearest end.
+/// Range: the years 1677 to 2262. A time of a file beyond it is clamped to the nearest end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -49,21 +49,21 @@ impl Timestamp {
 
 /// The time of both clocks at one moment: the wall clock for names and time stamps, the steady clock for intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockReading {
     /// The wall clock (CLOCK_REALTIME), which may be set forward and back.
     pub wall: Timestamp,
     /// Nanoseconds of the steady clock (CLOCK_MONOTONIC), which goes on whatever the wall clock is set to.
     pub steady_ns: i64,
 }
 
-impl Now {
+impl ClockReading {
     /// The time by a wall clock that is never set: both clocks go together.
-    pub const fn unset(wall: Timestamp) -> Now {
-        Now { wall, steady_ns: wall.as_nanos() }
+    pub const fn unset(wall: Timestamp) -> ClockReading {
+        ClockReading { wall, steady_ns: wall.as_nanos() }
     }
 
     /// Nanoseconds of the steady clock since `earlier`.
-    pub const fn since(self, earlier: Now) -> i64 {
+    pub const fn since(self, earlier: ClockReading) -> i64 {
         self.steady_ns.saturating_sub(earlier.steady_ns)
     }
 }

@@ -1,4 +1,5 @@
-//! What differs between our text and that of the installed tcpdump, the most frequent first: for whoever works on a printer.
+//! Lists the differences between Tapline's text and that of the installed tcpdump, the most frequent first, for work on
+//! a printer.
 //!
 //! ```text
 //! cargo run -p tapline-print --example differences -- [whole|cut|changed] [FLAGS] [PART OF A FILE'S NAME]

@@ -93,7 +93,7 @@ impl<'p> Span<'p> {
         self.array(at).map(u32::from_le_bytes)
     }
 
-    /// What follows the first `count` bytes. Past the end it is empty.
+    /// The bytes behind the first `count`; empty past the end.
     #[inline]
     pub(crate) fn skip(self, count: usize) -> Span<'p> {
         Span { data: self.data.get(count..).unwrap_or(&[]), length: self.length.saturating_sub(count) }

@@ -1,8 +1,9 @@
-//! What a wrong checksum should have been.
+//! The value that a wrong checksum should have had.
 
-pub(crate) use tapline_packet::checksum::{Sum, internet};
+pub(crate) use tapline_packet::checksum::{RunningChecksum, internet};
 
-/// What a checksum field should hold, from what it holds and the checksum over the bytes with it.
+/// The value that a checksum field should have, from its present value and the checksum computed over the bytes with
+/// it.
 pub(crate) fn should_be(field: u16, computed: u16) -> u16 {
     let shifted = u32::from(field) + u32::from(computed);
     ((shifted & 0xffff) + (shifted >> 16)) as u16

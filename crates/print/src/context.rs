@@ -1,4 +1,4 @@
-//! What every protocol printer is handed besides its bytes: where the text goes, how it is wanted, and the state.
+//! The context of every protocol printer: output buffer, options, and state.
 //!
 //! ```text
 //! Printer --> Context { out, options, names, connections, calls, initiators, meta, protocol } --> link --> net --> transport --> app
@@ -25,9 +25,9 @@ use crate::transport::Connections;
 /// How deep headers may stand within headers (tunnels, quoted packets) before the rest is left as it is.
 const DEPTH_MAX: u32 = 24;
 
-/// What a printer works with while it prints one packet.
+/// The context of a printer while it prints one packet.
 pub(crate) struct Context<'c> {
-    /// Where the text goes.
+    /// The output buffer.
     pub(crate) out: &'c mut Vec<u8>,
     /// How it is wanted.
     pub(crate) options: &'c Options,
@@ -39,7 +39,7 @@ pub(crate) struct Context<'c> {
     pub(crate) calls: &'c mut Calls,
     /// Initiators of IKE exchanges.
     pub(crate) initiators: &'c mut Initiators,
-    /// What is known about the packet besides its bytes.
+    /// The packet's metadata.
     pub(crate) meta: &'c Meta,
     /// The protocol that `[|protocol]` names.
     pub(crate) protocol: &'static str,

@@ -31,7 +31,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// What the system knows; empty where it knows nothing.
+    /// The names in the system's files (services(5) and others); empty where there are none.
     pub fn system() -> Services {
         Services::from_file(Path::new("/etc/services"))
     }

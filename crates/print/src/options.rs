@@ -1,4 +1,4 @@
-//! What the reader wants to see: tcpdump's output flags as values.
+//! Options of the text output: tcpdump's flags as values.
 
 use jiff::tz::TimeZone;
 

@@ -15,7 +15,7 @@ use crate::{HexStyle, Options, hexdump, link};
 /// Longest packet that is looked into: libpcap's `MAXIMUM_SNAPLEN`.
 const PACKET_MAX: usize = 262_144;
 
-/// Where a VLAN tag stands in a frame, and how long it is.
+/// Offset and length of a VLAN tag in a frame.
 const TAG_AT: usize = 12;
 const TAG_LEN: usize = 4;
 
@@ -71,7 +71,7 @@ impl Printer {
         self.names.set_services(services);
     }
 
-    /// Where names of hosts are looked up if [`Options::host_names`] is set; without it they stay numeric.
+    /// Sets the source of host names for [`Options::host_names`]; without it addresses stay numeric.
     pub fn set_host_names(&mut self, host_names: Box<dyn HostNames + Send>) {
         self.names.set_host_names(host_names);
     }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_is_what_the_kernel_says_of_it() {
+    fn the_kernels_word_on_a_checksum_holds() {
         let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         packet.extend_from_slice(&[0, 80, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 1, 0, 0x12, 0x34, 0, 0]);
         let frame = ethernet(0x0800, &packet);

@@ -1,4 +1,4 @@
-//! What the measuring itself costs here: the clock, a meter, the time stamp modes.
+//! The cost of the measuring itself on this machine: the clock, a meter, the time stamp modes.
 //!
 //!     cargo run --release -p tapline-profile --example costs
 

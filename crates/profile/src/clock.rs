@@ -97,7 +97,7 @@ impl Clock {
         self.frequency_hz
     }
 
-    /// Where the frequency is from, in words.
+    /// The source of the frequency, in words.
     pub fn frequency_source(&self) -> &str {
         &self.frequency_source
     }

@@ -27,7 +27,7 @@ pub(crate) fn bucket(cycles: u64, packets: u64) -> usize {
     (step - ONE).clamp(0, BUCKETS as i32 - 1) as usize
 }
 
-/// Where a bucket begins, in cycles a packet. The bucket after the last begins at infinity.
+/// The lower bound of a bucket, in cycles per packet. The bucket after the last begins at infinity.
 ///
 /// ```
 /// use tapline_profile::bucket_start;
@@ -157,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_merged_can_be_taken_away(batches in prop::collection::vec((0u64..1 << 30, 0u64..300), 0..40)) {
+        fn a_merged_histogram_can_be_subtracted(batches in prop::collection::vec((0u64..1 << 30, 0u64..300), 0..40)) {
             let (mut all, mut first) = (Histogram::default(), Histogram::default());
             let mut second = Histogram::default();
             for (index, (cycles, packets)) in batches.iter().enumerate() {

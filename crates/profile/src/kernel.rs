@@ -7,8 +7,8 @@
 //! /proc/net/softnet_stat  a line for each processor, hexadecimal                ->  softnet
 //! ```
 //!
-//! They cover the whole machine. A missing or unreadable file is `None`: unknown, not zero.
-//! Where the kernel was built without `IRQ_TIME_ACCOUNTING`, times of interrupts are samples of the timer tick: right over seconds.
+//! The counters cover the whole machine. A missing or unreadable file is `None`: unknown, not zero. In kernels built
+//! without `IRQ_TIME_ACCOUNTING` the times of interrupts are sampled by the timer tick, and right only over seconds.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where things are in a file of meters: `docs/format/meters.md` in constants. All places are in words of 8 bytes.
+//! Layout of a file of meters: `docs/format/meters.md` in constants. Offsets are in words of 8 bytes.
 
 /// Words of the header, and of each slot.
 pub(crate) const SLOT_WORDS: usize = 128;

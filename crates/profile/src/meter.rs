@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tapline_sys::Part;
+use tapline_sys::WordRange;
 
 use crate::histogram::bucket;
 use crate::layout::{EXTRAS_MAX, SLOT_WORDS, slot, text_of, words_of};
@@ -15,7 +15,7 @@ use crate::meters::Lease;
 use crate::snapshot::Snapshot;
 
 /// The words of a slot.
-pub(crate) type Slot = Part<SLOT_WORDS>;
+pub(crate) type Slot = WordRange<SLOT_WORDS>;
 
 /// Cost of a batch at one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Processor time and delay of a thread: /proc/thread-self/schedstat.
 //!
-//! The processor's counter goes on while another thread has the processor. What the kernel says of the time that a thread was ready and had
-//! to wait tells how much of what was timed was nobody's cost here.
+//! The time stamp counter runs on while another thread has the processor. The kernel's figure for the time that a
+//! thread was ready but had to wait shows how much of a measured time was not the thread's cost.
 
 use std::fs;
 use std::time::Duration;

@@ -15,7 +15,7 @@ pub struct Account {
     pub delivered: u64,
     /// Packets that it did not get.
     pub lost: LossCounts,
-    /// It told counts that cannot be, and was believed no further. What it was offered is right all the same.
+    /// Whether the reader told impossible counts, and is believed no further. `offered` is right all the same.
     pub is_implausible: bool,
 }
 
@@ -28,12 +28,12 @@ pub struct LossCounts {
     pub overwritten: u64,
     /// They made no sense: a fault of the writer. Told by the reader.
     pub damaged: u64,
-    /// It did not look at them: at its end, lost; before, still to come.
+    /// Packets not looked at: lost at the reader's end, still to come before.
     pub unread: u64,
 }
 
 impl LossCounts {
-    /// All causes together. What a writer that lies says of its losses may be any number, so nothing here wraps around.
+    /// All causes together. A writer that lies may give any number, so the sum does not wrap around.
     pub fn total(&self) -> u64 {
         let LossCounts { index_full, overwritten, damaged, unread } = *self;
         [overwritten, damaged, unread].into_iter().fold(index_full, u64::saturating_add)
@@ -73,9 +73,9 @@ impl fmt::Display for Account {
     }
 }
 
-/// Where packets were counted, or lost, before the ring.
+/// Counters of a source before the ring: packets received, lost or left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SourceCounter {
     /// Came to the source.
     Received = 0,
     /// Lost in the network card.
@@ -114,12 +114,12 @@ impl SourceCounts {
     }
 
     /// The count at a place; `None` if it is not known.
-    pub fn get(&self, place: Place) -> Option<u64> {
+    pub fn get(&self, place: SourceCounter) -> Option<u64> {
         Some(self.words[place as usize]).filter(|count| *count != UNKNOWN)
     }
 
     /// Sets the count at a place; `None` says that it is not known. 2^64 - 1 cannot be told from that.
-    pub fn set(&mut self, place: Place, count: Option<u64>) {
+    pub fn set(&mut self, place: SourceCounter, count: Option<u64>) {
         self.words[place as usize] = count.unwrap_or(UNKNOWN);
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::Error;
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
-use crate::layout::{ENTRIES, HEADER_WORDS, INDEX_MAGIC, Standing, index};
+use crate::layout::{ENTRIES, Guarantee, HEADER_WORDS, INDEX_MAGIC, index};
 use crate::memory::Words;
 use crate::record::halves;
-use crate::store::Entry;
+use crate::store::IndexEntry;
 use crate::view::{Miss, View, ensure_header};
 
 const FILE: &str = "index";
@@ -31,7 +31,7 @@ impl Outcome {
     }
 
     /// Counts an entry.
-    pub(crate) fn add(&mut self, entry: Entry, result: Result<(), Miss>) {
+    pub(crate) fn add(&mut self, entry: IndexEntry, result: Result<(), Miss>) {
         self.bytes = self.bytes.wrapping_add(u64::from(entry.cap_len));
         match result {
             Ok(()) => self.delivered += 1,
@@ -58,7 +58,7 @@ pub(crate) struct Consumer {
 impl Consumer {
     /// The header was checked: the memory has room for that many entries.
     pub(crate) fn unchecked(words: Words, entries: u64) -> Consumer {
-        let standing = Standing::from_word(words[index::STANDING].load(Relaxed));
+        let standing = Guarantee::from_word(words[index::STANDING].load(Relaxed));
         Consumer {
             words,
             mask: entries - 1,
@@ -66,7 +66,7 @@ impl Consumer {
             is_final: false,
             consumed: 0,
             done: Outcome::default(),
-            wakes_writer: standing == Standing::Lossless,
+            wakes_writer: standing == Guarantee::Lossless,
         }
     }
 
@@ -100,11 +100,11 @@ impl Consumer {
 
     /// The `ahead`-th entry that is not consumed, and its verdict. Less than [`ready`](Self::ready) are there.
     #[inline]
-    pub(crate) fn peek(&self, ahead: u64) -> (Entry, u32) {
+    pub(crate) fn peek(&self, ahead: u64) -> (IndexEntry, u32) {
         debug_assert!(ahead < self.ready());
         let at = HEADER_WORDS + 2 * ((self.consumed + ahead) & self.mask) as usize;
         let (cap_len, verdict) = halves(self.words[at + 1].load(Relaxed));
-        (Entry { position: self.words[at].load(Relaxed), cap_len }, verdict)
+        (IndexEntry { position: self.words[at].load(Relaxed), cap_len }, verdict)
     }
 
     /// Says what became of the next entries. Returns the word on which the writer sleeps, if it does, for the caller to
@@ -148,8 +148,8 @@ impl Consumer {
         self.words[index::INDEX_FULL].load(Relaxed)
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        Standing::from_word(self.words[index::STANDING].load(Acquire))
+    pub(crate) fn guarantee(&self) -> Guarantee {
+        Guarantee::from_word(self.words[index::STANDING].load(Acquire))
     }
 
     /// Of the past nothing that is older than this comes after what a [`refresh`](Self::refresh) behind this call

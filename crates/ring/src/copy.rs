@@ -24,7 +24,7 @@ pub(crate) fn store_line(to: &[AtomicU64; LINE_WORDS], line: &[u64; LINE_WORDS])
     }
 }
 
-/// Stores bytes from `to`'s beginning on. What is behind them, up to the end of `to`, means nothing afterwards.
+/// Stores bytes from `to`'s beginning on. The words behind them, up to the end of `to`, mean nothing afterwards.
 ///
 /// # Panics
 /// If `to` is not long enough, or not whole lines.

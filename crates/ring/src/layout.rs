@@ -1,4 +1,4 @@
-//! Where everything lies in the two kinds of memory, in words of 8 bytes: `docs/format/ring.md`.
+//! The layout of the two kinds of shared memory, in words of 8 bytes: `docs/format/ring.md`.
 //!
 //! ```text
 //! position := sequence * length of a block + offset        sequence mod blocks = the block's place
@@ -101,7 +101,7 @@ pub(crate) mod index {
 
 /// The guarantee of a reader, as its writer last gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Guarantee {
     /// Nothing is kept for it.
     Lossy,
     /// Unread packets stay, within its credit.
@@ -112,41 +112,41 @@ pub enum Standing {
     LossyByBytes,
     /// Lossy, since it left packets unread for longer than its credit.
     LossyByTime,
-    /// It held blocks against the rules; nothing that it holds counts.
+    /// The reader held blocks against the rules; nothing that it holds counts.
     Refused,
 }
 
-impl Standing {
+impl Guarantee {
     pub(crate) fn to_word(self) -> u64 {
         match self {
-            Standing::Lossy => 1,
-            Standing::Leased => 2,
-            Standing::Lossless => 3,
-            Standing::LossyByBytes => 4,
-            Standing::LossyByTime => 5,
-            Standing::Refused => 6,
+            Guarantee::Lossy => 1,
+            Guarantee::Leased => 2,
+            Guarantee::Lossless => 3,
+            Guarantee::LossyByBytes => 4,
+            Guarantee::LossyByTime => 5,
+            Guarantee::Refused => 6,
         }
     }
 
     /// An unknown number promises nothing.
-    pub(crate) fn from_word(word: u64) -> Standing {
+    pub(crate) fn from_word(word: u64) -> Guarantee {
         match word {
-            2 => Standing::Leased,
-            3 => Standing::Lossless,
-            4 => Standing::LossyByBytes,
-            5 => Standing::LossyByTime,
-            6 => Standing::Refused,
-            _ => Standing::Lossy,
+            2 => Guarantee::Leased,
+            3 => Guarantee::Lossless,
+            4 => Guarantee::LossyByBytes,
+            5 => Guarantee::LossyByTime,
+            6 => Guarantee::Refused,
+            _ => Guarantee::Lossy,
         }
     }
 
     /// Whether unread packets are kept for it.
-    pub fn is_kept(self) -> bool {
-        matches!(self, Standing::Leased | Standing::Lossless)
+    pub fn keeps_unread(self) -> bool {
+        matches!(self, Guarantee::Leased | Guarantee::Lossless)
     }
 }
 
-/// How a PBuf is divided.
+/// The division of a PBuf into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     block_shift: u32,
@@ -155,7 +155,7 @@ pub(crate) struct Geometry {
 
 /// A position taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockPosition {
     pub(crate) sequence: u64,
     /// The block's place in the buffer.
     pub(crate) slot: usize,
@@ -215,10 +215,10 @@ impl Geometry {
     }
 
     #[inline]
-    pub(crate) fn place(self, position: u64) -> Place {
+    pub(crate) fn place(self, position: u64) -> BlockPosition {
         let sequence = position >> self.block_shift;
         let offset = (position & ((1 << self.block_shift) - 1)) as usize;
-        Place { sequence, slot: self.slot(sequence), offset }
+        BlockPosition { sequence, slot: self.slot(sequence), offset }
     }
 
     #[inline]

@@ -44,15 +44,16 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use account::{Account, LossCounts, Place, SourceCounts};
+pub use account::{Account, LossCounts, SourceCounter, SourceCounts};
 pub use error::Error;
-pub use layout::{BLOCK_LEN_DEFAULT, Standing};
+pub use layout::{BLOCK_LEN_DEFAULT, Guarantee};
 #[cfg(not(loom))]
-pub use merge::{ClockReading, MergedBatch, MergedReader, Order};
+pub use merge::{MergeOrder, MergedBatch, MergedReader};
 #[cfg(not(loom))]
 pub use reader::{BufferInfo, Reader, ReaderLimits, ReaderParts, WaitEnd, WakeThreshold};
-pub use store::{Entry, HistoryPacket, Start};
+pub use store::{HistoryPacket, IndexEntry, StartPosition};
 #[cfg(not(loom))]
 pub use writer::{
-    Attachment, BufferSpec, Departed, Policy, READERS_MAX, ReaderId, ReaderSpec, Replay, Room, Writer,
+    BufferSpec, DetachedReader, NewReader, Policy, READERS_MAX, ReaderId, ReaderSpec, ReplayProgress,
+    WriteRoom, Writer,
 };

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_packet::{Batch, Timestamp};
+use tapline_packet::{Batch, ClockReading, Timestamp};
 use tapline_sys::{Poller, Wakeup, clock};
 
 use crate::account::Account;
@@ -24,42 +24,28 @@ const HELD_UP_NAP: Duration = Duration::from_millis(4);
 /// time.
 const RINGS_IN_VAIN_MAX: u32 = 64;
 
-/// In which order packets of several buffers come.
+/// The order in which packets of several buffers are lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up
-    /// until its writer says that nothing older comes, or until they are so old that it must have stored what is older;
-    /// and no longer than that if their times are not of this clock, nor when a quarter of an index or of a buffer is
-    /// taken up. What is stored later than that comes late.
+pub enum MergeOrder {
+    /// By their times, as far as each buffer is in order itself. An empty buffer holds back the packets of others
+    /// until its writer says that nothing older comes, or until they are so old that older ones must have been
+    /// stored. They are held back no longer than the given time if their times are not of this clock, nor when a
+    /// quarter of an index or of a buffer is taken up. Packets stored later than that come late.
     ByTime(Duration),
     /// Each buffer's in its order, buffers in turns. For readers that order packets themselves, or need no order;
     /// `tapline capture` merges by time.
     AsTheyCome,
 }
 
-/// A moment by two clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockReading {
-    /// Of a clock that never goes back.
-    pub monotonic_ns: u64,
-    /// Of the clock that stamps packets.
-    pub time: Timestamp,
-}
-
-impl ClockReading {
-    /// This one.
-    pub fn now() -> ClockReading {
-        ClockReading {
-            monotonic_ns: clock::monotonic_ns(),
-            time: Timestamp::from_nanos(clock::realtime_ns()),
-        }
-    }
+fn read_clocks() -> ClockReading {
+    let wall = Timestamp::from_nanos(clock::realtime_ns());
+    ClockReading { wall, steady_ns: i64::try_from(clock::monotonic_ns()).unwrap_or(i64::MAX) }
 }
 
 /// Some packets of one of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct MergedBatch<'a> {
-    /// Which reader they are of.
+    /// The index of the packets' reader.
     pub reader: usize,
     /// The packets.
     pub batch: Batch<'a>,
@@ -68,7 +54,7 @@ pub struct MergedBatch<'a> {
 /// A reader of several buffers.
 pub struct MergedReader {
     parts: Vec<Part>,
-    order: Order,
+    order: MergeOrder,
     turn: usize,
     /// The batch that was lent last: its part, and up to which packet.
     lent: Option<(usize, usize)>,
@@ -85,7 +71,7 @@ struct Part {
     next: usize,
     len: usize,
     /// Since when its batch waits for another buffer.
-    held_since_ns: Option<u64>,
+    held_since_ns: Option<i64>,
     /// Of one that has nothing: what its writer said before.
     promise: Option<Promise>,
     /// Its bell is one of those that are waited on.
@@ -97,7 +83,7 @@ struct Part {
 struct Promise {
     /// No packet older than this will come.
     nothing_before: i64,
-    /// It speaks of the past, which is looked through as long as that takes.
+    /// Whether the promise is about the past, which is searched for as long as that takes.
     is_past: bool,
 }
 
@@ -130,7 +116,7 @@ impl Part {
 
 impl MergedReader {
     /// Merges readers, each of a buffer of its own.
-    pub fn new(readers: Vec<Reader>, order: Order) -> MergedReader {
+    pub fn new(readers: Vec<Reader>, order: MergeOrder) -> MergedReader {
         let parts = readers
             .into_iter()
             .map(|reader| Part {
@@ -163,10 +149,10 @@ impl MergedReader {
     /// # Errors
     /// [`Error::IndexDamaged`], of any of the readers.
     pub fn next_batch(&mut self) -> Result<Option<MergedBatch<'_>>, Error> {
-        self.next_batch_at(ClockReading::now)
+        self.next_batch_at(read_clocks)
     }
 
-    /// Likewise at a moment, which is asked for only if the patience of [`Order::ByTime`] matters.
+    /// Likewise at a moment, which is asked for only if the patience of [`MergeOrder::ByTime`] matters.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
@@ -178,9 +164,9 @@ impl MergedReader {
             self.parts[part].next = end;
         }
         let found = match self.order {
-            Order::AsTheyCome => self.in_turn()?,
-            Order::ByTime(patience) => {
-                self.earliest(now, i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX))?
+            MergeOrder::AsTheyCome => self.in_turn()?,
+            MergeOrder::ByTime(max_wait) => {
+                self.earliest(now, i64::try_from(max_wait.as_nanos()).unwrap_or(i64::MAX))?
             }
         };
         self.lent = found;
@@ -275,9 +261,9 @@ impl MergedReader {
                 continue;
             }
             match part.reader.arm_for_nap(keep_time)? {
-                Ok(patience_ns) => {
+                Ok(max_wait_ns) => {
                     (open, part.is_polled) = (true, true);
-                    nap_ns = nap_ns.min(patience_ns);
+                    nap_ns = nap_ns.min(max_wait_ns);
                     self.poller.add(part.reader.descriptor());
                 }
                 Err(WaitEnd::WriterGone) => gone = true,
@@ -348,7 +334,7 @@ impl MergedReader {
     fn earliest(
         &mut self,
         now: impl FnOnce() -> ClockReading,
-        patience_ns: i64,
+        max_wait_ns: i64,
     ) -> Result<Option<(usize, usize)>, Error> {
         let mut first: Option<(i64, usize)> = None;
         // Up to which time nothing older is there in other buffers, and nothing older can come into empty ones.
@@ -365,7 +351,7 @@ impl MergedReader {
         }
         let Some((time, at)) = first else { return Ok(None) };
         if time > coming {
-            coming = self.settled(at, &now(), patience_ns)?;
+            coming = self.settled(at, &now(), max_wait_ns)?;
         }
         let limit = there.min(coming);
         if time > limit {
@@ -377,16 +363,16 @@ impl MergedReader {
     }
 
     /// Up to which time empty buffers are not waited for, though their writers promise less. `at` has the first packet.
-    fn settled(&mut self, at: usize, now: &ClockReading, patience_ns: i64) -> Result<i64, Error> {
-        let old = now.time.as_nanos().saturating_sub(patience_ns);
+    fn settled(&mut self, at: usize, now: &ClockReading, max_wait_ns: i64) -> Result<i64, Error> {
+        let old = now.wall.as_nanos().saturating_sub(max_wait_ns);
         let promises = || self.parts.iter().filter_map(|part| part.promise);
         let limit = promises()
             .map(|said| if said.is_past { said.nothing_before } else { said.nothing_before.max(old) });
         let limit = limit.min().unwrap_or(i64::MAX);
         let is_past = promises().any(|said| said.is_past);
         let part = &mut self.parts[at];
-        let since_ns = *part.held_since_ns.get_or_insert(now.monotonic_ns);
-        let mut is_over = now.monotonic_ns.saturating_sub(since_ns) >= patience_ns.unsigned_abs();
+        let since_ns = *part.held_since_ns.get_or_insert(now.steady_ns);
+        let mut is_over = now.steady_ns.saturating_sub(since_ns) >= max_wait_ns;
         for part in &mut self.parts {
             is_over |= part.reader.is_pressed()?;
         }
@@ -394,7 +380,7 @@ impl MergedReader {
     }
 }
 
-/// How many packets of its batch a part has handed on, with the run that is lent.
+/// Number of packets that a part has handed on, with the run that is lent.
 fn handed_on(lent: Option<(usize, usize)>, at: usize, part: &Part) -> usize {
     lent.filter(|(lent, _)| *lent == at).map_or(part.next, |(_, end)| end)
 }

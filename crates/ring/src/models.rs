@@ -8,8 +8,8 @@
 //! sleep    no reader sleeps over a packet or the end, nor the second time; the writer does not sleep over room
 //! ```
 //!
-//! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's
-//! first and last words are copied: lengths and position.
+//! The models run the code that ships, on loom's atomics, with buffers of a few words, and records of which only the
+//! metadata's first and last words are copied: lengths and position.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -18,17 +18,17 @@ use tapline_packet::{Meta, Packet, Timestamp};
 
 use crate::atomic::{AtomicU64, SeqCst, fence};
 use crate::consumer::{Consumer, Outcome};
-use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing, index};
+use crate::layout::{BLOCK_HEAD_LEN, Geometry, Guarantee, HEADER_WORDS, LINE_LEN, index};
 use crate::memory::Words;
 use crate::producer::{Producer, fence_for_sleepers, to_words};
-use crate::store::{Entry, Facts, Holders, NoHolders, Store};
+use crate::store::{Facts, Holders, IndexEntry, NoHolders, Store};
 use crate::view::{Miss, View, release};
 
 /// Blocks of two records.
 const BLOCK_LEN: u64 = (BLOCK_HEAD_LEN + 2 * LINE_LEN) as u64;
 const ENTRIES: u64 = 2;
 
-fn index_pair(standing: Standing) -> (Producer, Consumer) {
+fn index_pair(standing: Guarantee) -> (Producer, Consumer) {
     let words = Words::private(HEADER_WORDS + 2 * ENTRIES as usize);
     let producer = Producer::new(words.clone(), ENTRIES, 1, 1, standing);
     (producer, Consumer::unchecked(words, ENTRIES))
@@ -42,20 +42,20 @@ fn buffer_pair(blocks: u64) -> (Store, View) {
     (Store::new(words, geometry, &facts), view)
 }
 
-fn put(store: &mut Store, holders: &mut impl Holders) -> Option<Entry> {
+fn put(store: &mut Store, holders: &mut impl Holders) -> Option<IndexEntry> {
     let entry = store.put(Packet { data: &[], meta: &Meta::default() }, holders);
     store.publish(None, |_| {});
     entry
 }
 
-fn entry(number: u64) -> Entry {
-    Entry { position: number, cap_len: number as u32 + 7 }
+fn entry(number: u64) -> IndexEntry {
+    IndexEntry { position: number, cap_len: number as u32 + 7 }
 }
 
 #[test]
-fn entries_come_whole_and_in_order() {
+fn entries_are_read_complete_and_in_order() {
     loom::model(|| {
-        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         let writer = thread::spawn(move || {
             for number in 0..4 {
                 producer.push(std::iter::once(to_words(entry(number), 1)));
@@ -82,7 +82,7 @@ fn entries_come_whole_and_in_order() {
 }
 
 #[test]
-fn a_copy_is_what_was_meant_or_known_to_be_overwritten() {
+fn a_copy_is_intact_or_known_to_be_overwritten() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
         let first = put(&mut store, &mut NoHolders).expect("room");
@@ -103,14 +103,15 @@ fn a_copy_is_what_was_meant_or_known_to_be_overwritten() {
 }
 
 #[test]
-fn what_the_head_says_is_there() {
+fn packets_before_the_head_are_there() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
         let first = Geometry::tiny(BLOCK_LEN, 2).position(1, BLOCK_HEAD_LEN);
         let writer = thread::spawn(move || put(&mut store, &mut NoHolders));
         if view.head() > first {
             let mut copy = [0; LINE_LEN / 8];
-            let head = view.copy(Entry { position: first, cap_len: 0 }, &mut copy).expect("it was published");
+            let head =
+                view.copy(IndexEntry { position: first, cap_len: 0 }, &mut copy).expect("it was published");
             assert_eq!(head.position, first);
         }
         writer.join().unwrap();
@@ -131,10 +132,10 @@ impl Holders for HistoryPacket {
 }
 
 #[test]
-fn a_held_block_keeps_what_it_has() {
+fn a_held_block_keeps_its_packets() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
-        let (producer, consumer) = index_pair(Standing::Leased);
+        let (producer, consumer) = index_pair(Guarantee::Leased);
         let mut holders = Held(producer);
         let first = put(&mut store, &mut holders).expect("room");
         for _ in 0..3 {
@@ -155,28 +156,29 @@ fn a_held_block_keeps_what_it_has() {
 /// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the
 /// first to the second.
 #[test]
-fn who_is_found_at_two_blocks_looks_at_the_first_only() {
+fn a_reader_found_at_two_blocks_looks_at_the_first_only() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
-        let (producer, consumer) = index_pair(Standing::Leased);
-        let entries: Vec<Entry> = (0..4).map(|_| put(&mut store, &mut NoHolders).expect("room")).collect();
+        let (producer, consumer) = index_pair(Guarantee::Leased);
+        let entries: Vec<IndexEntry> =
+            (0..4).map(|_| put(&mut store, &mut NoHolders).expect("room")).collect();
         view.hold(entries[0], consumer.held_word()).expect("it is there");
         let writer = thread::spawn(move || {
-            producer.set_standing(Standing::LossyByBytes);
+            producer.set_standing(Guarantee::LossyByBytes);
             fence(SeqCst);
             producer.held() == 1 && producer.held() == 2
         });
         let is_held = view.hold(entries[2], consumer.held_word()).is_ok();
-        let looks = is_held && consumer.standing().is_kept();
+        let looks = is_held && consumer.guarantee().keeps_unread();
         assert!(!(writer.join().unwrap() && looks));
     });
 }
 
 #[test]
-fn a_watermark_speaks_of_what_can_be_seen() {
+fn a_watermark_covers_visible_packets_only() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
-        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         let writer = thread::spawn(move || {
             for number in 1..=2 {
                 store.publish(Some(Timestamp::from_nanos(number)), |_| {
@@ -192,9 +194,9 @@ fn a_watermark_speaks_of_what_can_be_seen() {
 }
 
 #[test]
-fn what_is_said_of_the_past_speaks_of_what_can_be_seen() {
+fn the_mark_of_the_past_covers_visible_packets_only() {
     loom::model(|| {
-        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         producer.set_past(Some(0));
         let writer = thread::spawn(move || {
             for number in 1..=2 {
@@ -213,7 +215,7 @@ fn what_is_said_of_the_past_speaks_of_what_can_be_seen() {
 fn the_end_comes_after_the_last_entry() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
-        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         let writer = thread::spawn(move || {
             producer.push(std::iter::once(to_words(entry(1), 1)));
             store.close(|_| producer.publish());
@@ -228,7 +230,7 @@ fn announce_sleep(consumer: &Consumer, view: &View) -> bool {
     consumer.announce_sleep(view, index::ON_FUTEX, &Outcome::default(), 1, 0)
 }
 
-/// What futex(2) does: the word is compared and the sleeper put in the queue under a lock that its waker takes too.
+/// A model of futex(2): the word is compared and the sleeper put in the queue under a lock that its waker takes too.
 #[derive(Default)]
 struct Futex {
     queue: Mutex<()>,
@@ -262,12 +264,12 @@ impl Futex {
 /// With that many steps it is bounded: each way to lose a wake takes two switches, one between the store and the fence
 /// of either side.
 #[test]
-fn who_sleeps_again_is_woken_again() {
+fn a_reader_that_sleeps_again_is_woken_again() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(model.preemption_bound.unwrap_or(3).min(3));
     model.check(|| {
         let (mut store, view) = buffer_pair(2);
-        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         let futex = Arc::new(Futex::default());
         let theirs = Arc::clone(&futex);
         let writer = thread::spawn(move || {
@@ -300,10 +302,10 @@ fn who_sleeps_again_is_woken_again() {
 }
 
 #[test]
-fn nobody_sleeps_over_a_packet() {
+fn no_reader_sleeps_over_a_packet() {
     loom::model(|| {
         let (_store, view) = buffer_pair(2);
-        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         let writer = thread::spawn(move || {
             producer.push(std::iter::once(to_words(entry(1), 1)));
             producer.publish();
@@ -319,7 +321,7 @@ fn nobody_sleeps_over_a_packet() {
 #[test]
 fn the_writer_does_not_sleep_over_room() {
     loom::model(|| {
-        let (mut producer, mut consumer) = index_pair(Standing::Lossless);
+        let (mut producer, mut consumer) = index_pair(Guarantee::Lossless);
         producer.push((0..ENTRIES as u32).map(|number| to_words(entry(number.into()), 1)));
         producer.publish();
         let reader = thread::spawn(move || {

@@ -9,10 +9,10 @@
 use crate::account::{Account, LossCounts};
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
 use crate::copy::store_entries;
-use crate::layout::{BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index};
+use crate::layout::{BYTE_ORDER, Guarantee, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, VERSION, header, index};
 use crate::memory::Words;
 use crate::record::pair;
-use crate::store::Entry;
+use crate::store::IndexEntry;
 
 /// The reader's three counters, as last believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,11 +32,11 @@ impl Told {
 pub(crate) type EntryWords = [u64; 2];
 
 #[inline]
-pub(crate) fn to_words(entry: Entry, verdict: u32) -> EntryWords {
+pub(crate) fn to_words(entry: IndexEntry, verdict: u32) -> EntryWords {
     [entry.position, pair(entry.cap_len, verdict)]
 }
 
-/// How a reader waits.
+/// The way in which a reader sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleep {
     OnFutex,
@@ -68,7 +68,7 @@ impl Producer {
         entries: u64,
         generation: u64,
         reader: u64,
-        standing: Standing,
+        standing: Guarantee,
     ) -> Producer {
         for (word, value) in [
             (header::BYTE_ORDER, BYTE_ORDER),
@@ -151,7 +151,7 @@ impl Producer {
         self.mask + 1
     }
 
-    /// How many of `wanted` entries have a place.
+    /// Number of entries, of `wanted`, that have a place.
     pub(crate) fn room_for(&mut self, wanted: u64) -> u64 {
         let entries = self.mask + 1;
         if entries - (self.head - self.consumed) < wanted {
@@ -182,7 +182,7 @@ impl Producer {
         self.words[index::PAST].store(word, Release);
     }
 
-    /// Hears what the reader says of its progress. What cannot be is not believed. Returns the entries that it
+    /// Reads the reader's progress. Impossible progress is not believed. Returns the entries that the reader
     /// consumed.
     pub(crate) fn listen(&mut self) -> u64 {
         // Pairs with the release stores in `Consumer::commit`: what the reader loaded from a place, it loaded before.
@@ -203,8 +203,8 @@ impl Producer {
         self.consumed
     }
 
-    /// Whether there is something that the reader had not looked at when it fell asleep. What it had on loan then is
-    /// nothing to wake it for.
+    /// Whether there are packets that the reader had not looked at when it fell asleep. Packets that it had on loan
+    /// then do not count.
     pub(crate) fn has_news(&self) -> bool {
         self.published > self.words[index::SEEN].load(Relaxed)
     }
@@ -235,7 +235,7 @@ impl Producer {
         }
     }
 
-    pub(crate) fn set_standing(&self, standing: Standing) {
+    pub(crate) fn set_standing(&self, standing: Guarantee) {
         self.words[index::STANDING].store(standing.to_word(), Release);
     }
 

@@ -21,18 +21,18 @@ use crate::layout::{
 use crate::memory::Words;
 use crate::record;
 
-/// Where a stored packet lies, as an index has it.
+/// A stored packet's position and length, as an index holds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct IndexEntry {
     /// The record's position.
     pub position: u64,
     /// Captured bytes.
     pub cap_len: u32,
 }
 
-/// From which packet on a new reader reads.
+/// The packet at which a new reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     /// Packets that are stored from now on.
     Newest,
     /// All that the buffer still holds.
@@ -41,7 +41,7 @@ pub enum Start {
     Since(Timestamp),
 }
 
-/// How far a reader is that begins in the past.
+/// The position of a reader that began in the past.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     /// The block of the packet that comes next.
@@ -63,7 +63,7 @@ pub(crate) enum Next<'s> {
     Held(HistoryPacket<'s>),
     /// One that is older than was asked for.
     Older,
-    /// That was all that was published.
+    /// All published packets were returned.
     End,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Store {
     /// Blocks by place: sequences, 0 for nothing.
     held: Box<[u64]>,
     sequence: u64,
-    /// Where the next record begins in the current block; the length of a block if there is no open block.
+    /// The offset of the next record in the current block; the length of a block if there is no open block.
     offset: usize,
     filling: Filling,
     records: u64,
@@ -176,7 +176,7 @@ impl Store {
     /// Stores one packet, cut to the snap length; readers see it after [`publish`] only(Self::publish). `None` if no
     /// block could be had: the packet is counted as not stored.
     #[inline]
-    pub(crate) fn put(&mut self, packet: Packet<'_>, holders: &mut impl Holders) -> Option<Entry> {
+    pub(crate) fn put(&mut self, packet: Packet<'_>, holders: &mut impl Holders) -> Option<IndexEntry> {
         let cap_len = packet.data.len().min(self.snap_len as usize) as u32;
         let len = record_len(cap_len);
         self.source_lost = self.source_lost.wrapping_add(packet.meta.drops_before);
@@ -192,7 +192,7 @@ impl Store {
         store_bytes(bytes, &packet.data[..cap_len as usize]);
         self.offset += len;
         self.count(packet.meta, cap_len);
-        Some(Entry { position, cap_len })
+        Some(IndexEntry { position, cap_len })
     }
 
     #[inline]
@@ -271,11 +271,11 @@ impl Store {
         self.bytes
     }
 
-    pub(crate) fn not_stored(&self) -> u64 {
+    pub(crate) fn unstored_packets(&self) -> u64 {
         self.not_stored
     }
 
-    pub(crate) fn passed_over(&self) -> u64 {
+    pub(crate) fn skipped_blocks(&self) -> u64 {
         self.passed_over
     }
 
@@ -289,7 +289,7 @@ impl Store {
         sequence != 0 && self.held_at(sequence) == sequence
     }
 
-    /// How many blocks packets of these lengths would open.
+    /// Number of blocks that packets of these lengths would open.
     pub(crate) fn blocks_for(&self, cap_lens: impl Iterator<Item = usize>) -> usize {
         let (mut offset, mut blocks) = (self.offset, 0);
         for cap_len in cap_lens {
@@ -377,8 +377,8 @@ impl Store {
 /// A packet that the buffer holds, lent to its writer.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryPacket<'a> {
-    /// Where it lies.
-    pub entry: Entry,
+    /// Its position.
+    pub entry: IndexEntry,
     /// The facts about it.
     pub meta: Meta,
     /// Its number, from 0, among all that were ever stored.
@@ -398,11 +398,11 @@ impl HistoryPacket<'_> {
 impl Store {
     /// Before the first packet that the buffer holds and that `start` asks for; `None` if nothing is stored, or only
     /// what comes is asked for.
-    pub(crate) fn past(&self, start: Start) -> Option<Past> {
+    pub(crate) fn past(&self, start: StartPosition) -> Option<Past> {
         let since = match start {
-            Start::Newest => return None,
-            Start::Oldest => i64::MIN,
-            Start::Since(time) => time.as_nanos(),
+            StartPosition::Newest => return None,
+            StartPosition::Oldest => i64::MIN,
+            StartPosition::Since(time) => time.as_nanos(),
         };
         let sequence = self.held_after(0, |sequence| self.last_time(sequence) >= since)?;
         let number = self.first_number(sequence);
@@ -431,7 +431,7 @@ impl Store {
         }
     }
 
-    /// How many records come after what was looked at, if no block was passed over or taken.
+    /// Number of records that are still to be looked at, if no block was passed over or taken.
     pub(crate) fn records_after(&self, past: &Past) -> u64 {
         self.records.saturating_sub(past.number)
     }
@@ -479,7 +479,7 @@ impl Store {
         // writes to it, by methods that borrow it mutably, so nothing changes while the slice is there.
         let data = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), head.cap_len as usize) };
         Some(HistoryPacket {
-            entry: Entry { position, cap_len: head.cap_len },
+            entry: IndexEntry { position, cap_len: head.cap_len },
             meta: head.meta,
             number: head.number,
             data,

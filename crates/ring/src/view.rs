@@ -14,12 +14,12 @@ use crate::account::{PLACES, SourceCounts};
 use crate::atomic::{Acquire, Release, SeqCst, fence};
 use crate::copy::load_lines;
 use crate::layout::{
-    BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, LINE_LEN, LINE_WORDS, Place, VERSION,
-    block, buffer, header, record_len,
+    BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, BlockPosition, Geometry, HEADER_LEN, LINE_LEN, LINE_WORDS,
+    VERSION, block, buffer, header, record_len,
 };
 use crate::memory::ReadWords;
 use crate::record::{self, RecordHead};
-use crate::store::Entry;
+use crate::store::IndexEntry;
 use crate::{Error, atomic::AtomicU64};
 
 const FILE: &str = "packet buffer";
@@ -29,7 +29,7 @@ const FILE: &str = "packet buffer";
 pub(crate) enum Miss {
     /// The block holds something else by now.
     Overwritten,
-    /// It makes no sense.
+    /// The record makes no sense.
     Damaged,
 }
 
@@ -67,8 +67,8 @@ impl View {
         self.words.load(word)
     }
 
-    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; they ask
-    /// only how far the writer is.
+    /// The end of the stored packets: all before it can be seen after this call. Readers follow their indices; they
+    /// only ask how far the writer is.
     pub(crate) fn head(&self) -> u64 {
         let head = self.words.load(buffer::HEAD);
         // Pairs with the release store in `Store::publish`.
@@ -98,14 +98,14 @@ impl View {
         }
     }
 
-    /// How many words a record takes that an entry leads to.
-    pub(crate) fn words_of(&self, entry: Entry) -> Result<usize, Miss> {
+    /// Number of words of the record that an entry leads to.
+    pub(crate) fn words_of(&self, entry: IndexEntry) -> Result<usize, Miss> {
         self.locate(entry).map(|_| record_len(entry.cap_len) / 8)
     }
 
     /// Copies a record, metadata and bytes, to the beginning of `into`, which has at least [`words_of`](Self::words_of)
     /// it.
-    pub(crate) fn copy(&self, entry: Entry, into: &mut [u64]) -> Result<RecordHead, Miss> {
+    pub(crate) fn copy(&self, entry: IndexEntry, into: &mut [u64]) -> Result<RecordHead, Miss> {
         let place = self.locate(entry)?;
         if !self.has(&place) {
             return Err(Miss::Overwritten);
@@ -121,8 +121,8 @@ impl View {
         if is_meant(&head, entry) { Ok(head) } else { Err(Miss::Damaged) }
     }
 
-    /// Holds the block of a record, if it is still there. It stays until [`release`] or until another one is held.
-    pub(crate) fn hold(&self, entry: Entry, held: &AtomicU64) -> Result<u64, Miss> {
+    /// Holds the block of a record, if it is still there: until [`release`], or until another block is held.
+    pub(crate) fn hold(&self, entry: IndexEntry, held: &AtomicU64) -> Result<u64, Miss> {
         let place = self.locate(entry)?;
         // If another block was held until now, it was looked at before this: pairs with the acquire load in
         // `Producer::held`.
@@ -138,7 +138,7 @@ impl View {
     }
 
     /// The head of a record in a block that is held.
-    pub(crate) fn look(&self, entry: Entry) -> Result<RecordHead, Miss> {
+    pub(crate) fn look(&self, entry: IndexEntry) -> Result<RecordHead, Miss> {
         let place = self.locate(entry)?;
         let first = self.word(&place);
         let line: [u64; LINE_WORDS] = std::array::from_fn(|word| self.words.load(first + word));
@@ -147,12 +147,12 @@ impl View {
     }
 
     /// The block that a position lies in.
-    pub(crate) fn sequence_of(&self, entry: Entry) -> u64 {
+    pub(crate) fn sequence_of(&self, entry: IndexEntry) -> u64 {
         self.geometry.place(entry.position).sequence
     }
 
     /// Bytes of a record in its block: where they begin.
-    pub(crate) fn data_offset(&self, entry: Entry) -> usize {
+    pub(crate) fn data_offset(&self, entry: IndexEntry) -> usize {
         self.geometry.place(entry.position).offset + LINE_LEN
     }
 
@@ -173,8 +173,8 @@ impl View {
         }
     }
 
-    /// Where an entry leads, if it leads to where a record can be.
-    fn locate(&self, entry: Entry) -> Result<Place, Miss> {
+    /// The record that an entry points to, if a record can be there.
+    fn locate(&self, entry: IndexEntry) -> Result<BlockPosition, Miss> {
         let place = self.geometry.place(entry.position);
         let fits = entry.cap_len <= self.snap_len
             && place.sequence != 0
@@ -184,23 +184,22 @@ impl View {
         if fits { Ok(place) } else { Err(Miss::Damaged) }
     }
 
-    fn word(&self, place: &Place) -> usize {
+    fn word(&self, place: &BlockPosition) -> usize {
         self.geometry.block_word(place.slot) + place.offset / 8
     }
 
     /// Whether the block still holds what it did.
-    fn has(&self, place: &Place) -> bool {
+    fn has(&self, place: &BlockPosition) -> bool {
         self.words.load(self.geometry.block_word(place.slot) + block::SEQUENCE) == place.sequence
     }
 }
 
-/// Lets go of a block. What was looked at in place was looked at before: pairs with the acquire load in
-/// `Producer::held`.
+/// Lets go of a block. All reads in place come before this: pairs with the acquire load in `Producer::held`.
 pub(crate) fn release(held: &AtomicU64) {
     held.store(0, Release);
 }
 
-fn is_meant(head: &RecordHead, entry: Entry) -> bool {
+fn is_meant(head: &RecordHead, entry: IndexEntry) -> bool {
     head.position == entry.position && head.cap_len == entry.cap_len
 }
 

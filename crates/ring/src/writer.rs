@@ -9,8 +9,8 @@
 //! now and then:    tick, reap, set_source
 //! ```
 //!
-//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake
-//! sleepers.
+//! One thread owns the writer. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to
+//! wake sleepers.
 
 mod readers;
 
@@ -23,20 +23,20 @@ use tapline_sys::{Bell, Memfd, Seals};
 
 use crate::account::{Account, SourceCounts};
 use crate::atomic::Relaxed;
-use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
+use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Guarantee, index_len};
 use crate::producer::{EntryWords, Producer, to_words};
 use crate::reader::ReaderParts;
-use crate::store::{Facts, HistoryPacket, Start, Store};
+use crate::store::{Facts, HistoryPacket, StartPosition, Store};
 use crate::{Error, layout};
 use readers::{Attached, Readers};
 
 /// The most readers that one PBuf has.
 pub const READERS_MAX: usize = 1024;
 
-/// How a PBuf is to be.
+/// Settings of a new PBuf.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSpec {
-    /// Bytes of a block: a power of two, 4096 to 2^30. What readers can hold, and what is overwritten at once.
+    /// Bytes of a block, the unit that readers hold and the writer overwrites: a power of two, 4096 to 2^30.
     pub block_len: u32,
     /// Blocks: a power of two, 4 to 2^20.
     pub blocks: u32,
@@ -58,26 +58,26 @@ impl BufferSpec {
 /// The policy for a reader that is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// It loses packets, which are counted. It copies what it reads.
+    /// The reader loses packets, which are counted, and copies those that it reads.
     Lossy,
-    /// What it has not read stays within a credit, and it reads in place. Beyond the credit it becomes lossy, and is
-    /// told.
+    /// Unread packets stay within a credit, and the reader reads them in place. Beyond the credit it becomes lossy,
+    /// and is told.
     Leased {
-        /// It may lag by this many bytes of the buffer, rounded up to blocks; half of the buffer at most.
+        /// The reader's lag at most, in bytes of the buffer, rounded up to blocks; half of the buffer at most.
         bytes: u64,
-        /// Nothing may be unread for longer than this, counted from the last packet of its block.
+        /// The longest that a packet may be unread, counted from the last packet of its block.
         time: Duration,
     },
-    /// The writer waits for it, as long as its caller likes.
+    /// The writer waits for the reader, as long as the writer's caller decides.
     Lossless,
 }
 
-/// A new reader.
+/// Settings of a new reader.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderSpec {
     /// The policy for a reader that is too slow.
     pub policy: Policy,
-    /// Entries of its index: a power of two, 16 to 2^24. So many packets can wait for it.
+    /// Entries of its index, the most packets that can wait for it: a power of two, 16 to 2^24.
     pub entries: u32,
 }
 
@@ -93,17 +93,17 @@ impl ReaderSpec {
     }
 }
 
-/// A reader of one writer. It is never used again for another one.
+/// A reader of one writer. The value is never given to another reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReaderId {
     slot: u32,
     number: u32,
 }
 
-/// A reader was added: its number here, and the descriptors that its process is to get.
+/// A reader that was added: its number for the writer, and the descriptors for its process.
 #[derive(Debug)]
-pub struct Attachment {
-    /// Its name for the writer.
+pub struct NewReader {
+    /// Its number for the writer.
     pub id: ReaderId,
     /// The descriptors for [`Reader::open`](crate::Reader::open). Passed on by SCM_RIGHTS, or inherited.
     pub parts: ReaderParts,
@@ -111,41 +111,43 @@ pub struct Attachment {
 
 /// A reader that was taken away.
 #[derive(Clone, Copy, Debug)]
-pub struct Departed {
+pub struct DetachedReader {
     /// The reader.
     pub id: ReaderId,
     /// The fate of its packets, to the last.
     pub account: Account,
 }
 
-/// How far a reader is that began in the past.
+/// The progress of a reader that began in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replay {
-    /// It has all that is published. Before another batch is stored it can [`finish_replay`](Writer::finish_replay).
+pub enum ReplayProgress {
+    /// All published packets were offered. Before another batch is stored the reader can
+    /// [`finish_replay`](Writer::finish_replay).
     Done,
-    /// There is more to look at.
+    /// There are more packets to look at.
     More,
-    /// There is more, and no place in its index until it has read.
+    /// There are more packets, and its index has no room until the reader has read.
     Full,
 }
 
 /// Whether lossless readers have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// All of them, for the whole batch.
+pub enum WriteRoom {
+    /// All of them have room for the whole batch.
     Ready,
-    /// This one has not come far enough.
+    /// This reader must read first.
     Blocked(ReaderId),
 }
 
-/// What was stored of the last batch, as entries without a verdict; a position of 0 for what could not be stored.
+/// The packets stored of the last batch, as entries without a verdict; a position of 0 for one that could not be
+/// stored.
 struct Last {
     /// By place in the batch.
     by_index: [EntryWords; BATCH_MAX],
     /// One after the other.
     stretch: [EntryWords; BATCH_MAX],
     len: usize,
-    /// All of it is in the buffer. Else the batch was so large that it went round, or no block could be had.
+    /// Whether all of it is in the buffer. Not so if the batch was larger than the buffer, or no block could be had.
     is_whole: bool,
 }
 
@@ -167,13 +169,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a buffer. Its memory is reserved here, and all of it touched, some 60 ms for 64 MiB; and its seals are
-    /// tried. `now` goes into the header.
+    /// Makes a buffer. All of its memory is reserved and touched here, which takes some 60 ms for 64 MiB, and its
+    /// seals are tried. `now` goes into the header.
     ///
     /// Minimum kernel: 5.1.
     ///
     /// # Errors
-    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] where memory is refused,
+    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] if memory is refused,
     /// [`Error::SealBroken`] if readers could write.
     pub fn create(spec: &BufferSpec, now: Timestamp) -> Result<Writer, Error> {
         let geometry = Geometry::new(u64::from(spec.block_len), u64::from(spec.blocks))?;
@@ -185,7 +187,7 @@ impl Writer {
         let file = Memfd::create(c"tapline-packets", geometry.file_len()).map_err(&system)?;
         let words = file.map_populated().map_err(&system)?;
         file.seal(Seals::READ_ONLY).map_err(&system)?;
-        if let Some(breach) = file.breach() {
+        if let Some(breach) = file.find_broken_seal() {
             return Err(Error::SealBroken { breach });
         }
         let facts = Facts {
@@ -205,11 +207,11 @@ impl Writer {
         })
     }
 
-    /// Adds a reader, which gets what is indexed for it from now on; with [`begin`](Self::begin) older packets too.
+    /// Adds a reader, for packets that are indexed for it from now on; with [`begin`](Self::begin) older ones too.
     ///
     /// # Errors
     /// [`Error::TooManyReaders`], [`Error::CreditTooLarge`], [`Error::Size`], [`Error::System`].
-    pub fn attach(&mut self, spec: &ReaderSpec) -> Result<Attachment, Error> {
+    pub fn attach(&mut self, spec: &ReaderSpec) -> Result<NewReader, Error> {
         let entries = u64::from(spec.entries);
         if !entries.is_power_of_two() || !ENTRIES.contains(&entries) {
             let (least, most) = (*ENTRIES.start(), *ENTRIES.end());
@@ -227,34 +229,34 @@ impl Writer {
             bell: OwnedFd::from(theirs),
         };
         let standing = match spec.policy {
-            Policy::Lossy => Standing::Lossy,
-            Policy::Leased { .. } => Standing::Leased,
-            Policy::Lossless => Standing::Lossless,
+            Policy::Lossy => Guarantee::Lossy,
+            Policy::Leased { .. } => Guarantee::Leased,
+            Policy::Lossless => Guarantee::Lossless,
         };
         let id = self.readers.add(|id| {
             let number = u64::from(id.number);
             let index = Producer::new(words, entries, self.generation, number, standing);
             Attached::new(id, index, bell, standing, credit, &self.store)
         });
-        Ok(Attachment { id, parts })
+        Ok(NewReader { id, parts })
     }
 
-    /// Has a new reader begin in the past, with what the buffer still holds from `start` on. It gets that by
-    /// [`replay`](Self::replay), and is not to be [indexed](Self::index) before it can
+    /// Has a new reader begin in the past, with the packets that the buffer still holds from `start` on.
+    /// [`replay`](Self::replay) offers them; the reader is not to be [indexed](Self::index) before
     /// [`finish_replay`](Self::finish_replay).
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn begin(&mut self, id: ReaderId, start: Start) -> Result<(), Error> {
+    pub fn begin(&mut self, id: ReaderId, start: StartPosition) -> Result<(), Error> {
         let past = self.store.past(start);
         self.readers.get(id)?.begin(past);
         Ok(())
     }
 
-    /// Offers a reader the next packets of the past, as far as `verdict` says of them: `None` leaves a packet out. At
-    /// most `looks` packets are looked at, so the caller can do it between batches; it shows with the next
-    /// [`publish`](Self::publish). What finds no place in the index waits for the reader to come on. To be called when
-    /// all that was stored is published.
+    /// Offers a reader the next packets of the past for which `verdict` returns a number; `None` leaves a packet out.
+    /// At most `looks` packets are looked at, so that the call fits between batches; the reader sees them after the
+    /// next [`publish`](Self::publish). If the index is full, the rest waits for the reader to go on. To be called
+    /// when all stored packets are published.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -263,12 +265,12 @@ impl Writer {
         id: ReaderId,
         looks: usize,
         verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
-    ) -> Result<Replay, Error> {
+    ) -> Result<ReplayProgress, Error> {
         Ok(self.readers.get(id)?.replay(&self.store, looks, verdict))
     }
 
-    /// Ends a reader's past, of which nothing is left: it is to be indexed from the next batch on. To be called after
-    /// [`replay`](Self::replay) said that it is done, and before anything more is stored.
+    /// Ends a reader's past, when all of it was offered: the reader is to be indexed from the next batch on. To be
+    /// called after [`replay`](Self::replay) returned [`ReplayProgress::Done`], and before more packets are stored.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -277,9 +279,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no
-    /// place is lost because the index was full; returns how many packets that are. A reader that loses some by it is
-    /// better off to [`skip`](Self::skip) the rest. A lossless reader is lossy then.
+    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. Packets beyond
+    /// the room of the index are lost as `index_full`; returns their number. After such a loss it is best to
+    /// [`skip`](Self::skip) the rest. A lossless reader is lossy then.
     ///
     /// # Errors
     /// [`Error::UnknownReader`]; [`Error::BatchTooLarge`] if the batch may take more than half of the buffer: store it
@@ -298,31 +300,31 @@ impl Writer {
         }
         let reader = self.readers.get(id)?;
         let lost = reader.replay_pressed(&self.store, reach, verdict);
-        if lost > 0 && reader.standing == Standing::Lossless {
+        if lost > 0 && reader.standing == Guarantee::Lossless {
             self.readers.demote(id)?;
         }
         Ok(lost)
     }
 
-    /// Brings a reader to the present: what it was not offered of the past up to now it never gets. It is to be indexed
-    /// from the next batch on, and further [`replay`](Self::replay) counts as lost, because its index was full, what it
-    /// would have been offered. A lossless reader is lossy then.
+    /// Brings a reader to the present: packets of the past that it was not offered up to now it never gets. The
+    /// reader is to be indexed from the next batch on; packets that further [`replay`](Self::replay) calls would
+    /// offer count as lost, because its index was full. A lossless reader is lossy then.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
     pub fn skip(&mut self, id: ReaderId) -> Result<(), Error> {
         let reader = self.readers.get(id)?;
-        let is_kept = reader.standing == Standing::Lossless;
+        let is_kept = reader.standing == Guarantee::Lossless;
         if reader.skip(&self.store) && is_kept { self.readers.demote(id) } else { Ok(()) }
     }
 
-    /// Whether any reader is still to be offered something of the past, or to have it counted.
+    /// Whether any reader still has packets of the past to be offered or counted.
     pub fn has_replays(&self) -> bool {
         self.readers.has_replays()
     }
 
-    /// How many of the stored packets are still to be looked at for a reader that began in the past; 0 for one in the
-    /// present.
+    /// Number of the stored packets that are still to be looked at for a reader that began in the past; 0 for one in
+    /// the present.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -330,25 +332,25 @@ impl Writer {
         Ok(self.readers.get(id)?.past().map_or(0, |past| self.store.records_after(past)))
     }
 
-    /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing
-    /// needs to be asked.
+    /// Whether all lossless readers have room for these packets. Without such readers, or if a reader was given up,
+    /// no look is needed.
     ///
-    /// Publish before what was indexed: readers consume visible packets only. If there is no room,
-    /// [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes
-    /// the reader lossy as soon as it loses a packet by it.
+    /// Publish indexed packets before this: readers consume visible packets only. If there is no room,
+    /// [`wait_for`](Self::wait_for) sleeps; the caller decides when to stop waiting. A reader that loses a packet
+    /// because the batch is stored without room is lossy from then on.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`] if there never will be room.
-    pub fn make_room(&mut self, batch: &Batch<'_>, wanted: &Selection) -> Result<Room, Error> {
+    pub fn make_room(&mut self, batch: &Batch<'_>, wanted: &Selection) -> Result<WriteRoom, Error> {
         if !self.readers.has_lossless() {
-            return Ok(Room::Ready);
+            return Ok(WriteRoom::Ready);
         }
         let blocks = self.store.blocks_for(wanted.iter().map(|index| batch.packet(index).data.len()));
         self.readers.room(&self.store, blocks, wanted.len())
     }
 
-    /// Sleeps until a reader has come on since [`make_room`](Self::make_room), its process is gone, or `timeout` is
-    /// over; it may return early. Other readers can see what was published.
+    /// Sleeps until a reader has read since [`make_room`](Self::make_room), its process is gone, or `timeout` is
+    /// over; may return early. Other readers can see the published packets meanwhile.
     ///
     /// # Errors
     /// [`Error::UnknownReader`], [`Error::System`].
@@ -356,13 +358,13 @@ impl Writer {
         self.readers.get(id)?.wait(timeout).map(|_| ())
     }
 
-    /// Likewise, for `timeout` however long it is, and says how sleep ended.
+    /// Likewise, for the whole of a long `timeout`; returns how the sleep ended.
     #[cfg(all(test, not(miri)))]
     pub(crate) fn wait_long_for(
         &mut self,
         id: ReaderId,
         timeout: Duration,
-    ) -> Result<tapline_sys::futex::Woken, Error> {
+    ) -> Result<tapline_sys::futex::FutexWaitEnd, Error> {
         let reader = self.readers.get(id)?;
         reader.set_nap(timeout);
         reader.wait(timeout)
@@ -378,7 +380,7 @@ impl Writer {
         self.readers.begin_batch();
         let Last { by_index, stretch, len, is_whole } = &mut *self.last;
         *len = wanted.len();
-        let (sequence, not_stored) = (self.store.sequence(), self.store.not_stored());
+        let (sequence, not_stored) = (self.store.sequence(), self.store.unstored_packets());
         for (index, place) in wanted.iter().zip(stretch) {
             let packet = batch.packet(index);
             *place = to_words(self.store.put(packet, &mut self.readers).unwrap_or_default(), 0);
@@ -386,11 +388,12 @@ impl Writer {
             self.latest = self.latest.max(Some(packet.meta.timestamp));
         }
         let opened = self.store.sequence() - sequence;
-        *is_whole = opened < self.store.geometry().blocks() as u64 && self.store.not_stored() == not_stored;
+        *is_whole =
+            opened < self.store.geometry().blocks() as u64 && self.store.unstored_packets() == not_stored;
     }
 
-    /// Offers packets of those that were stored last to a reader, all with the same verdict. What no block could be had
-    /// for counts as damaged.
+    /// Offers packets of those that were stored last to a reader, all with the same verdict. Packets for which no
+    /// block could be had count as damaged.
     ///
     /// A lossless reader that loses one of them here, because its index is full or the batch was more than the buffer
     /// holds, is lossy from then on; so is a leased one in the second case.
@@ -413,8 +416,8 @@ impl Writer {
         Ok(())
     }
 
-    /// After packets found no place in a reader's index, or in the buffer: readers that were promised otherwise are
-    /// told.
+    /// After packets found no room in a reader's index, or in the buffer: demotes and tells the readers that were
+    /// promised otherwise.
     #[cold]
     fn keep_promises(&mut self, id: ReaderId, wanted: &Selection, lost: u64) -> Result<(), Error> {
         let standing = self.readers.get(id)?.standing;
@@ -423,38 +426,38 @@ impl Writer {
             !self.store.holds(self.store.geometry().place(position).sequence)
         };
         let is_broken = match standing {
-            Standing::Lossless => lost > 0 || wanted.iter().any(is_gone),
-            Standing::Leased => wanted.iter().any(is_gone),
+            Guarantee::Lossless => lost > 0 || wanted.iter().any(is_gone),
+            Guarantee::Leased => wanted.iter().any(is_gone),
             _ => false,
         };
         if is_broken { self.readers.demote(id) } else { Ok(()) }
     }
 
-    /// Shows all that was stored and indexed, and wakes the sleepers that have waited for it. `now_ns` is of a clock
-    /// that never goes back; it is what credits and delays are counted with.
+    /// Shows all stored and indexed packets to readers, and wakes the sleepers that have waited for them. `now_ns` is
+    /// of a clock that never goes back; credits and delays are counted by it.
     ///
-    /// A reader of several buffers is told that nothing older than the latest packet comes: a source whose packets are
-    /// not in order should say [`publish_until`](Self::publish_until).
+    /// The watermark for readers of several buffers is the time of the latest packet: a source with packets out of
+    /// order should use [`publish_until`](Self::publish_until).
     pub fn publish(&mut self, now_ns: u64) {
         self.publish_until(now_ns, self.latest);
     }
 
-    /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle
-    /// writer calls it as well, so that merging readers go on.
+    /// Likewise, with a lower bound for the times of packets that are stored from now on; `None` gives none. An idle
+    /// writer calls this as well, so that merging readers go on.
     pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
         self.store.publish(watermark, |store| self.readers.publish(store, now_ns));
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// Work that is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, as
-    /// the daemon does, or when [`next_wake_ns`](Self::next_wake_ns) says.
+    /// Work that is due without packets: sleepers whose delay is over, credits of time. To be called ten times a
+    /// second, as the daemon does, or at [`next_wake_ns`](Self::next_wake_ns).
     pub fn tick(&mut self, now_ns: u64) {
         self.readers.enforce(&self.store, now_ns);
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// When the next sleeper is to be woken though there is little; `None` if no reader waits for that. Of the clock of
-    /// [`publish`](Self::publish).
+    /// The time of the next wake-up for a delay, by the clock of [`publish`](Self::publish); `None` if no reader
+    /// waits for one.
     pub fn next_wake_ns(&self) -> Option<u64> {
         self.readers.next_wake_ns()
     }
@@ -476,19 +479,19 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn standing(&mut self, id: ReaderId) -> Result<Standing, Error> {
+    pub fn guarantee(&mut self, id: ReaderId) -> Result<Guarantee, Error> {
         Ok(self.readers.get(id)?.standing)
     }
 
-    /// How often a reader was woken.
+    /// Number of times that a reader was woken.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn wakes(&mut self, id: ReaderId) -> Result<u64, Error> {
+    pub fn wake_count(&mut self, id: ReaderId) -> Result<u64, Error> {
         Ok(self.readers.get(id)?.wakes)
     }
 
-    /// Takes a reader away. It hears that its writer is gone.
+    /// Takes a reader away. The reader sees that its writer is gone.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -496,8 +499,8 @@ impl Writer {
         self.readers.remove(id).map(|mut reader| reader.index.account())
     }
 
-    /// Takes away all readers whose processes are gone. One system call for each reader: now and then.
-    pub fn reap(&mut self) -> Vec<Departed> {
+    /// Takes away all readers with dead processes. One system call for each reader: to be called now and then.
+    pub fn reap(&mut self) -> Vec<DetachedReader> {
         self.readers.reap()
     }
 
@@ -512,17 +515,17 @@ impl Writer {
     }
 
     /// Packets that were not stored because readers held all blocks that could be had: 0, unless one breaks the rules.
-    pub fn not_stored(&self) -> u64 {
-        self.store.not_stored()
+    pub fn unstored_packets(&self) -> u64 {
+        self.store.unstored_packets()
     }
 
-    /// Blocks passed over because a reader looked at them.
-    pub fn passed_over(&self) -> u64 {
-        self.store.passed_over()
+    /// Blocks skipped because a reader held them.
+    pub fn skipped_blocks(&self) -> u64 {
+        self.store.skipped_blocks()
     }
 
-    /// Shows all that was stored and indexed, says to all readers that nothing more comes, and wakes them. They read
-    /// what is left; [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
+    /// Ends the buffer: shows all stored and indexed packets, tells all readers that no more come, and wakes them.
+    /// They read the rest; [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
     pub fn end(&mut self) {
         let now_ns = self.readers.now_ns();
         self.store.close(|store| self.readers.publish(store, now_ns));
@@ -535,7 +538,7 @@ fn with_verdict(entry: EntryWords, verdict: u32) -> EntryWords {
     [entry[0], entry[1] | u64::from(verdict) << 32]
 }
 
-/// Another number for each buffer, also for two that are made in the same moment.
+/// The number of a buffer: different also for two that are made in the same moment.
 fn generation(now: Timestamp) -> u64 {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let made = MADE.fetch_add(1, Relaxed);
@@ -556,7 +559,7 @@ pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, Ve
     let words = (0..holders_max(writer.store.geometry()))
         .map(|_| {
             let attachment = writer.attach(&ReaderSpec { policy, entries: 16 }).expect("a reader");
-            Memfd::adopt(attachment.parts.index).map().expect("a mapping")
+            Memfd::from_descriptor(attachment.parts.index).map().expect("a mapping")
         })
         .collect();
     (writer.readers, words)

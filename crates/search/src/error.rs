@@ -1,4 +1,4 @@
-//! What is wrong with a set of patterns, where, and what to do.
+//! Errors about a set of patterns: the fault, its place, and the mend.
 
 use crate::pattern::{BYTES_MAX, PATTERN_LEN_MAX, PATTERNS_MAX};
 
@@ -26,7 +26,7 @@ pub enum Error {
     /// More patterns than [`PATTERNS_MAX`].
     #[error("{count} patterns, {PATTERNS_MAX} are allowed: make several sets")]
     TooMany {
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// More bytes than [`BYTES_MAX`] in all patterns together.
@@ -56,7 +56,7 @@ pub enum Error {
         line: u32,
         /// The byte in the line, from 1.
         column: usize,
-        /// What is wrong and what to write instead.
+        /// The fault, and what to write instead.
         reason: &'static str,
     },
     /// A library refused the set.

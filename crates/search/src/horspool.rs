@@ -15,7 +15,7 @@ use crate::{Error, PATTERN_LEN_MAX};
 #[derive(Clone, Debug)]
 pub struct Horspool {
     pattern: Vec<u8>,
-    /// How far the pattern moves for each byte under its end: 1 to its length.
+    /// The shift of the pattern for each byte under its end: 1 to its length.
     shifts: [u16; 256],
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_the_plain_search_finds(
+        fn matches_equal_the_plain_search(
             pattern in prop::collection::vec(b'a'..b'd', 1..6),
             haystack in prop::collection::vec(b'a'..b'd', 0..200),
         ) {

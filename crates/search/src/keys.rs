@@ -15,7 +15,7 @@ use crate::{Match, Pattern};
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
-/// Who is told of each match; may end the search.
+/// The receiver of each match; may end the search.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(Match) -> ControlFlow<()>;
 
 /// All keys of a set.

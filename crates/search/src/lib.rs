@@ -8,13 +8,13 @@
 //!
 //! | engine | chosen for | what it is |
 //! |---|---|---|
-//! | [`Engine::Single`] | 1 pattern, case-sensitive | memchr's `memmem` |
-//! | [`Engine::Teddy`] | few patterns, case-sensitive | aho-corasick's SIMD search, each place then checked exactly |
-//! | [`Engine::Grams`] | all others | a table of the patterns' 4 or 6 byte pieces, looked up every few bytes |
-//! | [`Engine::Automaton`] | many patterns of 1 to 3 bytes; and what stands behind `Grams` when traffic is made to slow it | daachorse |
+//! | [`SearchEngine::Single`] | 1 pattern, case-sensitive | memchr's `memmem` |
+//! | [`SearchEngine::Teddy`] | few patterns, case-sensitive | aho-corasick's SIMD search, each place then checked exactly |
+//! | [`SearchEngine::Grams`] | all others | a table of the patterns' 4 or 6 byte pieces, looked up every few bytes |
+//! | [`SearchEngine::Automaton`] | many patterns of 1 to 3 bytes; and what stands behind `Grams` when traffic is made to slow it | daachorse |
 //!
-//! Whatever the engine, the meaning is that of [`find_all_naive`]: all occurrences of all patterns, overlapping ones too.
-//! `docs/search.md` has the figures by which the engines are chosen.
+//! Whatever the engine, the meaning is that of [`find_all_naive`]: all occurrences of all patterns, overlapping ones
+//! too. `docs/search.md` has the figures by which the engines are chosen.
 #![forbid(unsafe_code)]
 
 mod engine;
@@ -27,11 +27,11 @@ mod pattern;
 mod patterns;
 mod stream;
 
-pub use engine::Engine;
+pub use engine::SearchEngine;
 pub use error::Error;
 pub use horspool::Horspool;
 pub use list::parse_list;
 pub use naive::find_all_naive;
 pub use pattern::{BYTES_MAX, Match, PATTERN_LEN_MAX, PATTERNS_MAX, Pattern};
 pub use patterns::Patterns;
-pub use stream::{Stream, StreamMatch};
+pub use stream::{StreamMatch, StreamState};

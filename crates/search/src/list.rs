@@ -6,8 +6,8 @@
 //! escape   := '\' ( 'x' hex hex | 'n' | 'r' | 't' | '0' | '\' | '|' | '/' | '#' | ' ' )
 //! ```
 //!
-//! `/i` at the end ignores case. Bytes above 0x7e stand for themselves; blanks inside a pattern too, those around it go. Lines
-//! end with a line feed, before which a carriage return is dropped.
+//! `/i` at the end ignores case. Bytes above 0x7e stand for themselves; blanks inside a pattern too, those around it
+//! go. Lines end with a line feed, before which a carriage return is dropped.
 
 use crate::{Error, Pattern};
 

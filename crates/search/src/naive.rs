@@ -1,4 +1,4 @@
-//! What a search means, in its plainest form: the oracle of every engine.
+//! The search in its plainest form: the oracle of every engine.
 
 use crate::{Match, Pattern};
 

@@ -1,11 +1,11 @@
-//! What is searched for, and what is found.
+//! Patterns and their matches.
 
 use crate::Error;
 use std::collections::HashSet;
 
 /// The most patterns of a set.
 pub const PATTERNS_MAX: usize = 1 << 18;
-/// How long a pattern may be, in bytes. A [`Stream`](crate::Stream) keeps up to twice that.
+/// The greatest length of a pattern, in bytes. A [`StreamState`](crate::StreamState) keeps up to twice that.
 pub const PATTERN_LEN_MAX: usize = 4096;
 /// The most bytes of all patterns of a set together.
 pub const BYTES_MAX: usize = 1 << 24;
@@ -13,7 +13,7 @@ pub const BYTES_MAX: usize = 1 << 24;
 /// A string of bytes to search for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// How matches name it; no two patterns of a set have the same.
+    /// The number by which matches name it; unique within a set.
     pub id: u32,
     /// The bytes to find, 1 to [`PATTERN_LEN_MAX`].
     pub bytes: Vec<u8>,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_name_the_mend() {
         let text = Error::TooLong { id: 3, len: 5000 }.to_string();
         assert_eq!(text, "pattern 3 has 5000 bytes, 4096 are allowed: search for a part of it");
     }

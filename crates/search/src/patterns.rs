@@ -1,6 +1,6 @@
 //! A set of patterns, ready to search.
 
-use crate::engine::{Engine, Searcher, Set};
+use crate::engine::{SearchEngine, Searcher, Set};
 use crate::keys::Keys;
 use crate::pattern::check;
 use crate::{Error, Match, Pattern};
@@ -37,7 +37,7 @@ impl Patterns {
     ///
     /// # Errors
     /// As [`Patterns::new`], and [`Error::Unfit`] if that engine cannot search this set.
-    pub fn with_engine(patterns: Vec<Pattern>, engine: Engine) -> Result<Patterns, Error> {
+    pub fn with_engine(patterns: Vec<Pattern>, engine: SearchEngine) -> Result<Patterns, Error> {
         Patterns::build(patterns, |set| Searcher::new(engine, set))
     }
 
@@ -69,8 +69,8 @@ impl Patterns {
         self.len_max
     }
 
-    /// How this set is searched.
-    pub fn engine(&self) -> Engine {
+    /// The engine that searches this set.
+    pub fn engine(&self) -> SearchEngine {
         self.searcher.engine()
     }
 
@@ -87,7 +87,7 @@ impl Patterns {
     /// The first occurrence: the smallest start; where several start, the smallest id.
     pub fn find(&self, haystack: &[u8]) -> Option<Match> {
         let met = self.try_for_each(haystack, ControlFlow::Break).break_value()?;
-        // Engines tell in an order of their own. What comes before `met` lies, start by start, in this part.
+        // Engines report in an order of their own. Any match before `met` lies, start by start, in this part.
         let part = &haystack[..haystack.len().min(met.start + self.len_max)];
         let mut first = met;
         self.for_each(part, |found| first = first.min(found));
@@ -135,7 +135,11 @@ impl Patterns {
     }
 
     /// Calls `hit` with the index of each payload in which any pattern occurs.
-    pub fn matching<'a>(&self, payloads: impl IntoIterator<Item = &'a [u8]>, mut hit: impl FnMut(usize)) {
+    pub fn for_each_matching_payload<'a>(
+        &self,
+        payloads: impl IntoIterator<Item = &'a [u8]>,
+        mut hit: impl FnMut(usize),
+    ) {
         for (index, payload) in payloads.into_iter().enumerate() {
             if self.searcher.search(&self.set, payload, &mut |_| ControlFlow::Break(())).is_break() {
                 hit(index);

@@ -23,15 +23,16 @@ pub struct StreamMatch {
     pub end: u64,
 }
 
-/// The state of one flow between pieces: at most [`Stream::bytes_max`] bytes on the heap, none before the first piece.
+/// The state of one flow between pieces: at most [`StreamState::bytes_max`] bytes on the heap, none before the first
+/// piece.
 ///
-/// Feeding pieces in order gives the matches of the whole, each once, with the piece in which it ends. All pieces must be
-/// searched with the same patterns.
+/// Feeding pieces in order gives the matches of the whole, each once, with the piece in which it ends. All pieces
+/// must be searched with the same patterns.
 ///
 /// ```
-/// use tapline_search::{Pattern, Patterns, Stream};
+/// use tapline_search::{Pattern, Patterns, StreamState};
 /// let patterns = Patterns::new(vec![Pattern::new(9, "needle")])?;
-/// let (mut stream, mut ends) = (Stream::new(), Vec::new());
+/// let (mut stream, mut ends) = (StreamState::new(), Vec::new());
 /// for piece in ["hay nee", "dle hay"] {
 ///     stream.push(&patterns, piece.as_bytes(), |found| ends.push(found.end));
 /// }
@@ -39,16 +40,16 @@ pub struct StreamMatch {
 /// # Ok::<(), tapline_search::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Stream {
+pub struct StreamState {
     tail: Vec<u8>,
     /// Offset of the next piece.
     position: u64,
 }
 
-impl Stream {
+impl StreamState {
     /// At the start of a flow.
-    pub fn new() -> Stream {
-        Stream::default()
+    pub fn new() -> StreamState {
+        StreamState::default()
     }
 
     /// The most heap memory that a stream of these patterns takes, in bytes: less than two of the longest pattern.

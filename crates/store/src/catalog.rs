@@ -14,6 +14,7 @@ use crate::keys::WAYS;
 use crate::layout::{
     Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
 };
+use crate::walk::{Found, Walk};
 
 /// Bytes of `store.toml` that are read at most.
 const DESCRIPTION_LEN_MAX: u64 = 4096;
@@ -169,6 +170,43 @@ impl Catalog {
             SegmentEntry { number, len, standing: self.index(number).map(|index| standing(&index)) }
         };
         Ok(self.numbers()?.into_iter().map(entry).collect())
+    }
+
+    /// The earliest and the latest time of the packets that the store has; `None` if it has none. Segments without an index are looked
+    /// through by the heads of their chunks.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the directory cannot be read.
+    pub fn span(&self) -> Result<Option<(Timestamp, Timestamp)>, Error> {
+        let spans = self.numbers()?.into_iter().filter_map(|number| self.span_of(number));
+        Ok(spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))))
+    }
+
+    /// The same of one segment.
+    fn span_of(&self, number: u64) -> Option<(Timestamp, Timestamp)> {
+        if let Some(index) = self.index(number) {
+            return (index.summary.packets > 0).then_some((index.summary.first, index.summary.last));
+        }
+        let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
+        let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?;
+        let mut span: Option<(Timestamp, Timestamp)> = None;
+        while let Some(Found { head, .. }) = walk.next() {
+            if head.packets > 0 {
+                let (first, last) = span.unwrap_or((head.first, head.last));
+                span = Some((first.min(head.first), last.max(head.last)));
+            }
+        }
+        span
+    }
+
+    /// The time of the packets that a segment begins with: the least in its index, or in its first chunk.
+    pub fn first_of(&self, number: u64) -> Option<Timestamp> {
+        if let Some(index) = self.index(number) {
+            return (index.summary.packets > 0).then_some(index.summary.first);
+        }
+        let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
+        let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?;
+        std::iter::from_fn(|| walk.next()).find(|found| found.head.packets > 0).map(|found| found.head.first)
     }
 
     /// Whether another process holds the store's lock: a recorder, or a command that changes segments.

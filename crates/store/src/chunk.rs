@@ -9,6 +9,7 @@ use tapline_packet::{Interface, Packet, Timestamp};
 use tapline_sys::disk::DIRECT_ALIGN;
 
 use crate::Overload;
+use crate::index::IndexOptions;
 use crate::layout::{BLOCK_KIND, FILLER_MAGIC, NUMBER_MAX, PAGE_LEN, SLOT_LEN, VERSION};
 
 const MAGIC: [u8; 8] = *b"TAPLCHNK";
@@ -24,8 +25,14 @@ const CHECKSUM_AT: usize = HEAD_AT + 144;
 const LOSSES_UNKNOWN: u16 = 1;
 /// The flag of erased packets.
 const IS_ERASED: u16 = 2;
+/// The flag of a recorder that makes no index.
+const IS_UNINDEXED: u16 = 4;
+/// The flag of an index with names.
+const HAS_NAMES: u16 = 8;
+/// The flag of an index with MAC addresses.
+const HAS_MACS: u16 = 16;
 /// Where the policy under overload stands in the flags.
-const OVERLOAD_SHIFT: u16 = 2;
+const OVERLOAD_SHIFT: u16 = 5;
 /// What is kept free for statistics and the last filler, for each interface.
 const STATISTICS_LEN: usize = 128;
 /// The longest chunk: one packet of the link type with the longest packets (D-Bus, 128 MiB).
@@ -62,6 +69,10 @@ pub struct ChunkHead {
     pub dropped: u64,
     /// Whether `lost` may be more than it says.
     pub is_loss_unknown: bool,
+    /// Whether its recorder was told to make no index.
+    pub is_unindexed: bool,
+    /// The keys that its recorder was told to put into the index besides the usual ones.
+    pub index: IndexOptions,
     /// BLAKE3 of the chunk before.
     pub previous: [u8; 32],
     /// CRC-32C of the chunk.
@@ -95,6 +106,7 @@ impl ChunkHead {
         if !is_section || data[..8] != MAGIC || u16_at(data, 8) != VERSION {
             return None;
         }
+        let has_flag = |flag: u16| u16_at(data, 10) & flag != 0;
         let head = ChunkHead {
             slot: u32_at(data, 12),
             store: array(data, 16),
@@ -109,10 +121,12 @@ impl ChunkHead {
             received: u64_at(data, 88),
             lost: u64_at(data, 96),
             dropped: u64_at(data, 104),
-            is_loss_unknown: u16_at(data, 10) & LOSSES_UNKNOWN != 0,
+            is_loss_unknown: has_flag(LOSSES_UNKNOWN),
+            is_unindexed: has_flag(IS_UNINDEXED),
+            index: IndexOptions { macs: has_flag(HAS_MACS), names: has_flag(HAS_NAMES) },
             previous: array(data, 112),
             checksum: u32_at(data, 144),
-            erasure: (u16_at(data, 10) & IS_ERASED != 0).then(|| Erasure {
+            erasure: has_flag(IS_ERASED).then(|| Erasure {
                 packets: u32_at(data, 148),
                 original: array(data, 152),
                 at: time_at(data, 192),
@@ -130,9 +144,15 @@ impl ChunkHead {
     fn write(&self, data: &mut [u8]) {
         data[..8].copy_from_slice(&MAGIC);
         data[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        let of_losses = if self.is_loss_unknown { LOSSES_UNKNOWN } else { 0 };
-        let of_erasure = if self.erasure.is_some() { IS_ERASED } else { 0 };
-        let flags = of_losses | of_erasure | self.policy.number() << OVERLOAD_SHIFT;
+        let flags = [
+            (self.is_loss_unknown, LOSSES_UNKNOWN),
+            (self.erasure.is_some(), IS_ERASED),
+            (self.is_unindexed, IS_UNINDEXED),
+            (self.index.names, HAS_NAMES),
+            (self.index.macs, HAS_MACS),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
+        let flags = flags | self.policy.number() << OVERLOAD_SHIFT;
         data[10..12].copy_from_slice(&flags.to_le_bytes());
         data[12..16].copy_from_slice(&self.slot.to_le_bytes());
         data[16..32].copy_from_slice(&self.store);

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use tapline_packet::headers::{Headers, Inner};
+use tapline_packet::headers::{Headers, InnerPacket};
 use tapline_packet::numbers::{ethertype, ip_protocol, port};
 use tapline_packet::{LinkType, Meta, Packet};
 
@@ -235,7 +235,7 @@ impl PacketKeys {
     }
 
     /// The same facts of the packet that a tunnel carries.
-    fn take_inner(&mut self, inner: &Inner, packet: Packet<'_>) {
+    fn take_inner(&mut self, inner: &InnerPacket, packet: Packet<'_>) {
         let (data, meta) = (inner.data(packet.data), Meta::default());
         let headers = inner.headers(packet.data);
         self.depth = INNER;

@@ -56,4 +56,4 @@ pub use names::{NameFilter, NameMatcher};
 pub use question::{Fact, Question};
 pub use recorder::{Cutoff, Losses, Overload, Recorder, RecorderSettings, Totals};
 pub use repair::{Repaired, repair};
-pub use search::{Examine, Examiners, Next, ParallelSearch, Search, SearchAccount, Window};
+pub use search::{Examine, Examiners, Next, ParallelSearch, REACH, Search, SearchAccount, Window};

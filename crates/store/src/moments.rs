@@ -22,14 +22,15 @@ use crate::search::Window;
 pub struct Clock {
     /// The moment that is called now.
     pub now: Timestamp,
-    /// Where `10:00` is meant.
-    pub zone: TimeZone,
+    /// Where `10:00` is meant; `None` for the system's zone, which is then looked up when a time needs it: that reads the whole
+    /// directory of zones.
+    pub zone: Option<TimeZone>,
 }
 
 impl Clock {
     /// Now, by local time.
     pub fn local() -> Clock {
-        Clock { now: Timestamp::from_nanos(tapline_sys::clock::realtime_ns()), zone: TimeZone::system() }
+        Clock { now: Timestamp::from_nanos(tapline_sys::clock::realtime_ns()), zone: None }
     }
 
     /// The moment that `text` says; `+5m` is counted from `from`.
@@ -89,7 +90,7 @@ impl Clock {
                 None => (self.today()?, time_of_day(text)?),
             },
         };
-        let zoned = day.to_datetime(time).to_zoned(self.zone.clone());
+        let zoned = day.to_datetime(time).to_zoned(self.zone());
         Some(zoned.map_err(|error| error.to_string()).and_then(|zoned| of(zoned.timestamp())))
     }
 
@@ -103,7 +104,11 @@ impl Clock {
 
     fn today(&self) -> Option<Date> {
         let now = Moment::from_nanosecond(self.now.as_nanos().into()).ok()?;
-        Some(now.to_zoned(self.zone.clone()).date())
+        Some(now.to_zoned(self.zone()).date())
+    }
+
+    fn zone(&self) -> TimeZone {
+        self.zone.clone().unwrap_or_else(TimeZone::system)
     }
 }
 
@@ -136,7 +141,7 @@ mod tests {
 
     fn clock() -> Clock {
         // 2026-11-24 12:00:00 in a zone one hour east.
-        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let zone = Some(TimeZone::fixed(jiff::tz::offset(1)));
         Clock { now: Timestamp::from_parts(1_795_518_000, 0), zone }
     }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::index::rollup::{self, RollUp};
 use crate::index::{Builder, IndexOptions};
 use crate::lock;
-use crate::restore::Restored;
+use crate::restore::{Restored, index_options};
 
 /// What was made again: each segment and each roll-up is in one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
 
 impl Repaired {
     fn make(&mut self, catalog: &Catalog, number: u64, index: &mut Builder) -> Result<(), Error> {
-        index.clear();
+        index.clear_for(index_options(catalog, number));
         let restored = match Restored::read(catalog, number, Some(&mut *index)) {
             Ok(restored) => restored,
             Err(error) => {

@@ -9,7 +9,8 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{self, is_intact};
 use crate::error::Error;
-use crate::index::{self, Builder, Contents, rollup};
+use crate::index::{self, Builder, Contents, IndexOptions, rollup};
+use crate::keys::Class;
 use crate::layout::{PAGE_LEN, SLOT_LEN, filler_len};
 use crate::walk::{Found, Walk};
 
@@ -18,7 +19,7 @@ pub(crate) fn seal(
     catalog: &Catalog,
     number: u64,
     contents: &mut Contents,
-    index: &Builder,
+    index: &mut Builder,
 ) -> Result<u64, Error> {
     (contents.summary.store, contents.summary.segment) = (catalog.id, number);
     let len = index::write(&catalog.paths.index(number), contents, index)?;
@@ -27,6 +28,22 @@ pub(crate) fn seal(
         rollup::write(catalog, roll_up)?;
     }
     Ok(len)
+}
+
+/// The keys that a segment's index has or should have besides the usual ones: by the index, and by the heads of the chunks.
+pub(crate) fn index_options(catalog: &Catalog, number: u64) -> IndexOptions {
+    let of_index = catalog.index(number).map_or(IndexOptions::default(), |index| IndexOptions {
+        macs: index.has_class(Class::Mac as u8),
+        names: index.has_class(Class::Name as u8),
+    });
+    let file = disk::open_regular(&catalog.segment_path(number), OpenOptions::new().read(true));
+    let walk = file.as_ref().map(|file| Walk::new(file, catalog.id, number, catalog.segment_len()));
+    let Ok(Ok(mut walk)) = walk else { return of_index };
+    let heads = std::iter::from_fn(|| walk.next()).map(|found| found.head.index);
+    heads.fold(of_index, |one, other| IndexOptions {
+        macs: one.macs || other.macs,
+        names: one.names || other.names,
+    })
 }
 
 /// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
@@ -50,7 +67,8 @@ fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
         let batch = reader.batch();
         for packet in batch.iter() {
             if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                index.note(interface, packet);
+                let flow = index.fingerprint(interface, packet);
+                index.note(interface, packet, flow);
             }
         }
     }
@@ -108,7 +126,7 @@ impl Restored {
     }
 
     /// Writes the index that the chunks gave; gives its length.
-    pub(crate) fn seal(mut self, catalog: &Catalog, number: u64, index: &Builder) -> Result<u64, Error> {
+    pub(crate) fn seal(mut self, catalog: &Catalog, number: u64, index: &mut Builder) -> Result<u64, Error> {
         seal(catalog, number, &mut self.contents, index)
     }
 }

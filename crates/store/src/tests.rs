@@ -20,8 +20,8 @@ use crate::index::rollup::RollUp;
 use crate::keys::{Class, PacketKeys, Way, key, open_key};
 use crate::walk::{Found, Walk};
 use crate::{
-    Catalog, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
-    RecorderSettings, SLOT_LEN, Search, Window, check, verify,
+    Catalog, Eraser, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
+    RecorderSettings, SLOT_LEN, Search, Wanted, Window, check, repair, verify,
 };
 
 pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {

@@ -59,14 +59,14 @@ impl Error {
 
     /// The same with an earlier place that has to do with it.
     #[must_use]
-    pub fn also(mut self, span: Span) -> Error {
+    pub fn with_earlier_place(mut self, span: Span) -> Error {
         self.also = Some(span);
         self
     }
 
     /// The same at `span`, unless it already says where.
     #[must_use]
-    pub fn or_at(mut self, span: Span) -> Error {
+    pub fn with_place_if_none(mut self, span: Span) -> Error {
         self.span = self.span.or(Some(span));
         self
     }
@@ -173,9 +173,10 @@ mod tests {
 
     #[test]
     fn an_earlier_place_is_marked_too() {
-        let error = Error::at(Span { start: 8, end: 11 }, "m").also(Span { start: 0, end: 2 });
+        let error = Error::at(Span { start: 8, end: 11 }, "m").with_earlier_place(Span { start: 0, end: 2 });
         assert_eq!(error.render("ip\tand  arp"), "m\n  ip\tand  arp\n  ~~\t     ^^^");
-        let elsewhere = Error::at(Span { start: 3, end: 6 }, "m").also(Span { start: 0, end: 2 });
+        let elsewhere =
+            Error::at(Span { start: 3, end: 6 }, "m").with_earlier_place(Span { start: 0, end: 2 });
         assert_eq!(elsewhere.render("ip\narp"), "line 2, column 1: m\n  arp\n  ^^^");
     }
 

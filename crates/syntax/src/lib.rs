@@ -1,4 +1,4 @@
-//! What Tapline's small languages and its options share: places in a text, errors that show them, and units.
+//! Common parts of Tapline's small languages and its options: places in a text, errors that show them, and units.
 //!
 //! ```text
 //! text --parser of the language--> tree with a Span at each node

@@ -1,4 +1,5 @@
-//! Counts, sizes, times and rates: written the same in options, recipes, graphs and rules. docs/units.md is this page for users.
+//! Counts, sizes, times and rates: written the same in options, recipes, graphs and rules. docs/units.md is this page
+//! for users.
 //!
 //! ```text
 //! count     NUMBER [k|M|G|T]                          powers of 1000
@@ -56,7 +57,8 @@ pub fn count(text: &str) -> Result<u64, UnitError> {
     or_form(factor.and_then(|factor| decimal(digits, factor)), text, COUNT_FORM)
 }
 
-/// A number of bytes; `k`, `M`, `G` and `T` multiply by powers of 1000, `Ki`, `Mi`, `Gi` and `Ti` by powers of 1024. A `B` may follow.
+/// A number of bytes; `k`, `M`, `G` and `T` multiply by powers of 1000, `Ki`, `Mi`, `Gi` and `Ti` by powers of 1024.
+/// A `B` may follow.
 ///
 /// # Errors
 /// As [`count`].
@@ -134,7 +136,8 @@ pub struct Rate {
 /// Packets or bits a second.
 ///
 /// # Errors
-/// If the text has another form, is under 0.001 a second, has more than three digits behind the point, or needs more than 64 bits.
+/// If the text has another form, is under 0.001 a second, has more than three digits behind the point, or needs more
+/// than 64 bits.
 ///
 /// ```
 /// use tapline_syntax::units::{self, Rate, RateUnit};
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_say_what_they_count() {
+    fn rates_are_of_packets_or_bits() {
         let read = |text: &str| rate(text).ok().map(|rate| (rate.unit, rate.in_1000_s));
         assert_eq!(read("0.5"), Some((RateUnit::Packets, 500)));
         assert_eq!(read("100k"), read("100kpps"));

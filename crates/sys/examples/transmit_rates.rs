@@ -24,7 +24,7 @@ use tapline_sys::{FRAMES_PER_CALL, FrameSocket, LiveFrames, PacketSocket, RouteS
 /// Slots of the ring, each of 2 KiB.
 const SLOTS: usize = 512;
 const SLOT_LEN: usize = 2048;
-/// Where the frame begins behind a `tpacket2_hdr` of 32 bytes: `TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)`.
+/// The start of the frame behind a `tpacket2_hdr` of 32 bytes: `TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)`.
 const DATA_AT: usize = 32;
 
 /// The ways to send that are compared.

@@ -40,7 +40,8 @@ pub fn pin(thread: Option<u32>, cpus: &[usize]) -> Result<(), SyscallError> {
         .map(|_| ())
 }
 
-/// Runs `work` with this thread on one processor, and puts it back where it was. What `work` starts stays there.
+/// Runs `work` with this thread on one processor, and puts the thread back on its processors afterwards. Threads that
+/// `work` starts stay.
 ///
 /// # Errors
 /// As [`pin`].

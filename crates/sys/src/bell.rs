@@ -140,13 +140,13 @@ mod tests {
         theirs.ring();
         drop(theirs);
         assert!(ours.is_hung_up());
-        // What was rung before is heard before.
+        // A ring before the end is heard before the end.
         assert_eq!((ours.answer(), ours.answer()), (BellEvent::Rung, BellEvent::Gone));
         ours.ring();
     }
 
     #[test]
-    fn nobody_who_does_not_listen_stops_us() {
+    fn a_peer_that_does_not_listen_blocks_no_ring() {
         let (ours, theirs) = Bell::pair().unwrap();
         // SAFETY: fcntl(2) with integers only: the other side makes its end block.
         unsafe { libc::fcntl(theirs.as_fd().as_raw_fd(), libc::F_SETFL, 0) };

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::SyscallError;
 use crate::error::check;
 
-/// How large a ring is and when its blocks are handed over.
+/// The size of a ring, and the time after which its blocks are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingGeometry {
     /// Bytes of one block: a multiple of the page size; a power of two wastes nothing. A packet must fit into one.
@@ -50,7 +50,7 @@ impl RingGeometry {
 pub struct BlockHead {
     /// Packets in the block.
     pub packets: u32,
-    /// Where the first packet's header starts, from the start of the block.
+    /// The offset of the first packet's header, from the start of the block.
     pub first_offset: u32,
     /// Bytes in use, with this head and padding.
     pub used_len: u32,
@@ -98,7 +98,7 @@ impl BlockRing {
     }
 
     /// Maps the ring again that was [unmapped](Self::unmap) and is still set up on the socket `fd`, of the same
-    /// geometry. It goes on where it was: with the block that was held, if it was not given back.
+    /// geometry. Reading goes on with the block that was held, if that was not given back.
     pub(crate) fn map_again(
         &mut self,
         fd: BorrowedFd<'_>,

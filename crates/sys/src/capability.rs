@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_set_is_what_proc_says() {
+    fn the_set_equals_that_of_proc() {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
         assert_eq!(effective().unwrap(), u64::from_str_radix(line.trim(), 16).unwrap());

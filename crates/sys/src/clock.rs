@@ -1,15 +1,15 @@
 //! The system's clocks, clock_gettime(2). The kernel answers these in user space (vDSO) where its clock source can be
 //! read there, in some 20 to 40 ns, else by a system call.
 
-/// CLOCK_REALTIME: nanoseconds since 1970 UTC; negative before, as wrongly set clocks may be. It can be set, and then
-/// jumps.
+/// CLOCK_REALTIME: nanoseconds since 1970 UTC; negative before, as wrongly set clocks may be. Jumps when the clock is
+/// set.
 #[inline]
 pub fn realtime_ns() -> i64 {
     let time = read(libc::CLOCK_REALTIME);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }
 
-/// CLOCK_MONOTONIC: nanoseconds since some point, at the pace that NTP gives. It never goes backwards.
+/// CLOCK_MONOTONIC: nanoseconds since some point, at the pace that NTP gives; never goes backwards.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     unsigned(read(libc::CLOCK_MONOTONIC))

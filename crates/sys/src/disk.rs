@@ -12,12 +12,12 @@ use std::path::Path;
 use crate::SyscallError;
 use crate::error::{check, check_len};
 
-/// Bytes.
+/// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Of the whole file system.
+    /// The whole file system.
     pub total: u64,
-    /// That an ordinary user may still fill.
+    /// Bytes that an ordinary user may still fill.
     pub free: u64,
 }
 
@@ -37,8 +37,7 @@ pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
     Ok(DiskSpace { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
 }
 
-/// Makes a file `len` bytes long and has the file system keep room for all of them. What was not written reads as
-/// zeros.
+/// Makes a file `len` bytes long and has the file system keep room for all of them. Unwritten bytes read as zeros.
 ///
 /// # Errors
 /// The error of fallocate(2): `ENOSPC`, `EFBIG`, `EOPNOTSUPP` on file systems that cannot.

@@ -25,7 +25,7 @@ pub struct Folder {
     fd: OwnedFd,
 }
 
-/// A folder within another, with access for its owner only. It is removed when it is dropped, if it is empty by then.
+/// A folder within another, with access for its owner only. Dropping this removes the folder, if it is empty by then.
 #[derive(Debug)]
 pub struct PrivateFolder<'f> {
     outer: &'f Folder,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_in_private_appears_whole() {
+    fn a_file_made_in_a_private_folder_appears_whole() {
         let place = tempfile::tempdir().unwrap();
         let outer = Folder::open(place.path()).unwrap();
         let private = outer.make_private().unwrap();

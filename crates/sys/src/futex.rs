@@ -11,7 +11,7 @@ use crate::SyscallError;
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum FutexWaitEnd {
     /// By [`wake`], or by a signal, or for no reason.
     Yes,
     /// The word was not what was expected, so there was no wait.
@@ -24,7 +24,7 @@ pub enum Woken {
 ///
 /// # Errors
 /// The error of futex(2). None of it is to be expected of a word that exists.
-pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken, SyscallError> {
+pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<FutexWaitEnd, SyscallError> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
@@ -40,18 +40,18 @@ pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken,
         )
     };
     if result == 0 {
-        return Ok(Woken::Yes);
+        return Ok(FutexWaitEnd::Yes);
     }
     let error = SyscallError::last("futex(FUTEX_WAIT)");
     match error.errno() {
-        libc::EAGAIN => Ok(Woken::Changed),
-        libc::ETIMEDOUT => Ok(Woken::TimedOut),
-        libc::EINTR => Ok(Woken::Yes),
+        libc::EAGAIN => Ok(FutexWaitEnd::Changed),
+        libc::ETIMEDOUT => Ok(FutexWaitEnd::TimedOut),
+        libc::EINTR => Ok(FutexWaitEnd::Yes),
         _ => Err(error),
     }
 }
 
-/// Wakes one of the threads that sleep on `word`, and says whether there was one. It cannot fail on a word that exists.
+/// Wakes one of the threads that sleep on `word`; returns whether there was one. Cannot fail on a word that exists.
 ///
 /// One, because a word has one sleeper in every protocol of ours: another process that has the memory could put
 /// thousands of threads to sleep there, and we would work for them all.
@@ -78,12 +78,12 @@ mod tests {
     #[test]
     fn a_word_that_changed_is_not_waited_for() {
         let word = AtomicU64::new(1);
-        assert_eq!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::Changed);
-        assert_eq!(wait(&word, 1, Duration::from_millis(1)).unwrap(), Woken::TimedOut);
+        assert_eq!(wait(&word, 0, Duration::from_secs(60)).unwrap(), FutexWaitEnd::Changed);
+        assert_eq!(wait(&word, 1, Duration::from_millis(1)).unwrap(), FutexWaitEnd::TimedOut);
     }
 
     #[test]
-    fn who_sleeps_is_woken() {
+    fn a_sleeper_is_woken() {
         let word = AtomicU64::new(0);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -91,7 +91,7 @@ mod tests {
                 wake(&word);
             });
             while word.load(SeqCst) == 0 {
-                assert_ne!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::TimedOut);
+                assert_ne!(wait(&word, 0, Duration::from_secs(60)).unwrap(), FutexWaitEnd::TimedOut);
             }
         });
     }
@@ -103,7 +103,9 @@ mod tests {
         thread::scope(|scope| {
             let sleepers: Vec<_> = (0..SLEEPERS)
                 .map(|_| {
-                    scope.spawn(|| assert_eq!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::Yes))
+                    scope.spawn(|| {
+                        assert_eq!(wait(&word, 0, Duration::from_secs(60)).unwrap(), FutexWaitEnd::Yes)
+                    })
                 })
                 .collect();
             // So that all sleep at once, most likely; what is asserted holds in any case.

@@ -84,17 +84,17 @@ pub use folder::{Folder, PrivateFolder};
 pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use host_name::host_name;
 pub use link_control::{
-    Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
-    RingSizes, Timestamping, counts_receive_loss,
+    Channels, Coalescing, DriverInfo, Duplex, HashFields, LinkControl, LinkMode, Offload, PauseFrames,
+    ReceiveHash, RingSizes, Timestamping, counts_receive_loss,
 };
 pub use live_frames::{LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError, SubmittedFrames};
 pub use memfd::{Memfd, Seals};
 pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
-pub use opener::{Opener, Owner};
+pub use opener::{FileOwner, Opener};
 pub use packet_socket::{FanoutMode, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
 pub use ring_len::{RING_LEN_MAX, default_ring_len};
-pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
-pub use shared_words::{Part, ReadWords, SharedWords};
+pub use route::{InterfaceAddress, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
+pub use shared_words::{ReadWords, SharedWords, WordRange};
 pub use terminal::{KeyInput, TerminalSize};

@@ -18,7 +18,7 @@ use crate::error::check;
 
 pub use loss::counts_receive_loss;
 pub use tuning::{
-    Channels, Coalescing, Duplex, Feature, HashFields, LinkMode, Pause, ReceiveHash, RingSizes,
+    Channels, Coalescing, Duplex, HashFields, LinkMode, Offload, PauseFrames, ReceiveHash, RingSizes,
 };
 
 /// Room for answers: 8,191 words of statistics, or 8,191 names of 32 bytes need 256 KiB.
@@ -46,11 +46,11 @@ pub struct DriverInfo {
     pub version: String,
     /// The firmware's version; empty if there is none.
     pub firmware: String,
-    /// Where the device is, such as `0000:02:00.0`; empty if it is not on a bus.
+    /// The device's address on its bus, such as `0000:02:00.0`; empty without a bus.
     pub bus: String,
 }
 
-/// Which clocks can stamp packets: `struct ethtool_ts_info`.
+/// The clocks that can stamp packets: `struct ethtool_ts_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamping {
     /// `SOF_TIMESTAMPING_*` of linux/net_tstamp.h.
@@ -152,13 +152,13 @@ impl LinkControl {
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel does not tell; `ENODEV` if there is no such interface.
-    pub fn features(&mut self, name: &str) -> Result<Vec<Feature>, SyscallError> {
+    pub fn features(&mut self, name: &str) -> Result<Vec<Offload>, SyscallError> {
         let names = self.strings(name, SET_FEATURES)?;
         let blocks = names.len().div_ceil(32) as u32;
         let answer = self.ask(name, "ioctl(ETHTOOL_GFEATURES)", &[GET_FEATURES, blocks])?;
         // struct ethtool_get_features_block: available, requested, active, never_changed.
         let is_set = |bit: usize, field: usize| answer.word(2 + bit / 32 * 4 + field) & 1 << (bit % 32) != 0;
-        let feature = |(bit, name)| Feature {
+        let feature = |(bit, name)| Offload {
             name,
             is_on: is_set(bit, 2),
             is_changeable: is_set(bit, 0) && !is_set(bit, 3),
@@ -166,7 +166,7 @@ impl LinkControl {
         Ok(names.into_iter().enumerate().map(feature).collect())
     }
 
-    /// Which clocks can stamp packets.
+    /// The clocks that can stamp packets.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
@@ -179,7 +179,8 @@ impl LinkControl {
         })
     }
 
-    /// Makes the adapter stamp every packet that it receives and sends. It stays so for all, also after we have gone.
+    /// Makes the adapter stamp every packet that it receives and sends. The setting is for all programs, and stays
+    /// after this process.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`; `ERANGE` if it cannot stamp all packets; `EOPNOTSUPP` if none.

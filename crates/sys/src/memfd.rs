@@ -31,7 +31,7 @@ impl Seals {
     pub const READ_ONLY: Seals = Seals(Seals::SIZE.0 | libc::F_SEAL_FUTURE_WRITE);
 
     /// Whether all of `others` are among these.
-    pub const fn contain(self, others: Seals) -> bool {
+    pub const fn contains(self, others: Seals) -> bool {
         self.0 & others.0 == others.0
     }
 
@@ -69,7 +69,7 @@ impl Memfd {
     }
 
     /// A memfd of another process. Nothing is known of it yet.
-    pub fn adopt(fd: OwnedFd) -> Memfd {
+    pub fn from_descriptor(fd: OwnedFd) -> Memfd {
         Memfd { file: fd.into() }
     }
 
@@ -136,14 +136,14 @@ impl Memfd {
     /// tried: `None` if all of it was refused for the seals' sake.
     ///
     /// Kernels before 5.13 took the seal on huge pages and did not keep to it, so that it is there proves little.
-    pub fn breach(&self) -> Option<&'static str> {
+    pub fn find_broken_seal(&self) -> Option<&'static str> {
         let fd = self.file.as_raw_fd();
         let Ok(size) = self.size() else { return Some("its size could not be read, so nothing was tried") };
         let len = usize::try_from(size).unwrap_or(usize::MAX).min(4096);
         writable_map(fd, len)
-            .breach("it could be mapped for writing", "mapping it for writing could not be tried")
+            .find_broken_seal("it could be mapped for writing", "mapping it for writing could not be tried")
             .or_else(|| {
-                later_writable_map(fd, len).breach(
+                later_writable_map(fd, len).find_broken_seal(
                     "it could be mapped for reading, then made writable",
                     "making a mapping of it writable could not be tried",
                 )
@@ -153,16 +153,20 @@ impl Memfd {
             .or_else(|| {
                 // SAFETY: one byte of a constant is read; the descriptor is ours.
                 let written = unsafe { libc::pwrite(fd, b"!".as_ptr().cast(), 1, size as libc::off_t - 1) };
-                Answer::of(written != -1, libc::EPERM)
-                    .breach("it could be written to with write(2)", "writing to it could not be tried")
+                Answer::of(written != -1, libc::EPERM).find_broken_seal(
+                    "it could be written to with write(2)",
+                    "writing to it could not be tried",
+                )
             })
             .or_else(|| [size / 2, size + 1].into_iter().find_map(|other| resize(fd, other)))
             .or_else(|| {
                 let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 // SAFETY: a descriptor of ours and numbers.
                 let emptied = unsafe { libc::fallocate(fd, punch, 0, 4096) };
-                Answer::of(emptied != -1, libc::EPERM)
-                    .breach("it could be emptied with fallocate(2)", "emptying it could not be tried")
+                Answer::of(emptied != -1, libc::EPERM).find_broken_seal(
+                    "it could be emptied with fallocate(2)",
+                    "emptying it could not be tried",
+                )
             })
             .or_else(|| self.reopened_breach(len))
     }
@@ -174,7 +178,7 @@ impl Memfd {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let Ok(again) = File::options().read(true).write(true).open(path) else { return Some(UNTRIED) };
         writable_map(again.as_raw_fd(), len)
-            .breach("it could be opened again and mapped for writing", UNTRIED)
+            .find_broken_seal("it could be opened again and mapped for writing", UNTRIED)
     }
 
     fn words(&self) -> Result<usize, SyscallError> {
@@ -214,7 +218,7 @@ enum Answer {
     Done,
     /// As seals refuse.
     Refused,
-    /// It failed for another reason, so nothing is known of the seals.
+    /// The attempt failed for another reason, so nothing is known of the seals.
     Untried,
 }
 
@@ -228,7 +232,7 @@ impl Answer {
         }
     }
 
-    fn breach(self, done: &'static str, untried: &'static str) -> Option<&'static str> {
+    fn find_broken_seal(self, done: &'static str, untried: &'static str) -> Option<&'static str> {
         match self {
             Answer::Done => Some(done),
             Answer::Refused => None,
@@ -261,7 +265,7 @@ fn resize(fd: i32, len: u64) -> Option<&'static str> {
     // SAFETY: a descriptor of ours and a number.
     let result = unsafe { libc::ftruncate(fd, len as libc::off_t) };
     Answer::of(result != -1, libc::EPERM)
-        .breach("it could be given another size", "giving it another size could not be tried")
+        .find_broken_seal("it could be given another size", "giving it another size could not be tried")
 }
 
 fn try_map(fd: i32, len: usize, protection: i32) -> Option<*mut libc::c_void> {
@@ -277,11 +281,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_mapping_writes_another_reads() {
+    fn one_mapping_reads_the_words_of_another() {
         let memfd = Memfd::create(c"test", 8192).expect("memory");
         let ours = memfd.map().expect("a mapping");
         memfd.seal(Seals::READ_ONLY).expect("seals");
-        let theirs = Memfd::adopt(memfd.duplicate().expect("a descriptor")).map_to_read().expect("a mapping");
+        let theirs = Memfd::from_descriptor(memfd.duplicate().expect("a descriptor"))
+            .map_to_read()
+            .expect("a mapping");
         ours[1023].store(7, Relaxed);
         assert_eq!((theirs.len(), theirs.load(1023), theirs.load(0)), (1024, 7, 0));
     }
@@ -290,8 +296,8 @@ mod tests {
     fn sealed_memory_has_no_breach() {
         let memfd = Memfd::create(c"test", 8192).expect("memory");
         memfd.seal(Seals::READ_ONLY).expect("seals");
-        assert_eq!(memfd.breach(), None);
-        assert!(memfd.seals().expect("seals").contain(Seals::READ_ONLY));
+        assert_eq!(memfd.find_broken_seal(), None);
+        assert!(memfd.seals().expect("seals").contains(Seals::READ_ONLY));
         assert_eq!(memfd.map().expect_err("no writers").errno(), libc::EPERM);
         assert_eq!(memfd.seal(Seals::SIZE).expect_err("no more seals").errno(), libc::EPERM);
     }
@@ -308,24 +314,24 @@ mod tests {
         ] {
             let memfd = Memfd::create(c"test", 8192).expect("memory");
             memfd.seal(Seals(seals)).expect("seals");
-            assert_eq!(memfd.breach(), Some(breach), "{seals:#x}");
+            assert_eq!(memfd.find_broken_seal(), Some(breach), "{seals:#x}");
         }
     }
 
     #[test]
-    fn what_could_not_be_tried_is_a_breach() {
+    fn a_seal_that_cannot_be_tried_counts_as_broken() {
         let memfd = Memfd::create(c"test", 8192).expect("memory");
         memfd.seal(Seals::READ_ONLY).expect("seals");
         // The seals hold, but this descriptor proves nothing: whatever it is refused, it is refused because it is for
         // reading.
         let reading = File::open(format!("/proc/self/fd/{}", memfd.as_fd().as_raw_fd())).expect("it again");
-        let breach = Memfd::adopt(reading.into()).breach();
+        let breach = Memfd::from_descriptor(reading.into()).find_broken_seal();
         assert_eq!(breach, Some("mapping it for writing could not be tried"));
         // Nothing of length 0 can be mapped.
         let empty = Memfd::create(c"test", 8192).map(|memfd| memfd.file.set_len(0).map(|()| memfd));
         let empty = empty.expect("memory").expect("another size");
         empty.seal(Seals::READ_ONLY).expect("seals");
-        assert_eq!(empty.breach(), Some("mapping it for writing could not be tried"));
+        assert_eq!(empty.find_broken_seal(), Some("mapping it for writing could not be tried"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::thread;
 use crate::SyscallError;
 use crate::error::check;
 
-/// Where `ip netns` keeps its names.
+/// The directory of the names that `ip netns` gives.
 const NAMED: &str = "/var/run/netns";
 
 /// A network namespace that was found.

@@ -39,13 +39,13 @@ pub fn next_number(fd: BorrowedFd<'_>) -> Result<u64, SyscallError> {
     Ok(number as u64)
 }
 
-/// Whether this process reads the file of this name, under whichever name it was opened: who then empties it to write
-/// into it loses what is in it. Of what is no regular file, and where there is no `/proc`, no.
+/// Whether this process reads the file of this name, under whichever name it was opened: a program that then empties
+/// the file to write into it loses the data. `false` for anything but a regular file, and without `/proc`.
 pub fn is_read(path: &Path) -> bool {
     let Some(file) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else { return false };
     let Ok(descriptors) = fs::read_dir("/proc/self/fd") else { return false };
     descriptors.flatten().any(|descriptor| {
-        // It leads to the file itself, also if that has another name by now, or none.
+        // The link leads to the file itself, also if that has another name by now, or none.
         let is_it = fs::metadata(descriptor.path())
             .is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()));
         is_it && is_read_only(&descriptor.file_name().to_string_lossy())
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_known_under_any_name() {
+    fn an_open_file_is_found_under_any_name() {
         let folder = tempfile::tempdir().unwrap();
         let [path, other, link] = ["a", "b", "c"].map(|name| folder.path().join(name));
         fs::write(&path, "packets").unwrap();
@@ -82,7 +82,7 @@ mod tests {
         let names = [&path, &other, &link];
         assert!(names.iter().all(|name| !is_read(name)));
         let writer = OpenOptions::new().write(true).open(&path).unwrap();
-        assert!(!is_read(&path), "who writes to it has emptied it");
+        assert!(!is_read(&path), "the writer has emptied it");
         let reader = File::open(&other).unwrap();
         assert!(names.iter().all(|name| is_read(name)));
         drop((reader, writer));

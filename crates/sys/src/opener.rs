@@ -11,12 +11,12 @@
 //! ```
 //!
 //! A capture that begins a new file every minute goes on doing so after it dropped root, in a directory where the user
-//! may not write. The opener does nothing else: names are single components of the one directory that was opened at the
-//! start, and begin as the name that the user gave does. It never sees a packet. Files that were there before and
+//! may not write. The opener does nothing else: names are single components of the one directory that was opened at
+//! the start, and begin as the name that the user gave does. It never sees a packet. Files that were there before and
 //! belong to others it leaves alone, so that a program that fell to a hostile packet cannot turn it against them.
 //!
-//! It is the user itself, with the one capability that folders of others take. So the kernel too keeps it from what is
-//! not the user's, as far as that is not a matter of modes: links of others, sticky folders, owners.
+//! The opener runs as the user itself, with the one capability that folders of others take. So the kernel too keeps
+//! it from files of others, as far as that is not a matter of modes: links of others, sticky folders, owners.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -43,7 +43,7 @@ const REMOVE: u8 = b'd';
 
 /// The user and group that new files belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct FileOwner {
     /// User id.
     pub uid: u32,
     /// Group id.
@@ -65,7 +65,7 @@ impl Opener {
     ///
     /// # Errors
     /// If the directory cannot be opened, a process or socket cannot be had, or rights cannot be given up.
-    pub fn start(directory: &Path, prefix: &OsStr, owner: Option<Owner>) -> Result<Opener, SyscallError> {
+    pub fn start(directory: &Path, prefix: &OsStr, owner: Option<FileOwner>) -> Result<Opener, SyscallError> {
         let directory = open_directory(directory)?;
         let (ours, theirs) = socket_pair()?;
         let mode = output_file::mode();
@@ -155,11 +155,11 @@ fn is_component(name: &[u8]) -> bool {
 /// The state of an opener.
 struct Place {
     directory: OwnedFd,
-    /// How names begin.
+    /// The prefix that every name must have.
     prefix: Vec<u8>,
     /// Of new files, before the umask is taken off.
     mode: u32,
-    owner: Option<Owner>,
+    owner: Option<FileOwner>,
 }
 
 /// The opener's life: answers until the program has gone.
@@ -202,8 +202,8 @@ fn give_up(place: &Place) -> Result<(), SyscallError> {
         capability::keep_only(kept)?;
     }
     privilege::take_no_new()?;
-    // Where the kernel has neither Landlock nor seccomp, the user, one capability and the check of names are what holds
-    // it.
+    // On a kernel with neither Landlock nor seccomp, the user, one capability and the check of names confine the
+    // opener.
     sandbox::confine_to_folder(place.directory.as_fd());
     Ok(())
 }
@@ -256,7 +256,7 @@ fn create(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     let new = open_at(place, name, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
     match (new, place.owner) {
         // Folders may give their group to what is made in them.
-        (Ok(file), Some(Owner { uid, gid })) => {
+        (Ok(file), Some(FileOwner { uid, gid })) => {
             lock(&file)?;
             fchown(&file, Some(uid), Some(gid)).map(|()| file.into())
         }
@@ -324,7 +324,7 @@ fn check_owner(place: &Place, name: &CString) -> io::Result<()> {
     }
 }
 
-fn is_of(file: &File, owner: Option<Owner>) -> io::Result<bool> {
+fn is_of(file: &File, owner: Option<FileOwner>) -> io::Result<bool> {
     let metadata = file.metadata()?;
     Ok(metadata.is_file() && owner.is_none_or(|owner| owner.uid == metadata.uid()))
 }
@@ -469,12 +469,12 @@ mod tests {
         assert_eq!((len, kept.is_some(), count()), (1, true, before + 1));
     }
 
-    fn place(path: &Path, prefix: &str, owner: Option<Owner>) -> Place {
+    fn place(path: &Path, prefix: &str, owner: Option<FileOwner>) -> Place {
         let directory = open_directory(path).expect("opened");
         Place { directory, prefix: prefix.into(), mode: 0o640, owner }
     }
 
-    /// What an opener may do, as the kernel sees it; and that nothing but the names it was made for is touched.
+    /// The rights of an opener, as the kernel sees them; and its refusal of all names but those it was made for.
     #[test]
     fn an_opener_keeps_one_right_in_one_folder() {
         if !crate::privilege::is_root() {
@@ -482,7 +482,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("other"), "kept").expect("written");
-        let owner = Some(Owner { uid: 65_534, gid: 65_534 });
+        let owner = Some(FileOwner { uid: 65_534, gid: 65_534 });
         let opener = Opener::start(folder.path(), OsStr::new("out"), owner).expect("started");
         let children = format!("/proc/self/task/{}/children", crate::process::thread());
         let children = std::fs::read_to_string(children).expect("there is a process");
@@ -509,9 +509,8 @@ mod tests {
 
     #[test]
     fn requests_are_obeyed_within_the_directory_only() {
-        let name = format!("tapline-opener-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a directory");
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().to_owned();
         let directory = place(&path, "", None);
         assert!(obey(b"cone\0", &directory).expect("created").is_some());
         obey(b"rone\0two\0", &directory).expect("renamed");
@@ -534,7 +533,6 @@ mod tests {
             assert!(obey(hostile, &directory).is_err(), "{hostile:?}");
         }
         obey(b"dtwo\0", &directory).expect("removed");
-        std::fs::remove_dir_all(&path).expect("removed");
     }
 
     fn assert_is_left_alone(answer: io::Result<Option<OwnedFd>>) {
@@ -542,13 +540,13 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_others_is_left_alone() {
+    fn files_of_others_are_left_alone() {
         if !crate::privilege::is_root() {
-            return eprintln!("skipped: what_belongs_to_others_is_left_alone: not root");
+            return eprintln!("skipped: files_of_others_are_left_alone: not root");
         }
-        let path = std::env::temp_dir().join(format!("tapline-opener-owner-{}", std::process::id()));
-        std::fs::create_dir(&path).expect("a directory");
-        let directory = place(&path, "", Some(Owner { uid: 65_534, gid: 65_534 }));
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().to_owned();
+        let directory = place(&path, "", Some(FileOwner { uid: 65_534, gid: 65_534 }));
         std::fs::write(path.join("roots"), "content").expect("written");
         let pipe = CString::new(path.join("pipe").as_os_str().as_bytes()).expect("no zero byte");
         // SAFETY: the path is a C string.
@@ -567,7 +565,6 @@ mod tests {
         assert_eq!((ours.uid(), ours.len()), (65_534, 0));
         obey(b"rours\0new\0", &directory).expect("renamed");
         obey(b"dnew\0", &directory).expect("removed");
-        std::fs::remove_dir_all(&path).expect("removed");
     }
 
     #[test]

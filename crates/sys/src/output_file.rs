@@ -60,8 +60,9 @@ const LOCK_ATTEMPTS: u32 = 20;
 /// Time between two attempts to lock a file.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 
-/// Locks a file as long as its descriptor is open; `false` if another program holds the lock. A child that was just forked holds the
-/// locks of its parent until it runs its program, so a lock is asked for several times. File systems without locks do without.
+/// Locks a file as long as its descriptor is open; `false` if another program holds the lock. A child that was just
+/// forked holds the locks of its parent until it runs its program, so a lock is asked for several times. File systems
+/// without locks do without.
 pub(crate) fn lock(file: &File) -> bool {
     for attempt in 0..LOCK_ATTEMPTS {
         if attempt > 0 {

@@ -34,7 +34,8 @@ const _: () = {
 /// `ret #0`: nothing passes.
 const DROP_ALL: Insn = Insn::new(code::RET | code::K, 0);
 
-/// How a fanout group chooses the member that gets a packet. Minimum kernel: 3.1 (`QueueMapping`: 3.14).
+/// The rule by which a fanout group chooses the member that gets a packet. Minimum kernel: 3.1 (`QueueMapping`:
+/// 3.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutMode {
     /// By flow; both directions meet in one member.
@@ -65,7 +66,7 @@ pub struct RingStatistics {
     pub packets: u32,
     /// Packets for which the ring had no room.
     pub drops: u32,
-    /// How often the ring stood still because its next block had not been given back.
+    /// Times that the ring stood still because its next block had not been given back.
     pub freezes: u32,
 }
 
@@ -156,7 +157,7 @@ impl PacketSocket {
     /// # Errors
     /// `EINVAL` for a program of another kind; `ENOMEM` for one whose translation exceeds `net.core.optmem_max`;
     /// `EPERM` after [`lock_filter`](Self::lock_filter).
-    pub fn attach_program(&self, program: &crate::bpf::Program) -> Result<(), SyscallError> {
+    pub fn attach_program(&self, program: &crate::bpf::LoadedProgram) -> Result<(), SyscallError> {
         let fd = program.as_fd().as_raw_fd();
         option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, "setsockopt(SO_ATTACH_BPF)", &fd)
     }
@@ -206,8 +207,8 @@ impl PacketSocket {
         mapped
     }
 
-    /// Maps the ring again that was unmapped but could not be removed, for it is mapped elsewhere too. It goes on where
-    /// it was.
+    /// Maps the ring again that was unmapped but could not be removed, as another process maps it too. Reading goes
+    /// on at the same block.
     ///
     /// # Errors
     /// `ENOMEM` if there is no room for the mapping.
@@ -225,7 +226,7 @@ impl PacketSocket {
         self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)
     }
 
-    /// Which clock stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
+    /// Sets the clock that stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
     ///
     /// # Errors
     /// The error of setsockopt(2).

@@ -107,7 +107,7 @@ mod tests {
     use crate::{Bell, Memfd};
 
     #[test]
-    fn what_is_passed_is_the_same_file() {
+    fn a_passed_descriptor_is_the_same_file() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let memfd = Memfd::create(c"test", 4096).unwrap();
         let (bell, other) = Bell::pair().unwrap();
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((len, &bytes, found.len()), (3, b"two", 2));
         bell.ring();
         assert_eq!(Bell::from(found.pop().unwrap()).answer(), crate::BellEvent::Rung);
-        assert_eq!(Memfd::adopt(found.pop().unwrap()).size().unwrap(), 4096);
+        assert_eq!(Memfd::from_descriptor(found.pop().unwrap()).size().unwrap(), 4096);
         let mut bytes = [0; 9];
         let (len, found) = receive(theirs.as_fd(), &mut bytes).unwrap();
         assert_eq!((len, found.len()), (4, 0));

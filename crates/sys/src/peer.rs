@@ -39,7 +39,7 @@ pub fn of(socket: BorrowedFd<'_>) -> Result<Peer, SyscallError> {
 /// # Errors
 /// The error of socket(2) and connect(2); `EAGAIN` for a listener that takes no more, `ENAMETOOLONG` for a name of more
 /// than 107 bytes.
-pub fn connect(path: &Path, patience: Duration) -> Result<UnixStream, SyscallError> {
+pub fn connect(path: &Path, timeout: Duration) -> Result<UnixStream, SyscallError> {
     // SAFETY: an address of zeros is one without a name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -57,9 +57,9 @@ pub fn connect(path: &Path, patience: Duration) -> Result<UnixStream, SyscallErr
     // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     let stream = unsafe { UnixStream::from_raw_fd(socket) };
     // The kernel has a listener with a full queue wait for as long as sending may take.
-    let timeout = |source| SyscallError { call: "setsockopt(SO_SNDTIMEO)", source };
-    stream.set_write_timeout(Some(patience)).map_err(timeout)?;
-    stream.set_read_timeout(Some(patience)).map_err(timeout)?;
+    let refused = |source| SyscallError { call: "setsockopt(SO_SNDTIMEO)", source };
+    stream.set_write_timeout(Some(timeout)).map_err(refused)?;
+    stream.set_read_timeout(Some(timeout)).map_err(refused)?;
     let len = size_of_val(&address) as libc::socklen_t;
     // SAFETY: pointer and length describe `address`, which is only read.
     let result = unsafe { libc::connect(stream.as_raw_fd(), (&raw const address).cast(), len) };

@@ -25,7 +25,8 @@ impl Poller {
         self.fds.clear();
     }
 
-    /// Adds a descriptor. It must stay open until the list is cleared; the wait merely reports one that is not.
+    /// Adds a descriptor. The descriptor must stay open until the list is cleared; the wait merely reports one that
+    /// is not.
     pub fn add(&mut self, fd: BorrowedFd<'_>) {
         self.add_raw(fd.as_raw_fd());
     }

@@ -1,8 +1,9 @@
 //! Giving up what is no longer needed once the sockets are open.
 //!
 //! ```text
-//! set-uid, at once:   setresgid -> setresuid -> capset(net_raw)   what is opened from here on, the caller may open
-//! root or sudo:       setgroups -> setresgid -> setresuid         to the user who called, or one that was named
+//! set-uid, at once:   setresgid -> setresuid -> capset(net_raw)   files opened from here on are those that the
+//! caller may open
+//! root or sudo:       setgroups -> setresgid -> setresuid         to the caller of sudo, or a user that was named
 //! always:             capset(nothing), no_new_privs               nothing can be got back, not by exec either
 //! ```
 //!
@@ -55,8 +56,8 @@ impl Identity {
         })
     }
 
-    /// The unprivileged user on whose behalf this privileged process runs: who called sudo(8) or doas(1), or a set-uid
-    /// program. `None` if that is root itself.
+    /// The unprivileged user on whose behalf this privileged process runs: the caller of sudo(8) or doas(1), or of a
+    /// set-uid program. `None` if that is root itself.
     pub fn of_caller() -> Option<Identity> {
         // SAFETY: getuid(2) cannot fail and has no conditions.
         let real = unsafe { libc::getuid() };
@@ -66,7 +67,7 @@ impl Identity {
         (uid != 0).then(|| Identity::of_uid(uid).unwrap_or_else(|| Identity::of_number(uid)))
     }
 
-    /// A user whom the user database does not know, as in containers: in nobody's group, for nothing says which.
+    /// A user that is not in the user database, as in containers: in the group of `nobody`, as its own is unknown.
     fn of_number(uid: u32) -> Identity {
         Identity { name: String::new(), uid, gid: OVERFLOW_GID, groups: vec![OVERFLOW_GID] }
     }
@@ -232,7 +233,7 @@ mod tests {
         false
     }
 
-    fn nobody_or_skip(test: &str) -> Option<Identity> {
+    fn unprivileged_user_or_skip(test: &str) -> Option<Identity> {
         let nobody = Identity::of_name("nobody").filter(|_| is_root());
         if nobody.is_none() {
             eprintln!("skipped: {test}: not root, or no user nobody");
@@ -241,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_whom_nobody_knows_is_no_reason_to_stay_root() {
-        let test = "a_caller_whom_nobody_knows_is_no_reason_to_stay_root";
+    fn an_unknown_caller_does_not_keep_root() {
+        let test = "an_unknown_caller_does_not_keep_root";
         // A number beyond those that are given to people or to containers.
         if is_root() && is_own_process(test, &[("SUDO_UID", "4294000001")]) {
             let caller = Identity::of_caller().unwrap();
@@ -254,9 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn a_set_uid_program_has_its_callers_rights_and_what_it_keeps() {
-        const TEST: &str = "a_set_uid_program_has_its_callers_rights_and_what_it_keeps";
-        let Some(nobody) = nobody_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else { return };
+    fn a_set_uid_program_has_its_callers_rights_and_those_kept() {
+        const TEST: &str = "a_set_uid_program_has_its_callers_rights_and_those_kept";
+        let Some(nobody) = unprivileged_user_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else {
+            return;
+        };
         // SAFETY: takes integers only.
         let result = unsafe {
             libc::setresgid(nobody.gid, nobody.gid, nobody.gid) | libc::setresuid(nobody.uid, 0, 0)
@@ -273,9 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn what_root_gave_up_is_gone() {
-        const TEST: &str = "what_root_gave_up_is_gone";
-        let Some(nobody) = nobody_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else { return };
+    fn rights_given_up_by_root_are_gone() {
+        const TEST: &str = "rights_given_up_by_root_are_gone";
+        let Some(nobody) = unprivileged_user_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else {
+            return;
+        };
         let (tell, hear) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
             hear.recv().unwrap();

@@ -18,7 +18,7 @@ pub struct PacketSocketEntry {
     pub protocol: u16,
     /// Whether it receives now.
     pub is_running: bool,
-    /// Whose it is.
+    /// The user id of its owner.
     pub uid: u32,
     /// The number of the socket, by which its holders are found.
     pub inode: u64,
@@ -26,7 +26,7 @@ pub struct PacketSocketEntry {
 
 /// A process that holds a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct SocketHolder {
     /// Its number.
     pub pid: u32,
     /// Its name, up to 15 bytes.
@@ -40,13 +40,13 @@ pub fn sockets() -> Vec<PacketSocketEntry> {
 }
 
 /// The processes that hold the sockets of these inodes. Processes whose descriptors we may not see are left out.
-pub fn holders(inodes: &[u64]) -> HashMap<u64, Vec<Holder>> {
-    let mut found: HashMap<u64, Vec<Holder>> = HashMap::new();
+pub fn holders(inodes: &[u64]) -> HashMap<u64, Vec<SocketHolder>> {
+    let mut found: HashMap<u64, Vec<SocketHolder>> = HashMap::new();
     for pid in processes() {
         for inode in socket_inodes(pid).filter(|inode| inodes.contains(inode)) {
             let of_socket = found.entry(inode).or_default();
             if of_socket.iter().all(|holder| holder.pid != pid) {
-                of_socket.push(Holder { pid, name: name_of(pid) });
+                of_socket.push(SocketHolder { pid, name: name_of(pid) });
             }
         }
     }

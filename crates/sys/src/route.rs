@@ -55,7 +55,7 @@ pub struct Link {
     pub discipline: String,
     /// A description that an administrator gave it (`ip link set alias`).
     pub alias: String,
-    /// How many ask it to be promiscuous.
+    /// Number of requests for promiscuous mode.
     pub promiscuity: u32,
     /// The bridge, bond or team that it is a port of, by number.
     pub controller: Option<u32>,
@@ -78,7 +78,7 @@ impl Link {
         self.flags & libc::IFF_RUNNING as u32 != 0
     }
 
-    /// Whether what it sends comes back as received.
+    /// Whether sent packets come back as received.
     pub fn is_loopback(&self) -> bool {
         self.flags & libc::IFF_LOOPBACK as u32 != 0
     }
@@ -128,7 +128,7 @@ pub struct LinkStatistics {
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct InterfaceAddress {
     /// The interface.
     pub if_index: u32,
     /// The address.
@@ -140,9 +140,9 @@ pub struct Address {
 /// The fate of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It is new, or something of it changed.
+    /// The interface is new, or a property of it changed.
     Present(Box<Link>),
-    /// It is gone.
+    /// The interface is gone.
     Gone {
         /// Its number.
         index: u32,
@@ -203,7 +203,7 @@ impl RouteSocket {
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn addresses(&mut self) -> Result<Vec<Address>, SyscallError> {
+    pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>, SyscallError> {
         self.dump(libc::RTM_GETADDR, ADDRESS_HEADER_LEN, parse_address)
     }
 
@@ -357,7 +357,7 @@ fn parse_statistics(value: &[u8]) -> Option<LinkStatistics> {
     })
 }
 
-fn parse_address(message: &Message<'_>) -> Option<Address> {
+fn parse_address(message: &Message<'_>) -> Option<InterfaceAddress> {
     if message.kind != libc::RTM_NEWADDR {
         return None;
     }
@@ -369,7 +369,7 @@ fn parse_address(message: &Message<'_>) -> Option<Address> {
         let is_ours = kind == libc::IFA_LOCAL || (kind == libc::IFA_ADDRESS && address.is_none());
         address = if is_ours { parse_ip(value) } else { address };
     }
-    Some(Address { if_index, address: address?, prefix_len })
+    Some(InterfaceAddress { if_index, address: address?, prefix_len })
 }
 
 /// A route for packets that leave.

@@ -1,7 +1,7 @@
 //! The confinement of a process once all is open.
 //!
 //! ```text
-//! Landlock   files: read /etc, /proc, /sys, libraries; what is needed besides ([`Needs`]). No TCP, no signals to others, no abstract sockets.
+//! Landlock   files: read /etc, /proc, /sys, libraries; what is needed besides ([`AllowedAccess`]). No TCP, no signals to others, no abstract sockets.
 //! seccomp    system calls: those of the lists below. All others fail with EPERM, among them exec, setns, bpf, mount, ptrace.
 //! ```
 //!
@@ -21,16 +21,16 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// The newest rules that are asked for; older kernels have some of them.
+/// The newest version of Landlock whose rules are used; older kernels enforce some of them.
 const LANDLOCK: ABI = ABI::V6;
-/// Names of services, users, groups; what is known of ourselves and of interfaces; modules of the C library that look
-/// users up.
+/// Folders that every command reads: names of services, users, groups; facts about this process and about interfaces;
+/// modules of the C library that look users up.
 const READ: [&str; 7] = ["/etc", "/proc", "/sys", "/lib", "/lib64", "/usr", "/run"];
 /// Families of sockets that may be made: to look users up, to tell systemd, to ask for interfaces.
 const FAMILIES: [i32; 2] = [libc::AF_UNIX, libc::AF_NETLINK];
-/// And to send records to collectors, or to ask for names.
+/// Further families of commands that send records to collectors, or ask for names.
 const FAMILIES_OF_IP: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
-/// Namespaces that a thread could be made in; one of users would give it every capability there.
+/// Flags of clone(2) that make a namespace; a user namespace would give the new thread every capability within.
 const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWNET
@@ -44,28 +44,28 @@ const TYPING: [c_ulong; 2] = [libc::TIOCSTI as c_ulong, 0x541C];
 /// Parts of the confinement that this kernel lacks, in words; empty if none.
 pub type MissingConfinement = Vec<String>;
 
-/// Files and sockets that a process needs besides the common ones.
+/// Files and sockets that stay allowed besides those of every command.
 #[derive(Clone, Debug, Default)]
-pub struct Needs {
-    /// Files and folders that are read; with folders, all in them.
+pub struct AllowedAccess {
+    /// Files and folders that may be read; of folders, all that is in them.
     pub reads: Vec<PathBuf>,
-    /// Files and folders that are written to, such as pipes; nothing is made there.
+    /// Files that may be written to, such as pipes, but not created.
     pub writes: Vec<PathBuf>,
-    /// Folders in which files and folders are made, written, renamed and removed.
+    /// Folders in which files and folders may be created, written, renamed and removed.
     pub makes: Vec<PathBuf>,
-    /// Folders of which files are removed.
+    /// Folders from which files may be removed.
     pub removes: Vec<PathBuf>,
-    /// Whether all files stay within reach, as far as the user has rights to them.
+    /// Whether all files stay allowed to which the user has rights.
     pub all_files: bool,
-    /// Whether packets are sent by IP: to collectors, or to ask for names.
+    /// Whether IP sockets are allowed: for collectors, or for queries of names.
     pub ip: bool,
-    /// Whether sockets with abstract names (unix(7)) are connected to.
+    /// Whether connections to sockets with abstract names (unix(7)) are allowed.
     pub abstract_sockets: bool,
 }
 
-/// Gives up, for this thread and those that it makes, all that is not needed. Kernels that lack a part do without it,
-/// which is told.
-pub fn confine(needs: &Needs) -> MissingConfinement {
+/// Confines this thread, and those that it makes later, to `needs` and the access of every command. On a kernel that
+/// lacks a part the other parts hold; the result names those that are missing.
+pub fn confine(needs: &AllowedAccess) -> MissingConfinement {
     let mut lacks = MissingConfinement::new();
     match landlock(needs) {
         // Older kernels know fewer kinds of access; those of files all do.
@@ -116,7 +116,7 @@ fn making() -> BitFlags<AccessFs> {
         | AccessFs::Refer
 }
 
-fn landlock(needs: &Needs) -> Result<RulesetStatus, RulesetError> {
+fn landlock(needs: &AllowedAccess) -> Result<RulesetStatus, RulesetError> {
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).scope(Scope::Signal)?;
     if !needs.all_files {
@@ -142,7 +142,7 @@ fn landlock(needs: &Needs) -> Result<RulesetStatus, RulesetError> {
     Ok(created.restrict_self()?.ruleset)
 }
 
-/// Where a file is.
+/// The folder of a file.
 pub fn folder_of(path: &Path) -> Option<&Path> {
     let parent = path.parent()?;
     Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
@@ -278,11 +278,11 @@ mod tests {
         fs::create_dir(&made).unwrap();
         let test = move || {
             let folder = |path: &Path| vec![folder_of(path).unwrap().to_owned()];
-            let needs = Needs {
+            let needs = AllowedAccess {
                 reads: folder(&rules),
                 removes: folder(&socket),
                 makes: vec![made.clone()],
-                ..Needs::default()
+                ..AllowedAccess::default()
             };
             let lacks = confine(&needs);
             if !lacks.is_empty() {

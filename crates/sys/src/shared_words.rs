@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file, at least so long --SharedWords::map--+
-//!                                            +--part::<N>(first)--> Part<N>: N words, for one writer
+//!                                            +--part::<N>(first)--> WordRange<N>: N words, for one writer
 //! nothing ---------------SharedWords::private+--to_read()--> ReadWords
 //! file of others' --------------------ReadWords::map-------------^      only loaded from
 //! ```
@@ -32,9 +32,9 @@ pub struct SharedWords {
     memory: Arc<Memory>,
 }
 
-/// `N` of the words. It keeps the memory alive.
+/// `N` of the words; keeps the memory alive.
 #[derive(Clone, Debug)]
-pub struct Part<const N: usize> {
+pub struct WordRange<const N: usize> {
     words: NonNull<AtomicU64>,
     memory: Arc<Memory>,
 }
@@ -58,9 +58,9 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 // SAFETY: a view of atomics in memory that it keeps alive.
-unsafe impl<const N: usize> Send for Part<N> {}
+unsafe impl<const N: usize> Send for WordRange<N> {}
 // SAFETY: as above.
-unsafe impl<const N: usize> Sync for Part<N> {}
+unsafe impl<const N: usize> Sync for WordRange<N> {}
 
 impl SharedWords {
     /// The first `words` words of a file that was opened for reading and writing, shared with all processes that have
@@ -77,7 +77,7 @@ impl SharedWords {
     }
 
     /// Likewise, with all its pages there from the start: the first write to each would take the kernel some
-    /// microseconds, in the midst of what matters. Where memory is short, pages that cannot be had come later.
+    /// microseconds, on the hot path. If memory is short, the missing pages come with the first write to them.
     ///
     /// # Errors
     /// As [`map`](Self::map).
@@ -107,13 +107,13 @@ impl SharedWords {
     ///
     /// # Panics
     /// If there are fewer.
-    pub fn part<const N: usize>(&self, first: usize) -> Part<N> {
+    pub fn part<const N: usize>(&self, first: usize) -> WordRange<N> {
         let words = &self[first..][..N];
         // Derived from the base, not from `words`: the part lives longer than that borrow.
         // SAFETY: the slice above has shown that the words are inside of the memory.
         let base = unsafe { self.memory.base.add(first) };
         debug_assert_eq!(base.as_ptr().cast_const(), words.as_ptr());
-        Part { words: base, memory: Arc::clone(&self.memory) }
+        WordRange { words: base, memory: Arc::clone(&self.memory) }
     }
 }
 
@@ -129,7 +129,7 @@ impl ReadWords {
         Ok(ReadWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn len(&self) -> usize {
         self.memory.words
     }
@@ -168,14 +168,14 @@ impl Deref for SharedWords {
     }
 }
 
-impl<const N: usize> Part<N> {
+impl<const N: usize> WordRange<N> {
     /// Whether other processes can see the words.
     pub fn is_shared(&self) -> bool {
         self.memory.is_mapped
     }
 }
 
-impl<const N: usize> Deref for Part<N> {
+impl<const N: usize> Deref for WordRange<N> {
     type Target = [AtomicU64; N];
 
     #[inline]
@@ -230,27 +230,18 @@ fn layout(words: usize) -> Layout {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
     use std::io::Read;
 
     use super::*;
 
     fn file(len: u64) -> File {
-        let path = std::env::temp_dir().join(format!("tapline-words-{}-{len}", std::process::id()));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .expect("a file");
-        std::fs::remove_file(path).expect("our file");
+        let file = tempfile::tempfile().expect("a file");
         file.set_len(len).expect("room");
         file
     }
 
     #[test]
-    fn what_is_stored_is_in_the_file() {
+    fn stored_words_are_in_the_file() {
         let mut file = file(8192);
         let words = SharedWords::map(&file, 1024).expect("a mapping");
         let part = words.part::<16>(1008);
@@ -270,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn private_words_are_zero_and_outlive_their_whole() {
+    fn private_words_are_zero_and_outlive_the_mapping() {
         let part = SharedWords::private(256).part::<128>(128);
         assert!(!part.is_shared());
         assert!(part.iter().all(|word| word.load(Relaxed) == 0));

@@ -14,8 +14,8 @@ static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 /// Called by the dynamic linker as the program or library is loaded (System V ABI, chapter 5, "Initialization and
 /// Termination Functions").
 #[used]
-// SAFETY: the section holds pointers to functions of the C calling convention, which `look` is. It allocates nothing
-// and relies on nothing of the standard library that would have to be set up.
+// SAFETY: the section holds pointers to functions of the C calling convention, which `look` is. `look` allocates
+// nothing and relies on no part of the standard library that would have to be set up.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 

@@ -1,6 +1,6 @@
 //! The processor's own clock: the time stamp counter of x86-64, the virtual counter of aarch64.
 //!
-//! Reading it takes some 20 cycles and no system call. It counts at a constant rate, which is not that of the
+//! A reading takes some 20 cycles and no system call. The counter has a constant rate, which is not that of the
 //! instructions: on a processor that changes its speed, a cycle here is a cycle at the nominal speed.
 
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_tells_a_rate_tells_a_possible_one() {
+    fn a_reported_rate_is_plausible() {
         if let Some((hz, source)) = reported_frequency() {
             assert!((1_000_000..20_000_000_000).contains(&hz), "{hz} says {source}");
         }

@@ -54,7 +54,8 @@ pub fn process_time() -> Duration {
 }
 
 fn time_of(clock: libc::clockid_t) -> Duration {
-    // SAFETY: all-zero bytes are a valid timespec, and clock_gettime(2) writes one. It can only fail for another clock.
+    // SAFETY: all-zero bytes are a valid timespec, and clock_gettime(2) writes one. The call can only fail for
+    // another clock.
     let time = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(clock, &mut time);
@@ -71,7 +72,7 @@ pub fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_len).unwrap_or(0)
 }
 
-/// How often a processor was given up, and memory brought in.
+/// Times that the processor was given up, and that memory was brought in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerCounts {
     /// To wait for something: each wake-up is one.
@@ -130,7 +131,8 @@ fn read(who: libc::c_int) -> CpuTime {
 }
 
 fn rusage(who: libc::c_int) -> libc::rusage {
-    // SAFETY: all-zero bytes are a valid rusage, and getrusage(2) writes one. It can only fail for another `who`.
+    // SAFETY: all-zero bytes are a valid rusage, and getrusage(2) writes one. The call can only fail for another
+    // first argument.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &mut usage);
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_switched() {
+    fn a_waiting_thread_is_switched() {
         let before = SchedulerCounts::of_thread();
         std::thread::sleep(Duration::from_millis(1));
         let since = SchedulerCounts::of_thread().since(before);

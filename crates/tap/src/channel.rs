@@ -154,7 +154,7 @@ impl Channel {
     /// The next descriptor that came.
     ///
     /// # Errors
-    /// That none came.
+    /// None came.
     pub fn take_descriptor(&mut self) -> Result<OwnedFd, Error> {
         self.descriptors.pop_front().ok_or_else(|| Error::protocol("a descriptor is missing"))
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_for_those_who_ask() {
+    fn descriptors_come_to_receivers_that_ask() {
         let (mut client, mut daemon) = pair();
         let (bell, _other) = UnixStream::pair().unwrap();
         client.send(&Request::Status {}, &[bell.as_fd()]).unwrap();

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::SNAP_LEN_MAX;
-use tapline_ring::{MergedReader, Order, Reader, ReaderLimits, ReaderParts};
+use tapline_ring::{MergeOrder, MergedReader, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
-use crate::protocol::{Attach, Attached, Find, Offer, Policy, Reply, Request, Status, VERSION};
-use crate::source::Tap;
+use crate::protocol::{
+    AttachRequest, AttachedReader, FindRequest, OfferedCapture, Policy, Reply, Request, Status, VERSION,
+};
 use crate::{Channel, Error};
 
-/// Where a daemon listens unless it is told otherwise.
+/// The path of a daemon's socket by default.
 pub const SOCKET_DEFAULT: &str = "/run/tapline/serve.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
@@ -21,8 +22,8 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 /// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block
 /// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do. So long
 /// packets wait for a buffer that has none, when several are merged by time.
-const MERGE_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a daemon has to answer, and how long to make a buffer.
+const MERGE_WAIT: Duration = Duration::from_millis(50);
+/// The time that a daemon has to answer, and the time that it has to make a buffer.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.
@@ -43,7 +44,7 @@ pub fn socket_path(named: Option<&Path>) -> PathBuf {
 #[derive(Debug)]
 pub struct Client {
     channel: Channel,
-    captures: Vec<Offer>,
+    captures: Vec<OfferedCapture>,
 }
 
 impl Client {
@@ -55,16 +56,16 @@ impl Client {
         Client::connect_within(path, program, ANSWER_WAIT, None)
     }
 
-    /// The same, where connecting waits for `patience` at most, and likewise the whole answer. `interrupt` ends the
+    /// The same, where connecting waits for `timeout` at most, and likewise the whole answer. `interrupt` ends the
     /// wait for the answer.
     pub(crate) fn connect_within(
         path: &Path,
         program: &str,
-        patience: Duration,
+        timeout: Duration,
         interrupt: Option<&Wakeup>,
     ) -> Result<Client, Error> {
-        let stream = peer::connect(path, patience).map_err(|error| Error::unreachable(path, error.source))?;
-        Client::over(stream, program, patience, interrupt)
+        let stream = peer::connect(path, timeout).map_err(|error| Error::unreachable(path, error.source))?;
+        Client::over(stream, program, timeout, interrupt)
     }
 
     /// Asks over a connection that is there, under the name `program`. The answer may take as long as a buffer.
@@ -78,12 +79,12 @@ impl Client {
     fn over(
         stream: UnixStream,
         program: &str,
-        patience: Duration,
+        timeout: Duration,
         interrupt: Option<&Wakeup>,
     ) -> Result<Client, Error> {
         let mut client = Client { channel: Channel::new(stream, true), captures: Vec::new() };
         let hello = Request::Hello { version: VERSION, program: program.to_owned() };
-        match ask(&mut client.channel, &hello, Instant::now() + patience, interrupt)? {
+        match ask(&mut client.channel, &hello, Instant::now() + timeout, interrupt)? {
             Reply::Hello { version: VERSION, captures } => client.captures = captures,
             Reply::Hello { version, .. } => {
                 return Err(Error::protocol(format!("version {version}; this is {VERSION}")));
@@ -93,16 +94,16 @@ impl Client {
         Ok(client)
     }
 
-    /// The captures that we may read, if the daemon says so in time: each step of asking waits for `patience` at most.
+    /// The captures that we may read, if the daemon says so in time: each step of asking waits for `timeout` at most.
     ///
     /// # Errors
     /// As with [`connect`](Self::connect), within that time.
-    pub fn list(path: &Path, program: &str, patience: Duration) -> Result<Vec<Offer>, Error> {
-        Ok(Client::connect_within(path, program, patience, None)?.captures)
+    pub fn list(path: &Path, program: &str, timeout: Duration) -> Result<Vec<OfferedCapture>, Error> {
+        Ok(Client::connect_within(path, program, timeout, None)?.captures)
     }
 
     /// Captures that we may read.
-    pub fn captures(&self) -> &[Offer] {
+    pub fn captures(&self) -> &[OfferedCapture] {
         &self.captures
     }
 
@@ -122,23 +123,19 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] with the daemon's reason.
-    pub fn find(mut self, find: &Find) -> Result<(Offer, OwnedFd), Error> {
+    pub fn find(mut self, find: &FindRequest) -> Result<(OfferedCapture, OwnedFd), Error> {
         match ask(&mut self.channel, &Request::Find(find.clone()), Instant::now() + ANSWER_WAIT, None)? {
             Reply::Found(offer) => Ok((offer, self.channel.take_descriptor()?)),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Becomes a reader of a capture.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] with the daemon's reason; [`Error::Ring`] if its buffers are not as they should be.
-    pub fn attach(self, attach: &Attach) -> Result<Tap, Error> {
-        self.attach_unless(attach, None)
-    }
-
-    /// The same; `interrupt` ends the wait for the daemon.
-    pub(crate) fn attach_unless(mut self, attach: &Attach, interrupt: Option<&Wakeup>) -> Result<Tap, Error> {
+    /// Has the daemon make a reader of a capture, and maps its buffers. `interrupt` ends the wait for the daemon.
+    pub(crate) fn request_reader(
+        mut self,
+        attach: &AttachRequest,
+        interrupt: Option<&Wakeup>,
+    ) -> Result<(Channel, AttachedReader, MergedReader), Error> {
         // A large buffer takes its time to be made.
         let until = Instant::now() + BUFFER_WAIT;
         let request = Request::Attach(attach.clone());
@@ -168,14 +165,14 @@ impl Client {
             ];
             readers.push(Reader::open_within(ReaderParts { buffer, index, bell }, &terms)?);
         }
-        let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE + attach.delay()));
+        let merged = MergedReader::new(readers, MergeOrder::ByTime(MERGE_WAIT + attach.delay()));
         self.channel.refuse_descriptors()?;
-        Ok(Tap::new(self.channel, attach, &attached, merged))
+        Ok((self.channel, attached, merged))
     }
 }
 
 /// Each interface keeps a copy of the filter: the product of two texts that fit into a message may fill the memory.
-fn ensure_small(attach: &Attach, attached: &Attached) -> Result<(), Error> {
+fn ensure_small(attach: &AttachRequest, attached: &AttachedReader) -> Result<(), Error> {
     let filter_len = attach.filter.len() + attached.offer.forced_filter.len();
     match attached.offer.interfaces.len().saturating_mul(filter_len) {
         0..=FILTERS_LEN_MAX => Ok(()),

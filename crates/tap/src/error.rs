@@ -45,7 +45,7 @@ pub enum Error {
     Interrupted,
     /// The socket is there, and we may not open it.
     #[error(
-        "the daemon's socket {}: {source}; its rules say who may open it (mode, group)", path.display()
+        "the daemon's socket {}: {source}; the daemon's rules decide which users may open it (mode, group)", path.display()
     )]
     NotAllowed {
         /// The socket.

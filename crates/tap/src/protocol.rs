@@ -1,4 +1,4 @@
-//! The messages on the socket of `tapline serve`. docs/format/tap.md has it for other languages.
+//! The messages on the socket of `tapline serve`. docs/format/tap.md describes them for other languages.
 //!
 //! ```text
 //! client   {"hello": {...}}     {"attach": {...}}                   {"filter": {...}} or {"program": {...}}   {"status": {}}   {"detach": {}}
@@ -6,9 +6,9 @@
 //!          {"error": "text"}    to any of them
 //! ```
 //!
-//! Each request has one reply, in order; after `attached` come as many `buffer` as it says, each with three
-//! descriptors. Unknown fields are left out, so that both ends may be of different ages; another [`VERSION`] is
-//! refused.
+//! Each request has one reply, in order. `attached` is followed by one `buffer` message for each of its buffers, with
+//! three descriptors each. Unknown fields are ignored, so that both ends may be of different ages; another [`VERSION`]
+//! is refused.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn printable(text: &str, replacement: impl Fn(char) -> char) -> String {
     text.chars().map(|letter| if commands(letter) { replacement(letter) } else { letter }).collect()
 }
 
-/// What both ends must have in common.
+/// The protocol's version, which both ends must have in common.
 pub const VERSION: u32 = 1;
 
 /// A client's request.
@@ -63,31 +63,31 @@ pub enum Request {
         /// Its name for users.
         program: String,
     },
-    /// To read a capture. One reader for each connection.
-    Attach(Attach),
-    /// To read what another filter accepts, from the next batch on.
+    /// Asks for a reader of a capture. One reader for each connection.
+    Attach(AttachRequest),
+    /// Changes the reader's filter, from the next batch on.
     Filter {
-        /// In the pcap-filter language; empty for all packets.
+        /// The filter, in the pcap-filter language; empty for all packets.
         text: String,
     },
-    /// To read what a program of classic BPF accepts, from the next batch on.
+    /// Changes the reader's filter to a program of classic BPF, from the next batch on.
     Program {
         /// Its instructions: `struct sock_filter` of linux/filter.h as code, jt, jf, k. At most 4096, and none for all
         /// packets.
         insns: Vec<(u16, u8, u8, u32)>,
     },
-    /// To read no more. What was offered can still be read.
+    /// Ends the reading. Packets offered before can still be read.
     Detach {},
-    /// The state of the daemon.
+    /// Asks for the state of the daemon.
     Status {},
     /// To search the recording of a capture.
-    Find(Find),
+    Find(FindRequest),
 }
 
 /// A search of a recorded capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Find {
+pub struct FindRequest {
     /// The capture's name.
     pub capture: String,
     /// In the pcap-filter language; empty for all packets that the rules let the client see.
@@ -98,42 +98,42 @@ pub struct Find {
     pub to_ns: Option<i64>,
 }
 
-/// A reader that is to be.
+/// The properties of a new reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Attach {
+pub struct AttachRequest {
     /// The capture's name.
     pub capture: String,
-    /// In the pcap-filter language; empty for all packets that it may see.
+    /// The filter, in the pcap-filter language; empty for all packets that the reader may see.
     pub filter: String,
     /// The policy for a reader that is too slow.
     pub policy: Policy,
-    /// Which packet is the first.
-    pub start: Start,
+    /// The first packet.
+    pub start: StartPosition,
     /// Packets that can wait for it: a power of two, 16 to 2^24.
     pub entries: u32,
-    /// Milliseconds for which packets may wait at the daemon before they can be read, so that it need not wake for few
-    /// of them; 0 for not at all, and 100 at most ([`DELAY_MAX`]).
+    /// Milliseconds, 0 to 100 ([`DELAY_MAX`]), for which the daemon may collect packets before they can be read: with
+    /// more of them at a time it wakes up less often.
     pub delay_ms: u32,
 }
 
-/// The longest that a daemon lets packets wait, whatever delay was wished for.
+/// The longest delay at the daemon, whatever delay was asked for.
 pub const DELAY_MAX: Duration = Duration::from_millis(100);
 
-impl Attach {
-    /// For how long packets may wait at the daemon.
+impl AttachRequest {
+    /// The delay at the daemon, bounded by [`DELAY_MAX`].
     pub fn delay(&self) -> Duration {
         Duration::from_millis(self.delay_ms.into()).min(DELAY_MAX)
     }
 }
 
-impl Default for Attach {
-    fn default() -> Attach {
-        Attach {
+impl Default for AttachRequest {
+    fn default() -> AttachRequest {
+        AttachRequest {
             capture: String::new(),
             filter: String::new(),
             policy: Policy::default(),
-            start: Start::default(),
+            start: StartPosition::default(),
             entries: 1 << 16,
             delay_ms: 0,
         }
@@ -144,10 +144,10 @@ impl Default for Attach {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// It loses packets.
+    /// The reader loses packets.
     #[default]
     Lossy,
-    /// It keeps what is within a credit.
+    /// Unread packets are kept within a credit.
     Leased {
         /// Bytes of the buffer that it may lag behind.
         bytes: u64,
@@ -169,10 +169,10 @@ impl Policy {
     }
 }
 
-/// Which packet is a reader's first.
+/// A reader's first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Start {
+pub enum StartPosition {
     /// The next one.
     #[default]
     Newest,
@@ -186,20 +186,20 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// What there is.
+    /// The captures that there are.
     Hello {
         /// [`VERSION`].
         version: u32,
         /// Captures that this client may read.
-        captures: Vec<Offer>,
+        captures: Vec<OfferedCapture>,
     },
-    /// It reads.
-    Attached(Attached),
+    /// The answer to [`Request::Attach`].
+    Attached(AttachedReader),
     /// One of its buffers, with three descriptors: packets, index, bell.
     Buffer(u32),
     /// The filter is another one.
     Filtered {},
-    /// It reads no more.
+    /// The answer to [`Request::Detach`].
     Detached {
         /// The fate of its packets, as far as the daemon knows.
         account: ReaderCounts,
@@ -208,15 +208,15 @@ pub enum Reply {
     Status(Status),
     /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
     /// pcapng file, which ends within a block if it is not whole.
-    Found(Offer),
-    /// It cannot be done: why, and what to do.
+    Found(OfferedCapture),
+    /// A request was refused: why, and what to do.
     Error(#[serde(deserialize_with = "lines")] String),
 }
 
 /// A capture that can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Offer {
+pub struct OfferedCapture {
     /// Its name: `-i tap:NAME`.
     #[serde(deserialize_with = "text")]
     pub name: String,
@@ -280,13 +280,13 @@ impl OfferedInterface {
 /// A reader that is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Attached {
+pub struct AttachedReader {
     /// Its number at the daemon.
     pub reader: u64,
-    /// How many buffers it reads, one for each worker.
+    /// Number of buffers that it reads, one for each worker.
     pub buffers: u32,
     /// The capture that it reads.
-    pub offer: Offer,
+    pub offer: OfferedCapture,
 }
 
 /// The fate of a reader's packets.
@@ -295,7 +295,7 @@ pub struct Attached {
 pub struct ReaderCounts {
     /// Meant for it.
     pub offered: u64,
-    /// It says that it is done with them.
+    /// Packets that the reader is done with, by its own count.
     pub delivered: u64,
     /// Its index had no room.
     pub index_full: u64,
@@ -303,7 +303,7 @@ pub struct ReaderCounts {
     pub overwritten: u64,
     /// They made no sense.
     pub damaged: u64,
-    /// It has not come to them.
+    /// Packets that the reader has not come to.
     pub unread: u64,
 }
 
@@ -435,7 +435,7 @@ pub struct RecordingStatus {
     pub error: String,
 }
 
-/// What a reader does.
+/// The status of a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReaderStatus {
@@ -445,7 +445,7 @@ pub struct ReaderStatus {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-    /// What it says that it is.
+    /// The program's name, by its own word.
     #[serde(deserialize_with = "text")]
     pub program: String,
     /// The filter that it chose.
@@ -456,7 +456,7 @@ pub struct ReaderStatus {
     pub standing: String,
     /// The fate of its packets.
     pub counts: ReaderCounts,
-    /// How often it was woken.
+    /// Number of times that it was woken.
     pub wakes: u64,
     /// Stored packets that are still to be looked at for it, as it began in the past.
     pub past: u64,

@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_capture::{
-    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
+    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{MergedReader, Place as Counted, Standing, WaitEnd, WakeThreshold};
+use tapline_ring::{Guarantee, MergedReader, SourceCounter as Counted, WaitEnd, WakeThreshold};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
-use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
+use crate::protocol::{AttachRequest, AttachedReader, ReaderCounts, Reply, Request, StartPosition};
 use crate::{Channel, Error};
 
 /// The prefix of the name of a daemon's capture, where names of interfaces are expected.
 pub const PREFIX: &str = "tap:";
 
-/// Where packets are lost before they come to readers, and what it is called.
+/// The counters of losses before the readers, and their names.
 const PLACES: [(Counted, &str); 4] = [
     (Counted::Nic, "nic"),
     (Counted::Driver, "driver"),
@@ -35,45 +35,45 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
-/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the
-/// kernel's open block, and what it does itself.
+/// The time in which the daemon hands over packets from before a stop, besides the delay that was asked for: the
+/// kernel's open block, and the daemon's own work.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
-/// How long a daemon has to let us go.
+/// The time that a daemon has to let a reader go.
 const DETACH_WAIT: Duration = Duration::from_secs(3);
-/// How long its last words may take, once it is gone.
+/// The time for its last messages, once it is gone.
 const FAREWELL_WAIT: Duration = Duration::from_millis(50);
-/// How often it is tried whether a daemon is there again.
+/// The pause between two attempts to find a daemon again.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long it may take to answer then.
+/// The time that it may take to answer then.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// A reader of a capture of `tapline serve`. Needs no right but that the daemon's rules let it read.
+/// A reader of a capture of `tapline serve`. Needs no privilege: the daemon's rules decide what it may read.
 pub struct Tap {
     name: String,
     channel: Channel,
     merged: MergedReader,
     wish: WakeThreshold,
-    /// For how long packets may wait at the daemon.
+    /// The time for which packets may wait at the daemon.
     delay: Duration,
-    /// Ends a wait; none if the system had no descriptor left for it.
+    /// Ends a wait; `None` if the system had no descriptor left for it.
     wakeup: Option<Arc<Wakeup>>,
     interfaces: Vec<Interface>,
-    /// Counters of the daemon's source when we came, by [`PLACES`].
+    /// Counters of the daemon's source at the time of attaching, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
-    /// How to come back to a daemon that is gone, if we are to.
+    /// The request to attach again to a daemon that was restarted, if that is wanted.
     again: Option<Again>,
     /// The counts of daemons that are gone.
     past: Past,
     delivered: u64,
     waited: u64,
     phase: Phase,
-    /// It was told that we are no longer as we were attached.
+    /// Whether the user was told that the guarantee is no longer the one asked for.
     told_standing: bool,
     /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
-    /// There was a time without a daemon.
+    /// Whether there was a time without a daemon.
     was_absent: bool,
-    /// The daemon ended without a word, or does not speak any more: its last losses are unknown.
+    /// Whether the daemon ended without a message, or does not answer any more: its last losses are unknown.
     is_silent: bool,
     events: Vec<tapline_capture::Event>,
 }
@@ -81,7 +81,7 @@ pub struct Tap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// It is to end, and what is on its way from the wire still comes.
+    /// The reader is to end, and packets on their way from the wire still come.
     Leaving {
         until: Instant,
     },
@@ -94,25 +94,40 @@ enum Phase {
     Ended,
 }
 
-/// Where to come back to.
+/// The request that attaches again.
 struct Again {
     path: PathBuf,
     program: String,
-    attach: Attach,
+    attach: AttachRequest,
 }
 
 /// Sums of daemons that are gone.
 #[derive(Clone, Debug)]
 struct Past {
-    /// How many.
+    /// Number of daemons that are gone.
     daemons: u64,
     counts: ReaderCounts,
-    /// By [`PLACES`]; what the last daemon could not tell is unknown for ever.
+    /// By [`PLACES`]; counts that the last daemon could not tell stay unknown.
     losses: [Option<u64>; PLACES.len()],
 }
 
+impl Client {
+    /// Becomes a reader of a capture.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the daemon's reason; [`Error::Ring`] if its buffers are not as they should be.
+    pub fn attach(self, attach: &AttachRequest) -> Result<Tap, Error> {
+        Tap::attach(self, attach, None)
+    }
+}
+
 impl Tap {
-    pub(crate) fn new(channel: Channel, attach: &Attach, attached: &Attached, merged: MergedReader) -> Tap {
+    fn attach(client: Client, attach: &AttachRequest, interrupt: Option<&Wakeup>) -> Result<Tap, Error> {
+        let (channel, attached, merged) = client.request_reader(attach, interrupt)?;
+        Ok(Tap::new(channel, attach, &attached, merged))
+    }
+
+    fn new(channel: Channel, attach: &AttachRequest, attached: &AttachedReader, merged: MergedReader) -> Tap {
         let offer = &attached.offer;
         let filter = match (offer.forced_filter.as_str(), attach.filter.as_str()) {
             ("", own) => own.to_owned(),
@@ -146,21 +161,21 @@ impl Tap {
         tap
     }
 
-    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one
-    /// has. Packets that were not captured meanwhile are in the account, as an unknown number.
+    /// Makes the reader wait for a daemon that ends or is gone, and go on with the same capture of the next one.
+    /// Packets that were not captured meanwhile are in the account, as an unknown number.
     #[must_use]
-    pub fn reconnecting(mut self, path: &Path, program: &str, attach: &Attach) -> Tap {
+    pub fn reconnecting(mut self, path: &Path, program: &str, attach: &AttachRequest) -> Tap {
         let (path, program, attach) = (path.to_owned(), program.to_owned(), attach.clone());
         self.again = Some(Again { path, program, attach });
         self
     }
 
-    /// The name that it was asked by: `tap:NAME`.
+    /// The name under which it was opened: `tap:NAME`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks the daemon for what another filter accepts, from its next batch on.
+    /// Changes the filter at the daemon, from its next batch on.
     ///
     /// # Errors
     /// [`Error::Refused`] if it does not compile.
@@ -171,8 +186,8 @@ impl Tap {
         }
     }
 
-    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next
-    /// batch on.
+    /// Changes the filter at the daemon to a program of classic BPF (`struct sock_filter`: code, jt, jf, k), from its
+    /// next batch on.
     ///
     /// # Errors
     /// [`Error::Refused`] if it is not valid.
@@ -187,22 +202,22 @@ impl Tap {
         ask(&mut self.channel, request, Instant::now() + ANSWER_WAIT, None)
     }
 
-    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What
-    /// [`Attach::delay_ms`] lets packets wait at the daemon is not in the delay. The wish holds for
+    /// The bytes, or their age, that end a wait for packets; at first each packet ends it. The time for which
+    /// [`AttachRequest::delay_ms`] lets packets wait at the daemon comes on top. The wish holds for
     /// [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance) on that finds nothing.
     pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.wish = wish;
         self.merged.set_wake(wish);
     }
 
-    /// A descriptor that becomes readable when there are packets, or the daemon is gone, once
-    /// [`advance`](Source::advance) has said that there is nothing: one of them, for each buffer one.
+    /// The descriptors to wait on, one for each buffer: after [`advance`](Source::advance) found no packet, one of
+    /// them becomes readable when packets come, or when the daemon is gone.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.merged.readers().map(|reader| reader.descriptor())
     }
 
-    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again
-    /// soon.
+    /// Whether packets are there that wait for another buffer. No descriptor will become readable for them: call
+    /// [`advance`](Source::advance) again soon.
     pub fn is_holding_back(&self) -> bool {
         self.merged.is_holding_back()
     }
@@ -215,7 +230,7 @@ impl Tap {
         })
     }
 
-    /// The counts of all daemons, and losses while we read.
+    /// The counts of all daemons, and the losses during the reading.
     fn sums(&mut self) -> (ReaderCounts, [Option<u64>; PLACES.len()]) {
         let mut counts = self.past.counts;
         counts.merge(&ReaderCounts::from(self.merged.account()));
@@ -228,23 +243,23 @@ impl Tap {
         CaptureError::source(&self.name, error.into())
     }
 
-    /// Says once that the daemon does not keep packets for us any more as it did.
+    /// Tells once that the daemon does not keep packets for this reader any more as it did.
     fn look_at_standing(&mut self) {
         if self.told_standing {
             return;
         }
         let lost_credit =
-            self.merged.readers().map(|reader| reader.standing()).find(|standing| {
-                !matches!(standing, Standing::Lossy | Standing::Leased | Standing::Lossless)
+            self.merged.readers().map(|reader| reader.guarantee()).find(|standing| {
+                !matches!(standing, Guarantee::Lossy | Guarantee::Leased | Guarantee::Lossless)
             });
         if let Some(standing) = lost_credit {
             self.told_standing = true;
             let text = format!("the daemon no longer keeps packets for us: {}", words(standing));
-            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
         }
     }
 
-    /// Nothing is there: whether there will be.
+    /// The result without packets: by whether some may still come.
     fn idle(&mut self, waited: WaitEnd) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
             (WaitEnd::Ready | WaitEnd::TimedOut, _) => Ok(Advance::Idle),
@@ -269,7 +284,7 @@ impl Tap {
                 self.events.push(tapline_capture::Event {
                     interface: self.name.clone(),
                     text,
-                    warning: false,
+                    is_warning: false,
                 });
                 Ok(Advance::End)
             }
@@ -290,8 +305,8 @@ impl Tap {
         }
     }
 
-    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that
-    /// does not answer.
+    /// Detaches: packets that are offered by now are still read. A daemon that is gone, or does not answer, offers no
+    /// more either.
     fn detach(&mut self) {
         self.phase = Phase::Draining;
         let answer = ask(&mut self.channel, &Request::Detach {}, Instant::now() + DETACH_WAIT, None);
@@ -309,7 +324,7 @@ impl Tap {
         }
     }
 
-    /// Tells why a daemon does not let us read, each reason once.
+    /// Tells why a daemon refuses this reader, each reason once.
     fn tell_refusal(&mut self, text: String) {
         if self.refusal.as_ref() != Some(&text) {
             self.tell(format!("the daemon: {text}; it is asked again until it lets us read"));
@@ -318,10 +333,10 @@ impl Tap {
     }
 
     fn tell(&mut self, text: String) {
-        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
     }
 
-    /// Tries whether the daemon is there again.
+    /// Tries to attach again to the daemon.
     fn come_back(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
         let (Phase::Absent { since, tried }, Some(again)) = (self.phase, &self.again) else {
             return Ok(Advance::End);
@@ -333,11 +348,11 @@ impl Tap {
         }
         self.phase = Phase::Absent { since, tried: Instant::now() };
         let absent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // What a new daemon has stored by now is younger than the end of the last.
-        let attach = Attach { start: Start::SinceMs(absent_ms), ..again.attach.clone() };
+        // Packets that a new daemon has stored by now are younger than the end of the last.
+        let attach = AttachRequest { start: StartPosition::SinceMs(absent_ms), ..again.attach.clone() };
         let interrupt = self.wakeup.as_deref();
         let next = Client::connect_within(&again.path, &again.program, RETRY_WAIT, interrupt)
-            .and_then(|client| client.attach_unless(&attach, interrupt));
+            .and_then(|client| Tap::attach(client, &attach, interrupt));
         match next {
             Ok(next) => self.go_on_with(next),
             Err(Error::Refused { text }) => {
@@ -348,7 +363,7 @@ impl Tap {
         }
     }
 
-    /// The daemon is there again.
+    /// Goes on with the new daemon's reader.
     fn go_on_with(&mut self, next: Tap) -> Result<Advance, CaptureError> {
         let kind = |interface: &Interface| (interface.name.clone(), interface.link_type);
         if !self.interfaces.iter().map(kind).eq(next.interfaces.iter().map(kind)) {
@@ -370,14 +385,14 @@ impl Tap {
 }
 
 /// The guarantee of a reader, in words.
-fn words(standing: Standing) -> &'static str {
+fn words(standing: Guarantee) -> &'static str {
     match standing {
-        Standing::Lossy => "lossy",
-        Standing::Leased => "leased",
-        Standing::Lossless => "lossless",
-        Standing::LossyByBytes => "it lagged by more bytes than were agreed, and is lossy now",
-        Standing::LossyByTime => "it lagged for longer than was agreed, and is lossy now",
-        Standing::Refused => "it broke the rules of the buffer",
+        Guarantee::Lossy => "lossy",
+        Guarantee::Leased => "leased",
+        Guarantee::Lossless => "lossless",
+        Guarantee::LossyByBytes => "it lagged by more bytes than were agreed, and is lossy now",
+        Guarantee::LossyByTime => "it lagged for longer than was agreed, and is lossy now",
+        Guarantee::Refused => "it broke the rules of the buffer",
     }
 }
 
@@ -412,8 +427,7 @@ impl Source for Tap {
             let left = wait.saturating_sub(start.elapsed());
             let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            // What was there may all have been lost, or wait for another buffer: the wait is not longer than was
-            // agreed.
+            // Packets may all have been lost, or wait for another buffer: the wait is not longer than was agreed.
             if waited != WaitEnd::Ready || left.is_zero() {
                 return self.idle(waited);
             }
@@ -441,7 +455,7 @@ impl Source for Tap {
     fn account(&mut self) -> Vec<InterfaceAccount> {
         let (counts, losses) = self.sums();
         let lost = |(&(_, name), count): (&(Counted, &str), Option<u64>)| {
-            Some(Loss { place: Place::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
+            Some(Loss { place: LossPoint::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
         };
         let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
         for (is_so, counter) in [
@@ -450,7 +464,7 @@ impl Source for Tap {
         ] {
             if is_so {
                 losses.push(Loss {
-                    place: Place::Daemon,
+                    place: LossPoint::Daemon,
                     counter: counter.to_owned(),
                     count: Count::Unknown,
                 });

@@ -26,7 +26,7 @@ const SNAP_LEN: u32 = 262_144;
 /// The unit of a pcap file's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// What most programs write: magic a1b2c3d4.
+    /// Magic a1b2c3d4, as most programs write.
     Microseconds,
     /// Magic a1b23c4d.
     Nanoseconds,
@@ -35,7 +35,7 @@ pub enum Unit {
 /// Writes frames as a pcap file. Gives the number of packets.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub fn write_pcap(
     out: &mut impl Write,
     link_type: u16,
@@ -62,7 +62,7 @@ pub fn write_pcap(
 /// Writes frames as a pcapng file with one interface, `name`. Gives the number of packets.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub fn write_pcapng(
     out: &mut impl Write,
     link_type: u16,

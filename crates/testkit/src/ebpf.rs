@@ -4,13 +4,13 @@
 //! instructions --run(kind, packet)--> verdict, or a panic where the verifier would refuse
 //! ```
 //!
-//! It is as strict as the verifier in what can be seen on one way: registers and stack are read after they were written, loads lose r1 to
-//! r5, and packet bytes are read inside of the packet.
+//! Of the verifier's rules it checks those that one execution can show: registers and stack are written before they are
+//! read, calls and loads clobber r1 to r5, and reads of packets stay inside.
 
 use tapline_bpf::ebpf::Insn;
 use tapline_packet::Packet;
 
-/// What kind of program it is: what r1 points to.
+/// The program type, which decides about the context in r1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `struct __sk_buff`.
@@ -91,7 +91,7 @@ struct Machine<'a> {
     stack: [Option<u64>; 64],
 }
 
-/// What a program returns for a packet. To the program the packet is as long as its captured bytes.
+/// Runs a program on a packet and returns its verdict. The packet's length is that of its captured bytes.
 ///
 /// # Panics
 /// If it does what no program may.

@@ -54,7 +54,7 @@ impl Family {
     }
 }
 
-/// What an id that stands alone after `and` or `or` may be, because of the primitive before it.
+/// The kind of a bare id after `and` or `or`, inherited from the primitive before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heir {
     Nothing,
@@ -237,10 +237,10 @@ mod tests {
         assert_ne!(texts(7), texts(8));
     }
 
-    /// If the stream drifted into texts that nobody accepts, the differential tests would compare nothing.
+    /// The differential tests would compare nothing if most random texts were invalid.
     #[test]
     fn libpcap_accepts_most_texts() {
-        use crate::libpcap::{Libpcap, Settings};
+        use crate::libpcap::{CompileSettings, Libpcap};
         let pcap = match Libpcap::get() {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),
@@ -248,7 +248,7 @@ mod tests {
         for dlt in [1, 12, 105, 113, 123, 9, 0] {
             let mut stream = Expressions::new(1, dlt);
             let accepted =
-                (0..400).filter(|_| pcap.compile(&stream.text(), Settings::new(dlt)).is_ok()).count();
+                (0..400).filter(|_| pcap.compile(&stream.text(), CompileSettings::new(dlt)).is_ok()).count();
             assert!(accepted > 120, "only {accepted} of 400 texts are valid on DLT {dlt}");
         }
     }

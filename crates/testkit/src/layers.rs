@@ -19,7 +19,7 @@ use crate::random::Random;
 /// The captures beside the repository.
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
-/// Of each file so many frames, and of each frame so many bytes.
+/// Frames taken from a file, and bytes kept of a frame.
 const PER_FILE: usize = 20;
 const KEPT: usize = 400;
 

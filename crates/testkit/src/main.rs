@@ -87,7 +87,7 @@ fn write_sample(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What follows the command: pairs of a name and a value.
+/// The options behind the command: pairs of a name and a value.
 struct Options<'a> {
     netns: Option<&'a str>,
     interface: Option<&'a str>,

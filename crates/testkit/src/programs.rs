@@ -49,7 +49,7 @@ const A: u16 = 0x10;
 const TAX: u16 = 0x00;
 const TXA: u16 = 0x80;
 
-/// Where ancillary data starts (`SKF_AD_OFF`).
+/// Offset of ancillary data (`SKF_AD_OFF`).
 const ANCILLARY: u32 = 0xffff_f000;
 
 /// Codes of every kind, so that random programs are mostly valid.

@@ -8,7 +8,7 @@ use crate::traffic::{TimedFrame, Traffic};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Where the stored sample lies, from this crate's folder.
+/// Path of the stored sample, from this crate's folder.
 pub const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
 
 const SEED: u64 = 2026;
@@ -17,7 +17,7 @@ const TRAFFIC_FRAMES: usize = 360;
 /// Writes the sample. Gives the number of packets.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub fn write(out: &mut impl Write) -> io::Result<u64> {
     write_pcapng(out, ETHERNET, "demo0", frames())
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stored_sample_is_what_this_code_makes() {
+    fn the_stored_sample_is_made_by_this_code() {
         let mut made = Vec::new();
         write(&mut made).expect("writing to memory");
         let stored = std::fs::read(STORED).expect("the sample is part of the repository");

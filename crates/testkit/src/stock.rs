@@ -1,4 +1,5 @@
-//! What filters are judged on: random texts for all link types, and packets: real ones, real payloads behind other link headers, and noise.
+//! Inputs for tests of filters: random texts for all link types, and packets: captured ones, captured payloads behind
+//! other link headers, and noise.
 //!
 //! ```text
 //! captures  --read by libpcap-->  frames per link type
@@ -17,7 +18,7 @@ use crate::random::Random;
 /// The captures beside the repository.
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
-/// Of each file, only so many packets: a thousand segments of one transfer teach nothing.
+/// Packets taken from a file: a thousand segments of one transfer teach nothing.
 const PER_FILE: usize = 24;
 
 /// Longer packets are cut here; no filter of ours looks further, and copying them costs time.
@@ -201,7 +202,7 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// What the captures hold; without them, frames of `random` bytes with the common EtherTypes.
+    /// The packets of the captures; without captures, frames of `random` bytes with the common EtherTypes.
     pub fn new(pcap: &Libpcap, random: &mut Random) -> Stock {
         let mut by_dlt: BTreeMap<i32, Vec<Sample>> = BTreeMap::new();
         for path in capture_files() {
@@ -268,7 +269,7 @@ fn kept(packet: FilePacket) -> Sample {
     Sample { data, wire_len }
 }
 
-/// Where the network header starts on a link type; a guess suffices, planting does the rest.
+/// The offset of the network header on a link type; a guess is enough, as values are planted at it.
 fn header_len(dlt: i32, random: &mut Random) -> usize {
     let lengths: &[usize] = match dlt {
         0 | 108 | 9 | 50 | 104 | 107 | 166 => &[4],

@@ -1,6 +1,7 @@
-//! How much a test does. Work is bounded in processor time, which other programs do not change as they change the time on the wall.
+//! Test volumes: the number of random cases, rounds or packets that a test goes through.
 //!
-//! How many random cases a test tries: few on a developer's machine, many in CI, as many as asked for in a search.
+//! The volume is small on a developer's machine, ten times as large in CI, and any number in a long search. Limits on a
+//! test's work are in processor time, which the load of the machine does not change.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ pub use tapline_sys::usage::thread_time;
 /// Multiplies the number of cases of every test; CI sets 10.
 const FACTOR: &str = "TAPLINE_VOLUME";
 
-/// The number that the environment variable gives, otherwise `small` times `TAPLINE_VOLUME`.
+/// The value of the environment variable `variable`; without it `small` times `TAPLINE_VOLUME`.
 ///
 /// # Panics
 ///

@@ -15,11 +15,11 @@ pub struct Batches {
     generator: Generator,
     base: Vec<u8>,
     records: Vec<Record>,
-    /// Which packets bear marks, and where.
+    /// Stream and place of each packet's mark.
     marks: Vec<(u8, MarkPlace)>,
-    /// When the first packet leaves.
+    /// Departure time of the first packet.
     start: Timestamp,
-    /// What ended it, told once all packets before it were lent.
+    /// The generator's error, returned once all packets before it were lent.
     fault: Option<Error>,
 }
 
@@ -91,12 +91,12 @@ impl Batches {
         }
     }
 
-    /// What the last [`advance`](Self::advance) made.
+    /// The packets that the last [`advance`](Self::advance) made.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(&self.base, &self.records)
     }
 
-    /// What makes the packets.
+    /// The generator.
     pub fn generator(&self) -> &Generator {
         &self.generator
     }

@@ -19,7 +19,7 @@ const SYN: u8 = 0x02;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// Where a flow's connection stands; of ICMP, the last echo.
+/// The state of a flow's connection; for ICMP, the last echo.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
     /// The next sequence numbers of both sides.
@@ -43,13 +43,13 @@ enum Phase {
     LastAck,
 }
 
-/// What a segment says.
+/// The header fields of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
-    /// It goes from the server to the client.
+    /// Whether the segment goes from the server to the client.
     pub(crate) is_answer: bool,
     /// Bytes of payload.
     pub(crate) payload: usize,

@@ -1,4 +1,4 @@
-//! What is wrong with a recipe.
+//! Errors in recipes.
 
 use tapline_syntax::Span;
 
@@ -18,7 +18,7 @@ pub enum Error {
         key: &'static str,
         /// Why it cannot be met.
         what: String,
-        /// What to write instead.
+        /// Text that mends it.
         mend: String,
     },
     /// The filter cannot be compiled, or accepts no packet at all.
@@ -81,7 +81,7 @@ pub(crate) fn moved(error: &tapline_syntax::Error, at: Span) -> SyntaxError {
     let span = error.span.map_or(at, |span| Span { start: place(span.start), end: place(span.end) });
     let whole = SyntaxError::at(span, error.message.clone()).hint(error.hint.clone());
     match error.also {
-        Some(also) => whole.also(Span { start: place(also.start), end: place(also.end) }),
+        Some(also) => whole.with_earlier_place(Span { start: place(also.start), end: place(also.end) }),
         None => whole,
     }
 }

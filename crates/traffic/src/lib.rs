@@ -26,9 +26,9 @@
 //! A frame is made by copying its flow's headers and filling in what differs. The parts of its checksums that no packet changes are summed
 //! once; the sum of a payload is a difference of two numbers in a table. Nothing is allocated for a packet.
 //!
-//! One part a file: `recipe` is what is wanted and its text, `space` and `flow` who talks to whom, `shape` the headers, `payload`,
-//! `size`, `gap`, `share`, `connection` (TCP), `fragment`, `malform`, `matching` (filters), `write` puts them into a frame,
-//! `generator` says what comes next. `mark` and `verify` are the receiving side.
+//! Modules: `recipe` the parameters and their text, `space` and `flow` addresses and ports, `shape` the headers,
+//! `payload`, `size`, `gap`, `share`, `connection` (TCP), `fragment`, `malform`, `matching` (filters), `write` the
+//! bytes of a frame, `generator` the sequence of packets. `mark` and `verify` are the receiving side.
 #![forbid(unsafe_code)]
 
 mod batches;
@@ -57,8 +57,9 @@ pub use error::{Error, SyntaxError};
 pub use generator::{Departure, Generator, MarkPlace};
 pub use mark::{MARK_LEN, Mark};
 pub use recipe::{
-    Bad, FLOWS_MAX, Gaps, KEYS, Key, Order, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport, Walk,
+    AddressOrder, FLOWS_MAX, FlowOrder, Gaps, KEYS, Key, Malformation, Payload, Rate, Recipe, SIZE_MAX,
+    Sizes, Transport,
 };
 pub use share::Share;
-pub use space::Space;
+pub use space::NumberRanges;
 pub use verify::{Latency, Stream, WINDOW};

@@ -15,19 +15,19 @@ const SEQUENCE: u64 = (1 << 40) - 1;
 /// `TLm1`.
 const MAGIC: [u8; 4] = *b"TLm1";
 
-/// What a packet says of itself.
+/// Stream, number and send time of a packet, carried in its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Whose packet it is: sequence numbers of different streams have nothing to do with each other.
+    /// The stream; each stream has its own sequence numbers.
     pub stream: u8,
-    /// Its number in the stream, from 0; below 2^40.
+    /// The sequence number in the stream, from 0; below 2^40.
     pub sequence: u64,
-    /// When it was sent, by the sender's clock.
+    /// The send time, by the sender's clock.
     pub sent: Timestamp,
 }
 
 impl Mark {
-    /// As it stands in a packet.
+    /// The bytes of the mark in a packet.
     #[inline]
     pub fn to_bytes(self) -> [u8; MARK_LEN] {
         let mut bytes = [0; MARK_LEN];

@@ -1,4 +1,4 @@
-//! What packets carry, with sums of any part of it at hand.
+//! Payloads of packets, with checksums of any part at hand.
 //!
 //! ```text
 //! bytes  b0 b1 b2 b3 b4 ...        sums[i] = b0·256 + b1 + b2·256 + ...  of the first i bytes
@@ -41,7 +41,7 @@ impl Pool {
         Pool { bytes, sums, is_random }
     }
 
-    /// Where the next payload begins: an even place.
+    /// The offset of the next payload in the pool, which is even.
     #[inline]
     pub(crate) fn start(&self, random: &mut Random) -> usize {
         if self.is_random { (random.bits() as usize % STARTS) & !1 } else { 0 }

@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     pub(crate) transport: Transport,
     pub(crate) version: IpVersion,
     pub(crate) bytes: Vec<u8>,
-    /// Where the tunnel's IPv4 header begins, if there is a tunnel.
+    /// The offset of the tunnel's IPv4 header, if there is a tunnel.
     pub(crate) outer: Option<usize>,
     pub(crate) l3: usize,
     pub(crate) l4: usize,
@@ -86,7 +86,7 @@ impl Shape {
         self.transport != Transport::Icmp || self.version == IpVersion::V6
     }
 
-    /// Where the transport's checksum stands, from the start of its header.
+    /// The offset of the checksum in the transport's header.
     #[inline]
     pub(crate) fn checksum_at(&self) -> usize {
         match self.transport {
@@ -97,7 +97,7 @@ impl Shape {
     }
 }
 
-/// What IP calls a transport.
+/// The IP protocol number of a transport.
 pub(crate) fn protocol(transport: Transport, version: IpVersion) -> u8 {
     match (transport, version) {
         (Transport::Udp, _) => 17,

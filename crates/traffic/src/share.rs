@@ -1,11 +1,11 @@
-//! Exact shares: of every so many packets so many, evenly spread.
+//! Exact shares: `over` of every `under` packets, evenly spread.
 
-/// So many of so many.
+/// A share: `over` of every `under`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// How many.
+    /// The numerator.
     pub over: u32,
-    /// Of how many; 1 or more, and no less than `over`.
+    /// The denominator; 1 or more, and no less than `over`.
     pub under: u32,
 }
 
@@ -14,7 +14,7 @@ impl Share {
     pub const ALL: Share = Share { over: 1, under: 1 };
 }
 
-/// Says yes for a share of the questions: after each `under` questions it has said so exactly `over` times.
+/// Chooses a share of the packets: exactly `over` of any `under` in a row that start at a multiple.
 #[derive(Clone, Debug)]
 pub(crate) struct Portion {
     share: Share,

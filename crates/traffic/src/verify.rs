@@ -1,4 +1,4 @@
-//! What became of a stream of marked packets: lost, doubled, reordered; and how long they took.
+//! Statistics of a stream of marked packets: lost, duplicated and reordered ones, and their latency.
 //!
 //! ```text
 //!  first                                highest
@@ -10,7 +10,7 @@
 //! behind than the window is told apart from neither; it is counted as too late.
 
 use tapline_packet::Timestamp;
-use tapline_profile::Spread;
+use tapline_profile::Distribution;
 
 use crate::mark::Mark;
 
@@ -19,7 +19,7 @@ pub const WINDOW: u64 = 1 << 16;
 /// A send time so much before the arrival, or any after it, is of another clock.
 const LATENCY_MAX_NS: i64 = 60_000_000_000;
 
-/// What came of one stream.
+/// Statistics of one stream.
 pub struct Stream {
     came: Box<[u64; (WINDOW / 64) as usize]>,
     first: u64,
@@ -137,7 +137,7 @@ impl Stream {
         self.reordered
     }
 
-    /// Packets so far behind that nobody knows whether their number had come before.
+    /// Packets behind the window: whether their number had come before is unknown.
     pub fn too_late(&self) -> u64 {
         self.too_late
     }
@@ -151,7 +151,7 @@ impl Stream {
 /// How long packets took, where the sender's clock is the receiver's.
 #[derive(Default)]
 pub struct Latency {
-    spread: Spread,
+    spread: Distribution,
     unknown: u64,
     /// The shortest and the longest, in nanoseconds.
     bounds: Option<(u64, u64)>,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn within_the_window_it_is_what_a_set_says() {
+    fn counts_within_the_window_are_those_of_a_set() {
         let mut random = Random::new(3, 3);
         for _ in 0..50 {
             let mut stream = Stream::default();

@@ -21,9 +21,9 @@ pub(crate) struct Packet<'a> {
     pub(crate) echo: u16,
     /// The identification of IPv4.
     pub(crate) id: u16,
-    /// Where the payload begins in the pool.
+    /// The offset of the payload in the pool.
     pub(crate) start: usize,
-    /// What stands at the end of the payload, which is long enough.
+    /// The mark at the end of the payload, which is long enough for it.
     pub(crate) mark: Option<Mark>,
 }
 
@@ -34,7 +34,7 @@ impl Packet<'_> {
         self.shape.len() + self.segment.payload
     }
 
-    /// Where a mark stands, and the checksum that covers it.
+    /// The place of a mark and of the checksum that covers it.
     #[inline]
     pub(crate) fn mark_place(&self) -> Option<MarkPlace> {
         self.mark?;

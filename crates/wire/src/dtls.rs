@@ -16,20 +16,20 @@ const VERSIONS: [u16; 2] = [0xfeff, 0xfefd];
 
 /// A fragment of a message of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fragment<'d> {
+pub struct HandshakeFragment<'d> {
     /// Message type: 1 is the client's hello, 2 the server's.
     pub message_type: u8,
     /// Bytes of the whole message, without its header.
     pub message_len: usize,
     /// Number of the message; each side counts from 0.
     pub message_number: u16,
-    /// Where the bytes belong in the message.
+    /// The offset of the bytes in the message.
     pub offset: usize,
     /// The bytes, all of them captured.
     pub bytes: &'d [u8],
 }
 
-impl Fragment<'_> {
+impl HandshakeFragment<'_> {
     /// Whether the fragment is the whole message.
     pub fn is_whole(&self) -> bool {
         self.offset == 0 && self.bytes.len() == self.message_len
@@ -42,7 +42,7 @@ pub fn is_handshake(datagram: &[u8]) -> bool {
 }
 
 /// The fragments in the unencrypted records of a datagram, up to the first that was not captured whole.
-pub fn fragments(datagram: &[u8]) -> impl Iterator<Item = Fragment<'_>> {
+pub fn fragments(datagram: &[u8]) -> impl Iterator<Item = HandshakeFragment<'_>> {
     records(datagram).flat_map(|record| {
         let mut rest = ByteReader(record);
         std::iter::from_fn(move || fragment(&mut rest))
@@ -61,13 +61,13 @@ fn records(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn fragment<'d>(rest: &mut ByteReader<'d>) -> Option<Fragment<'d>> {
+fn fragment<'d>(rest: &mut ByteReader<'d>) -> Option<HandshakeFragment<'d>> {
     let message_type = rest.u8()?;
     let message_len = rest.u24()?;
     let message_number = rest.u16()?;
     let (offset, len) = (rest.u24()?, rest.u24()?);
     let bytes = rest.take(len)?;
-    Some(Fragment { message_type, message_len, message_number, offset, bytes })
+    Some(HandshakeFragment { message_type, message_len, message_number, offset, bytes })
 }
 
 #[cfg(test)]
@@ -84,8 +84,8 @@ mod tests {
         let other = [&[1, 0, 0, 7, 0, 0, 0, 0, 4, 0, 0, 3][..], b"nt!"].concat();
         let whole = [&[2, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 2][..], b"ok"].concat();
         let datagram = [record(0, &one), record(0, &[other, whole].concat()), record(1, b"sealed")].concat();
-        let found: Vec<Fragment<'_>> = fragments(&datagram).collect();
-        let fragment = |message_type, message_len, message_number, offset, bytes| Fragment {
+        let found: Vec<HandshakeFragment<'_>> = fragments(&datagram).collect();
+        let fragment = |message_type, message_len, message_number, offset, bytes| HandshakeFragment {
             message_type,
             message_len,
             message_number,

@@ -6,11 +6,12 @@
 //! frames      CRYPTO: offset | length | a piece of the handshake; others between them, in any order
 //! ```
 //!
-//! The keys follow from the connection ID that the client chose for the server. It stands in the packets of the client's
-//! first flight. The keys stay when the server has chosen another ID, and change after a Retry. A packet that does not
-//! open with them comes from the server, or is no QUIC.
+//! The keys follow from the connection ID that the client chose for the server. The packets of the client's first
+//! flight carry that ID. The keys stay when the server has chosen another ID, and change after a Retry. A packet that
+//! does not open with them comes from the server, or is no QUIC.
 //!
-//! Sources: RFC 9000, 16 (numbers), 17.2 (packets), 19 (frames); RFC 9001, 5 (keys and protection); RFC 9369 (version 2).
+//! Sources: RFC 9000, 16 (numbers), 17.2 (packets), 19 (frames); RFC 9001, 5 (keys and protection); RFC 9369 (version
+//! 2).
 
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::aes::Aes128;
@@ -31,7 +32,7 @@ const SAMPLE_LEN: usize = 16;
 /// Version 2 on the wire (RFC 9369, 3.1).
 const VERSION_2: u32 = 0x6b33_43cf;
 
-/// What differs between versions.
+/// The constants that differ between versions.
 struct Version {
     salt: [u8; 20],
     key: &'static str,
@@ -73,7 +74,7 @@ pub fn has_long_header(datagram: &[u8]) -> bool {
 
 /// The type of a packet with a long header (RFC 9000, 17.2; RFC 9369, 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketType {
+pub enum LongPacketType {
     /// The versions that a server takes; its version is 0.
     VersionNegotiation,
     /// Begins a handshake, under keys that every observer can derive.
@@ -86,16 +87,16 @@ pub enum PacketType {
     Retry,
 }
 
-impl PacketType {
+impl LongPacketType {
     /// The type in the first byte. Version 2 numbers the types differently; other versions are read as version 1.
-    fn new(first: u8, version: u32) -> PacketType {
+    fn new(first: u8, version: u32) -> LongPacketType {
         let number = first >> 4 & 3;
         match if version == VERSION_2 { (number + 3) & 3 } else { number } {
-            _ if version == 0 => PacketType::VersionNegotiation,
-            0 => PacketType::Initial,
-            1 => PacketType::ZeroRtt,
-            2 => PacketType::Handshake,
-            _ => PacketType::Retry,
+            _ if version == 0 => LongPacketType::VersionNegotiation,
+            0 => LongPacketType::Initial,
+            1 => LongPacketType::ZeroRtt,
+            2 => LongPacketType::Handshake,
+            _ => LongPacketType::Retry,
         }
     }
 }
@@ -106,7 +107,7 @@ pub struct LongHeader<'d> {
     /// The version; 0 in a version negotiation.
     pub version: u32,
     /// The type.
-    pub packet_type: PacketType,
+    pub packet_type: LongPacketType,
     /// The destination's connection ID, 0 to 255 bytes (20 at most in versions 1 and 2); `None` if it was cut.
     pub destination_id: Option<&'d [u8]>,
     /// The source's connection ID, of the same lengths; `None` if it was cut.
@@ -116,7 +117,8 @@ pub struct LongHeader<'d> {
 }
 
 impl<'d> LongHeader<'d> {
-    /// Reads the header at the beginning of a datagram. `None` for a short header, and for one cut before its version's end.
+    /// Reads the header at the beginning of a datagram. `None` for a short header, and for one cut before its
+    /// version's end.
     pub fn parse(datagram: &'d [u8]) -> Option<LongHeader<'d>> {
         let &[first, number @ ..] = datagram.first_chunk::<5>()?;
         if first & 0x80 == 0 {
@@ -129,7 +131,7 @@ impl<'d> LongHeader<'d> {
         let rest = source_id.map_or(&[][..], |_| reader.0);
         Some(LongHeader {
             version,
-            packet_type: PacketType::new(first, version),
+            packet_type: LongPacketType::new(first, version),
             destination_id,
             source_id,
             rest,
@@ -161,8 +163,8 @@ impl ConnectionId {
 }
 
 /// Opens the Initial packets of a client in a datagram, and gives `piece` the bytes of their CRYPTO frames with their
-/// offsets in the handshake, in ascending order within a packet. `id` is the connection ID with which earlier packets of
-/// the connection opened, and is set to that with which these did. `scratch` takes one opened packet at a time.
+/// offsets in the handshake, in ascending order within a packet. `id` is the connection ID with which earlier packets
+/// of the connection opened, and is set to that with which these did. `scratch` takes one opened packet at a time.
 pub fn decrypt_initials(
     datagram: &[u8],
     id: &mut ConnectionId,
@@ -190,7 +192,7 @@ struct Packet<'d> {
     id: &'d [u8],
     /// From its first byte to its last.
     bytes: &'d [u8],
-    /// Where the number of the packet is.
+    /// The offset of the packet number.
     number_at: usize,
 }
 
@@ -199,13 +201,13 @@ impl<'d> Packet<'d> {
     fn split(datagram: &'d [u8]) -> Option<(Packet<'d>, &'d [u8])> {
         let version = version(datagram)?;
         let header = LongHeader::parse(datagram)?;
-        if header.packet_type == PacketType::Retry {
+        if header.packet_type == LongPacketType::Retry {
             return None;
         }
         let id = header.destination_id.filter(|id| id.len() <= ID_MAX)?;
         header.source_id.filter(|id| id.len() <= ID_MAX)?;
         let mut reader = ByteReader(header.rest);
-        let is_initial = header.packet_type == PacketType::Initial;
+        let is_initial = header.packet_type == LongPacketType::Initial;
         if is_initial {
             let token = reader.number()?;
             reader.take(usize::try_from(token).ok()?)?;
@@ -372,7 +374,7 @@ mod tests {
 
     #[test]
     fn long_headers_of_all_versions_and_cuts_are_read() {
-        use PacketType::{Handshake, Initial, Retry, VersionNegotiation, ZeroRtt};
+        use LongPacketType::{Handshake, Initial, Retry, VersionNegotiation, ZeroRtt};
         for (version, types) in [
             (0, [VersionNegotiation; 4]),
             (1, [Initial, ZeroRtt, Handshake, Retry]),

@@ -63,7 +63,7 @@ pub struct Ipv4 {
     pub dont_fragment: bool,
     /// Not the last fragment.
     pub more_fragments: bool,
-    /// Where this fragment belongs, in units of 8 bytes, 0 to 8191.
+    /// The offset of this fragment, in units of 8 bytes, 0 to 8191.
     pub fragment_offset: u16,
     /// Hops left.
     pub ttl: u8,

@@ -21,7 +21,7 @@ pub const ETHERTYPE_IPV4: u16 = 0x0800;
 /// IPv6, RFC 2464.
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 
-/// Where a frame goes and where it comes from.
+/// Destination and source of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ethernet {
     /// Receiver.

@@ -12,7 +12,7 @@ use super::checksum::internet_checksum;
 
 /// The EtherType of an Ethernet frame in a tunnel (RFC 1701).
 pub const TRANSPARENT_BRIDGING: u16 = 0x6558;
-/// The GRE type of ERSPAN of types I (no sequence number, no header of its own) and II.
+/// The GRE type of ERSPAN type I, which has no header of its own and no sequence number in GRE, and of type II.
 pub const ERSPAN_I_II: u16 = 0x88be;
 /// The GRE type of ERSPAN of type III.
 pub const ERSPAN_III: u16 = 0x22eb;
@@ -20,9 +20,9 @@ pub const ERSPAN_III: u16 = 0x22eb;
 /// A GRE header (RFC 2784, RFC 2890). IP protocol 47.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gre {
-    /// The payload.
+    /// The type of the payload.
     pub ethertype: u16,
-    /// Whether there is a checksum.
+    /// Whether the header has a checksum.
     pub checksum: bool,
     /// The key, if there is one.
     pub key: Option<u32>,
@@ -31,7 +31,7 @@ pub struct Gre {
 }
 
 impl Gre {
-    /// The packet that carries `payload`.
+    /// The bytes of this header, followed by `payload`.
     pub fn packet(&self, payload: &[u8]) -> Vec<u8> {
         let flag = |set: bool, bit: u16| if set { bit } else { 0 };
         let flags = flag(self.checksum, 0x8000)
@@ -49,13 +49,13 @@ impl Gre {
     }
 }
 
-/// ERSPAN's header of type II (draft-foschiano-erspan-03) of a session, 0 to 1023, around a frame.
+/// An ERSPAN header of type II (draft-foschiano-erspan-03), followed by `frame`. `session`: 0 to 1023.
 pub fn erspan_ii(session: u16, frame: &[u8]) -> Vec<u8> {
     [&[0x10, 0x01], &(session & 0x3ff).to_be_bytes()[..], &[0, 0, 0, 7], frame].concat()
 }
 
-/// ERSPAN's header of type III of a session, 0 to 1023; `frame_type` 0 carries a frame, 2 an IP packet. With
-/// `subheader`, the 8 bytes that depend on the platform.
+/// An ERSPAN header of type III (draft-foschiano-erspan-03), followed by `payload`. `session`: 0 to 1023. `frame_type`:
+/// 0 for an Ethernet frame, 2 for an IP packet. `subheader`: whether the optional 8 bytes of the platform are there.
 pub fn erspan_iii(session: u16, frame_type: u8, subheader: bool, payload: &[u8]) -> Vec<u8> {
     let flags = u16::from(frame_type & 0x1f) << 10 | u16::from(subheader);
     let head = [&[0x20, 0x01], &(session & 0x3ff).to_be_bytes()[..], &[0, 0, 0, 9, 0, 0]].concat();
@@ -63,9 +63,10 @@ pub fn erspan_iii(session: u16, frame_type: u8, subheader: bool, payload: &[u8])
     [&head, &flags.to_be_bytes()[..], more, payload].concat()
 }
 
-/// GTP-U (3GPP TS 29.281) to an endpoint around a packet. UDP port 2152.
+/// A GTP-U header (3GPP TS 29.281), followed by `packet`. `endpoint`: the tunnel endpoint identifier (TEID). UDP port
+/// 2152.
 ///
-/// Each extension is its kind and its content, of 2, 6, 10 ... bytes.
+/// Each extension is a pair of its type and its content, which has 2, 6, 10 ... bytes.
 pub fn gtp_u(endpoint: u32, sequence: Option<u16>, extensions: &[(u8, &[u8])], packet: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     let long = sequence.is_some() || !extensions.is_empty();
@@ -86,19 +87,20 @@ pub fn gtp_u(endpoint: u32, sequence: Option<u16>, extensions: &[(u8, &[u8])], p
     [&[flags, 0xff], &len[..], &endpoint.to_be_bytes(), &body].concat()
 }
 
-/// GRE (RFC 2784, RFC 2890) with a key if there is one, before `payload`. IP protocol 47.
+/// A GRE header (RFC 2784, RFC 2890), with a key if one is given, followed by `payload`. IP protocol 47.
 pub fn gre(ethertype: u16, key: Option<u32>, payload: &[u8]) -> Vec<u8> {
     Gre { ethertype, key, ..Gre::default() }.packet(payload)
 }
 
-/// VXLAN (RFC 7348) of a 24-bit network around an Ethernet frame. UDP port 4789.
+/// A VXLAN header (RFC 7348), followed by an Ethernet frame. `network`: the 24-bit VNI. UDP port 4789.
 pub fn vxlan(network: u32, frame: &[u8]) -> Vec<u8> {
     [&[8, 0, 0, 0], &(network << 8).to_be_bytes()[..], frame].concat()
 }
 
-/// Geneve (RFC 8926) of a 24-bit network, with options as they stand, around `payload`. UDP port 6081.
+/// A Geneve header (RFC 8926), followed by `payload`. `network`: the 24-bit VNI. UDP port 6081.
 ///
-/// `options` must be whole words, at most 252 bytes. An Ethernet frame has the type 0x6558.
+/// `options` are copied as they are: whole words of 4 bytes, at most 252 bytes. The type of an Ethernet frame is
+/// 0x6558.
 pub fn geneve(network: u32, ethertype: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let words = (options.len() / 4) as u8 & 0x3f;
     let head = [words, 0];

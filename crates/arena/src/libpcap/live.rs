@@ -39,7 +39,7 @@ struct RawStatistics {
 
 /// `PCAP_ERROR_BREAK` of `pcap/pcap.h`.
 const INTERRUPTED: c_int = -2;
-/// How often the end is asked for.
+/// The pause between two looks at the end.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited:
 /// the kernel counts each packet twice, and libpcap leaves one of the two out.
@@ -57,7 +57,7 @@ impl Shared {
     }
 }
 
-/// How to capture.
+/// Settings of a capture.
 #[derive(Clone, Debug)]
 pub struct LiveSettings<'a> {
     /// The interface.
@@ -79,9 +79,9 @@ pub struct LiveCount {
     pub captured: u64,
     /// Their captured bytes.
     pub bytes: u64,
-    /// What `pcap_stats` says came through the filter, those dropped included.
+    /// Packets that came through the filter, by `pcap_stats`, those dropped included.
     pub received: u64,
-    /// What it says the ring had no room for.
+    /// Packets that the ring had no room for, by `pcap_stats`.
     pub dropped: u64,
 }
 
@@ -143,7 +143,7 @@ impl Libpcap {
         let mut error = [0 as c_char; ERROR_BYTES];
         // SAFETY: the handle is active and the buffer has the size that libpcap asks for.
         unsafe { (self.live.setnonblock)(handle.0.as_ptr(), 1, error.as_mut_ptr()) };
-        // What the kernel counted may lie in a block that it gives out only when the timeout has run.
+        // Packets that the kernel counted may lie in a block that it gives out only when the timeout has run.
         let deadline = Instant::now() + LAST_PACKETS + Duration::from_millis(settings.timeout_ms.into());
         loop {
             while handle.dispatch(&mut count)?.is_none_or(|packets| packets > 0) {}
@@ -252,20 +252,20 @@ mod tests {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),
         };
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let to = receiver.local_addr().expect("it has one");
         let settings = LiveSettings {
             interface: "lo",
             snap_len: 68,
             buffer: 1 << 20,
             timeout_ms: 10,
-            filter: "udp dst port 47121",
+            filter: &format!("udp dst port {}", to.port()),
         };
-        let receiver = std::net::UdpSocket::bind("127.0.0.1:47121");
-        let Ok(receiver) = receiver else { return eprintln!("skipped: port 47121 is taken") };
         let is_sent = AtomicBool::new(false);
         let send = || {
             let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
             for _ in 0..10 {
-                sender.send_to(b"tapline", "127.0.0.1:47121").expect("loopback");
+                sender.send_to(b"tapline", to).expect("loopback");
             }
             is_sent.store(true, Ordering::Relaxed);
         };

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! Planting makes packets for every branch of a filter: when a comparison looks at packet bytes, the constant (or one
-//! that fails it) is written to where those bytes came from, and the run goes on from there. It follows A through
-//! masks, shifts and scratch cells, back to the bytes.
+//! that fails it) is written to where those bytes came from, and the run goes on from there. Planting follows A
+//! through masks, shifts and scratch cells, back to the bytes.
 
 use tapline_bpf::Insn;
 
-use super::Oracle;
+use super::LibpcapProgram;
 use crate::random::Random;
 
 /// The most instructions that a run may take; only a loop takes more.
@@ -26,7 +26,7 @@ const MUL_K: u16 = 0x24;
 /// Packets do not grow beyond this while constants are planted.
 const GROWN_MAX: usize = 256;
 
-/// What a run did.
+/// The steps of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The value that the program returned; `None` if it did not end.
@@ -40,9 +40,9 @@ pub struct Trace {
     pub masked_out: bool,
     /// Whether it multiplied by 4, as `geneve` does once it has found its header, to step over options.
     pub entered_tunnel: bool,
-    /// How often it jumped backward.
+    /// Number of backward jumps.
     pub loops: usize,
-    /// Whether a comparison with this constant held, by constant; see [`Trace::equalled`].
+    /// Whether a comparison with this constant held, by constant; see [`Trace::compared_equal`].
     equal: Vec<u32>,
     /// One past the last byte of each packet load, in order.
     pub load_ends: Vec<usize>,
@@ -50,12 +50,12 @@ pub struct Trace {
 
 impl Trace {
     /// Whether X + k of a load was beyond 32 bits.
-    pub fn wraps(&self) -> bool {
+    pub fn index_wraps(&self) -> bool {
         self.load_ends.iter().any(|&end| end > u32::MAX as usize)
     }
 
     /// Whether a `jeq` with this constant held on the way.
-    pub fn equalled(&self, k: u32) -> bool {
+    pub fn compared_equal(&self, k: u32) -> bool {
         self.equal.contains(&k)
     }
 }
@@ -69,7 +69,7 @@ struct Origin {
     shift: u32,
 }
 
-/// What a scratch cell holds.
+/// The content of a scratch cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     value: u32,
@@ -90,7 +90,7 @@ struct Machine {
     trace: Trace,
 }
 
-impl Oracle {
+impl LibpcapProgram {
     /// Runs the program on a packet and tells what it did.
     pub fn trace(&self, data: &[u8], wire_len: u32) -> Trace {
         let mut data = data.to_vec();
@@ -305,7 +305,7 @@ impl Origin {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Libpcap, Settings};
+    use super::super::{CompileSettings, Libpcap};
     use super::*;
 
     /// The watching interpreter agrees with libpcap's own, and planting reaches both ends of a filter.
@@ -317,7 +317,7 @@ mod tests {
         };
         let mut random = Random::new(1);
         for text in ["tcp dst port 80", "ip6 net fe80::/10", "vlan 5 and udp", "ip[0] & 0xf0 = 0x40"] {
-            let oracle = pcap.compile(text, Settings::new(1)).expect("compiles");
+            let oracle = pcap.compile(text, CompileSettings::new(1)).expect("compiles");
             let mut accepted = 0;
             for _ in 0..300 {
                 let mut data = random.bytes(60);

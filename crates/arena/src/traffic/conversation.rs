@@ -104,7 +104,7 @@ impl Conversation {
         self.plain(Side::Server, flags::RST | flags::ACK, &[]);
     }
 
-    /// What went over the wire: nanoseconds from the beginning, and the frame.
+    /// The frames on the wire: nanoseconds from the beginning, and the frame.
     pub fn into_frames(self) -> Vec<(u64, Vec<u8>)> {
         self.frames
     }

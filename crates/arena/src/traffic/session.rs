@@ -1,4 +1,4 @@
-//! The kinds of session in the mix: who talks to whom, about what, how much.
+//! The kinds of session in the mix: the hosts, the protocol, and the number of bytes.
 
 use super::conversation::{Conversation, Side};
 use super::wrap::Encapsulation;

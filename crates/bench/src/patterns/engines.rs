@@ -3,7 +3,7 @@
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use daachorse::DoubleArrayAhoCorasick;
 use std::ops::ControlFlow;
-use tapline_search::{Engine, Pattern, Patterns};
+use tapline_search::{Pattern, Patterns, SearchEngine};
 
 /// Counts the matches in all payloads.
 type Search = dyn Fn(&[Vec<u8>]) -> u64;
@@ -29,7 +29,7 @@ pub(super) fn peers(patterns: &[Pattern]) -> anyhow::Result<Vec<Peer>> {
     let chosen = Patterns::new(patterns.to_vec())?;
     let name = format!("tapline ({})", chosen.engine());
     let mut peers = vec![ours(name, chosen), first_only(Patterns::new(patterns.to_vec())?)];
-    let engines = [Engine::Teddy, Engine::Grams, Engine::Automaton];
+    let engines = [SearchEngine::Teddy, SearchEngine::Grams, SearchEngine::Automaton];
     for engine in engines {
         if let Ok(set) = Patterns::with_engine(patterns.to_vec(), engine) {
             peers.push(ours(engine.to_string(), set));
@@ -55,7 +55,7 @@ fn first_only(set: Patterns) -> Peer {
     let memory = set.memory();
     let search = move |payloads: &[Vec<u8>]| {
         let mut count = 0;
-        set.matching(payloads.iter().map(Vec::as_slice), |_| count += 1);
+        set.for_each_matching_payload(payloads.iter().map(Vec::as_slice), |_| count += 1);
         count
     };
     Peer { name: "tapline, first match only".into(), memory, stops_early: true, search: Box::new(search) }

@@ -93,7 +93,7 @@ fn measure(mut all: Vec<Workload>, args: &SetsArgs, runs: usize, ticks_per_ns: f
         println!(
             "    {:<22} {:>8} {ns:>10.1} {:>8.0} {per_packet:>9.2} {ratio:>8}",
             workload.name,
-            workload.set.layouts(),
+            workload.set.table_count(),
             ns * ticks_per_ns
         );
     }

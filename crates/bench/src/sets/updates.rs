@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
 use tapline_filter::Options;
-use tapline_filterset::{Filter, FilterId, FilterSet, FiveTuples, Matches, Mode, Replica, Updates};
+use tapline_filterset::{Filter, FilterId, FilterSet, FiveTuples, MatchPolicy, Matches, Replica, SetUpdater};
 use tapline_packet::{Batch, Selection};
 use tapline_sys::usage::thread_time;
 
@@ -32,7 +32,7 @@ pub(super) fn run(installed: usize) -> anyhow::Result<()> {
     })?;
     timed("the same from an example", CHANGES, |_| Ok(examples.filter(&flow(number()))?))?;
 
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let mut ids = Vec::with_capacity(installed + CHANGES);
     for _ in 0..installed {
         ids.push(set.insert(examples.filter(&flow(number()))?, 0));
@@ -84,7 +84,7 @@ fn print(name: &str, costs: &mut [u64], a_second: f64) {
 
 /// A worker classifies without a pause and applies changes between batches; a writer keeps its pace.
 fn while_packets_flow(examples: &FiveTuples, installed: usize) -> anyhow::Result<()> {
-    let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
+    let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 1);
     let mut ids = Vec::with_capacity(installed + CHANGES);
     for number in 0..installed {
         ids.push(updates.insert(examples.filter(&flow(number as u32))?, 0));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::anyhow;
 use tapline_filter::{Options, compile};
-use tapline_filterset::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode, interpreted};
+use tapline_filterset::{Filter, FilterFactory, FilterSet, FiveTuple, FiveTuples, MatchPolicy, interpreted};
 use tapline_ir::CompiledFilter;
 use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
@@ -51,7 +51,7 @@ impl Workload {
         workload.filled(packets, mixed_text, &interpreted)
     }
 
-    /// Those of a daemon's readers: a few kinds, of each some that differ in a number or a range.
+    /// Filters of a daemon's readers: a few kinds, and of each several that differ in a number or a range.
     pub(super) fn readers(count: usize, packets: usize) -> anyhow::Result<Workload> {
         let mut workload = Workload::empty(format!("{count} readers"), count);
         for reader in 0..count {
@@ -65,8 +65,8 @@ impl Workload {
     pub(super) fn programs(count: usize, packets: usize) -> anyhow::Result<Vec<Workload>> {
         let empty = |kind| Workload::empty(format!("{count} programs, {kind}"), count);
         let interpreted = empty("interpreted").filled(packets, computed_text, &interpreted)?;
-        let residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
-        let backend: Backend<'_> = &|filter| residuals.ready(filter);
+        let residuals = tapline_jit::NativeResiduals::new(tapline_jit::RESIDUALS_MAX);
+        let backend: FilterFactory<'_> = &|filter| residuals.ready(filter);
         let native = empty("native").filled(packets, computed_text, backend)?;
         anyhow::ensure!(residuals.interpreted() == 0, "some programs did not become native code");
         Ok(vec![interpreted, native])
@@ -77,7 +77,7 @@ impl Workload {
         mut self,
         packets: usize,
         next_text: fn(&mut Random) -> String,
-        backend: Backend<'_>,
+        backend: FilterFactory<'_>,
     ) -> anyhow::Result<Workload> {
         let mut random = Random::new(7);
         let workload = &mut self;
@@ -88,7 +88,7 @@ impl Workload {
         Ok(self)
     }
 
-    fn add(&mut self, text: &str, backend: Backend<'_>) -> anyhow::Result<()> {
+    fn add(&mut self, text: &str, backend: FilterFactory<'_>) -> anyhow::Result<()> {
         let filter = Filter::compile_with(text, &Options::default(), backend)
             .map_err(|error| anyhow!(error.render(text)))?;
         let index = self.set.insert(filter, 0).index();
@@ -118,7 +118,7 @@ impl Workload {
     }
 
     fn empty(name: String, count: usize) -> Workload {
-        let set = FilterSet::new(Mode::All);
+        let set = FilterSet::new(MatchPolicy::All);
         Workload { name, count, set, programs: Vec::new(), pool: FrameBatches::new(&[]), matches: 0 }
     }
 }

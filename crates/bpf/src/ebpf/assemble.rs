@@ -9,11 +9,11 @@
 //!         gotol +d
 //! ```
 //!
-//! All jumps are short at first. Jumps that do not reach their label become long, which may move others out of reach: this is
-//! repeated until all fit. A jump never becomes short again, so the repetition ends.
+//! All jumps are short at first. Jumps that do not reach their label become long, which may move others out of reach:
+//! this is repeated until all fit. A jump never becomes short again, so the repetition ends.
 //!
-//! The kernel rewrites some instructions as several, which must not take short jumps out of reach either: distances are judged
-//! by the length of the rewritten program.
+//! The kernel rewrites some instructions as several, which must not take short jumps out of reach either: distances
+//! are judged by the length of the rewritten program.
 
 use super::code::*;
 use super::insn::{CONTEXT, Insn};
@@ -33,7 +33,7 @@ pub struct Assembler {
 #[derive(Clone, Copy, Debug)]
 struct Item {
     insn: Insn,
-    /// Where it jumps.
+    /// Target of the jump.
     to: Option<Label>,
     is_long: bool,
 }
@@ -100,8 +100,8 @@ impl Assembler {
         self.labels[at] = Some(self.items.len() as u32);
     }
 
-    /// The instructions with the distances of their jumps. `None` if a jump leads to a label that was not put anywhere, or
-    /// farther than 32 bits reach.
+    /// The instructions with the distances of their jumps. `None` if a jump leads to a label that was not put
+    /// anywhere, or farther than 32 bits reach.
     pub fn finish(mut self) -> Option<Vec<Insn>> {
         while self.lengthen(&self.starts(Item::len_in_kernel))? {}
         let starts = self.starts(Item::len);
@@ -119,7 +119,7 @@ impl Assembler {
         Some(insns)
     }
 
-    /// Where each item starts, and where the last one ends, if they have these lengths.
+    /// The start of each item, and the end of the last one, if they have these lengths.
     fn starts(&self, len: impl Fn(&Item) -> i64) -> Vec<i64> {
         let mut at = 0;
         let mut starts: Vec<i64> = Vec::with_capacity(self.items.len() + 1);
@@ -163,7 +163,7 @@ fn encode(item: &Item, distance: i32, insns: &mut Vec<Insn>) {
             None => insns.extend([Insn { offset: 1, ..insn }, Insn { offset: 1, ..Insn::GOTO }]),
         }
     }
-    insns.push(Insn::goto_long(distance));
+    insns.push(Insn::jump_long(distance));
 }
 
 #[cfg(test)]

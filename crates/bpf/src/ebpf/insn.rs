@@ -27,8 +27,8 @@ pub const CONTEXT: Register = Register(6);
 /// The end of the stack. Cannot be written.
 pub const FRAME: Register = Register(10);
 
-/// Destination and source of an instruction in one byte, in the order of this machine's kernel: the destination in the low
-/// half on little-endian machines, in the high half on big-endian ones.
+/// Destination and source of an instruction in one byte, in the order of this machine's kernel: the destination in
+/// the low half on little-endian machines, in the high half on big-endian ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Registers(u8);
@@ -64,7 +64,8 @@ impl Insn {
         Register(if cfg!(target_endian = "big") { self.registers.0 >> 4 } else { self.registers.0 & 0x0f })
     }
 
-    /// The source register; of some instructions a number that says how to read the constant, such as [`PSEUDO_MAP_FD`].
+    /// The source register; of some instructions a number that says how to read the constant, such as
+    /// [`PSEUDO_MAP_FD`].
     pub const fn from(self) -> Register {
         Register(if cfg!(target_endian = "big") { self.registers.0 & 0x0f } else { self.registers.0 >> 4 })
     }
@@ -129,12 +130,12 @@ impl Insn {
     }
 
     /// The lower `bits` (16, 32 or 64) of `to` in network order, the rest 0.
-    pub const fn network_order(to: Register, bits: i32) -> Insn {
+    pub const fn to_big_endian(to: Register, bits: i32) -> Insn {
         Insn::of(ALU | END | X, to, Register(0), 0, bits)
     }
 
     /// The lower `bits` (16, 32 or 64) of `to` in little-endian order, the rest 0.
-    pub const fn little_order(to: Register, bits: i32) -> Insn {
+    pub const fn to_little_endian(to: Register, bits: i32) -> Insn {
         Insn::of(ALU | END | K, to, Register(0), 0, bits)
     }
 
@@ -182,7 +183,7 @@ impl Insn {
     pub const GOTO: Insn = Insn { code: JMP | JA, ..NOTHING };
 
     /// Jumps always; the distance has 32 bits.
-    pub const fn goto_long(distance: i32) -> Insn {
+    pub const fn jump_long(distance: i32) -> Insn {
         Insn { code: JMP32 | JA, immediate: distance, ..NOTHING }
     }
 
@@ -191,8 +192,9 @@ impl Insn {
         Insn { code: JMP | CALL, immediate: helper, ..NOTHING }
     }
 
-    /// Calls a function of the same program that begins `distance` instructions behind the next one. Minimum kernel: 4.16.
-    pub const fn call_own(distance: i32) -> Insn {
+    /// Calls a function of the same program that begins `distance` instructions behind the next one. Minimum kernel:
+    /// 4.16.
+    pub const fn call_local(distance: i32) -> Insn {
         Insn { registers: Registers::new(R0, PSEUDO_CALL), ..Insn::call(distance) }
     }
 
@@ -213,12 +215,12 @@ const PSEUDO_CALL: Register = Register(1);
 /// `BPF_PSEUDO_MAP_FD`, in place of the source register: the constant is the descriptor of a map.
 pub const PSEUDO_MAP_FD: Register = Register(1);
 
-/// `BPF_PSEUDO_KFUNC_CALL`, in place of the source register: the constant is the number of a function in the kernel's type
-/// information (BTF). Minimum kernel: 5.13.
+/// `BPF_PSEUDO_KFUNC_CALL`, in place of the source register: the constant is the number of a function in the kernel's
+/// type information (BTF). Minimum kernel: 5.13.
 pub const PSEUDO_KFUNC_CALL: Register = Register(2);
 
-/// `BPF_PSEUDO_MAP_VALUE`, in place of the source register: the constant is the descriptor of a map, and the result the address
-/// of its value. Minimum kernel: 5.2.
+/// `BPF_PSEUDO_MAP_VALUE`, in place of the source register: the constant is the descriptor of a map, and the result
+/// the address of its value. Minimum kernel: 5.2.
 pub const PSEUDO_MAP_VALUE: Register = Register(2);
 
 const fn alu_class(wide: bool) -> u8 {

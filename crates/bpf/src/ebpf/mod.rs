@@ -4,8 +4,9 @@
 //! (Insn | jump to Label | Label)* --Assembler::finish--> Insn* --text--> lines as the kernel's verifier prints them
 //! ```
 //!
-//! The crate `ebpf` makes programs of filters with this, the crate `sys` those of live frames, and both are loaded as they
-//! are: [`Insn`] has the layout of the kernel's `struct bpf_insn`. Sources: RFC 9669, `linux/bpf.h`, `linux/bpf_common.h`.
+//! The crate `ebpf` makes programs of filters with this, the crate `sys` those of live frames, and both are loaded as
+//! they are: [`Insn`] has the layout of the kernel's `struct bpf_insn`. Sources: RFC 9669, `linux/bpf.h`,
+//! `linux/bpf_common.h`.
 
 mod assemble;
 pub mod code;
@@ -41,7 +42,7 @@ pub mod helper {
 pub mod sk_buff {
     /// Length of the packet on the wire.
     pub const LEN: i16 = 0;
-    /// How the packet was addressed: `sll_pkttype` of packet(7).
+    /// The way in which the packet was addressed: `sll_pkttype` of packet(7).
     pub const PKT_TYPE: i16 = 4;
     /// 1 if a VLAN tag was taken out of the bytes.
     pub const VLAN_PRESENT: i16 = 20;

@@ -1,18 +1,19 @@
-//! What the rest of the program wants from a block: registers, and bytes it will load anyway.
+//! Demand on a block by the rest of the program: registers that are read later, and bytes that are loaded later
+//! anyway.
 //!
 //! ```text
-//! wanted  := the registers that some way from here reads before it writes them
-//! needed  := how many bytes from the start every way from here to an accepting return loads
+//! wanted  := the registers that some path from here reads before it writes them
+//! needed  := how many bytes from the start every path from here to an accepting return loads
 //! ```
 //!
-//! `needed` tells when a load may go although the packet might be too short for it: the ways that would have gone on are going
-//! to be rejected by a later load, and the others reject in any case.
+//! `needed` tells when a load may go although the packet might be too short for it: the paths that would have gone on
+//! are going to be rejected by a later load, and the others reject in any case.
 
 use super::value::{Register, is_unsteady};
 use crate::ancillary;
-use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test};
+use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator};
 
-/// More bytes than any packet: what a way that rejects in any case needs.
+/// More bytes than any packet: what a path that rejects in any case needs.
 const EVERYTHING: u64 = u64::MAX;
 
 /// The facts that are asked for at the start of each block.
@@ -43,7 +44,7 @@ impl Demand {
         self.wanted[id.0 as usize]
     }
 
-    /// Bytes that every accepting way from the beginning of a block loads.
+    /// Bytes that every accepting path from the beginning of a block loads.
     pub(super) fn needed(&self, id: BlockId) -> u64 {
         self.needed[id.0 as usize]
     }
@@ -64,7 +65,7 @@ impl Demand {
     }
 }
 
-/// Where a load from a constant place ends; `None` for all other statements.
+/// The byte behind a load from a constant offset; `None` for all other statements.
 fn end_of_load(statement: Statement) -> Option<u64> {
     match statement {
         Statement::LoadPacket(width, k) if k < ancillary::BASE => {
@@ -85,10 +86,10 @@ pub(super) fn may_reject(statement: Statement) -> bool {
     }
 }
 
-/// Removes statements whose result nobody reads and whose failure changes nothing, and puts arithmetic into the test where it fits.
-///
-/// `safe` says for each block which of its statements cannot reject where they stand. Returns whether
-/// anything went that stood between other statements: a load that has become useless leaves nothing behind to look at again.
+/// Removes statements whose result is unread and whose failure changes nothing, and moves arithmetic into the test
+/// where it fits. `safe` says for each block which of its statements cannot reject where they stand. Returns whether
+/// anything went that stood between other statements: a load that has become useless leaves nothing behind to look at
+/// again.
 pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>]) -> bool {
     let mut removed = false;
     let mut demand = Demand { wanted: vec![0; cfg.blocks.len()], needed: vec![0; cfg.blocks.len()] };
@@ -118,23 +119,24 @@ pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>]) -> boo
     removed
 }
 
-/// `A & m`, then `= 0`, is one test for bits; `A - k` or `A - X`, then `=`, is one comparison. A must not be read afterwards.
+/// `A & m`, then `= 0`, is one test for bits; `A - k` or `A - X`, then `=`, is one comparison. A must not be read
+/// afterwards.
 fn fold_into_test(block: &mut Block) {
-    let Terminator::Branch { test: Test::Equal, operand: Operand::K(k), on_true, on_false } =
+    let Terminator::Branch { test: JumpTest::Equal, operand: Operand::K(k), on_true, on_false } =
         block.terminator
     else {
         return;
     };
     block.terminator = match block.statements.last() {
         Some(&Statement::Alu(Alu::And, operand)) if k == 0 => {
-            Terminator::Branch { test: Test::AnySet, operand, on_true: on_false, on_false: on_true }
+            Terminator::Branch { test: JumpTest::AnySet, operand, on_true: on_false, on_false: on_true }
         }
         Some(&Statement::Alu(Alu::Sub, Operand::K(less))) => {
             let operand = Operand::K(k.wrapping_add(less));
-            Terminator::Branch { test: Test::Equal, operand, on_true, on_false }
+            Terminator::Branch { test: JumpTest::Equal, operand, on_true, on_false }
         }
         Some(&Statement::Alu(Alu::Sub, Operand::X)) if k == 0 => {
-            Terminator::Branch { test: Test::Equal, operand: Operand::X, on_true, on_false }
+            Terminator::Branch { test: JumpTest::Equal, operand: Operand::X, on_true, on_false }
         }
         _ => return,
     };

@@ -1,22 +1,22 @@
-//! What is known on a way through the graph: outcomes of tests, and how many bytes the packet has at least.
+//! Facts along a path through the graph: outcomes of tests, and the least length of the packet.
 //!
 //! ```text
 //! fact := value test value = true | false
 //! held := bytes from the start | bytes from a value on
 //! ```
 //!
-//! The rules of inference are those of libpcap's optimiser (`fold_edge`), no more: the same test again, and equality with
-//! another constant. So what it proves never true, and refuses, is what we prove never true, and refuse.
+//! The rules of inference are those of libpcap's optimiser (`fold_edge`), no more: the same test again, and equality
+//! with another constant. So what it proves never true, and refuses, is what we prove never true, and refuse.
 
 use std::rc::Rc;
 
 use super::value::{Value, Values};
-use crate::cfg::Test;
+use crate::cfg::JumpTest;
 
-/// The most facts that one way remembers; what comes later is forgotten.
+/// The most facts that one path remembers; what comes later is forgotten.
 const FACTS_MAX: usize = 64;
 
-/// The most values for which one way remembers how many bytes follow.
+/// The most values for which one path remembers how many bytes follow.
 const INDEXED_MAX: usize = 8;
 
 /// A test: what is compared, how, with what.
@@ -28,12 +28,12 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn new(left: Value, test: Test, right: Value) -> Question {
+    pub(super) fn new(left: Value, test: JumpTest, right: Value) -> Question {
         Question { left, test: test as u8, right }
     }
 
     pub(super) fn is_equality(self) -> bool {
-        self.test == Test::Equal as u8
+        self.test == JumpTest::Equal as u8
     }
 }
 
@@ -72,7 +72,7 @@ impl Facts {
         }
     }
 
-    /// Keeps what both ways know.
+    /// Keeps what both paths know.
     pub(super) fn meet(&mut self, other: &Facts) {
         if Rc::ptr_eq(&self.known, &other.known) {
             return;
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Keeps what both ways are sure of.
+    /// Keeps what both paths are sure of.
     pub(super) fn meet(&mut self, other: &Held) {
         self.bytes = self.bytes.min(other.bytes);
         self.indexed.retain_mut(|(value, bytes)| {

@@ -1,22 +1,22 @@
-//! From the entry on: what every register holds and what is known, and with that, shorter blocks and shorter ways.
+//! From the entry on: what every register holds and what is known, and with that, shorter blocks and shorter paths.
 //!
 //! ```text
-//! state   := value of each register, facts, bytes held          at a block: what all ways to it agree on
+//! state   := value of each register, facts, bytes held          at a block: what all paths to it agree on
 //! rewrite := a statement that changes nothing goes; one whose result is a number becomes that number
 //! thread  := an edge to a block whose test is decided on this edge goes on to where the test leads
 //! ```
 //!
-//! Blocks are visited in an order that puts each after all its predecessors, so one pass sees all ways. A block to which no
-//! edge leads any more is not visited, and costs nothing: this keeps long chains of `or` linear.
+//! Blocks are visited in an order that puts each after all its predecessors, so one pass sees all paths. A block to
+//! which no edge leads any more is not visited, and costs nothing: this keeps long chains of `or` linear.
 
 use super::backward::{Demand, may_reject};
 use super::facts::{Facts, Held, Question};
 use super::value::{Expr, Register, Registers, Value, Values, outcome};
 use crate::ancillary;
-use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use rustc_hash::FxHashMap as Map;
 
-/// For each block of a graph, so many blocks may be stepped over by threading edges, in all.
+/// Blocks that threading may step over, in all, for each block of a graph.
 const STEPS_PER_BLOCK: usize = 200;
 
 /// The facts that hold at a point of a path.
@@ -43,14 +43,14 @@ struct Pass<'a> {
     cfg: &'a Cfg,
     values: &'a mut Values,
     demand: Demand,
-    /// How many blocks test a value, and how many ask the very same question.
+    /// Numbers of blocks that test a value, and of those with the very same test.
     asked: Asked,
     arriving: Vec<Option<State>>,
     removal: Removal,
     steps_left: usize,
 }
 
-/// Which statements a pass may remove.
+/// The statements that a pass may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
     /// Those that write to X or to scratch what is there: each block goes on loading A for itself, and can be moved.
@@ -94,7 +94,7 @@ impl State {
         State { registers: [Values::ZERO; Register::COUNT], facts: Facts::default(), held: Held::default() }
     }
 
-    /// Keeps what both ways agree on. `id` is where they meet.
+    /// Keeps what both paths agree on. `id` is where they meet.
     fn meet(&mut self, other: &State, id: BlockId, values: &mut Values) {
         for (n, (mine, theirs)) in self.registers.iter_mut().zip(other.registers).enumerate() {
             if *mine != theirs {
@@ -117,7 +117,7 @@ impl Pass<'_> {
                 Rewritten::Gone => {}
                 Rewritten::Kept(statement, is_safe) => {
                     statements.push(statement);
-                    // Who moves blocks asks again where they will stand.
+                    // After blocks were moved, the caller asks again for their new places.
                     if self.removal == Removal::All {
                         safe.push(is_safe);
                     }
@@ -138,7 +138,7 @@ impl Pass<'_> {
         done.order.push(id);
     }
 
-    /// Follows the ways out of a block, which ends in `state`.
+    /// Follows the edges out of a block, which ends in `state`.
     fn leave(&mut self, id: BlockId, state: State) -> Terminator {
         match self.cfg[id].terminator {
             end @ (Terminator::Return(_) | Terminator::ReturnA) => end,
@@ -167,8 +167,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether a block is a return to which some way leads already: nothing of what is known matters there, and long chains all
-    /// lead there.
+    /// Whether a block is a return to which some edge leads already: nothing of what is known matters there, and long
+    /// chains all lead there.
     fn is_reached_end(&self, id: BlockId) -> bool {
         matches!(self.cfg[id].terminator, Terminator::Return(_)) && self.arriving[id.0 as usize].is_some()
     }
@@ -180,7 +180,7 @@ impl Pass<'_> {
         self.thread(state, to)
     }
 
-    /// What a block's branch compares A with.
+    /// The value that a block's branch compares A with.
     fn right(&self, id: BlockId, operand: Operand, registers: &Registers) -> Value {
         match operand {
             Operand::K(_) => self.asked.constants[id.0 as usize],
@@ -189,7 +189,7 @@ impl Pass<'_> {
     }
 
     /// The outcome of a test: by its numbers, or by what is known.
-    fn decide(&self, question: Question, test: Test, facts: &Facts) -> Option<bool> {
+    fn decide(&self, question: Question, test: JumpTest, facts: &Facts) -> Option<bool> {
         match (self.values.constant(question.left), self.values.constant(question.right)) {
             (Some(left), Some(right)) => Some(outcome(test, left, right)),
             _ => facts.decide(question, self.values),
@@ -207,7 +207,7 @@ impl Pass<'_> {
         to
     }
 
-    /// The block behind `id` for a way that comes with `state`, if `id` can be stepped over.
+    /// The block behind `id` for an edge that comes with `state`, if `id` can be stepped over.
     fn beyond(&mut self, state: &State, id: BlockId) -> Option<BlockId> {
         let block = &self.cfg[id];
         if matches!(block.terminator, Terminator::Return(_) | Terminator::ReturnA) {
@@ -230,7 +230,7 @@ impl Pass<'_> {
         self.leaves_nothing(state, id, next, &registers).then_some(next)
     }
 
-    /// Whether a way may skip block `id`: what it would change, nobody reads, and what it would load is there or is
+    /// Whether an edge may skip block `id`: its results are unread, and the bytes that it would load are there or are
     /// asked for later.
     fn leaves_nothing(&mut self, state: &State, id: BlockId, next: BlockId, after: &Registers) -> bool {
         let wanted = self.demand.wanted(next);
@@ -257,7 +257,7 @@ impl Pass<'_> {
     fn arrive(&mut self, state: State, id: BlockId) {
         match &mut self.arriving[id.0 as usize] {
             Some(there) => there.meet(&state, id, self.values),
-            nobody => *nobody = Some(state),
+            unset => *unset = Some(state),
         }
     }
 
@@ -313,7 +313,7 @@ impl Pass<'_> {
     }
 }
 
-/// What becomes of a statement.
+/// The result of simplifying a statement.
 enum Rewritten {
     Gone,
     /// The statement to put, and whether it cannot reject.
@@ -342,7 +342,7 @@ pub(super) fn load_of(statement: Statement, registers: &Registers) -> Option<Loa
     }
 }
 
-/// Which answers are worth remembering: those that some other block asks for.
+/// The tests worth remembering: those that another block has as well.
 struct Asked {
     /// By value; values that came later are not in it.
     values: Vec<u32>,

@@ -1,16 +1,17 @@
-//! Simplified graphs answer as the given ones: on libpcap's own unoptimised programs, raised to graphs, and on made-up ones.
+//! Simplified graphs answer as the given ones: on libpcap's own unoptimised programs, raised to graphs, and on
+//! made-up ones.
 
 use std::collections::BTreeSet;
 
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::processor_time;
 
 use super::{rejects_all, simplify};
 use crate::assemble::assemble;
-use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use crate::code::*;
 use crate::{Insn, Program};
 
@@ -52,10 +53,10 @@ fn targets(at: usize, insn: Insn) -> Vec<usize> {
 fn terminator(at: usize, insn: Insn, block_at: &dyn Fn(usize) -> BlockId) -> Terminator {
     let next: Vec<BlockId> = targets(at, insn).into_iter().map(block_at).collect();
     let test = match insn.code & 0xf0 {
-        JEQ => Test::Equal,
-        JGT => Test::Greater,
-        JGE => Test::GreaterEqual,
-        JSET => Test::AnySet,
+        JEQ => JumpTest::Equal,
+        JGT => JumpTest::Greater,
+        JGE => JumpTest::GreaterEqual,
+        JSET => JumpTest::AnySet,
         _ => return Terminator::Goto(next[0]),
     };
     Terminator::Branch { test, operand: operand(insn), on_true: next[0], on_false: next[1] }
@@ -106,7 +107,7 @@ fn alu(code: u16) -> Alu {
     }
 }
 
-fn insns(oracle: &Oracle) -> Vec<Insn> {
+fn insns(oracle: &LibpcapProgram) -> Vec<Insn> {
     // This crate without its tests, on which testkit depends, is another one with another type.
     let insns = oracle.insns().iter();
     insns.map(|insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }).collect()
@@ -129,7 +130,7 @@ fn pcap() -> Option<&'static Libpcap> {
     Libpcap::get().inspect_err(|reason| eprintln!("skipped: {reason}")).ok()
 }
 
-const PLAIN: Settings = Settings { optimise: false, ..Settings::new(1) };
+const PLAIN: CompileSettings = CompileSettings { optimise: false, ..CompileSettings::new(1) };
 
 /// Random texts, compiled by libpcap without its optimiser: the simplified program agrees on steered and cut packets.
 #[test]
@@ -141,14 +142,14 @@ fn simplified_programs_answer_as_plain_ones() {
         let mut stream = Expressions::new(random.bits(), dlt);
         for _ in 0..300 {
             let text = stream.text();
-            let Ok(oracle) = pcap.compile(&text, Settings { dlt, ..PLAIN }) else { continue };
+            let Ok(oracle) = pcap.compile(&text, CompileSettings { dlt, ..PLAIN }) else { continue };
             if oracle.may_loop() {
                 continue;
             }
             let plain = Program::new(insns(&oracle)).expect("libpcap's programs are valid");
             let short = simplified(plain.insns());
             assert!(short.insns().len() <= plain.insns().len(), "{text} on {dlt} grew");
-            if let Ok(optimised) = pcap.compile(&text, Settings::new(dlt)) {
+            if let Ok(optimised) = pcap.compile(&text, CompileSettings::new(dlt)) {
                 (ours, theirs) = (ours + short.insns().len(), theirs + optimised.insns().len());
             }
             for _ in 0..25 {
@@ -197,7 +198,7 @@ fn common_filters_are_as_short_as_libpcaps() {
     ];
     for text in texts {
         let plain = insns(&pcap.compile(text, PLAIN).expect("compiles"));
-        let optimised = pcap.compile(text, Settings::new(1)).expect("compiles").insns().len();
+        let optimised = pcap.compile(text, CompileSettings::new(1)).expect("compiles").insns().len();
         let short = simplified(&plain);
         eprintln!("{:4} plain, {optimised:3} libpcap, {:3} ours  {text}", plain.len(), short.insns().len());
         // Each chain may need a load again, after the load whose failure decides for short packets.
@@ -229,7 +230,7 @@ fn never_true_is_proven_where_libpcap_proves_it() {
     ];
     for text in texts {
         let plain = raise(&insns(&pcap.compile(text, PLAIN).expect("compiles")));
-        let theirs = pcap.compile(text, Settings::new(1)).is_err();
+        let theirs = pcap.compile(text, CompileSettings::new(1)).is_err();
         assert_eq!(rejects_all(&simplify(&plain)), theirs, "{text}");
     }
 }
@@ -244,7 +245,7 @@ fn long_chains_take_linear_time() {
         for host in (0..hosts).rev() {
             for (proto, source, target) in [(0x8035, 28, 38), (0x0806, 28, 38), (0x0800, 26, 30)] {
                 let test = |k: u32, on_false| Terminator::Branch {
-                    test: Test::Equal,
+                    test: JumpTest::Equal,
                     operand: Operand::K(k),
                     on_true: accept,
                     on_false,
@@ -261,8 +262,8 @@ fn long_chains_take_linear_time() {
         cfg
     };
     let small = simplify(&chain(10));
-    // 4 to tell the protocols apart; for IPv4 and for both kinds of ARP 3 loads and the tests of 10 targets and one source;
-    // the tests of the other 8 sources are the same; 2 returns.
+    // 4 to tell the protocols apart; for IPv4 and for both kinds of ARP 3 loads and the tests of 10 targets and one
+    // source; the tests of the other 8 sources are the same; 2 returns.
     assert_eq!(program(&small).insns().len(), 4 + 2 * 3 + 2 * 12 + 8 + 2);
     let (few, many) = (chain(100), chain(1000));
     let (short, _) = processor_time(|| simplify(&few));

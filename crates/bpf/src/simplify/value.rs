@@ -4,11 +4,11 @@
 //! value := k | len | pkt[k:w] | pkt[value+k:w] | 4*(pkt[k]&15) | value op value | -value | join(block, register)
 //! ```
 //!
-//! A packet does not change while its filter runs and blocks never repeat, so a value means the same wherever it appears. What
-//! arrives at a block differently on different ways is a join of its own.
+//! A packet does not change while its filter runs and blocks never repeat, so a value means the same wherever it
+//! appears. If the edges into a block bring different values, the block has a join of its own.
 
 use crate::ancillary;
-use crate::cfg::{Alu, BlockId, CELLS, Operand, Statement, Test, Width};
+use crate::cfg::{Alu, BlockId, CELLS, JumpTest, Operand, Statement, Width};
 use rustc_hash::FxHashMap as Map;
 
 /// The number of a value.
@@ -56,7 +56,7 @@ impl Register {
     }
 }
 
-/// What each register holds.
+/// The value in each register.
 pub(super) type Registers = [Value; Register::COUNT];
 
 /// All values of a graph.
@@ -70,7 +70,7 @@ impl Values {
     /// The number of zero, which is what registers and scratch cells hold at the start.
     pub(super) const ZERO: Value = Value(0);
 
-    /// For a graph of so many blocks.
+    /// Values of a graph with this number of blocks.
     pub(super) fn new(blocks: usize) -> Values {
         let mut values = Values { numbers: Map::default(), exprs: Vec::new() };
         values.numbers.reserve(blocks);
@@ -112,7 +112,8 @@ impl Values {
         }
     }
 
-    /// What a statement writes, and where. `None` for a load that is no function of the packet (a random number, the CPU).
+    /// The value that a statement writes, and its register. `None` for a load that is no function of the packet (a
+    /// random number, the CPU).
     pub(super) fn effect(
         &mut self,
         statement: Statement,
@@ -153,8 +154,8 @@ impl Values {
         (register, Some(self.number(expr)))
     }
 
-    /// A load behind a constant is a load from a constant place, unless that place is beyond what the offsets of plain loads
-    /// can say.
+    /// A load behind a constant is a load from a constant place, unless that place is beyond what the offsets of
+    /// plain loads can say.
     fn indexed(&self, width: Width, k: u32, x: Value) -> Expr {
         match self.constant(x).and_then(|x| x.checked_add(k)) {
             Some(sum) if sum < ancillary::BASE => Expr::Packet(width, sum),
@@ -198,12 +199,12 @@ fn keeps_with_zero(op: Alu) -> bool {
 }
 
 /// Whether a test holds of two numbers.
-pub fn outcome(test: Test, left: u32, right: u32) -> bool {
+pub fn outcome(test: JumpTest, left: u32, right: u32) -> bool {
     match test {
-        Test::Equal => left == right,
-        Test::Greater => left > right,
-        Test::GreaterEqual => left >= right,
-        Test::AnySet => left & right != 0,
+        JumpTest::Equal => left == right,
+        JumpTest::Greater => left > right,
+        JumpTest::GreaterEqual => left >= right,
+        JumpTest::AnySet => left & right != 0,
     }
 }
 

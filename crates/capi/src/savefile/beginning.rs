@@ -23,7 +23,7 @@ pub(super) fn is_plain(read: &[u8]) -> bool {
     MAGICS.contains(&magic) || MAGICS.contains(&magic.swap_bytes()) || magic.to_ne_bytes() == SECTION
 }
 
-/// What a file's first bytes say that the reader of packets does not tell.
+/// Facts in a file's first bytes that the reader of packets does not tell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Beginning {
     pub(super) is_swapped: bool,

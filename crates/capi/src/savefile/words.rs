@@ -43,7 +43,7 @@ fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64, snap
         }
         ("pcap", "packet") => {
             let (cap_len, got) = (len - RECORD_HEADER_LEN.min(len), have - RECORD_HEADER_LEN.min(have));
-            // What is longer than the file's snap length is read up to there, then the rest to be passed over.
+            // A packet longer than the file's snap length is read up to there, then the rest is skipped.
             let tried = if got < u64::from(snap_len) { cap_len.min(snap_len.into()) } else { cap_len };
             format!("truncated dump file; tried to read {tried} captured bytes, only got {got}")
         }
@@ -65,16 +65,10 @@ mod tests {
     use tapline_file::FileSource;
 
     use super::*;
-
-    fn header(major: u16, minor: u16) -> Vec<u8> {
-        let mut header = 0xa1b2_c3d4u32.to_ne_bytes().to_vec();
-        header.extend([major.to_ne_bytes(), minor.to_ne_bytes()].concat());
-        header.extend([0; 16]);
-        header
-    }
+    use crate::savefile::tests::header;
 
     #[test]
-    fn what_is_not_read_is_refused_in_libpcaps_words() {
+    fn unread_formats_are_refused_in_libpcaps_words() {
         let refusal = |bytes: Vec<u8>| {
             let opened = FileSource::from_reader(Box::new(io::Cursor::new(bytes)), "test");
             failure(&opened.err().expect("refused"), "pcap", 0).text.into_owned()
@@ -92,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_told_as_libpcap_reads() {
+    fn cut_files_are_told_in_libpcaps_words() {
         assert_eq!(
             truncated("pcap", "packet", 26, 214, 8, 65_535),
             "truncated dump file; tried to read 224 captured bytes, only got 10"

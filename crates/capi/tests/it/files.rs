@@ -50,8 +50,8 @@ fn same_words(text: &str) -> String {
 }
 
 #[test]
-fn tcpdump_prints_what_it_prints_on_the_systems_library() {
-    const TEST: &str = "tcpdump_prints_what_it_prints_on_the_systems_library";
+fn tcpdump_prints_the_same_on_both_libraries() {
+    const TEST: &str = "tcpdump_prints_the_same_on_both_libraries";
     let Some(captures) = captures_or_skip(TEST) else { return };
     if !programs_or_skip(TEST, &["tcpdump"]) || system_library().is_none() {
         return;
@@ -76,8 +76,8 @@ fn tcpdump_prints_what_it_prints_on_the_systems_library() {
 }
 
 #[test]
-fn what_tcpdump_writes_is_equal_byte_for_byte() {
-    const TEST: &str = "what_tcpdump_writes_is_equal_byte_for_byte";
+fn tcpdumps_files_are_equal_byte_for_byte() {
+    const TEST: &str = "tcpdumps_files_are_equal_byte_for_byte";
     let Some(captures) = captures_or_skip(TEST) else { return };
     if !programs_or_skip(TEST, &["tcpdump"]) || system_library().is_none() {
         return;
@@ -197,7 +197,7 @@ fn without_version(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("version ")).collect::<Vec<_>>().join("\n")
 }
 
-/// What a header says besides packets is the same of a packed file as of the file.
+/// The header of a packed file is that of the file, but for the packets.
 #[test]
 fn packed_files_have_their_headers() {
     const TEST: &str = "packed_files_have_their_headers";
@@ -245,7 +245,7 @@ fn a_wait_for_a_pipe_ends_by_a_signal() {
     const TEST: &str = "a_wait_for_a_pipe_ends_by_a_signal";
     let Some(captures) = captures_or_skip(TEST) else { return };
     let Some(system) = system_library() else { return eprintln!("skipped: {TEST}: no libpcap here") };
-    // Where a process waits only root may see everywhere, who may make namespaces.
+    // Only root may see everywhere where a process waits, and make namespaces.
     if !programs_or_skip(TEST, &["tcpdump"]) || !namespaces_or_skip(TEST) {
         return;
     }

@@ -96,8 +96,8 @@ fn the_corners_of_live_capture_answer_alike() {
 }
 
 #[test]
-fn winpcaps_additions_do_what_they_say() {
-    const TEST: &str = "winpcaps_additions_do_what_they_say";
+fn winpcaps_additions_work_as_documented() {
+    const TEST: &str = "winpcaps_additions_work_as_documented";
     if !may_run(TEST, &["cc", "tc"]) {
         return;
     }
@@ -165,9 +165,9 @@ fn the_device_map_sends_programs_elsewhere() {
     let text = told(&finish(child));
     assert!(text.contains("10.77.0.1 > 10.77.0.2: ICMP echo request"), "{text}");
     let mut command = library.command(Some(&hosts.near), "tcpdump");
-    command.env("TAPLINE_DEVICE_MAP", "eth0=tap:edge").env("TAPLINE_SOCKET", "/nobody/listens/here");
+    command.env("TAPLINE_DEVICE_MAP", "eth0=tap:edge").env("TAPLINE_SOCKET", "/without/daemon/here");
     let text = told(&finish(start(command.args(["-i", "eth0"]))));
-    for words in ["No such device exists", "tap:edge: no daemon at /nobody/listens/here"] {
+    for words in ["No such device exists", "tap:edge: no daemon at /without/daemon/here"] {
         assert!(text.contains(words), "{text}");
     }
 }
@@ -212,11 +212,10 @@ fn dumpcap_and_tshark_capture() {
     assert_eq!(text.trim(), "1\t8\n1\t0\n2\t8\n2\t0\n3\t8\n3\t0", "{}", told(&output));
 }
 
-/// What the environment says counts for nothing with a program that has more rights than its user: neither the map nor
-/// the daemon's socket.
+/// The environment of a program with more rights than its user is ignored: both the map and the daemon's socket.
 #[test]
-fn a_program_with_more_rights_believes_no_environment() {
-    const TEST: &str = "a_program_with_more_rights_believes_no_environment";
+fn a_program_with_more_rights_ignores_its_environment() {
+    const TEST: &str = "a_program_with_more_rights_ignores_its_environment";
     const NOBODY: u32 = 65_534;
     if !may_run(TEST, &["cc"]) {
         return;
@@ -231,17 +230,17 @@ fn a_program_with_more_rights_believes_no_environment() {
     let opened = |device: &str, mode: u32| {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("ours");
         let mut command = Command::new(&program);
-        command.env("TAPLINE_DEVICE_MAP", "mapped0=lo").env("TAPLINE_SOCKET", "/nobody/listens/here");
+        command.env("TAPLINE_DEVICE_MAP", "mapped0=lo").env("TAPLINE_SOCKET", "/without/daemon/here");
         command.env("LD_LIBRARY_PATH", library.folder()).uid(NOBODY).arg(device);
         told(&command.output().expect("it runs"))
     };
     let said = opened("tap:edge", 0o755);
-    assert!(said.starts_with("secure 0\n") && said.contains("/nobody/listens/here"), "{said}");
+    assert!(said.starts_with("secure 0\n") && said.contains("/without/daemon/here"), "{said}");
     let said = opened("tap:edge", 0o4755);
     if said.starts_with("secure 0\n") {
         return eprintln!("skipped: {TEST}: setuid bits have no effect here");
     }
-    assert!(said.starts_with("secure 1\n") && !said.contains("/nobody/listens/here"), "{said}");
+    assert!(said.starts_with("secure 1\n") && !said.contains("/without/daemon/here"), "{said}");
     assert!(said.contains("\nopened") || said.contains("/run/tapline/serve.sock"), "{said}");
     let said = opened("mapped0", 0o4755);
     assert!(said.contains("mapped0: No such device exists"), "{said}");

@@ -49,7 +49,7 @@ fn record(store: &Path) {
     assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
 }
 
-/// What tcpdump prints on a library, and the bytes that it read of segments.
+/// tcpdump's output on a library, and the bytes that it read of segments.
 fn tcpdump(library: Option<&Library>, arguments: &[&str]) -> String {
     let mut command = match library {
         Some(library) => library.command(None, "tcpdump"),
@@ -60,7 +60,8 @@ fn tcpdump(library: Option<&Library>, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// As the device of a live capture, and as a file: the same packets, filtered alike, as in the segments on the system's library.
+/// As the device of a live capture, and as a file: the same packets, filtered alike, as in the segments on the
+/// system's library.
 #[test]
 fn tcpdump_reads_a_store_as_device_and_as_file() {
     const TEST: &str = "tcpdump_reads_a_store_as_device_and_as_file";
@@ -99,10 +100,10 @@ fn tcpdump_reads_a_store_as_device_and_as_file() {
     assert_eq!(tcpdump(Some(&library), &["-i", &window, "-c", "7"]).lines().count(), 7);
 }
 
-/// What is no store, or no time, is told in words.
+/// A name that is no store, or no time, gives an error in words.
 #[test]
-fn what_is_no_store_is_told() {
-    const TEST: &str = "what_is_no_store_is_told";
+fn a_folder_that_is_no_store_is_told() {
+    const TEST: &str = "a_folder_that_is_no_store_is_told";
     if !programs_or_skip(TEST, &["tcpdump"]) {
         return;
     }

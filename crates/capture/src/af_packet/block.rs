@@ -25,7 +25,7 @@ pub(super) const STATUS_USER: u32 = 1;
 /// The time is the adapter's (`TP_STATUS_TS_RAW_HARDWARE`).
 const STATUS_HARDWARE_TIME: u32 = 1 << 31;
 
-/// How far a walk through a block has come.
+/// The state of a walk through a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     /// The next frame, from the start of the block.
@@ -34,10 +34,10 @@ pub(super) struct Cursor {
     pub(super) left: u32,
 }
 
-/// Settings that hold for every packet of a block.
+/// AfPacketSettings that hold for every packet of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// Where it was captured.
+    /// The interface of the capture.
     pub(super) interface: InterfaceId,
     /// A virtio header stands before each packet.
     pub(super) has_vnet_header: bool,
@@ -54,7 +54,7 @@ pub(super) struct Oddities {
     pub(super) software_stamped: u64,
 }
 
-/// How many headers ahead one is asked for.
+/// Headers ahead that are prefetched.
 const HEADERS_AHEAD: usize = 4;
 
 /// Adds records of frames from `cursor` on, until the table is full, the block has no more, or a packet is later than
@@ -96,7 +96,7 @@ pub(super) fn read(
     (*cursor, *oddities) = (next, odd);
 }
 
-/// When the next packet was received, if there is one.
+/// The time of the next packet, if there is one.
 pub(super) fn next_time(block: &[u8], cursor: &Cursor) -> Option<Timestamp> {
     (cursor.left > 0).then(|| headers_at(block, cursor.at).map(timestamp))?
 }
@@ -135,7 +135,7 @@ pub(super) fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) 
         rx_hash: u32_at::<28>(headers),
         drops_before: 0,
     };
-    // What reaches past the block is not ours to read.
+    // Bytes past the block are not ours to read.
     let room = block.len().saturating_sub(offset).min(u32::MAX as usize) as u32;
     Record { offset, cap_len: u32_at::<12>(headers).min(room), options_len: 0, meta }
 }

@@ -59,7 +59,7 @@ pub enum AfPacketError {
         "no memory for a capture ring on {interface}, not even {len} bytes: {source}; ask for a smaller one (-B)"
     )]
     NoRing {
-        /// Where.
+        /// The interface.
         interface: String,
         /// The last size tried.
         len: u64,
@@ -71,7 +71,7 @@ pub enum AfPacketError {
         "{interface} cannot stamp all packets by its own clock: {source}; use host timestamps (-j host){hint}"
     )]
     NoHardwareTimestamps {
-        /// Where.
+        /// The interface.
         interface: String,
         /// A clause on what is missing; may be empty.
         hint: &'static str,
@@ -83,13 +83,13 @@ pub enum AfPacketError {
     Gone {
         /// The names.
         names: String,
-        /// How long it was waited for.
+        /// The time that the capture waited.
         within: String,
     },
     /// Something else failed.
     #[error("{source}")]
     Call {
-        /// Where; a word for the whole capture if it is about no interface.
+        /// The interface; a word for the whole capture if the error is about none.
         interface: String,
         /// The error of the kernel.
         source: SyscallError,
@@ -108,7 +108,7 @@ impl AfPacketError {
 
     fn no_permission(source: SyscallError) -> AfPacketError {
         let missing = match Capability::NetRaw.is_effective() {
-            // It has the right, but not over this network namespace's owner.
+            // The process has the right, but not over this network namespace's owner.
             Ok(true) => "this process has it, but not in the user namespace that owns these interfaces; ",
             _ => "",
         };

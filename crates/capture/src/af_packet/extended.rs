@@ -7,8 +7,8 @@
 //!                                                                  (net.core.optmem_max): a trampoline, a map, the program
 //! ```
 //!
-//! Loading takes a right that is given up once the capture runs; attaching takes none. What was loaded is kept, so that
-//! an interface that comes later gets the same program.
+//! Loading takes a right that is given up once the capture runs; attaching takes none. Loaded programs are kept, so
+//! that an interface that comes later gets the same program.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tapline_bpf::{self as bpf, Insn};
 use tapline_ebpf::{self as ebpf, Hook};
 use tapline_ir::CompiledFilter;
-use tapline_sys::bpf::{Map, MapKind, Program, ProgramKind};
+use tapline_sys::bpf::{LoadedProgram, Map, MapKind, ProgramKind};
 use tapline_sys::{PacketSocket, SyscallError};
 
 const ENOMEM: i32 = 12;
@@ -51,11 +51,11 @@ impl Accepted {
 /// A loaded program.
 #[derive(Debug)]
 pub(super) struct Extended {
-    program: Program,
+    program: LoadedProgram,
     /// Instructions, as emitted.
     pub(super) len: usize,
     /// A short program that goes on with the other. The map must stay open: it is emptied when it is closed.
-    trampoline: Option<(Program, Map)>,
+    trampoline: Option<(LoadedProgram, Map)>,
 }
 
 impl Extended {
@@ -81,15 +81,15 @@ impl Extended {
     }
 }
 
-fn trampoline(program: &Program) -> Result<(Program, Map), String> {
+fn trampoline(program: &LoadedProgram) -> Result<(LoadedProgram, Map), String> {
     let map = Map::create(MapKind::Programs, NAME, 1).map_err(text)?;
     map.set(0, program.as_fd()).map_err(text)?;
     let trampoline = load(&ebpf::trampoline(map.as_fd().as_raw_fd()))?;
     Ok((trampoline, map))
 }
 
-fn load(program: &ebpf::Program) -> Result<Program, String> {
-    Program::load(ProgramKind::SocketFilter, NAME, program.insns()).map_err(text)
+fn load(program: &ebpf::Program) -> Result<LoadedProgram, String> {
+    LoadedProgram::load(ProgramKind::SocketFilter, NAME, program.insns()).map_err(text)
 }
 
 fn text(error: impl fmt::Display) -> String {

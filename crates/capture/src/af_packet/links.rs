@@ -151,7 +151,7 @@ impl AfPacket {
         let tap = &mut self.taps[index];
         self.opener.join_promiscuous(link, &tap.socket, &mut events);
         if let Err(error) = tap.rebind(link) {
-            // It may have gone again meanwhile; then rtnetlink tells that too.
+            // The interface may have gone again meanwhile; then rtnetlink tells that too.
             self.tell(&link.name, format!("came back but cannot be captured: {error}"), true);
             return Ok(());
         }

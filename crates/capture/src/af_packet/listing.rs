@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use tapline_packet::LinkType;
-use tapline_sys::proc_packet::{self, Holder, PacketSocketEntry};
-use tapline_sys::{Address, DriverInfo, Link, LinkControl, RouteSocket, SyscallError, XdpProgram};
+use tapline_sys::proc_packet::{self, PacketSocketEntry, SocketHolder};
+use tapline_sys::{DriverInfo, InterfaceAddress, Link, LinkControl, RouteSocket, SyscallError, XdpProgram};
 
 use super::opener::open_namespace;
 use super::{AfPacketError, TimestampSource, hardware};
@@ -31,7 +31,7 @@ pub struct InterfaceInfo {
     pub is_up: bool,
     /// Whether it has carrier.
     pub is_running: bool,
-    /// Whether what it sends comes back.
+    /// Whether sent packets come back.
     pub is_loopback: bool,
     /// Whether it is a radio.
     pub is_wireless: bool,
@@ -47,29 +47,30 @@ pub struct InterfaceInfo {
     pub speed: Option<u64>,
     /// Its driver, if it tells.
     pub driver: Option<DriverInfo>,
-    /// Whose clocks can stamp its packets.
+    /// The clocks that can stamp its packets.
     pub timestamps: Vec<TimestampSource>,
     /// The XDP program that sees its packets first: AF_XDP then has no place here.
     pub xdp: Option<XdpProgram>,
     /// Captures on this interface now.
-    pub captured_by: Vec<Capturer>,
+    pub captured_by: Vec<CapturingProcess>,
 }
 
 /// A capture of any program on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capturer {
+pub struct CapturingProcess {
     /// The process; `None` if we may not see whose socket it is.
-    pub process: Option<Holder>,
+    pub process: Option<SocketHolder>,
     /// The user whose socket it is.
     pub uid: u32,
     /// Whether it captures on all interfaces and not just here.
     pub is_everywhere: bool,
 }
 
-/// The interfaces of this namespace (see [`Settings::netns`](super::Settings::netns)), or of our own, by number.
+/// The interfaces of this namespace (see [`AfPacketSettings::netns`](super::AfPacketSettings::netns)), or of our own,
+/// by number.
 ///
 /// # Errors
-/// That the namespace cannot be found or entered, or that the kernel does not answer.
+/// The namespace cannot be found or entered, or the kernel does not answer.
 pub fn list(netns: Option<&str>) -> Result<Vec<InterfaceInfo>, AfPacketError> {
     let listed = match netns {
         None => list_here(),
@@ -127,7 +128,7 @@ fn describe(link: &Link, control: &mut LinkControl) -> InterfaceInfo {
     }
 }
 
-fn addresses_of(if_index: u32, all: &[Address]) -> Vec<(IpAddr, u8)> {
+fn addresses_of(if_index: u32, all: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
     let ours = all.iter().filter(|address| address.if_index == if_index);
     ours.map(|address| (address.address, address.prefix_len)).collect()
 }
@@ -135,17 +136,17 @@ fn addresses_of(if_index: u32, all: &[Address]) -> Vec<(IpAddr, u8)> {
 fn capturers(
     if_index: u32,
     sockets: &[PacketSocketEntry],
-    holders: &HashMap<u64, Vec<Holder>>,
-) -> Vec<Capturer> {
+    holders: &HashMap<u64, Vec<SocketHolder>>,
+) -> Vec<CapturingProcess> {
     let here = sockets.iter().filter(|socket| socket.if_index == if_index || socket.if_index == 0);
-    let mut found: Vec<Capturer> = Vec::new();
+    let mut found: Vec<CapturingProcess> = Vec::new();
     for socket in here {
         let (uid, is_everywhere) = (socket.uid, socket.if_index == 0);
         let processes = holders.get(&socket.inode).map_or(&[][..], Vec::as_slice);
         let known = processes.iter().cloned().map(Some);
         let unknown = processes.is_empty().then_some(None);
         for process in known.chain(unknown) {
-            let capturer = Capturer { process, uid, is_everywhere };
+            let capturer = CapturingProcess { process, uid, is_everywhere };
             if !found.contains(&capturer) {
                 found.push(capturer);
             }
@@ -177,11 +178,11 @@ mod tests {
         let socket =
             |if_index, inode| PacketSocketEntry { if_index, protocol: 3, is_running: true, uid: 7, inode };
         let sockets = [socket(0, 1), socket(2, 2), socket(3, 3)];
-        let holder = Holder { pid: 9, name: "dumpcap".into() };
+        let holder = SocketHolder { pid: 9, name: "dumpcap".into() };
         let holders = HashMap::from([(1, vec![holder.clone()])]);
         let found = capturers(2, &sockets, &holders);
-        let everywhere = Capturer { process: Some(holder), uid: 7, is_everywhere: true };
-        let hidden = Capturer { process: None, uid: 7, is_everywhere: false };
+        let everywhere = CapturingProcess { process: Some(holder), uid: 7, is_everywhere: true };
+        let hidden = CapturingProcess { process: None, uid: 7, is_everywhere: false };
         assert_eq!(found, [everywhere, hidden]);
     }
 

@@ -11,14 +11,14 @@
 
 use tapline_sys::{LinkControl, LinkStatistics, RouteSocket, counts_receive_loss};
 
-use crate::{Count, Loss, Place};
+use crate::{Count, Loss, LossPoint};
 
 /// Counters of one interface, as sums of differences, so that an interface made anew does not count backward.
 #[derive(Debug, Default)]
 pub(crate) struct LossWatch {
     nic: Option<[Growth; 4]>,
     driver: Option<Vec<(String, Growth)>>,
-    /// Where in the driver's list the counters of `driver` stand.
+    /// The positions of the counters of `driver` in the driver's list.
     positions: Vec<usize>,
 }
 
@@ -80,10 +80,10 @@ impl LossWatch {
         let mut losses = self.nic_losses();
         let before = losses.len();
         let driver = self.driver.iter().flatten().filter(|(_, growth)| growth.total > 0);
-        losses.extend(driver.map(|(name, growth)| loss(Place::Driver, name, Count::Known(growth.total))));
+        losses.extend(driver.map(|(name, growth)| loss(LossPoint::Driver, name, Count::Known(growth.total))));
         if losses.len() == before {
             let count = if self.driver.is_some() { Count::Known(0) } else { Count::Unknown };
-            losses.push(loss(Place::Driver, "ethtool -S", count));
+            losses.push(loss(LossPoint::Driver, "ethtool -S", count));
         }
         losses
     }
@@ -91,7 +91,7 @@ impl LossWatch {
     fn nic_losses(&self) -> Vec<Loss> {
         const NAMES: [&str; 4] = ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
         let count = |index: usize| self.nic.map_or(Count::Unknown, |nic| Count::Known(nic[index].total));
-        NAMES.iter().enumerate().map(|(index, name)| loss(Place::Nic, name, count(index))).collect()
+        NAMES.iter().enumerate().map(|(index, name)| loss(LossPoint::Nic, name, count(index))).collect()
     }
 
     fn select(&mut self, all: &[(String, u64)]) {
@@ -101,7 +101,7 @@ impl LossWatch {
     }
 }
 
-fn loss(place: Place, counter: &str, count: Count) -> Loss {
+fn loss(place: LossPoint, counter: &str, count: Count) -> Loss {
     Loss { place, counter: counter.to_owned(), count }
 }
 
@@ -126,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_unknown() {
+    fn unreadable_counters_are_unknown() {
         let losses = LossWatch::default().losses();
         assert_eq!(losses.len(), 5);
         assert!(losses.iter().all(|loss| loss.count == Count::Unknown));
         let mut watch = LossWatch::default();
         watch.select(&[("rx_packets".into(), 5)]);
-        assert_eq!(watch.losses().last(), Some(&loss(Place::Driver, "ethtool -S", Count::Known(0))));
+        assert_eq!(watch.losses().last(), Some(&loss(LossPoint::Driver, "ethtool -S", Count::Known(0))));
     }
 }

@@ -3,7 +3,7 @@
 //! Captures see sent packets before the NIC has worked on them, and received ones after: a checksum may not be filled
 //! in yet, and one packet may stand for many frames. The kernel's status bits tell; for the size of the frames it takes
 //! a `struct virtio_net_hdr` before each packet, which costs packets that it cannot express (see
-//! [`Settings::vnet_header`](super::Settings::vnet_header)).
+//! [`AfPacketSettings::vnet_header`](super::AfPacketSettings::vnet_header)).
 
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{Checksum, Gso};

@@ -1,4 +1,4 @@
-//! How a tap is opened, in the order that loses no packet and lets no unwanted one in.
+//! Opening a tap, in the order that loses no packet and lets no unwanted one in.
 //!
 //! ```text
 //! socket (protocol 0) -> virtio header, sent packets away, filter -> ring -> clock -> promiscuous -> bind
@@ -25,7 +25,7 @@ use super::block::Frame;
 use super::extended::{Accepted, Loaded};
 use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
-use super::{AfPacketError, CaptureDirection, Settings, hardware, kernel_filter, size, timestamps};
+use super::{AfPacketError, AfPacketSettings, CaptureDirection, hardware, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
 use crate::{Error, Event};
 
@@ -56,7 +56,7 @@ enum Restriction {
 /// Opens taps, also after rights were given up.
 #[derive(Debug)]
 pub(super) struct Opener {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<AfPacketSettings>,
     pub(super) patterns: Patterns,
     pub(super) route: RouteSocket,
     pub(super) control: LinkControl,
@@ -86,7 +86,7 @@ struct Programs {
 
 impl Opener {
     /// Sockets to ask with, in the right namespace.
-    pub(super) fn new(settings: Arc<Settings>, shared: Shared) -> Result<Opener, AfPacketError> {
+    pub(super) fn new(settings: Arc<AfPacketSettings>, shared: Shared) -> Result<Opener, AfPacketError> {
         let namespace = settings.netns.as_deref().map(open_namespace).transpose()?;
         let ask = || Ok((RouteSocket::open()?, LinkControl::open()?));
         let asked = within(&settings, namespace.as_ref(), ask)?;
@@ -121,7 +121,7 @@ impl Opener {
         }
     }
 
-    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. It may be closed until [`Tap::start`].
+    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
     pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<Opened, Error> {
         let mut events = Vec::new();
         let name = link.name.as_str();
@@ -171,7 +171,7 @@ impl Opener {
         }
         if let Err(error) = socket.join_promiscuous(link.index) {
             let text = format!("refused promiscuous mode ({error}): packets for other hosts are not seen");
-            events.push(Event { interface: link.name.clone(), text, warning: true });
+            events.push(Event { interface: link.name.clone(), text, is_warning: true });
         }
     }
 
@@ -230,7 +230,8 @@ impl Opener {
         socket: &PacketSocket,
         program: Option<&CompiledFilter>,
     ) -> Programs {
-        // What a loopback interface sends comes back as received: one of the two copies is enough (as libpcap has it).
+        // A packet sent on a loopback interface comes back as received: one of the two copies is enough (as libpcap
+        // has it).
         let direction = match self.settings.direction {
             CaptureDirection::Both if is_loopback => CaptureDirection::In,
             direction => direction,
@@ -254,7 +255,7 @@ impl Opener {
     }
 
     fn geometry(&self, speed: Option<u64>, rings: u64) -> RingGeometry {
-        let Settings { ring_len, latency_ms, workers, .. } = *self.settings;
+        let AfPacketSettings { ring_len, latency_ms, workers, .. } = *self.settings;
         let workers = workers.max(1) as u64;
         size::geometry(&size::Wish {
             ring_len,
@@ -293,7 +294,8 @@ fn attach(
         Err(error) => return Err(error),
     };
     let len = wanted.len();
-    let mut tell = |text, warning| events.push(Event { interface: name.to_owned(), text, warning });
+    let mut tell =
+        |text, warning| events.push(Event { interface: name.to_owned(), text, is_warning: warning });
     let extended = loaded.get(&wanted).and_then(|extended| {
         extended.attach(socket).map_err(|error| error.to_string())?;
         Ok(extended)
@@ -340,7 +342,7 @@ fn map_ring(
 fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event {
     let kib = |geometry: &RingGeometry| geometry.len() >> 10;
     let text = format!("no memory for a ring of {} KiB; it has {} KiB", kib(wanted), kib(got));
-    Event { interface: name.to_owned(), text, warning: true }
+    Event { interface: name.to_owned(), text, is_warning: true }
 }
 
 /// The event for a link that does not run at the start.
@@ -350,7 +352,11 @@ fn state_event(tap: &Tap) -> Option<Event> {
         LinkState::NoCarrier => "has no carrier",
         LinkState::Running | LinkState::Gone => return None,
     };
-    Some(Event { interface: tap.name.clone(), text: text.to_owned(), warning: tap.state == LinkState::Down })
+    Some(Event {
+        interface: tap.name.clone(),
+        text: text.to_owned(),
+        is_warning: tap.state == LinkState::Down,
+    })
 }
 
 /// The namespace of this name.
@@ -359,7 +365,7 @@ pub(crate) fn open_namespace(name: &str) -> Result<NetNs, AfPacketError> {
 }
 
 fn within<T: Send>(
-    settings: &Settings,
+    settings: &AfPacketSettings,
     namespace: Option<&NetNs>,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, AfPacketError> {

@@ -11,18 +11,18 @@ use std::time::SystemTime;
 use tapline_packet::Timestamp;
 
 use super::tap::Tap;
-use super::{AfPacket, Order, Phase, call_error};
+use super::{AfPacket, MergeOrder, Phase, call_error};
 use crate::Error;
 use crate::link_state::LinkState;
 
-/// How late the kernel's timer may hand a block over, in packets' time.
+/// The latest hand-over of a block by the kernel's timer, in packets' time.
 const HAND_OVER_NS: i64 = 20_000_000;
 
 impl AfPacket {
     /// The tap to lend from, and until what time.
     pub(super) fn pick(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
         match self.opener.settings.order {
-            Order::Time if self.taps.len() > 1 => self.pick_by_time(),
+            MergeOrder::Time if self.taps.len() > 1 => self.pick_by_time(),
             _ => self.pick_in_turn(),
         }
     }

@@ -14,15 +14,15 @@ use crate::Error;
 /// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
 pub const SNAP_LEN_MAX: u32 = 262_144;
 
-/// The [`Settings::latency_ms`] of interactive captures.
+/// The [`AfPacketSettings::latency_ms`] of interactive captures.
 pub const LATENCY_INTERACTIVE_MS: u32 = 10;
-/// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
+/// A [`AfPacketSettings::latency_ms`] for files: fewer, fuller blocks.
 pub const LATENCY_RECORDING_MS: u32 = 20;
 
 /// Compiles the filter for an interface; `None` accepts every packet.
 pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
-/// Which packets, seen from this host.
+/// The direction of the captured packets, seen from this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CaptureDirection {
     /// Sent and received. On a loopback interface one of the two copies.
@@ -34,20 +34,21 @@ pub enum CaptureDirection {
     Out,
 }
 
-/// In which order packets of several interfaces are lent.
+/// The order in which packets of several interfaces are lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum MergeOrder {
     /// A block at a time, in turn. Cheapest.
     #[default]
     Block,
-    /// By time. Packets wait until no earlier one can come: about twice [`Settings::latency_ms`] at most, and no longer
-    /// once a ring is half full, for then a loss would be near. Adapters' clocks are taken to be in step with ours.
+    /// By time. Packets wait until no earlier one can come: about twice [`AfPacketSettings::latency_ms`] at most, and
+    /// no longer once a ring is half full, for then a loss would be near. Adapters' clocks are taken to be in step
+    /// with ours.
     Time,
 }
 
-/// How to capture.
+/// Settings of a capture by AF_PACKET.
 #[derive(Clone)]
-pub struct Settings {
+pub struct AfPacketSettings {
     /// Names, globs, numbers, or `any`.
     pub interfaces: Vec<String>,
     /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
@@ -60,13 +61,13 @@ pub struct Settings {
     pub snap_len: u32,
     /// Whether interfaces named or matched by a glob should receive what is meant for others. Never asked of `any`.
     pub promiscuous: bool,
-    /// Which packets, seen from this host.
+    /// The direction of the captured packets, seen from this host.
     pub direction: CaptureDirection,
     /// Bytes of each ring; `None` to choose from link speed and memory.
     pub ring_len: Option<u64>,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
-    /// Whose clock stamps the packets.
+    /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
     /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio
     /// header cannot express (tunnels), and counts them.
@@ -76,10 +77,10 @@ pub struct Settings {
     pub receive_hash: bool,
     /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
     pub workers: usize,
-    /// How packets are shared among workers.
+    /// The distribution of packets among workers.
     pub fanout: FanoutMode,
-    /// In which order packets of several interfaces are lent.
-    pub order: Order,
+    /// The order in which packets of several interfaces are lent.
+    pub order: MergeOrder,
     /// Has filters run in the kernel as eBPF, and tells what they take.
     pub kernel_filter_runs: Option<KernelFilterRuns>,
     /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
@@ -87,10 +88,10 @@ pub struct Settings {
     pub return_timeout: Option<Duration>,
 }
 
-impl Settings {
+impl AfPacketSettings {
     /// The defaults for these interfaces: all packets, promiscuous, interactive.
-    pub fn new(interfaces: &[&str]) -> Settings {
-        Settings {
+    pub fn new(interfaces: &[&str]) -> AfPacketSettings {
+        AfPacketSettings {
             interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
             netns: None,
             filter: None,
@@ -105,7 +106,7 @@ impl Settings {
             receive_hash: false,
             workers: 1,
             fanout: FanoutMode::Hash,
-            order: Order::default(),
+            order: MergeOrder::default(),
             kernel_filter_runs: None,
             return_timeout: Some(Duration::from_secs(10)),
         }
@@ -117,14 +118,14 @@ impl Settings {
     }
 }
 
-/// How much of a packet is kept, of a wish of which 0 means all.
+/// The snap length for a setting of which 0 means all.
 pub(crate) fn snap_len(wanted: u32) -> u32 {
     if wanted == 0 { SNAP_LEN_MAX } else { wanted.min(SNAP_LEN_MAX) }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for AfPacketSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("AfPacketSettings")
             .field("interfaces", &self.interfaces)
             .field("netns", &self.netns)
             .field("filter", &self.filter_text)

@@ -24,7 +24,7 @@ use crate::RingAccount;
 const ADDRESS_AT: usize = 48;
 const ADDRESS_LEN: usize = 20;
 
-/// How to open a [`SingleSocket`].
+/// Settings of a [`SingleSocket`].
 #[derive(Clone, Debug)]
 pub struct SingleSettings {
     /// The interface's name, for its clock; empty for all interfaces at once.
@@ -46,7 +46,7 @@ pub struct SingleSettings {
     pub latency_ms: u32,
     /// Whether the interface should receive what is meant for others.
     pub promiscuous: bool,
-    /// Whose clock stamps the packets.
+    /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
     /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. The
     /// caller promises that after a fork one process alone goes on with the [`SingleSocket`]; the others may drop
@@ -56,7 +56,7 @@ pub struct SingleSettings {
 
 /// The sender and the kind of a packet, as the kernel gives them beside it: part of `sockaddr_ll` (packet(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Station {
+pub struct LinkLayerAddress {
     /// EtherType, or a number below 1536 for what has none (`linux/if_ether.h`).
     pub protocol: u16,
     /// The interface's number.
@@ -82,7 +82,7 @@ pub struct SingleSocket {
     frame: Frame,
     cursor: Cursor,
     records: Vec<Record>,
-    /// Where the frame of each record begins in the block.
+    /// The start of each record's frame in the block.
     frames: Vec<usize>,
     counted: RingAccount,
     snap_len: u32,
@@ -90,19 +90,19 @@ pub struct SingleSocket {
     blocks_taken: u64,
 }
 
-/// Where the kernel tells of each packet of a batch: the frames of its records, as they were found.
+/// The link-layer addresses of a batch's packets, which the kernel writes into the frames of its records.
 #[derive(Clone, Copy, Debug)]
-pub struct Stations<'a> {
+pub struct LinkLayerAddresses<'a> {
     frames: &'a [usize],
 }
 
-impl Stations<'_> {
+impl LinkLayerAddresses<'_> {
     /// The address beside the packet at `index` of the batch as it was found, out of the block that the batch stands
     /// in.
-    pub fn get(&self, block: &[u8], index: usize) -> Station {
+    pub fn get(&self, block: &[u8], index: usize) -> LinkLayerAddress {
         let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);
         let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<ADDRESS_LEN>());
-        bytes.map_or_else(Station::default, station)
+        bytes.map_or_else(LinkLayerAddress::default, station)
     }
 }
 
@@ -132,7 +132,7 @@ impl SingleSocket {
             socket.join_promiscuous(settings.if_index).map_err(fail)?;
         }
         socket.bind_to(settings.if_index, settings.protocol).map_err(fail)?;
-        // What waits on the socket is told at once: an interface that is down.
+        // An error that waits on the socket is told at once: an interface that is down.
         if let Some(source) = socket.take_error().map_err(fail)? {
             let errno = source.raw_os_error().unwrap_or(0);
             return Err(fail(SyscallError::new("bind(AF_PACKET)", errno)));
@@ -171,10 +171,10 @@ impl SingleSocket {
     }
 
     /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to
-    /// leave out; and what the kernel says beside each. There are at least 28 bytes between what [`Stations::get`]
-    /// reads and a cooked packet, 14 before an Ethernet frame.
-    pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>, Stations<'_>) {
-        (self.ring.held_mut(), &mut self.records, Stations { frames: &self.frames })
+    /// leave out; and what the kernel says beside each. There are at least 28 bytes between what
+    /// [`LinkLayerAddresses::get`] reads and a cooked packet, 14 before an Ethernet frame.
+    pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>, LinkLayerAddresses<'_>) {
+        (self.ring.held_mut(), &mut self.records, LinkLayerAddresses { frames: &self.frames })
     }
 
     /// Puts a program before the ring, or none. Packets that are in the ring by then saw the former one: those of the
@@ -196,8 +196,8 @@ impl SingleSocket {
         }
     }
 
-    /// Another ring on the same socket, of the size that `settings` say. What is in the present one is lost, and so is
-    /// what comes meanwhile; nothing is filtered afterwards, also if it fails.
+    /// Another ring on the same socket, of the size that `settings` give. Packets in the present ring are lost, and
+    /// so are those that come meanwhile; no filter is set afterwards, also if this fails.
     ///
     /// # Errors
     /// [`AfPacketError::NoRing`], and the call that failed: `EBUSY` while a child process has the ring as well. The
@@ -220,7 +220,7 @@ impl SingleSocket {
         self.ring.give_back();
         self.ring.unmap();
         if let Err(source) = self.socket.remove_ring() {
-            // It is still there. Without the mapping there is none, as `has_ring` tells.
+            // The ring is still there. Without the mapping there is none, as `has_ring` tells.
             let _ = self.socket.map_ring_again(&mut self.ring, &self.geometry);
             return Err(AfPacketError::of_call(&settings.name, source));
         }
@@ -243,12 +243,12 @@ impl SingleSocket {
         self.ring.has_blocks()
     }
 
-    /// How many blocks the ring has.
+    /// Number of blocks of the ring.
     pub fn blocks(&self) -> u32 {
         self.geometry.block_count
     }
 
-    /// How many blocks have been taken out of the ring since it was opened.
+    /// Number of blocks taken out of the ring since it was opened.
     pub fn blocks_taken(&self) -> u64 {
         self.blocks_taken
     }
@@ -312,10 +312,10 @@ impl AsFd for SingleSocket {
 }
 
 /// `struct sockaddr_ll` of linux/if_packet.h.
-fn station(bytes: &[u8; ADDRESS_LEN]) -> Station {
+fn station(bytes: &[u8; ADDRESS_LEN]) -> LinkLayerAddress {
     let mut address = [0; 8];
     address.copy_from_slice(&bytes[12..]);
-    Station {
+    LinkLayerAddress {
         protocol: u16::from_be_bytes([bytes[2], bytes[3]]),
         if_index: u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
         hardware_type: u16::from_ne_bytes([bytes[8], bytes[9]]),
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_as_asked_within_what_a_packet_needs() {
+    fn blocks_are_as_asked_if_a_packet_fits() {
         let geometry = RingGeometry { block_len: 1 << 18, block_count: 8, retire_ms: 10 };
         let blocks = |wanted| {
             let RingGeometry { block_len, block_count, .. } = with_blocks(geometry, wanted);
@@ -375,7 +375,7 @@ mod tests {
         bytes[4..8].copy_from_slice(&7u32.to_ne_bytes());
         bytes[8..10].copy_from_slice(&772u16.to_ne_bytes());
         bytes[10..].copy_from_slice(&[4, 6, 1, 2, 3, 4, 5, 6, 0, 0]);
-        let expected = Station {
+        let expected = LinkLayerAddress {
             protocol: 0x86dd,
             if_index: 7,
             hardware_type: 772,

@@ -1,4 +1,4 @@
-//! How large a ring to ask for.
+//! The size of ring that the kernel is asked for.
 //!
 //! ```text
 //! ring  = as -B says, else by link, workers and memory: tapline_sys::default_ring_len
@@ -8,9 +8,9 @@
 //! Blocks are handed over when they are full or when their time is over, however little they hold. So a ring bears a
 //! pause of its reader in two measures: as many bytes as it has, and as many hand-overs as it has blocks. At a packet a
 //! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few
-//! and large ones would save wake-ups, and a packet must fit into one: 128 KiB hold any that segmentation offload makes
-//! (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out. Where there is no memory for what
-//! was asked for, half of it is tried, and so on ([`largest`]).
+//! and large ones would save wake-ups, and a packet must fit into one: 128 KiB hold any that segmentation offload
+//! makes (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out. If there is no memory for
+//! the size asked for, half of it is tried, and so on ([`largest`]).
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_followed_within_what_can_be() {
+    fn a_requested_size_is_kept_within_limits() {
         let asked = |len| Wish { ring_len: Some(len), memory: GIB, retire_ms: 200, ..Wish::default() };
         assert_eq!(len(asked(4 * MIB)), (4 * MIB, 512 << 10));
         assert_eq!(len(asked(1)), (128 << 10, 64 << 10));
@@ -182,7 +182,7 @@ mod tests {
         let (ring, got) = largest(wanted, "eth7", map).unwrap();
         assert_eq!((ring, got.len()), (7, 64 * MIB));
 
-        // What is no lack of memory does not get better with less of it.
+        // An error other than a lack of memory does not go away with a smaller ring.
         let mut tries = 0;
         let refused: Result<((), _), _> = largest(wanted, "eth7", |_| {
             tries += 1;

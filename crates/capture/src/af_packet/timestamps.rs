@@ -18,7 +18,7 @@ use super::AfPacketError;
 const RAW_HARDWARE: u32 = 1 << 6;
 const EPERM: i32 = 1;
 
-/// Whose clock stamps the packets.
+/// The clock that stamps packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimestampSource {
     /// The kernel's.

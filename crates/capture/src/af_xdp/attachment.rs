@@ -11,9 +11,9 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_ebpf::{self as ebpf, Front, RxMetadataCalls};
-use tapline_ir::{CompiledFilter, Field, Ir, Op};
-use tapline_sys::bpf::{LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
+use tapline_ebpf::{self as ebpf, RxMetadataCalls, XdpFront};
+use tapline_ir::{CompiledFilter, Ir, MetaField, Op};
+use tapline_sys::bpf::{LoadError, LoadedProgram, Map, MapKind, ProgramKind, SharedArray, XdpLink, XdpMode};
 use tapline_sys::{PacketSocket, SyscallError};
 
 use super::AfXdpError;
@@ -26,9 +26,9 @@ const ENOENT: i32 = 2;
 const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
 
-/// Where the program runs.
+/// The place of the XDP program in a packet's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum XdpAttachMode {
     /// In the driver, before the kernel has made anything of a packet.
     Native,
     /// In the stack: every packet is copied into a socket buffer first.
@@ -38,9 +38,9 @@ pub enum Mode {
 /// A program that is loaded and not yet attached.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    program: Program,
+    program: LoadedProgram,
     /// The one that makes notes, with their cookie; or why it was refused.
-    noting: Option<Result<(Program, u64), LoadError>>,
+    noting: Option<Result<(LoadedProgram, u64), LoadError>>,
     pub(super) sockets: Map,
     counters: SharedArray,
     /// Why the filter does not run in it, if there is one that does not.
@@ -52,10 +52,10 @@ pub(super) struct Loaded {
 pub(super) struct Attachment {
     // The program goes first: it must not send packets to sockets that are no more.
     _link: XdpLink,
-    _loaded: Program,
+    _loaded: LoadedProgram,
     _sockets: Map,
     counters: SharedArray,
-    pub(super) mode: Mode,
+    pub(super) mode: XdpAttachMode,
     /// The cookie at the end of notes, if there are any.
     pub(super) cookie: Option<u64>,
     /// Holds the interface in promiscuous mode.
@@ -67,7 +67,7 @@ impl Loaded {
     /// the interface of this number.
     ///
     /// # Errors
-    /// That there are no rights for programs, or the kernel refuses even one without a filter.
+    /// There are no rights for programs, or the kernel refuses even one without a filter.
     pub(super) fn new(
         filter: Option<&CompiledFilter>,
         queues: u16,
@@ -75,9 +75,9 @@ impl Loaded {
         notes: Option<(u32, RxMetadataCalls)>,
     ) -> Result<Loaded, AfXdpError> {
         let sockets = Map::create(MapKind::XdpSockets, NAME, queues.into())?;
-        let counters = SharedArray::create(NAME, Front::counters_len(queues), 1)?;
+        let counters = SharedArray::create(NAME, XdpFront::counters_len(queues), 1)?;
         let (sockets_fd, counters_fd) = (sockets.as_fd().as_raw_fd(), counters.as_fd().as_raw_fd());
-        let front = Front { sockets: sockets_fd, counters: counters_fd, queues, notes: None };
+        let front = XdpFront { sockets: sockets_fd, counters: counters_fd, queues, notes: None };
         let filtering = filter.map(|filter| filtering(filter, front, several));
         let (graph, program, refusal) = match filtering {
             Some(Ok((graph, program))) => (Some(graph), program, None),
@@ -87,7 +87,7 @@ impl Loaded {
         let noting = match notes {
             None => None,
             Some((if_index, notes)) => {
-                let program = ebpf::front(graph, Front { notes: Some(notes), ..front })?;
+                let program = ebpf::front(graph, XdpFront { notes: Some(notes), ..front })?;
                 Some(load(&program, Some(if_index)).map(|program| (program, notes.cookie)))
             }
         };
@@ -98,7 +98,7 @@ impl Loaded {
     /// driver.
     ///
     /// # Errors
-    /// That another program is there, or none can be.
+    /// Another program is there, or none can be.
     pub(super) fn attach(
         self,
         if_index: u32,
@@ -116,16 +116,16 @@ impl Loaded {
         };
         if let Some(Ok((noting, cookie))) = noting {
             match XdpLink::attach(&noting, if_index, XdpMode::Native) {
-                Ok(link) => return Ok((attachment(link, noting, Mode::Native, Some(cookie)), None)),
+                Ok(link) => return Ok((attachment(link, noting, XdpAttachMode::Native, Some(cookie)), None)),
                 Err(error) if matches!(error.errno(), EPERM | EBUSY | EEXIST) => return Err(error.into()),
                 Err(_) => {}
             }
         }
         let (link, mode, reason) = match XdpLink::attach(&program, if_index, XdpMode::Native) {
-            Ok(link) => (link, Mode::Native, None),
+            Ok(link) => (link, XdpAttachMode::Native, None),
             Err(error) if matches!(error.errno(), EPERM | EBUSY | EEXIST) => return Err(error.into()),
             Err(native) => match XdpLink::attach(&program, if_index, XdpMode::Generic) {
-                Ok(link) => (link, Mode::Generic, Some(native)),
+                Ok(link) => (link, XdpAttachMode::Generic, Some(native)),
                 Err(error) if matches!(error.errno(), EPERM | EBUSY | EEXIST) => return Err(error.into()),
                 Err(generic) => return Err(AfXdpError::NotAttached { native, generic }),
             },
@@ -137,18 +137,21 @@ impl Loaded {
 impl Attachment {
     /// Lets every packet go to the host from now on. One that is on its way through the program may still come.
     pub(super) fn stop(&self) {
-        self.counters.set_word(0, Front::STOP, 1);
+        self.counters.set_word(0, XdpFront::STOP, 1);
     }
 
     /// Packets of a queue that were sent to its socket, and those that were left to the host.
     pub(super) fn counts(&self, queue: u16) -> (u64, u64) {
-        (self.counters.word(0, Front::redirected(queue)), self.counters.word(0, Front::passed(queue)))
+        (
+            self.counters.word(0, XdpFront::redirected_counter(queue)),
+            self.counters.word(0, XdpFront::passed_counter(queue)),
+        )
     }
 }
 
 /// The name of the program of this number, as far as it may be known.
 pub(super) fn describe(id: u32) -> String {
-    let name = match Program::of_id(id).and_then(|program| program.info()) {
+    let name = match LoadedProgram::of_id(id).and_then(|program| program.info()) {
         Ok(info) if !info.name.is_empty() => format!("{:?}, ", info.name),
         Err(error) if error.errno() == ENOENT => "just gone, ".to_owned(),
         _ => String::new(),
@@ -157,7 +160,11 @@ pub(super) fn describe(id: u32) -> String {
 }
 
 /// The filter's graph, and its program, loaded; or the reason of a refusal.
-fn filtering(filter: &CompiledFilter, front: Front, several: bool) -> Result<(&Ir, Program), String> {
+fn filtering(
+    filter: &CompiledFilter,
+    front: XdpFront,
+    several: bool,
+) -> Result<(&Ir, LoadedProgram), String> {
     let graph = filter.values();
     graph.verify().map_err(text)?;
     if several && asks_for_length(graph) {
@@ -172,16 +179,16 @@ fn filtering(filter: &CompiledFilter, front: Front, several: bool) -> Result<(&I
 }
 
 fn asks_for_length(graph: &Ir) -> bool {
-    let is_length = |op: &Op| matches!(op, Op::Field(Field::WireLen | Field::CapLen));
+    let is_length = |op: &Op| matches!(op, Op::MetaField(MetaField::WireLen | MetaField::CapLen));
     graph.blocks.iter().flat_map(|block| &block.instructions).any(|value| is_length(graph.op(*value)))
 }
 
 /// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is
 /// named.
-fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<Program, LoadError> {
+fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<LoadedProgram, LoadError> {
     let load = |kind| match if_index {
-        Some(if_index) => Program::load_for(if_index, kind, NAME, program.insns()),
-        None => Program::load(kind, NAME, program.insns()),
+        Some(if_index) => LoadedProgram::load_for(if_index, kind, NAME, program.insns()),
+        None => LoadedProgram::load(kind, NAME, program.insns()),
     };
     load(ProgramKind::XdpFragments).or_else(|error| match error.errno() {
         EPERM => Err(error),

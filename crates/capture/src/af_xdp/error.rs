@@ -38,11 +38,11 @@ pub enum AfXdpError {
          Else take it off (xdp-loader unload {interface} --all, or ip link set dev {interface} {switch} off), or capture without xdp:"
     )]
     Occupied {
-        /// Where.
+        /// The interface.
         interface: String,
         /// Its name, as far as it may be known, and number.
         program: String,
-        /// How iproute2 calls its mode.
+        /// iproute2's name for its mode.
         switch: &'static str,
     },
     /// Another process has a socket on the queue.
@@ -61,13 +61,13 @@ pub enum AfXdpError {
          ethtool -L {interface} combined {wanted}"
     )]
     TooManyQueues {
-        /// Where.
+        /// The interface.
         interface: String,
         /// Receive queues that there are.
         queues: u32,
         /// Those that could be bound.
         served: u32,
-        /// How many to ask for.
+        /// The number to ask for.
         wanted: u32,
         /// The error at the next one.
         source: SyscallError,
@@ -82,7 +82,7 @@ pub enum AfXdpError {
         /// Receive queues of all interfaces.
         queues: usize,
     },
-    /// It would cut off the session of the caller.
+    /// The capture would cut off the session of the caller.
     #[error(
         "it carries the way to {peer}, from where this SSH session comes, and AF_XDP would take {what} from this host: you would be cut off. Capture \
          without xdp: (the host keeps its packets), give a filter that leaves the session alone (what it refuses stays with the host), or insist \
@@ -94,7 +94,7 @@ pub enum AfXdpError {
         /// "all its packets", or that the filter takes those of the session.
         what: &'static str,
     },
-    /// It would cut off the host.
+    /// The capture would cut off the host.
     #[error(
         "it carries this host's default route, and without a filter AF_XDP would take all its packets from this host. Capture without xdp: (the \
          host keeps its packets), give a filter (what it refuses stays with the host), or insist with --xdp-force"
@@ -131,7 +131,7 @@ pub enum AfXdpError {
         "{source}: a process without CAP_IPC_LOCK may lock {what}; raise it (ulimit -l unlimited), ask for less (-B), or run it as root"
     )]
     NoMemory {
-        /// How much is allowed, in words.
+        /// The limit, in words.
         what: &'static str,
         /// The error of the kernel.
         source: SyscallError,

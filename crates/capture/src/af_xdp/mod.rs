@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
 use tapline_sys::{Link, LinkChange, LinkControl, Poller, RouteSocket, SyscallError, Wakeup};
 
-pub use attachment::Mode;
+pub use attachment::XdpAttachMode;
 pub use error::AfXdpError;
 
 use attachment::Attachment;
@@ -48,19 +48,19 @@ use crate::af_packet::{CompileFilter, LossWatch, TimestampSource, open_namespace
 use crate::link_state::LinkState;
 use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
 
-/// How long packets on their way are waited for where the kernel cannot tell.
+/// The time for which packets on their way are waited for if the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
 const SPIN_MAX: Duration = Duration::from_millis(10);
 
-/// A [`Settings::wakeup_delay_us`] for all programs but those that answer packets: a queue's memory bears it at 30
+/// A [`AfXdpSettings::wakeup_delay_us`] for all programs but those that answer packets: a queue's memory bears it at 30
 /// million packets a second.
 pub const WAKEUP_DELAY_US: u32 = 250;
 
-/// How to capture.
+/// Settings of a capture by AF_XDP.
 #[derive(Clone)]
-pub struct Settings {
+pub struct AfXdpSettings {
     /// Names or numbers of interfaces that are there.
     pub interfaces: Vec<String>,
     /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
@@ -83,16 +83,16 @@ pub struct Settings {
     pub wakeup_delay_us: u32,
     /// Poll the driver ourselves, for at most this many microseconds a call.
     pub busy_poll_us: Option<u32>,
-    /// Whose clock stamps packets; the adapter's only where its driver tells it to XDP programs.
+    /// The clock that stamps packets; the adapter's only if its driver gives the time to XDP programs.
     pub timestamps: TimestampSource,
     /// Take interfaces too on which this host or this session depends.
     pub force: bool,
 }
 
-impl Settings {
+impl AfXdpSettings {
     /// The defaults for these interfaces: everything, promiscuous.
-    pub fn new(interfaces: &[&str]) -> Settings {
-        Settings {
+    pub fn new(interfaces: &[&str]) -> AfXdpSettings {
+        AfXdpSettings {
             interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
             netns: None,
             filter: None,
@@ -109,9 +109,9 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for AfXdpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("AfXdpSettings")
             .field("interfaces", &self.interfaces)
             .field("netns", &self.netns)
             .field("filter", &self.filter_text)
@@ -173,16 +173,17 @@ impl AfXdp {
     ///
     /// # Errors
     /// [`AfXdpError`] in [`Error::Source`]; the filter's own error if it does not compile for an interface.
-    pub fn open(settings: &Settings) -> Result<AfXdp, Error> {
-        let mut workers = AfXdp::open_workers(&Settings { workers: 1, ..settings.clone() })?;
+    pub fn open(settings: &AfXdpSettings) -> Result<AfXdp, Error> {
+        let mut workers = AfXdp::open_workers(&AfXdpSettings { workers: 1, ..settings.clone() })?;
         workers.pop().ok_or_else(|| Error::source("capture", "no worker was opened"))
     }
 
-    /// Starts to capture with [`Settings::workers`] sources, one for each thread, that divide the queues among them.
+    /// Starts to capture with [`AfXdpSettings::workers`] sources, one for each thread, that divide the queues among
+    /// them.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub fn open_workers(settings: &Settings) -> Result<Vec<AfXdp>, Error> {
+    pub fn open_workers(settings: &AfXdpSettings) -> Result<Vec<AfXdp>, Error> {
         let Some(name) = settings.netns.as_deref() else { return open_here(settings) };
         let namespace = open_namespace(name).map_err(|error| Error::source("capture", error))?;
         namespace.run(|| open_here(settings)).map_err(|source| {
@@ -196,7 +197,7 @@ impl AfXdp {
         Arc::clone(&self.wakeup)
     }
 
-    /// How each interface is captured, in words: where the program runs, whether packets are copied, queues and memory.
+    /// The way of each interface's capture, in words: place of the program, copies or none, queues and memory.
     pub fn summaries(&self) -> impl Iterator<Item = &str> {
         self.books.iter().map(|book| book.summary.as_str())
     }
@@ -362,7 +363,7 @@ impl AfXdp {
                 let text = format!(
                     "{count} packets of queue {number} were not stamped by the adapter and carry the host's time"
                 );
-                self.events.push(Event { interface: interface.clone(), text, warning: true });
+                self.events.push(Event { interface: interface.clone(), text, is_warning: true });
             }
         }
     }
@@ -370,7 +371,7 @@ impl AfXdp {
     /// Workers see the same links; the first one speaks for all.
     fn tell(&mut self, interface: &str, text: String, warning: bool) {
         if self.is_first {
-            self.events.push(Event { interface: interface.to_owned(), text, warning });
+            self.events.push(Event { interface: interface.to_owned(), text, is_warning: warning });
         }
     }
 
@@ -488,7 +489,7 @@ impl Source for AfXdp {
 }
 
 /// Opens all interfaces in the namespace of the calling thread.
-fn open_here(settings: &Settings) -> Result<Vec<AfXdp>, Error> {
+fn open_here(settings: &AfXdpSettings) -> Result<Vec<AfXdp>, Error> {
     let fail = |error: AfXdpError| Error::source("capture", error);
     let workers = settings.workers.max(1);
     let mut opener = Opener::new(settings).map_err(fail)?;

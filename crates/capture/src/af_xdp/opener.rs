@@ -1,4 +1,4 @@
-//! How an interface is opened, in the order that misses no packet and leaves nothing behind.
+//! Opening an interface, in the order that misses no packet and leaves nothing behind.
 //!
 //! ```text
 //! is a program there? -> filter -> maps, program loaded -> may it be taken? -> for each queue: memory, rings, filled, bound, in the map
@@ -15,14 +15,14 @@ use tapline_ebpf::RxMetadataCalls;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::bpf::kernel_functions;
-use tapline_sys::xsk::{Bound, BusyPolling, XdpSocket, XskSettings};
+use tapline_sys::xsk::{BoundModes, BusyPolling, XdpSocket, XskSettings};
 use tapline_sys::{Link, LinkControl, NetdevSocket, PacketSocket, RouteSocket, SyscallError};
 
-use super::attachment::{self, Attachment, Loaded, Mode};
+use super::attachment::{self, Attachment, Loaded, XdpAttachMode};
 use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::told::Told;
-use super::{AfXdpError, Settings, size};
+use super::{AfXdpError, AfXdpSettings, size};
 use crate::af_packet::{LossWatch, Patterns, TimestampSource, link_type, snap_len};
 use crate::{Error, Event};
 
@@ -57,7 +57,7 @@ pub(super) struct Opened {
 
 /// Sockets to ask with, in the namespace of the capture, and what was found.
 pub(super) struct Opener<'a> {
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a AfXdpSettings,
     pub(super) route: RouteSocket,
     pub(super) control: LinkControl,
     session: Option<Session>,
@@ -66,7 +66,7 @@ pub(super) struct Opener<'a> {
 }
 
 impl<'a> Opener<'a> {
-    pub(super) fn new(settings: &'a Settings) -> Result<Opener<'a>, AfXdpError> {
+    pub(super) fn new(settings: &'a AfXdpSettings) -> Result<Opener<'a>, AfXdpError> {
         let mut route = RouteSocket::open()?;
         let links = route.links()?;
         Ok(Opener {
@@ -204,9 +204,9 @@ impl<'a> Opener<'a> {
         size: size::Size,
         common: Common,
         loaded: &Loaded,
-    ) -> Result<(Vec<Queue>, Bound), AfXdpError> {
+    ) -> Result<(Vec<Queue>, BoundModes), AfXdpError> {
         let mut all: Vec<Queue> = Vec::new();
-        let mut weakest = Bound { zero_copy: true, multi_buffer: true };
+        let mut weakest = BoundModes { zero_copy: true, multi_buffer: true };
         for number in 0..queues {
             let (socket, bound) = match self.bind(link.index, number, size) {
                 Err(AfXdpError::Call { source }) if source.errno() == EINVAL && number > 0 => {
@@ -229,7 +229,12 @@ impl<'a> Opener<'a> {
         Ok((all, weakest))
     }
 
-    fn bind(&self, if_index: u32, queue: u32, size: size::Size) -> Result<(XdpSocket, Bound), AfXdpError> {
+    fn bind(
+        &self,
+        if_index: u32,
+        queue: u32,
+        size: size::Size,
+    ) -> Result<(XdpSocket, BoundModes), AfXdpError> {
         let settings = XskSettings {
             chunk_len: size.chunk_len,
             chunks: size.chunks,
@@ -293,7 +298,7 @@ impl<'a> Opener<'a> {
     /// if that is wanted.
     ///
     /// # Errors
-    /// That the adapter's time is wanted, and it cannot be told to stamp packets.
+    /// The adapter's time is wanted, and it cannot be told to stamp packets.
     fn notes(&mut self, link: &Link, strips: bool) -> Result<Option<RxMetadataCalls>, AfXdpError> {
         let wants_time = self.settings.timestamps != TimestampSource::Host;
         if !wants_time && !strips {
@@ -325,8 +330,14 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// How an interface is captured, for people.
-fn summary(queues: &[Queue], bound: Bound, mode: Mode, size: size::Size, has_time: bool) -> String {
+/// The way of an interface's capture, for people.
+fn summary(
+    queues: &[Queue],
+    bound: BoundModes,
+    mode: XdpAttachMode,
+    size: size::Size,
+    has_time: bool,
+) -> String {
     let mib = f64::from(size.chunks) * f64::from(size.chunk_len) / f64::from(1 << 20);
     let count = match queues.len() {
         1 => "1 queue".to_owned(),
@@ -334,8 +345,8 @@ fn summary(queues: &[Queue], bound: Bound, mode: Mode, size: size::Size, has_tim
     };
     let copies = if bound.zero_copy { "zero copy" } else { "copied" };
     let place = match mode {
-        Mode::Native => "in the driver",
-        Mode::Generic => "in the stack",
+        XdpAttachMode::Native => "in the driver",
+        XdpAttachMode::Generic => "in the stack",
     };
     let huge = queues.iter().all(|queue| queue.socket.has_huge_pages());
     let pages = if huge { " in huge pages" } else { "" };

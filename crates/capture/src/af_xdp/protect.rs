@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interface_stands_on_is_protected_too() {
+    fn lower_interfaces_are_protected_too() {
         let link = |index, kind: &str, peer, controller| Link {
             index,
             kind: kind.to_owned(),

@@ -20,8 +20,8 @@ use crate::XdpAccount;
 /// Room for packets that are put together, for one batch.
 pub(super) const SCRATCH_LEN: usize = 1 << 20;
 
-/// Parts of a packet at most: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. What goes on
-/// is another packet.
+/// Parts of a packet at most: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. Parts
+/// beyond are another packet.
 const PARTS_MAX: usize = 64;
 
 /// Batches after which statistics are read in any case, so that a packet carries the losses before it.

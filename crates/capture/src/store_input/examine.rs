@@ -1,29 +1,32 @@
-//! What each thread of a search makes of sections: the packets that are wanted, in place.
+//! The work of each thread of a search: the wanted packets of sections, in place.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
 use tapline_file::SectionReader;
-use tapline_packet::{Interface, Record, Selection};
+use tapline_packet::{Interface, Record, Selection, Timestamp};
 use tapline_store::Window;
 
+use super::order::{copy_out, len_of};
 use crate::Error;
 
 /// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where
 /// every packet is wanted.
-pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
+pub type SearchFilter = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.
-#[derive(Default)]
 pub(super) struct Found {
     /// The thread that found them: each has a table of interfaces of its own.
     pub(super) thread: usize,
     /// Interfaces that the thread met for the first time.
     pub(super) interfaces: Vec<Interface>,
-    /// What the records point into.
+    /// The memory that the records point into.
     pub(super) bytes: Vec<u8>,
+    /// In the order of time.
     pub(super) records: Vec<Record>,
+    /// The least time that packets of the next slots may have.
+    pub(super) later: Timestamp,
     /// Packets of the time that the sieve refused, by the thread's numbers of interfaces.
     pub(super) refused: Vec<u64>,
     /// Sections that contradict themselves, in words.
@@ -32,13 +35,32 @@ pub(super) struct Found {
     pub(super) failure: Option<Error>,
 }
 
+impl Default for Found {
+    fn default() -> Found {
+        Found {
+            thread: 0,
+            interfaces: Vec::new(),
+            bytes: Vec::new(),
+            records: Vec::new(),
+            later: Timestamp::from_nanos(i64::MAX),
+            refused: Vec::new(),
+            faults: Vec::new(),
+            failure: None,
+        }
+    }
+}
+
+/// Where the packets that are wanted are less than this part of a buffer they are copied: the thread goes on with the buffer, which its
+/// processor has at hand.
+const COPIED_PART: usize = 4;
+
 /// A thread's part of a search.
 pub(super) struct Examiner {
     thread: usize,
     window: Window,
-    sieve: Option<Sieve>,
+    sieve: Option<SearchFilter>,
     reader: SectionReader,
-    /// What decides, by interface.
+    /// The filter of each interface.
     engines: Vec<Option<Arc<dyn PacketFilter>>>,
     /// All interfaces have the same.
     is_uniform: bool,
@@ -46,7 +68,7 @@ pub(super) struct Examiner {
 }
 
 impl Examiner {
-    pub(super) fn new(thread: usize, window: Window, sieve: Option<Sieve>) -> Examiner {
+    pub(super) fn new(thread: usize, window: Window, sieve: Option<SearchFilter>) -> Examiner {
         Examiner {
             thread,
             window,
@@ -59,10 +81,10 @@ impl Examiner {
     }
 
     /// Finds what is wanted in sections that stand at a place in a buffer, which it takes if there is something.
-    pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>) -> Found {
-        let mut found = Found { thread: self.thread, ..Found::default() };
+    pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>, later: Timestamp) -> Found {
+        let mut found = Found { thread: self.thread, later, ..Found::default() };
         let known = self.engines.len();
-        self.reader.put(std::mem::take(buffer), place);
+        self.reader.set_buffer(std::mem::take(buffer), place);
         loop {
             match self.reader.advance() {
                 Ok(true) => {}
@@ -79,9 +101,16 @@ impl Examiner {
             self.take_wanted(&mut found);
         }
         found.interfaces = self.reader.interfaces().get(known..).unwrap_or_default().to_vec();
-        let bytes = self.reader.take();
-        match found.records.is_empty() {
-            true => *buffer = bytes,
+        // Nearly always they are in order already.
+        found.records.sort_by_key(|record| record.meta.timestamp);
+        let bytes = self.reader.take_buffer();
+        let wanted: usize = found.records.iter().map(len_of).sum();
+        match wanted * COPIED_PART < bytes.len() {
+            true => {
+                found.bytes.reserve_exact(wanted);
+                copy_out(&bytes, &mut found.records, &mut found.bytes);
+                *buffer = bytes;
+            }
             false => found.bytes = bytes,
         }
         found

@@ -1,10 +1,11 @@
 //! A store as a source: the chunks that a search finds, read and filtered on all cores, packet by packet.
 //!
 //! ```text
-//! ParallelSearch --sections--> Examiner, one a thread: time, filter --packets, in order--> batches
+//! ParallelSearch --sections--> Examiner, one a thread: time, filter --packets--> TimeOrder --> batches
 //! ```
 
 mod examine;
+mod order;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -14,9 +15,10 @@ use std::time::Duration;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
 use tapline_store::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
-pub use self::examine::Sieve;
+pub use self::examine::SearchFilter;
 use self::examine::{Examiner, Found};
-use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, Place, Source};
+use self::order::TimeOrder;
+use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 /// Packets of a store within the times of a search, which a filter accepts.
 pub struct StoreInput {
@@ -28,7 +30,9 @@ pub struct StoreInput {
     /// Packets lent, and packets refused, of each interface.
     lent: Vec<u64>,
     refused: Vec<u64>,
-    /// What is lent, and which part of it.
+    /// Packets that were found and wait for older ones.
+    order: TimeOrder,
+    /// The packets that are lent, and the part of them that is.
     current: Found,
     from: usize,
     to: usize,
@@ -36,30 +40,35 @@ pub struct StoreInput {
     is_begun: bool,
     is_stopped: bool,
     is_read: bool,
+    /// Why nothing can decide over further packets.
+    failure: Option<Error>,
     report: SearchReport,
     /// Sections that were not read to their end.
     faulty: u64,
-    /// What is still to be told of them.
+    /// Faults that are still to be told.
     faults: Vec<String>,
 }
 
-/// How a store is read.
+/// Settings for reading a store.
 #[derive(Clone, Default)]
 pub struct StoreReading {
-    /// Threads that read; 0 for one a processor.
+    /// Threads that read; 0 for two a processor.
     pub threads: usize,
     /// Bytes of chunks that are read a second at most.
     pub rate: Option<NonZeroU64>,
-    /// What decides over packets; without it all of the time are lent.
-    pub sieve: Option<Sieve>,
+    /// The filter; without one all packets of the time are lent.
+    pub sieve: Option<SearchFilter>,
 }
 
-/// How many faults of chunks are told at once.
+/// Threads for each processor: while one thread waits for the disk another works on the chunk that it read, and disks are
+/// faster with several requests at once.
+const THREADS_PER_PROCESSOR: usize = 2;
+/// The most faults of chunks that are told at once.
 const FAULTS_TOLD_MAX: usize = 16;
-/// How long opening waits for the first packets before it looks again.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which opening waits for the first packets before it looks again.
+const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 
-/// What a search did so far, for others to see.
+/// Counters of a search so far, for other threads.
 #[derive(Clone, Debug, Default)]
 pub struct SearchReport(Arc<Mutex<SearchAccount>>);
 
@@ -80,14 +89,15 @@ impl StoreInput {
     /// may be given up; those that read on are made by the first [`advance`](Source::advance).
     pub fn new(search: Search, name: &str, reading: StoreReading) -> StoreInput {
         let threads = match reading.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => THREADS_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
         let (window, sieve) = (search.window(), reading.sieve);
         let is_filtered = sieve.is_some();
         let examiners = move |thread: usize| {
             let mut examiner = Examiner::new(thread, window, sieve.clone());
-            Box::new(move |buffer: &mut Vec<u8>, place| examiner.examine(buffer, place)) as Examine<Found>
+            let examine = move |buffer: &mut Vec<u8>, place, later| examiner.examine(buffer, place, later);
+            Box::new(examine) as Examine<Found>
         };
         let mut input = StoreInput {
             name: name.to_owned(),
@@ -96,12 +106,14 @@ impl StoreInput {
             interfaces: Interfaces::default(),
             lent: Vec::new(),
             refused: Vec::new(),
+            order: TimeOrder::default(),
             current: Found::default(),
             from: 0,
             to: 0,
             is_begun: false,
             is_stopped: false,
             is_read: false,
+            failure: None,
             report: SearchReport::default(),
             faulty: 0,
             faults: Vec::new(),
@@ -110,7 +122,7 @@ impl StoreInput {
         input
     }
 
-    /// What the search does.
+    /// The counters of the search.
     pub fn report(&self) -> SearchReport {
         self.report.clone()
     }
@@ -118,17 +130,21 @@ impl StoreInput {
     fn find_first(&mut self) {
         self.search.resume();
         while self.interfaces.all.is_empty() {
-            match self.search.next(PATIENCE) {
+            match self.search.next(FIRST_PACKETS_WAIT) {
                 Next::Found(found) => self.take(found),
                 Next::Idle if !self.search.is_waiting() => {}
                 Next::Idle | Next::End => break,
             }
         }
         self.search.pause();
-        self.report.set(self.search.account());
+        self.note_account();
     }
 
-    /// Takes what a thread found, in place of what was lent.
+    fn note_account(&self) {
+        self.report.set(SearchAccount { late: self.order.late(), ..self.search.account() });
+    }
+
+    /// Takes what a thread found.
     fn take(&mut self, mut found: Found) {
         self.interfaces.renumber(&mut found);
         self.lent.resize(self.interfaces.all.len(), 0);
@@ -144,11 +160,22 @@ impl StoreInput {
                 self.faults.push(format!("a chunk contradicts itself: {reason}; the rest of it is left out"));
             }
         }
+        self.failure = self.failure.take().or(found.failure.take());
+        if let Some(empty) = self.order.add(found) {
+            self.search.give_back(empty.bytes);
+        }
+        if self.failure.is_some() {
+            self.order.end();
+        }
+    }
+
+    /// Goes on to other packets than those that were lent, if some may be.
+    fn next_found(&mut self) -> bool {
+        let Some(found) = self.order.next() else { return false };
         let used = std::mem::replace(&mut self.current, found);
         (self.from, self.to) = (0, 0);
-        if !used.bytes.is_empty() {
-            self.search.give_back(used.bytes);
-        }
+        self.search.give_back(used.bytes);
+        true
     }
 
     /// Goes on to the next packets of what was found.
@@ -161,6 +188,12 @@ impl StoreInput {
             }
         }
         self.from < self.to
+    }
+
+    /// Nothing is to come, or not soon: what waits for older packets is lent.
+    fn lend_all(&mut self) -> bool {
+        self.order.end();
+        self.next_found()
     }
 }
 
@@ -180,14 +213,19 @@ impl Source for StoreInput {
             if self.next_batch() {
                 return Ok(Advance::Batch);
             }
-            if let Some(failure) = self.current.failure.take() {
+            if self.next_found() {
+                continue;
+            }
+            if let Some(failure) = self.failure.take() {
                 self.is_read = true;
                 return Err(failure);
             }
             let next = self.search.next(wait);
-            self.report.set(self.search.account());
+            self.note_account();
             match next {
                 Next::Found(found) => self.take(found),
+                Next::Idle if self.search.is_waiting() && self.lend_all() => {}
+                Next::End if self.lend_all() => {}
                 Next::Idle => return Ok(Advance::Idle),
                 Next::End => {
                     self.is_read = true;
@@ -207,7 +245,7 @@ impl Source for StoreInput {
     fn stop(&mut self) -> Result<(), Error> {
         self.is_stopped = true;
         self.search.pause();
-        self.report.set(self.search.account());
+        self.note_account();
         Ok(())
     }
 
@@ -226,17 +264,17 @@ impl Source for StoreInput {
         let lost = self.report.get().lost;
         if let Some(first) = rows.first_mut().filter(|_| lost > 0) {
             let counter = "lost while recorded".to_owned();
-            first.losses.push(Loss { place: Place::File, counter, count: Count::Known(lost) });
+            first.losses.push(Loss { place: LossPoint::File, counter, count: Count::Known(lost) });
         }
         if let Some(first) = rows.first_mut().filter(|_| self.faulty > 0) {
             let counter = format!("in {} chunks that contradict themselves", self.faulty);
-            first.losses.push(Loss { place: Place::File, counter, count: Count::Unknown });
+            first.losses.push(Loss { place: LossPoint::File, counter, count: Count::Unknown });
         }
         rows
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let event = |text| Event { interface: String::new(), text, warning: true };
+        let event = |text| Event { interface: String::new(), text, is_warning: true };
         std::mem::take(&mut self.faults).into_iter().map(event).collect()
     }
 
@@ -258,7 +296,7 @@ struct Interfaces {
 #[derive(Default)]
 struct Alike {
     ids: Vec<InterfaceId>,
-    /// How many each thread has met.
+    /// Number of interfaces that each thread has met.
     met: Vec<usize>,
 }
 

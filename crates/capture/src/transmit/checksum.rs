@@ -1,4 +1,4 @@
-//! Where TCP and UDP have their checksum, over their pseudo-headers.
+//! The checksums of TCP and UDP, and their pseudo-headers.
 
 use tapline_packet::checksum::{checksum, folded, sum};
 use tapline_packet::headers::{Headers, IpVersion};
@@ -6,7 +6,7 @@ use tapline_packet::headers::{Headers, IpVersion};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where TCP's or UDP's checksum stands, and over what it is.
+/// The place of TCP's or UDP's checksum, and the bytes that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     /// The transport header.

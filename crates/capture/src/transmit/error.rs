@@ -19,7 +19,7 @@ pub enum TransmitError {
          interfaces; on others only if you name them. If that network is yours, add: --i-own-this-network {interface}"
     )]
     NotAllowed {
-        /// Where.
+        /// The interface.
         interface: String,
         /// The kind of interface, with an article.
         what: String,
@@ -53,7 +53,7 @@ pub enum TransmitError {
     /// Without the right to open packet sockets.
     #[error("no permission to send on {interface}: {source}\n  sending needs CAP_NET_RAW: sudo tapline ...")]
     NoPermission {
-        /// Where.
+        /// The interface.
         interface: String,
         /// The error of the kernel.
         source: SyscallError,
@@ -61,9 +61,9 @@ pub enum TransmitError {
     /// The back end that was asked for cannot be had.
     #[error("{interface}: no sending by {backend}: {why}\n  --backend auto takes the best that works")]
     NoBackend {
-        /// Where.
+        /// The interface.
         interface: String,
-        /// Which.
+        /// The back end.
         backend: Backend,
         /// Why, in words.
         why: String,
@@ -71,7 +71,7 @@ pub enum TransmitError {
     /// Something else failed.
     #[error("{interface}: {source}")]
     Call {
-        /// Where; a word for all of them if it is about no interface.
+        /// The interface; a word for all of them if the error is about none.
         interface: String,
         /// The error of the kernel.
         source: SyscallError,

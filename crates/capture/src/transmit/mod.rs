@@ -1,7 +1,7 @@
 //! Sending packets out of an interface, and accounting for each.
 //!
 //! ```text
-//! Network --permit(name)--> Permit --open--> Transmitter --send(batch, which)--> the kernel
+//! SendPolicy --permit(name)--> SendPermit --open--> Transmitter --send(batch, which)--> the kernel
 //!                                                 |
 //!   each packet:  make ready (tag put back, checksum completed) --> sent
 //!                        \--> refused, by cause                \--> refused by the kernel, by cause
@@ -21,7 +21,7 @@
 //! | `rewrite` | other endpoints in a packet, with its checksums mended |
 //!
 //! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the
-//! sender tries for as long as [`SendSettings::patience`] says, and then counts the packet. Without patience live
+//! sender tries for as long as [`SendSettings::queue_timeout`] says, and then counts the packet. Without patience live
 //! frames are a wire: what finds no room is lost, and nothing slows down.
 
 mod backend;
@@ -42,12 +42,12 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
 use tapline_sys::{RouteSocket, SubmittedFrames, SyscallError};
 
 pub use backend::{Backend, BackendChoice, SkippedBackend};
-pub use cause::{Cause, Causes};
+pub use cause::{DropReason, DropReasons};
 pub use error::TransmitError;
 pub use pace::{LEAD_NS, PaceObserver, PaceReport, Pacer, Schedule};
-pub use permit::{Network, Permit};
+pub use permit::{SendPermit, SendPolicy};
 pub use progress::{Progress, ProgressReader, ProgressWriter, progress};
-pub use ready::Change;
+pub use ready::FrameEdit;
 
 use backend::Way;
 use ready::Maker;
@@ -60,26 +60,26 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 const EAGAIN: i32 = 11;
 const ENOBUFS: i32 = 105;
 
-/// How to send.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
-    /// How long a full queue is tried again before the packet counts as refused.
-    pub patience: Duration,
+    /// The time for which a full queue is tried again before the packet counts as refused.
+    pub queue_timeout: Duration,
     /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the
-    /// segments' size ([`Settings::vnet_header`](crate::af_packet::Settings::vnet_header)).
+    /// segments' size ([`AfPacketSettings::vnet_header`](crate::af_packet::AfPacketSettings::vnet_header)).
     pub segments: bool,
     /// The changes to each frame.
-    pub change: Change,
-    /// By which back end.
+    pub change: FrameEdit,
+    /// The back end.
     pub backend: BackendChoice,
 }
 
 impl Default for SendSettings {
     fn default() -> SendSettings {
         SendSettings {
-            patience: Duration::from_millis(2),
+            queue_timeout: Duration::from_millis(2),
             segments: false,
-            change: Change::None,
+            change: FrameEdit::None,
             backend: BackendChoice::This(Backend::Packet),
         }
     }
@@ -87,13 +87,13 @@ impl Default for SendSettings {
 
 /// Counts of packets sent and not sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendCounts {
     /// Packets that the kernel took.
     pub packets: u64,
     /// Their bytes, with link header and tags, without frame check sequence.
     pub bytes: u64,
     /// Packets that were not sent.
-    pub causes: Causes,
+    pub causes: DropReasons,
 }
 
 /// Sends packets out of one interface.
@@ -104,7 +104,7 @@ pub struct Transmitter {
     way: Way,
     skipped_backends: Vec<SkippedBackend>,
     maker: Maker,
-    patience: Duration,
+    queue_timeout: Duration,
     if_index: u32,
     route: RouteSocket,
     /// The interface's `tx_dropped` at the start.
@@ -114,7 +114,7 @@ pub struct Transmitter {
     is_jammed: bool,
     /// The fate of frames that were just handed over.
     handed: Vec<SubmittedFrames>,
-    sent: Sent,
+    sent: SendCounts,
 }
 
 impl Transmitter {
@@ -124,7 +124,7 @@ impl Transmitter {
     /// # Errors
     /// [`TransmitError::NoPermission`] without the right to open packet sockets; [`TransmitError::NoBackend`] if the
     /// one that was asked for cannot be had; what else the kernel says.
-    pub fn open(permit: &Permit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
+    pub fn open(permit: &SendPermit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
         let name = permit.name().to_owned();
         let fail = |source: SyscallError| TransmitError::of_call(&name, source);
         let if_index = permit.if_index();
@@ -139,25 +139,25 @@ impl Transmitter {
             way,
             skipped_backends,
             maker,
-            patience: settings.patience,
+            queue_timeout: settings.queue_timeout,
             if_index,
             route,
             dropped_before,
             is_jammed: false,
             handed: Vec::new(),
-            sent: Sent::default(),
+            sent: SendCounts::default(),
         })
     }
 
     /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them:
     /// those of all senders there. `None` if they are not counted anywhere.
-    pub fn dropped_later(&mut self) -> Option<u64> {
+    pub fn dropped_by_driver(&mut self) -> Option<u64> {
         let before = self.dropped_before?;
         let told = self.way.dropped_and_told();
         tx_dropped(&mut self.route, self.if_index).map(|now| now.saturating_sub(before).saturating_sub(told))
     }
 
-    /// By which back end it sends.
+    /// The back end by which it sends.
     pub fn backend(&self) -> Backend {
         self.way.backend()
     }
@@ -172,13 +172,13 @@ impl Transmitter {
         &self.skipped_backends
     }
 
-    /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as
-    /// refused. To be called before the account is made.
+    /// Waits until sent frames have left our hands, for [`SendSettings::queue_timeout`] at most. Frames that have not
+    /// by then count as refused. To be called before the account is made.
     pub fn finish(&mut self) {
-        let (packets, bytes, errno) = self.way.finish(self.patience);
+        let (packets, bytes, errno) = self.way.finish(self.queue_timeout);
         self.sent.packets -= packets;
         self.sent.bytes -= bytes;
-        self.refuse(Cause::of_errno(errno).unwrap_or(Cause::QueueFull), packets);
+        self.refuse(DropReason::of_errno(errno).unwrap_or(DropReason::QueueFull), packets);
     }
 
     /// The interface's name.
@@ -192,12 +192,12 @@ impl Transmitter {
     }
 
     /// Counts of packets sent and not sent so far.
-    pub fn sent(&self) -> &Sent {
+    pub fn sent(&self) -> &SendCounts {
         &self.sent
     }
 
     /// Counts packets as not sent.
-    pub fn refuse(&mut self, cause: Cause, packets: u64) {
+    pub fn refuse(&mut self, cause: DropReason, packets: u64) {
         self.sent.causes.add(cause, packets);
     }
 
@@ -223,7 +223,7 @@ impl Transmitter {
             match self.hand(batch, at) {
                 // The kernel takes one frame at least, or says why not.
                 Ok(end) if end == at => {
-                    self.refuse(Cause::Other, (self.maker.len() - at) as u64);
+                    self.refuse(DropReason::Other, (self.maker.len() - at) as u64);
                     return Ok(());
                 }
                 Ok(end) => at = end,
@@ -236,7 +236,7 @@ impl Transmitter {
     /// Hands over the frames from `at` on. Returns where to go on. Without patience what finds no room is lost at once.
     fn hand(&mut self, batch: &Batch<'_>, at: usize) -> Result<usize, SyscallError> {
         let frames = self.maker.pieces(batch, at);
-        if !self.patience.is_zero() {
+        if !self.queue_timeout.is_zero() {
             let taken = self.way.send(frames)?;
             return Ok(self.took(at, taken));
         }
@@ -247,7 +247,7 @@ impl Transmitter {
             let SubmittedFrames { taken, lost } = self.handed[index];
             end = self.took(end, taken);
             let lost = lost.min(self.maker.len() - end);
-            self.refuse(Cause::QueueFull, lost as u64);
+            self.refuse(DropReason::QueueFull, lost as u64);
             end += lost;
         }
         Ok(end)
@@ -264,17 +264,17 @@ impl Transmitter {
     /// The kernel refused the frame at `at`. Returns where to go on.
     fn refused(&mut self, batch: &Batch<'_>, at: usize, error: SyscallError) -> Result<usize, Error> {
         let rest = (self.maker.len() - at) as u64;
-        match Cause::of_errno(error.errno()) {
-            Some(Cause::QueueFull) if !self.is_jammed && self.try_again(batch, at, error.errno())? => {
+        match DropReason::of_errno(error.errno()) {
+            Some(DropReason::QueueFull) if !self.is_jammed && self.try_again(batch, at, error.errno())? => {
                 Ok(at + 1)
             }
-            Some(Cause::QueueFull) => {
+            Some(DropReason::QueueFull) => {
                 self.is_jammed = true;
-                self.refuse(Cause::QueueFull, 1);
+                self.refuse(DropReason::QueueFull, 1);
                 Ok(at + 1)
             }
-            Some(Cause::Down) => {
-                self.refuse(Cause::Down, rest);
+            Some(DropReason::Down) => {
+                self.refuse(DropReason::Down, rest);
                 Ok(self.maker.len())
             }
             Some(cause) => {
@@ -282,7 +282,7 @@ impl Transmitter {
                 Ok(at + 1)
             }
             None => {
-                self.refuse(Cause::Other, rest);
+                self.refuse(DropReason::Other, rest);
                 Err(Error::output(&self.name, error.source))
             }
         }
@@ -291,7 +291,8 @@ impl Transmitter {
     /// Sends one frame, as soon as there is room for it. Returns whether there was within our patience.
     fn try_again(&mut self, batch: &Batch<'_>, at: usize, mut errno: i32) -> Result<bool, Error> {
         let start = Instant::now();
-        while let Some(left) = self.patience.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(left) = self.queue_timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero())
+        {
             let waited = self.way.wait_for_room(errno == EAGAIN, left.min(WAIT_MAX));
             waited.map_err(|error| Error::output(&self.name, error))?;
             match self.way.send(self.maker.pieces(batch, at).take(1)) {

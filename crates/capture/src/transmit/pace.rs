@@ -6,17 +6,17 @@
 //!                             far off: sleep        near: read the processor's counter until it is time
 //! ```
 //!
-//! A frame that has its time to itself goes alone, at that time. Where frames come faster than calls can be made, or we
-//! were kept from the processor for a while, all that are due by then go in one call: so the rate holds, and gaps are
-//! as even as the machine allows. How near is near goes by how late sleeps have ended of late: twice that, from 20 to
-//! 200 microseconds.
+//! A frame that has its time to itself goes alone, at that time. If frames come faster than calls can be made, or the
+//! process was kept from the processor for a while, all that are due by then go in one call: so the rate holds, and
+//! gaps are as even as the machine allows. Frames count as due together within twice the lateness of recent sleeps,
+//! from 20 to 200 microseconds.
 
 use tapline_packet::{Batch, Interface, Timestamp};
-use tapline_profile::{Clock, Clocks, Spread, Stamp, StampMode};
+use tapline_profile::{Clock, Clocks, Distribution, Stamp, StampMode};
 use tapline_sys::clock::monotonic_ns;
 use tapline_sys::timer;
 
-use super::{Sent, Transmitter};
+use super::{SendCounts, Transmitter};
 use crate::Error;
 
 /// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads
@@ -39,7 +39,7 @@ pub trait Schedule {
     /// The frames, until the next [`advance`](Self::advance).
     fn batch(&self) -> Batch<'_>;
 
-    /// When each of them is to go, in nanoseconds after the start; never falling, also from batch to batch.
+    /// The time of each frame, in nanoseconds after the start; never falling, also from batch to batch.
     fn times(&self) -> &[u64];
 
     /// The interfaces by the numbers in frames.
@@ -57,13 +57,13 @@ pub trait PaceObserver {
         false
     }
 
-    /// How far things are.
-    fn tell(&self, report: &PaceReport, sent: &Sent) {
+    /// The progress of the run.
+    fn tell(&self, report: &PaceReport, sent: &SendCounts) {
         let _ = (report, sent);
     }
 }
 
-/// How it went.
+/// Counters and times of a paced run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaceReport {
     /// Frames that were handed to the transmitter, sent or not.
@@ -78,7 +78,7 @@ pub struct PaceReport {
     pub late_max_ns: u64,
     /// By how many nanoseconds gaps between frames differed from those planned, either way. Frames of one call are
     /// taken to go evenly during it.
-    pub gaps: Spread,
+    pub gaps: Distribution,
 }
 
 /// The processor's counter, held to the clock that sleeps go by.
@@ -106,7 +106,7 @@ pub struct Pacer {
     clock: Stamp<Monotonic>,
     /// The clock's time that is 0 in the schedule.
     start: u64,
-    /// How much earlier than a frame's time a sleep should end.
+    /// Nanoseconds before a frame's time at which a sleep should end.
     spin_ns: u64,
     first: Option<(u64, u64)>,
     last: (u64, u64),
@@ -168,7 +168,7 @@ impl Pacer {
         Ok(())
     }
 
-    /// How it went so far.
+    /// The report so far.
     pub fn report(&self) -> &PaceReport {
         &self.report
     }
@@ -180,7 +180,7 @@ impl Pacer {
     }
 
     /// Waits; gives the time, or `None` if an order to stop came first.
-    fn wait_until(&mut self, time: u64, sent: &Sent, overseer: &dyn PaceObserver) -> Option<u64> {
+    fn wait_until(&mut self, time: u64, sent: &SendCounts, overseer: &dyn PaceObserver) -> Option<u64> {
         let mut has_slept = false;
         if overseer.wants_report() {
             overseer.tell(&self.report, sent);
@@ -188,8 +188,7 @@ impl Pacer {
         loop {
             let now = self.now();
             if now >= time {
-                // Forgotten slowly: what was late once may be again. Where gaps are short, sleeping is tried now and
-                // then.
+                // Forgotten slowly: lateness may come again. With short gaps, sleeping is tried now and then.
                 let part = if has_slept { 16 } else { 64 };
                 self.spin_ns = (self.spin_ns - self.spin_ns / part).max(SPIN_MIN_NS);
                 return Some(now);
@@ -254,7 +253,8 @@ mod tests {
         for _ in 0..40 {
             std::thread::sleep(std::time::Duration::from_millis(7));
             let (before, now, after) = (monotonic_ns(), pacer.now(), monotonic_ns());
-            assert!(now + 50_000 > before && now < after + 50_000, "{before} {now} {after}");
+            // Another clock is off by far more than a thread that waited for a processor between two readings.
+            assert!(now + 1_000_000 > before && now < after + 1_000_000, "{before} {now} {after}");
             assert!(now > last);
             last = now;
         }

@@ -1,4 +1,4 @@
-//! Where Tapline may send: the one place that says it.
+//! The one place that decides on which interfaces Tapline may send.
 //!
 //! ```text
 //! loopback                                        yes: nothing leaves the host
@@ -7,7 +7,7 @@
 //! anything else                                   no
 //! ```
 //!
-//! A [`Transmitter`](super::Transmitter) is opened with a [`Permit`], and only [`Network::permit`] makes one.
+//! A [`Transmitter`](super::Transmitter) is opened with a [`SendPermit`], and only [`SendPolicy::permit`] makes one.
 
 use std::sync::Arc;
 
@@ -22,33 +22,33 @@ const HARDWARE_LOOPBACK: u16 = 772;
 
 /// The interfaces of a network namespace as they are now, and which of them the user answers for.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub struct SendPolicy {
     links: Vec<Link>,
     namespace: Option<Arc<NetNs>>,
     owned: Vec<String>,
 }
 
-/// That packets may be sent on an interface.
+/// Proof that packets may be sent on an interface.
 #[derive(Clone, Debug)]
-pub struct Permit {
+pub struct SendPermit {
     link: Link,
     namespace: Option<Arc<NetNs>>,
 }
 
-impl Network {
+impl SendPolicy {
     /// Looks at the interfaces of a namespace (`None` for our own). `owned` are the names given with
     /// `--i-own-this-network`.
     ///
     /// # Errors
     /// If there is no such namespace, or one of `owned` is no interface there.
-    pub fn inspect(namespace: Option<&str>, owned: &[String]) -> Result<Network, TransmitError> {
+    pub fn inspect(namespace: Option<&str>, owned: &[String]) -> Result<SendPolicy, TransmitError> {
         let open =
             |name: &str| NetNs::open(name).map_err(|source| TransmitError::no_such_namespace(name, source));
         let namespace = namespace.map(open).transpose()?.map(Arc::new);
         let ask = || RouteSocket::open().and_then(|mut route| route.links());
         let links = run_in(namespace.as_ref(), ask).and_then(|answer| answer);
         let links = links.map_err(|source| TransmitError::of_call("network interfaces", source))?;
-        let network = Network { links, namespace, owned: owned.to_vec() };
+        let network = SendPolicy { links, namespace, owned: owned.to_vec() };
         network.owned.iter().try_for_each(|name| network.link(name).map(|_| ()))?;
         Ok(network)
     }
@@ -57,7 +57,7 @@ impl Network {
     ///
     /// # Errors
     /// [`TransmitError::NotAllowed`], with the reason and what to add; [`TransmitError::NoSuchInterface`].
-    pub fn permit(&self, interface: &str) -> Result<Permit, TransmitError> {
+    pub fn permit(&self, interface: &str) -> Result<SendPermit, TransmitError> {
         let link = self.link(interface)?;
         let is_allowed = is_loopback(link) || link.kind == "veth" || self.owned.contains(&link.name);
         if !is_allowed {
@@ -67,13 +67,13 @@ impl Network {
             };
             return Err(TransmitError::NotAllowed { interface: link.name.clone(), what });
         }
-        Ok(Permit { link: link.clone(), namespace: self.namespace.clone() })
+        Ok(SendPermit { link: link.clone(), namespace: self.namespace.clone() })
     }
 
     /// A network that is made up.
     #[cfg(test)]
-    pub(super) fn of(links: Vec<Link>, owned: Vec<String>) -> Network {
-        Network { links, namespace: None, owned }
+    pub(super) fn of(links: Vec<Link>, owned: Vec<String>) -> SendPolicy {
+        SendPolicy { links, namespace: None, owned }
     }
 
     /// The interfaces.
@@ -89,7 +89,7 @@ impl Network {
     }
 }
 
-impl Permit {
+impl SendPermit {
     /// The interface's name.
     pub fn name(&self) -> &str {
         &self.link.name
@@ -147,7 +147,7 @@ fn run_in<T: Send>(
 mod tests {
     use super::*;
 
-    fn network(owned: &[&str]) -> Network {
+    fn network(owned: &[&str]) -> SendPolicy {
         const ETHERNET: u16 = 1;
         let link = |name: &str, hardware_type, kind: &str, flags| Link {
             name: name.to_owned(),
@@ -163,7 +163,7 @@ mod tests {
             link("veth7", ETHERNET, "bridge", 0),
             link("sly0", ETHERNET, "", 0x8),
         ];
-        Network::of(links, owned.iter().map(|&name| name.to_owned()).collect())
+        SendPolicy::of(links, owned.iter().map(|&name| name.to_owned()).collect())
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_it_is_believed_for_that_interface_alone() {
+    fn an_owned_interface_permits_itself_alone() {
         let network = network(&["eth0"]);
         assert_eq!(network.permit("eth0").unwrap().name(), "eth0");
         assert!(network.permit("sly0").is_err());

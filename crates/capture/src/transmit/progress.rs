@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::{PaceObserver, PaceReport, Sent};
+use super::{PaceObserver, PaceReport, SendCounts};
 
 /// Counters of a pacer at one moment.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Progress {
     /// Frames that were handed to the transmitter, sent or not.
     pub frames: u64,
     /// Counters of the transmitter.
-    pub sent: Sent,
+    pub sent: SendCounts,
     /// The pacer's report, where it was asked for: it holds a whole histogram.
     pub pace: Option<PaceReport>,
 }
@@ -53,11 +53,12 @@ pub fn progress(is_stopped: impl Fn() -> bool + Send + 'static) -> (ProgressWrit
 }
 
 impl ProgressReader {
-    /// Asks the pacer, and waits for its answer; `None` where it makes no call for `patience`: it waits for its first packet, or is at its end.
-    pub fn ask(&self, wants_report: bool, patience: Duration) -> Option<Progress> {
+    /// Asks the pacer, and waits for its answer; `None` where it makes no call for `timeout`: it waits for its first
+    /// packet, or is at its end.
+    pub fn ask(&self, wants_report: bool, timeout: Duration) -> Option<Progress> {
         self.shared.wants_report.store(wants_report, Ordering::Relaxed);
         self.shared.is_asking.store(true, Ordering::Relaxed);
-        self.answers.recv_timeout(patience).ok()
+        self.answers.recv_timeout(timeout).ok()
     }
 }
 
@@ -70,7 +71,7 @@ impl PaceObserver for ProgressWriter {
         self.shared.is_asking.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, report: &PaceReport, sent: &Sent) {
+    fn tell(&self, report: &PaceReport, sent: &SendCounts) {
         self.shared.is_asking.store(false, Ordering::Relaxed);
         let pace = self.shared.wants_report.swap(false, Ordering::Relaxed).then(|| report.clone());
         // An answer still stands in the channel: this one is left out, and the next question gets a fresh one.
@@ -89,11 +90,11 @@ mod tests {
         assert!(reader.ask(false, Duration::ZERO).is_none());
         assert!(writer.wants_report());
         let report = PaceReport { frames: 7, ..PaceReport::default() };
-        writer.tell(&report, &Sent::default());
+        writer.tell(&report, &SendCounts::default());
         assert!(!writer.wants_report());
         let answer = reader.ask(true, Duration::ZERO).expect("an answer");
         assert_eq!((answer.frames, answer.pace.is_some()), (7, false));
-        writer.tell(&report, &Sent::default());
+        writer.tell(&report, &SendCounts::default());
         assert!(reader.ask(false, Duration::ZERO).expect("an answer").pace.is_some());
     }
 
@@ -101,7 +102,7 @@ mod tests {
     fn an_unread_answer_keeps_no_pacer_waiting() {
         let (writer, _reader) = progress(|| true);
         for _ in 0..10 {
-            writer.tell(&PaceReport::default(), &Sent::default());
+            writer.tell(&PaceReport::default(), &SendCounts::default());
         }
         assert!(writer.is_stopped());
     }

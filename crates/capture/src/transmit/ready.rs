@@ -14,7 +14,7 @@ use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Batch, Checksum, Direction, Gso, Interface, LinkType, Packet};
 use tapline_sys::PIECES_MAX;
 
-use super::Cause;
+use super::DropReason;
 use super::checksum::Field;
 
 /// The most bytes of a packet that are copied to be changed: link headers and IP with long extension headers.
@@ -32,7 +32,7 @@ const NEEDS_CHECKSUM: u8 = 1;
 
 /// The changes to each frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Change {
+pub enum FrameEdit {
     /// Nothing.
     #[default]
     None,
@@ -43,11 +43,11 @@ pub enum Change {
 /// A frame that is ready: where its pieces are.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
-    /// Which packet of the batch.
+    /// Index of the packet in the batch.
     index: u8,
-    /// How many of the packet's bytes the head stands for.
+    /// Number of the packet's bytes that the head stands for.
     skip: usize,
-    /// Where the frame ends in the packet's bytes.
+    /// The end of the frame in the packet's bytes.
     end: usize,
     head: (usize, usize),
     vnet: [u8; VNET_LEN],
@@ -57,7 +57,7 @@ struct Ready {
 #[derive(Debug)]
 pub(super) struct Maker {
     link_type: LinkType,
-    change: Change,
+    change: FrameEdit,
     segments: bool,
     ready: Vec<Ready>,
     heads: Vec<u8>,
@@ -65,7 +65,7 @@ pub(super) struct Maker {
 
 impl Maker {
     /// Of frames for an interface of this link type. With `segments` a virtio header stands before each.
-    pub(super) fn new(link_type: LinkType, change: Change, segments: bool) -> Maker {
+    pub(super) fn new(link_type: LinkType, change: FrameEdit, segments: bool) -> Maker {
         let (ready, heads) =
             (Vec::with_capacity(BATCH_MAX), Vec::with_capacity(BATCH_MAX * (HEAD_MAX + TAG_LEN)));
         Maker { link_type, change, segments, ready, heads }
@@ -77,7 +77,7 @@ impl Maker {
         self.heads.clear();
     }
 
-    /// How many frames are ready.
+    /// Number of frames that are ready.
     pub(super) fn len(&self) -> usize {
         self.ready.len()
     }
@@ -88,26 +88,26 @@ impl Maker {
         batch: &Batch<'_>,
         index: usize,
         interfaces: &[Interface],
-    ) -> Result<(), Cause> {
+    ) -> Result<(), DropReason> {
         let Packet { data, meta } = batch.packet(index);
         // In a file the word is another host's, or of another time.
         if meta.direction == Direction::Out && meta.if_index != 0 {
-            return Err(Cause::Own);
+            return Err(DropReason::Own);
         }
         let interface = interfaces.get(meta.interface.0 as usize);
         if interface.is_some_and(|interface| interface.link_type != self.link_type) {
-            return Err(Cause::LinkType);
+            return Err(DropReason::LinkType);
         }
         // A check sequence is the adapter's to make.
         let check_len = interface.and_then(|interface| interface.fcs_len).unwrap_or(0);
-        let end = (meta.wire_len as usize).checked_sub(check_len.into()).ok_or(Cause::Partial)?;
-        let data = data.get(..end).ok_or(Cause::Partial)?;
+        let end = (meta.wire_len as usize).checked_sub(check_len.into()).ok_or(DropReason::Partial)?;
+        let data = data.get(..end).ok_or(DropReason::Partial)?;
         let is_ethernet = self.link_type == LinkType::ETHERNET;
         if is_ethernet && data.len() < ETHERNET_LEN || data.is_empty() {
-            return Err(Cause::TooShort);
+            return Err(DropReason::TooShort);
         }
         let mut ready = Ready { index: index as u8, skip: 0, end, head: (0, 0), vnet: NO_SEGMENTS };
-        let swaps = is_ethernet && self.change == Change::SwapAddresses;
+        let swaps = is_ethernet && self.change == FrameEdit::SwapAddresses;
         let tag = meta.vlan.filter(|_| is_ethernet);
         let is_plain = meta.checksum != Checksum::NotReady && meta.gso.is_none() && tag.is_none() && !swaps;
         if !is_plain {
@@ -144,7 +144,7 @@ impl Maker {
         data: &[u8],
         has_tag: bool,
         vnet: &mut [u8; VNET_LEN],
-    ) -> Result<Option<(usize, [u8; 2])>, Cause> {
+    ) -> Result<Option<(usize, [u8; 2])>, DropReason> {
         if checksum != Checksum::NotReady && gso.is_none() {
             return Ok(None);
         }
@@ -152,14 +152,14 @@ impl Maker {
         let field = Field::find(&headers, data).filter(|field| field.at + 2 <= HEAD_MAX);
         if let Some(gso) = gso {
             let (Some(field), true) = (field, self.segments && gso.size > 0) else {
-                return Err(Cause::Segments);
+                return Err(DropReason::Segments);
             };
-            let payload = headers.payload().ok_or(Cause::Segments)?;
+            let payload = headers.payload().ok_or(DropReason::Segments)?;
             *vnet = segment_header(gso, &field, payload, if has_tag { TAG_LEN } else { 0 })
-                .ok_or(Cause::Segments)?;
+                .ok_or(DropReason::Segments)?;
             return Ok(None);
         }
-        let field = field.filter(|field| field.is_partial(data)).ok_or(Cause::Checksum)?;
+        let field = field.filter(|field| field.is_partial(data)).ok_or(DropReason::Checksum)?;
         Ok(Some((field.at, field.complete(data))))
     }
 
@@ -206,7 +206,12 @@ mod tests {
     }
 
     /// The fate of one packet.
-    fn frame(change: Change, data: &[u8], meta: Meta, interface: &Interface) -> Result<Vec<u8>, Cause> {
+    fn frame(
+        change: FrameEdit,
+        data: &[u8],
+        meta: Meta,
+        interface: &Interface,
+    ) -> Result<Vec<u8>, DropReason> {
         let mut maker = Maker::new(LinkType::ETHERNET, change, false);
         let records = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta }];
         let batch = Batch::new(data, &records);
@@ -223,7 +228,7 @@ mod tests {
     #[test]
     fn a_packet_goes_as_it_was_captured() {
         for (_, data) in Traffic::new(3).take(500) {
-            assert_eq!(frame(Change::None, &data, meta(&data), &ethernet()), Ok(data.clone()));
+            assert_eq!(frame(FrameEdit::None, &data, meta(&data), &ethernet()), Ok(data.clone()));
         }
     }
 
@@ -232,36 +237,40 @@ mod tests {
         for (_, data) in Traffic::new(4).take(500) {
             let tagged = Meta { vlan: Some(VlanTag { tpid: 0x88a8, tci: 0x1234 }), ..meta(&data) };
             let expected = [&data[..12], &[0x88, 0xa8, 0x12, 0x34], &data[12..]].concat();
-            assert_eq!(frame(Change::None, &data, tagged, &ethernet()), Ok(expected.clone()));
+            assert_eq!(frame(FrameEdit::None, &data, tagged, &ethernet()), Ok(expected.clone()));
             let swapped = [&expected[6..12], &expected[..6], &expected[12..]].concat();
-            assert_eq!(frame(Change::SwapAddresses, &data, tagged, &ethernet()), Ok(swapped));
+            assert_eq!(frame(FrameEdit::SwapAddresses, &data, tagged, &ethernet()), Ok(swapped));
         }
     }
 
     #[test]
-    fn what_cannot_be_sent_says_why() {
+    fn packets_that_cannot_be_sent_have_a_reason() {
         let (_, data) = Traffic::new(5).next().unwrap();
         let whole = meta(&data);
-        let refused =
-            |meta, interface: &Interface| frame(Change::None, &data, meta, interface).map(drop).unwrap_err();
+        let refused = |meta, interface: &Interface| {
+            frame(FrameEdit::None, &data, meta, interface).map(drop).unwrap_err()
+        };
         let longer = Meta { wire_len: whole.wire_len + 1, ..whole };
-        assert_eq!(refused(longer, &ethernet()), Cause::Partial);
+        assert_eq!(refused(longer, &ethernet()), DropReason::Partial);
         assert_eq!(
             refused(Meta { direction: Direction::Out, if_index: 3, ..whole }, &ethernet()),
-            Cause::Own
+            DropReason::Own
         );
         let in_a_file = Meta { direction: Direction::Out, ..whole };
-        assert_eq!(frame(Change::None, &data, in_a_file, &ethernet()), Ok(data.clone()));
-        assert_eq!(refused(whole, &Interface::new("", LinkType::RAW)), Cause::LinkType);
+        assert_eq!(frame(FrameEdit::None, &data, in_a_file, &ethernet()), Ok(data.clone()));
+        assert_eq!(refused(whole, &Interface::new("", LinkType::RAW)), DropReason::LinkType);
         assert_eq!(
             refused(Meta { gso: Some(Gso { size: 0, kind: 1 }), ..whole }, &ethernet()),
-            Cause::Segments
+            DropReason::Segments
         );
-        assert_eq!(frame(Change::None, &data[..13], meta(&data[..13]), &ethernet()), Err(Cause::TooShort));
-        assert_eq!(frame(Change::None, &[], meta(&[]), &ethernet()), Err(Cause::TooShort));
+        assert_eq!(
+            frame(FrameEdit::None, &data[..13], meta(&data[..13]), &ethernet()),
+            Err(DropReason::TooShort)
+        );
+        assert_eq!(frame(FrameEdit::None, &[], meta(&[]), &ethernet()), Err(DropReason::TooShort));
         let checked = Interface { fcs_len: Some(4), ..ethernet() };
-        assert_eq!(frame(Change::None, &data, whole, &checked), Ok(data[..data.len() - 4].to_vec()));
-        assert_eq!(frame(Change::None, &data[..3], meta(&data[..3]), &checked), Err(Cause::Partial));
+        assert_eq!(frame(FrameEdit::None, &data, whole, &checked), Ok(data[..data.len() - 4].to_vec()));
+        assert_eq!(frame(FrameEdit::None, &data[..3], meta(&data[..3]), &checked), Err(DropReason::Partial));
     }
 
     #[test]
@@ -275,13 +284,13 @@ mod tests {
             let not_ready = Meta { checksum: Checksum::NotReady, ..meta(&data) };
             for tag in [None, Some(VlanTag { tpid: 0x8100, tci: 7 })] {
                 let sent =
-                    frame(Change::None, &partial, Meta { vlan: tag, ..not_ready }, &ethernet()).unwrap();
+                    frame(FrameEdit::None, &partial, Meta { vlan: tag, ..not_ready }, &ethernet()).unwrap();
                 let (tail, at) = if tag.is_some() { (16, 12) } else { (12, 12) };
                 assert_eq!(sent[tail..], data[at..]);
             }
-            // What is no sum of a pseudo-header belongs to a header further inside, which is not known.
+            // A checksum other than that of a pseudo-header belongs to a header further inside, which is not known.
             partial[field.at] ^= 0x55;
-            assert_eq!(frame(Change::None, &partial, not_ready, &ethernet()), Err(Cause::Checksum));
+            assert_eq!(frame(FrameEdit::None, &partial, not_ready, &ethernet()), Err(DropReason::Checksum));
             completed += 1;
         }
         assert!(completed > 100, "{completed}");
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn packets_of_any_content_are_sent_or_refused() {
-        let mut maker = Maker::new(LinkType::ETHERNET, Change::SwapAddresses, true);
+        let mut maker = Maker::new(LinkType::ETHERNET, FrameEdit::SwapAddresses, true);
         for (number, (_, data)) in Traffic::new(7).take(200).enumerate() {
             for len in (0..=data.len()).step_by(1 + number % 7) {
                 let data = &data[..len];

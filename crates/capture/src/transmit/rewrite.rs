@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rewritten_is_what_the_other_hosts_would_have_sent() {
+    fn rewritten_frames_equal_those_of_the_other_hosts() {
         let (new_a, new_b, rewrite) = hosts();
         let before = frames(&Host::number(1), &Host::number(2));
         for (mut frame, expected) in before.into_iter().zip(frames(&new_a, &new_b)) {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rewritten_back_is_as_before() {
+    fn rewriting_back_restores_the_frame() {
         let there = Rewrite { macs: Vec::new(), ips: vec!["0.0.0.0/1=128.0.0.0/1".parse().unwrap()] };
         let back = Rewrite { macs: Vec::new(), ips: vec!["128.0.0.0/1=0.0.0.0/1".parse().unwrap()] };
         for (_, frame) in Traffic::new(21).take(2000) {

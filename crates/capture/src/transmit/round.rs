@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use tapline_sys::Link;
 
 use super::permit::is_loopback;
-use super::{Network, TransmitError};
+use super::{SendPolicy, TransmitError};
 
 /// A search for a way back.
 struct Search<'w> {
@@ -25,7 +25,7 @@ struct Search<'w> {
     way: Vec<String>,
 }
 
-impl Network {
+impl SendPolicy {
     /// Whether packets would go round, where each of `ways` says that what is captured on the first interface is sent
     /// on the second.
     ///
@@ -41,9 +41,9 @@ impl Network {
         Ok(())
     }
 
-    /// Whether what is captured at `at` is captured at the goal in the end; the way then says how.
+    /// Whether a packet captured at `at` comes to the goal in the end; `search.way` then holds the steps.
     fn leads_back<'w>(&self, search: &mut Search<'w>, at: &'w str) -> bool {
-        // Where all ways have been tried already, there is none.
+        // An interface that was searched before leads nowhere new.
         if !search.seen.insert(at) {
             return false;
         }
@@ -59,7 +59,7 @@ impl Network {
         false
     }
 
-    /// Where in this namespace a packet is received that was sent on an interface.
+    /// The interface of this namespace that receives a packet sent on `name`.
     fn arrives_at(&self, name: &str) -> Option<&str> {
         let link = self.link(name).ok()?;
         if is_loopback(link) {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     /// lo, the pair a-b here, the pair c-d here, and e, whose other end is in another namespace.
-    fn network() -> Network {
+    fn network() -> SendPolicy {
         let link = |index, name: &str, kind: &str, peer| Link {
             index,
             name: name.to_owned(),
@@ -88,7 +88,7 @@ mod tests {
         let veth = |index, name, peer| link(index, name, "veth", peer);
         let pairs =
             [veth(2, "a", Some(3)), veth(3, "b", Some(2)), veth(4, "c", Some(5)), veth(5, "d", Some(4))];
-        Network::of([lo].into_iter().chain(pairs).chain([veth(6, "e", None)]).collect(), Vec::new())
+        SendPolicy::of([lo].into_iter().chain(pairs).chain([veth(6, "e", None)]).collect(), Vec::new())
     }
 
     fn goes_round(ways: &[(&str, &str)]) -> bool {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_back_is_found() {
+    fn loops_back_to_the_source_are_found() {
         assert!(goes_round(&[("lo", "lo")]));
         assert!(goes_round(&[("b", "a")]));
         assert!(goes_round(&[("a", "a"), ("b", "b")]));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_right() {
+    fn paths_elsewhere_are_allowed() {
         assert!(!goes_round(&[]));
         assert!(!goes_round(&[("a", "a")]));
         assert!(!goes_round(&[("a", "lo")]));

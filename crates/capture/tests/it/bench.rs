@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_bpf::{Insn, Program, code};
-use tapline_capture::af_packet::{AfPacket, Settings};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
 use tapline_capture::{Advance, Event, InterfaceAccount, RingAccount, Source};
 use tapline_packet::Meta;
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
@@ -18,10 +18,14 @@ pub(crate) fn bench(test: &str) -> Option<Namespace> {
     namespaces_or_skip(test).then(|| Namespace::with_pair("live").expect("a namespace can be made"))
 }
 
-/// Settings for these interfaces of the namespace. A ring holds a block for each stretch of the latency in which a
-/// packet came, so a long one makes rings hold what a test sends however slowly that goes.
-pub(crate) fn settings(namespace: &Namespace, interfaces: &[&str]) -> Settings {
-    Settings { netns: Some(namespace.name().to_owned()), latency_ms: 100, ..Settings::new(interfaces) }
+/// AfPacketSettings for these interfaces of the namespace. A ring holds a block for each stretch of the latency in
+/// which a packet came, so a long one makes rings hold what a test sends however slowly that goes.
+pub(crate) fn settings(namespace: &Namespace, interfaces: &[&str]) -> AfPacketSettings {
+    AfPacketSettings {
+        netns: Some(namespace.name().to_owned()),
+        latency_ms: 100,
+        ..AfPacketSettings::new(interfaces)
+    }
 }
 
 /// A capture on the far end.
@@ -38,20 +42,9 @@ pub(crate) fn send(
     frame: impl Fn(u32) -> Vec<u8>,
 ) -> u64 {
     let frames: Vec<Vec<u8>> = (0..count).map(frame).collect();
-    await_transmission(namespace, interface);
+    namespace.wait_until_up(interface).expect("the interface comes up");
     let mut sender = Sender::open(Some(namespace.name()), interface).expect("a sender can be opened");
     sender.send(&frames, u64::from(count), Pace::Full).expect("the kernel takes frames").packets
-}
-
-/// Waits until an interface sends what it is given. After its carrier came up the kernel sets its queues up in the
-/// background (`linkwatch_do_dev`); until then it takes packets and drops them without a word.
-fn await_transmission(namespace: &Namespace, interface: &str) {
-    let start = Instant::now();
-    let is_ready = |link: &str| link.contains("state UP") || link.contains("state UNKNOWN");
-    while !is_ready(&namespace.ip(&["link", "show", "dev", interface]).expect("there is such an interface")) {
-        assert!(start.elapsed() < PATIENCE, "{interface} does not come up");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Waits until `count` packets have reached the rings of a capture, or were dropped there: what the kernel took from a
@@ -144,9 +137,9 @@ pub(crate) fn told(events: &[Event], interface: &str, text: &str) -> bool {
 }
 
 /// Uses `program` as the filter of every interface.
-pub(crate) fn with_filter(settings: Settings, program: Vec<Insn>) -> Settings {
+pub(crate) fn with_filter(settings: AfPacketSettings, program: Vec<Insn>) -> AfPacketSettings {
     let program = Program::new(program).expect("a valid program");
-    Settings { filter: Some(Arc::new(move |_| Ok(Some(program.clone().into())))), ..settings }
+    AfPacketSettings { filter: Some(Arc::new(move |_| Ok(Some(program.clone().into())))), ..settings }
 }
 
 /// Accepts frames whose 16 or 32 bits at `offset` are `value`.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tapline_capture::af_packet::{AfPacket, Settings};
-use tapline_capture::{Advance, Count, Place, RingAccount, Source};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
+use tapline_capture::{Advance, Count, LossPoint, RingAccount, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{arrive, bench, far, finish, number_of, numbered, ring_of, send, settings};
@@ -12,9 +12,10 @@ use crate::bench::{arrive, bench, far, finish, number_of, numbered, ring_of, sen
 const SLOT_LEN: u64 = 144;
 
 #[test]
-fn below_what_the_ring_bears_nothing_is_lost() {
-    let Some(namespace) = bench("below_what_the_ring_bears_nothing_is_lost") else { return };
-    let mut source = AfPacket::open(Settings { latency_ms: 1000, ..settings(&namespace, &[FAR]) }).unwrap();
+fn below_the_rings_limit_no_packet_is_lost() {
+    let Some(namespace) = bench("below_the_rings_limit_no_packet_is_lost") else { return };
+    let mut source =
+        AfPacket::open(AfPacketSettings { latency_ms: 1000, ..settings(&namespace, &[FAR]) }).unwrap();
     let (_, ring) = source.rings().next().unwrap();
     // So few that the ring could hold them all: whether anybody reads meanwhile does not matter.
     let count = (ring.len() / 2 / SLOT_LEN) as u32;
@@ -29,10 +30,10 @@ fn below_what_the_ring_bears_nothing_is_lost() {
 }
 
 #[test]
-fn above_what_the_ring_bears_every_loss_is_counted() {
-    let Some(namespace) = bench("above_what_the_ring_bears_every_loss_is_counted") else { return };
+fn above_the_rings_limit_every_loss_is_counted() {
+    let Some(namespace) = bench("above_the_rings_limit_every_loss_is_counted") else { return };
     let ring_len = Some(256 << 10);
-    let mut source = AfPacket::open(Settings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
+    let mut source = AfPacket::open(AfPacketSettings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
     // No thread reads while four times as many are sent as there is room for.
     let count = (4 * (256 << 10) / SLOT_LEN) as u32;
     let sent = send(&namespace, NEAR, count, numbered);
@@ -49,7 +50,7 @@ fn above_what_the_ring_bears_every_loss_is_counted() {
 fn a_slow_reader_loses_and_knows_where() {
     let Some(namespace) = bench("a_slow_reader_loses_and_knows_where") else { return };
     let ring_len = Some(256 << 10);
-    let mut source = AfPacket::open(Settings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
+    let mut source = AfPacket::open(AfPacketSettings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
     let (mut sent, mut packets) = (0, Vec::new());
     for round in 0..20u32 {
         sent += send(&namespace, NEAR, 1000, |number| numbered(round * 1000 + number));
@@ -76,7 +77,8 @@ fn reading_while_sending_at_full_speed_adds_up() {
     let Some(namespace) = bench("reading_while_sending_at_full_speed_adds_up") else { return };
     for ring_len in [128 << 10, 1 << 20, 64 << 20] {
         let ring_len = Some(ring_len);
-        let mut source = AfPacket::open(Settings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
+        let mut source =
+            AfPacket::open(AfPacketSettings { ring_len, ..settings(&namespace, &[FAR]) }).unwrap();
         let (mut delivered, mut told) = (0, 0);
         let mut take = |source: &mut AfPacket, wait: Duration| {
             let advance = source.advance(wait).unwrap();
@@ -102,8 +104,8 @@ fn reading_while_sending_at_full_speed_adds_up() {
 }
 
 #[test]
-fn what_nobody_looked_at_is_counted_as_unread() {
-    let Some(namespace) = bench("what_nobody_looked_at_is_counted_as_unread") else { return };
+fn packets_left_in_the_ring_are_counted_as_unread() {
+    let Some(namespace) = bench("packets_left_in_the_ring_are_counted_as_unread") else { return };
     let mut source = far(&namespace);
     let sent = send(&namespace, NEAR, 10_000, numbered);
     let mut taken = 0;
@@ -139,11 +141,11 @@ fn losses_before_the_ring_have_names() {
     let losses = source.account().remove(0).losses;
     for name in ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors"] {
         let loss = losses.iter().find(|loss| loss.counter == name).unwrap();
-        assert_eq!(loss.place, Place::Nic);
+        assert_eq!(loss.place, LossPoint::Nic);
         assert!(loss.count.known().is_some(), "{name}");
     }
     // veth tells of its drops.
-    let driver: Vec<_> = losses.iter().filter(|loss| loss.place == Place::Driver).collect();
+    let driver: Vec<_> = losses.iter().filter(|loss| loss.place == LossPoint::Driver).collect();
     assert!(driver.iter().all(|loss| loss.count != Count::Unknown), "{driver:?}");
     assert!(!driver.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Errors of captures that cannot start, and the list of interfaces.
 
-use tapline_capture::af_packet::{AfPacket, Settings, TimestampSource, list};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings, TimestampSource, list};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{bench, far, settings};
@@ -20,7 +20,7 @@ fn without_the_right_it_says_which_and_how_to_get_it() {
     drop(namespace);
     let refusal = std::thread::spawn(|| {
         tapline_sys::privilege::drop_to(None).unwrap();
-        AfPacket::open(Settings::new(&["lo"])).unwrap_err().to_string()
+        AfPacket::open(AfPacketSettings::new(&["lo"])).unwrap_err().to_string()
     });
     let text = refusal.join().unwrap();
     for part in ["CAP_NET_RAW", "sudo", "setcap", "unshare"] {
@@ -32,14 +32,15 @@ fn without_the_right_it_says_which_and_how_to_get_it() {
 fn an_adapter_without_a_clock_is_told() {
     let Some(namespace) = bench("an_adapter_without_a_clock_is_told") else { return };
     let timestamps = TimestampSource::AdapterUnsynced;
-    let text =
-        AfPacket::open(Settings { timestamps, ..settings(&namespace, &[FAR]) }).unwrap_err().to_string();
+    let text = AfPacket::open(AfPacketSettings { timestamps, ..settings(&namespace, &[FAR]) })
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("cannot stamp all packets") && text.contains("-j host"), "{text}");
 }
 
 #[test]
-fn interfaces_are_listed_with_who_captures_there() {
-    let Some(namespace) = bench("interfaces_are_listed_with_who_captures_there") else { return };
+fn interfaces_are_listed_with_their_capturing_processes() {
+    let Some(namespace) = bench("interfaces_are_listed_with_their_capturing_processes") else { return };
     namespace.ip(&["address", "add", "192.0.2.1/24", "dev", NEAR]).unwrap();
     let _source = far(&namespace);
     let all = list(Some(namespace.name())).unwrap();

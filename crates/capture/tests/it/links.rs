@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use tapline_capture::af_packet::{AfPacket, Settings};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
 use tapline_capture::{Event, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
@@ -71,7 +71,7 @@ fn it_is_captured_again_without_any_privilege() {
     for workers in [1, 2] {
         let step = Barrier::new(2);
         let capture = || {
-            let settings = Settings { workers, ..settings(&namespace, &[FAR]) };
+            let settings = AfPacketSettings { workers, ..settings(&namespace, &[FAR]) };
             let mut sources = AfPacket::open_workers(settings).unwrap();
             // Capabilities are a thread's own: only this one gives them up.
             tapline_sys::privilege::drop_to(None).unwrap();
@@ -107,7 +107,7 @@ fn it_is_captured_again_without_any_privilege() {
 #[test]
 fn an_interface_gone_for_good_ends_the_capture() {
     let Some(namespace) = bench("an_interface_gone_for_good_ends_the_capture") else { return };
-    let settings = Settings { return_timeout: Some(Duration::ZERO), ..settings(&namespace, &[FAR]) };
+    let settings = AfPacketSettings { return_timeout: Some(Duration::ZERO), ..settings(&namespace, &[FAR]) };
     let mut source = AfPacket::open(settings).unwrap();
     send(&namespace, NEAR, 100, numbered);
     arrive(&mut source, 100);

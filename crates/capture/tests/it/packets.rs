@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use tapline_bpf::{Insn, ancillary, code};
-use tapline_capture::af_packet::{AfPacket, CaptureDirection, Order, Settings};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings, CaptureDirection, MergeOrder};
 use tapline_capture::{Count, Source};
 use tapline_packet::{Checksum, Direction, Gso, InterfaceId, LinkType, PacketType, VlanTag};
 use tapline_sys::NetNs;
@@ -44,7 +44,7 @@ fn a_stripped_vlan_tag_is_kept_beside_the_packet() {
 fn latency_costs_no_packet() {
     const COUNT: u32 = 20_000;
     let Some(namespace) = bench("latency_costs_no_packet") else { return };
-    let quick = Settings { latency_ms: 1, ring_len: Some(64 << 20), ..settings(&namespace, &[FAR]) };
+    let quick = AfPacketSettings { latency_ms: 1, ring_len: Some(64 << 20), ..settings(&namespace, &[FAR]) };
     let mut source = AfPacket::open(quick).unwrap();
     let mut numbers = Vec::new();
     for (round, latency_ms) in [1000, 5, 0, 50].into_iter().enumerate() {
@@ -137,11 +137,11 @@ fn a_filter_too_large_for_classic_bpf_runs_in_the_kernel() {
     {
         let filter = odd_numbers(count);
         let text = format!("filter of {}", filter.len());
-        let settings = Settings { direction, snap_len: 40, ..settings(&namespace, &[FAR]) };
+        let settings = AfPacketSettings { direction, snap_len: 40, ..settings(&namespace, &[FAR]) };
         let mut source = AfPacket::open(with_filter(settings, filter)).unwrap();
         let events = source.events();
         assert!(told(&events, FAR, &text) && told(&events, FAR, "runs in the kernel as eBPF"), "{events:?}");
-        assert!(events.iter().all(|event| !event.warning));
+        assert!(events.iter().all(|event| !event.is_warning));
         assert!(source.is_filtered(InterfaceId(0)));
         send(&namespace, NEAR, 400, numbered);
         send(&namespace, FAR, 10, numbered);
@@ -181,13 +181,13 @@ fn large_filters_start_closed_too() {
 fn a_filter_that_the_kernel_refuses_is_left_to_user_space() {
     let Some(namespace) = bench("a_filter_that_the_kernel_refuses_is_left_to_user_space") else { return };
     let within = NetNs::open(namespace.name()).unwrap();
-    // A user who may open sockets, but load no programs.
+    // A user with the right to open sockets, but not to load programs.
     let open = || {
         keep_only(&[Capability::NetRaw]).unwrap();
         if probe(ProgramKind::SocketFilter).is_ok() {
             return None;
         }
-        let settings = Settings { netns: None, ..settings(&namespace, &[FAR]) };
+        let settings = AfPacketSettings { netns: None, ..settings(&namespace, &[FAR]) };
         Some(AfPacket::open(with_filter(settings, odd_numbers(2_500))).unwrap())
     };
     let Some(mut source) = within.run(open).unwrap() else {
@@ -207,7 +207,7 @@ fn a_filter_that_the_kernel_refuses_is_left_to_user_space() {
 fn directions() {
     let Some(namespace) = bench("directions") else { return };
     let capture = |direction, expected| {
-        let settings = Settings { direction, ..settings(&namespace, &[NEAR]) };
+        let settings = AfPacketSettings { direction, ..settings(&namespace, &[NEAR]) };
         let mut source = AfPacket::open(settings).unwrap();
         send(&namespace, NEAR, 30, numbered);
         send(&namespace, FAR, 12, numbered);
@@ -231,7 +231,8 @@ fn loopback_gives_one_copy() {
     for (direction, expected) in
         [(CaptureDirection::Both, Direction::In), (CaptureDirection::Out, Direction::Out)]
     {
-        let mut source = AfPacket::open(Settings { direction, ..settings(&namespace, &["lo"]) }).unwrap();
+        let mut source =
+            AfPacket::open(AfPacketSettings { direction, ..settings(&namespace, &["lo"]) }).unwrap();
         send(&namespace, "lo", 50, numbered);
         arrive(&mut source, 50);
         let packets = finish(&mut source);
@@ -243,7 +244,7 @@ fn loopback_gives_one_copy() {
 #[test]
 fn the_snap_length_cuts_in_the_kernel() {
     let Some(namespace) = bench("the_snap_length_cuts_in_the_kernel") else { return };
-    let cut = Settings { snap_len: 32, ..settings(&namespace, &[FAR]) };
+    let cut = AfPacketSettings { snap_len: 32, ..settings(&namespace, &[FAR]) };
     for settings in [cut.clone(), with_filter(cut, equals(code::H, 12, 0x88b5))] {
         let mut source = AfPacket::open(settings).unwrap();
         send(&namespace, NEAR, 20, numbered);
@@ -260,8 +261,8 @@ fn the_snap_length_cuts_in_the_kernel() {
 fn several_interfaces_each_with_its_own_number() {
     let Some(namespace) = bench("several_interfaces_each_with_its_own_number") else { return };
     namespace.add_pair("left0", "right0").unwrap();
-    for order in [Order::Block, Order::Time] {
-        let settings = Settings { order, ..settings(&namespace, &[FAR, "r*0"]) };
+    for order in [MergeOrder::Block, MergeOrder::Time] {
+        let settings = AfPacketSettings { order, ..settings(&namespace, &[FAR, "r*0"]) };
         let mut source = AfPacket::open(settings).unwrap();
         let names: Vec<_> = source.interfaces().iter().map(|interface| interface.name.clone()).collect();
         assert!(names.len() == 2 && names.contains(&FAR.to_owned()) && names.contains(&"right0".to_owned()));
@@ -271,9 +272,9 @@ fn several_interfaces_each_with_its_own_number() {
         }
         arrive(&mut source, 100);
         let packets = match order {
-            Order::Block => finish(&mut source),
+            MergeOrder::Block => finish(&mut source),
             // While the capture runs, when each packet could still be followed by an earlier one.
-            Order::Time => drive(&mut source, |packets, _| packets.len() == 100).0,
+            MergeOrder::Time => drive(&mut source, |packets, _| packets.len() == 100).0,
         };
         assert_eq!(packets.len(), 100);
         for packet in &packets {
@@ -281,7 +282,7 @@ fn several_interfaces_each_with_its_own_number() {
             let expected = if number_of(&packet.data).is_multiple_of(2) { FAR } else { "right0" };
             assert_eq!((interface.name.as_str(), interface.if_index), (expected, packet.meta.if_index));
         }
-        if order == Order::Time {
+        if order == MergeOrder::Time {
             let is_by_time = packets.windows(2).all(|pair| pair[0].meta.timestamp <= pair[1].meta.timestamp);
             assert!(is_by_time);
         }
@@ -333,11 +334,12 @@ fn transfer(namespace: &Namespace) {
 }
 
 #[test]
-fn what_is_left_to_the_adapter_is_told() {
-    let Some(namespace) = bench("what_is_left_to_the_adapter_is_told") else { return };
+fn checksums_left_to_the_adapter_are_told() {
+    let Some(namespace) = bench("checksums_left_to_the_adapter_are_told") else { return };
     namespace.ip(&["link", "set", "lo", "mtu", "1500", "up"]).unwrap();
     for vnet_header in [false, true] {
-        let mut source = AfPacket::open(Settings { vnet_header, ..settings(&namespace, &["lo"]) }).unwrap();
+        let mut source =
+            AfPacket::open(AfPacketSettings { vnet_header, ..settings(&namespace, &["lo"]) }).unwrap();
         transfer(&namespace);
         let packets = finish(&mut source);
         let large: Vec<_> = packets.iter().filter(|packet| packet.meta.wire_len > 1514).collect();

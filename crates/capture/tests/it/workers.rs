@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tapline_capture::af_packet::{AfPacket, FanoutMode, Settings};
+use tapline_capture::af_packet::{AfPacket, AfPacketSettings, FanoutMode};
 use tapline_capture::{Account, Advance, Balance, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
@@ -25,7 +25,7 @@ fn datagram(number: u32) -> Vec<u8> {
 #[test]
 fn workers_share_every_packet_and_keep_flows_together() {
     let Some(namespace) = bench("workers_share_every_packet_and_keep_flows_together") else { return };
-    let settings = Settings { workers: 3, ..settings(&namespace, &[FAR]) };
+    let settings = AfPacketSettings { workers: 3, ..settings(&namespace, &[FAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();
     let sent = send(&namespace, NEAR, 30_000, datagram);
     arrive_among(&mut workers, sent);
@@ -59,7 +59,7 @@ fn workers_share_every_packet_and_keep_flows_together() {
 fn workers_in_threads_of_their_own_add_up_under_load() {
     let Some(namespace) = bench("workers_in_threads_of_their_own_add_up_under_load") else { return };
     let ring_len = Some(128 << 10);
-    let settings = Settings { workers: 2, ring_len, ..settings(&namespace, &[FAR]) };
+    let settings = AfPacketSettings { workers: 2, ring_len, ..settings(&namespace, &[FAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();
     let has_ended = AtomicBool::new(false);
     let read = |worker: &mut AfPacket| {
@@ -87,7 +87,7 @@ fn workers_in_threads_of_their_own_add_up_under_load() {
 fn workers_in_turn_share_evenly() {
     let Some(namespace) = bench("workers_in_turn_share_evenly") else { return };
     let fanout = FanoutMode::LoadBalance;
-    let settings = Settings { workers: 4, fanout, ..settings(&namespace, &[FAR]) };
+    let settings = AfPacketSettings { workers: 4, fanout, ..settings(&namespace, &[FAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();
     send(&namespace, NEAR, 4000, datagram);
     arrive_among(&mut workers, 4000);
@@ -99,7 +99,7 @@ fn workers_in_turn_share_evenly() {
 #[test]
 fn workers_go_on_with_an_interface_made_anew() {
     let Some(namespace) = bench("workers_go_on_with_an_interface_made_anew") else { return };
-    let settings = Settings { workers: 2, ..settings(&namespace, &[FAR]) };
+    let settings = AfPacketSettings { workers: 2, ..settings(&namespace, &[FAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();
     let mut lent = send(&namespace, NEAR, 1000, datagram);
     arrive_among(&mut workers, 1000);

@@ -1,14 +1,14 @@
-//! Where the packets come from: files, or interfaces.
+//! Inputs of a capture: files, or interfaces.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
-    self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
+    self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
-use tapline_capture::{FileInput, SearchReport, Source};
-use tapline_file::{FileSource, Order};
+use tapline_capture::{FileInput, Source};
+use tapline_file::{FileSource, MergeOrder};
 use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
@@ -18,15 +18,15 @@ use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use crate::files::{self, announcement};
 use crate::live::{self, Live, link_type_text};
-use crate::stored;
+use crate::stored::{self, Asked};
 
 /// Opened sources, one for each worker, and what people should know about them.
 pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
-    /// Progress and result of a search in a store.
-    pub(super) search: Option<SearchReport>,
+    /// What a store was asked for, and how far its search is.
+    pub(super) search: Option<Asked>,
 }
 
 /// Opens what was asked for.
@@ -48,10 +48,10 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile(interface))
     };
-    let (input, report) = stored::open(name, &args.past, filtering.text(), args.language, compile)?;
+    let (input, asked) = stored::open(name, &args.past, filtering.text(), args.language, compile)?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
-    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
+    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(asked) })
 }
 
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
@@ -73,7 +73,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     let files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
-    let order = if args.merge { Order::Time } else { Order::Given };
+    let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
     Ok(Input {
         sources: vec![Box::new(FileInput::new(files, order))],
         announcements,
@@ -109,7 +109,7 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     Ok(Input { sources, announcements, is_live: true, search: None })
 }
 
-fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> {
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSettings> {
     let interfaces = chosen_interfaces(args)?;
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
     let is_xdp = live::is_xdp(names.iter().copied())?;
@@ -120,7 +120,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
             false => filtering.compile(interface),
         }) as af_packet::CompileFilter
     });
-    Ok(Settings {
+    Ok(AfPacketSettings {
         netns: args.netns.clone(),
         filter,
         filter_text: filtering.text().to_owned(),
@@ -137,8 +137,8 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
         workers: usize::from(args.workers.max(1)),
         // JSON shows it, and nothing else does.
         receive_hash: args.json && args.prints(),
-        order: af_packet::Order::Time,
-        ..Settings::new(&names)
+        order: af_packet::MergeOrder::Time,
+        ..AfPacketSettings::new(&names)
     })
 }
 

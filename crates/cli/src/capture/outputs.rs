@@ -1,4 +1,4 @@
-//! Where the packets go: a file, lines on standard output, a count.
+//! Outputs of a capture: a file, lines on standard output, a count.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -10,11 +10,11 @@ use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::Stage;
-use tapline_graph::stages::{FileOutput, Format, LinesOutput};
+use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
 use tapline_sys::privilege::Identity;
-use tapline_sys::sandbox::{Needs, folder_of};
+use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use super::args::{CaptureArgs, ColorArg, PrecisionArg};
 use super::filtering::Filtering;
@@ -59,11 +59,16 @@ pub(super) fn open(
 }
 
 /// Rights needed once all is open. `has_opener`: files are made by another process.
-pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, has_opener: bool) -> Needs {
+pub(super) fn needs(
+    args: &CaptureArgs,
+    filtering: &Filtering,
+    is_live: bool,
+    has_opener: bool,
+) -> AllowedAccess {
     let store = args.write.as_deref().and_then(stored::directory);
     let path = args.write.as_deref().filter(|_| !args.writes_standard_output() && store.is_none());
     let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
-    Needs {
+    AllowedAccess {
         // Pipes that have the names of files in a rotation are opened with what rights are left.
         writes: if has_opener { folder() } else { Vec::new() },
         makes: if has_opener {
@@ -73,7 +78,7 @@ pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, ha
         },
         reads: args.read.iter().filter_map(|name| stored::directory(name)).collect(),
         ip: args.names && args.numeric == 0 || is_live && privileges::may_ask_for_names(filtering.text()),
-        ..Needs::default()
+        ..AllowedAccess::default()
     }
 }
 
@@ -148,14 +153,14 @@ fn section(filtering: &Filtering, program: Option<&str>) -> Section {
 fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if args.json {
-        Format::Json
+        LineFormat::Json
     } else {
         let colored = match args.color {
             ColorArg::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none(),
             ColorArg::Always => true,
             ColorArg::Never => false,
         };
-        Format::Text { printer: Box::new(printer(args, is_live, is_several)), colored }
+        LineFormat::Text { printer: Box::new(printer(args, is_live, is_several)), colored }
     };
     let stream = output::standard()?;
     Ok(LinesOutput::new(format, stream, is_live || is_terminal || args.line_buffered))

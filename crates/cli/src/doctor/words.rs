@@ -82,12 +82,12 @@ struct Layout {
 impl Layout {
     fn of(shown: &[&CheckResult]) -> Layout {
         let place = shown.iter().map(|one| width(&place(one))).max().unwrap_or(0);
-        let mended = shown.iter().filter(|one| one.finding.mend.is_some());
+        let mended = shown.iter().filter(|one| one.finding.remedy.is_some());
         let texts = mended.map(|one| width(&plain(&one.finding.text))).filter(|width| *width <= TEXT_MAX);
         Layout { place, text: texts.max().unwrap_or(0) }
     }
 
-    /// Where texts begin.
+    /// The column at which texts begin.
     fn indent(&self) -> usize {
         const SEVERITY: usize = 8;
         SEVERITY + 2 + if self.place == 0 { 0 } else { self.place + 2 }
@@ -103,7 +103,7 @@ impl Layout {
         let text = plain(&one.finding.text);
         let start =
             format!("{}{padding}{}{place_padding}", style.coloured(one.finding.severity, word), place(one));
-        let Some(mend) = &one.finding.mend else { return format!("{start}{text}\n") };
+        let Some(mend) = &one.finding.remedy else { return format!("{start}{text}\n") };
         let command = plain(&mend.command);
         let text_width = width(&text).max(self.text);
         // Commands must stay whole to be pasted, so those that do not fit have a line of their own.
@@ -183,13 +183,13 @@ pub(super) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use tapline_health::{Facts, Interface, Scope, examine};
-    use tapline_sys::{Feature, Link, RingSizes};
+    use tapline_sys::{Link, Offload, RingSizes};
 
     use super::*;
 
     /// A host with a small ring and GRO, under a name that would like to clear the screen.
     fn facts(name: &str) -> Facts {
-        let gro = Feature { name: "rx-gro".into(), is_on: true, is_changeable: true };
+        let gro = Offload { name: "rx-gro".into(), is_on: true, is_changeable: true };
         let interface = Interface {
             link: Link { name: name.into(), flags: 0x41, kind: "veth".into(), ..Link::default() },
             rings: Some(RingSizes { rx: 256, rx_max: 4096 }),

@@ -12,7 +12,7 @@ use tapline_bpf::DumpFormat;
 use tapline_ebpf::{Hook, emit};
 use tapline_filter::{Options, compile, tree};
 use tapline_ir::CompiledFilter;
-use tapline_ir::optimise::{PASSES, optimise_watched};
+use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_jit::Native;
 
 /// A form of a filter.
@@ -91,11 +91,11 @@ fn form(stage: Stage, filter: &CompiledFilter) -> Result<String> {
 }
 
 fn passes(filter: &CompiledFilter) -> String {
-    let mut ir = filter.raised();
+    let mut ir = filter.unoptimised_values();
     let mut before = ir.to_string();
     let mut out = format!("before the first pass:\n{before}");
     let mut at = 0;
-    optimise_watched(&mut ir, |pass, ir| {
+    optimise_with_observer(&mut ir, |pass, ir| {
         at += 1;
         let after = ir.to_string();
         let shown = if after == before { "    as before\n" } else { &after };

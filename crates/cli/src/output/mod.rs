@@ -1,4 +1,4 @@
-//! Where packets go besides files and lines: a count; and standard output, for what must not get lost.
+//! Outputs besides files and lines: a count; and standard output with its failures reported.
 
 mod count;
 

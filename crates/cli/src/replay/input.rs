@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use tapline_capture::transmit::replay::{Opened, Reopen};
 use tapline_capture::{Error, FileInput, Source};
-use tapline_file::Order;
+use tapline_file::MergeOrder;
 use tapline_graph::Control;
 use tapline_store::StoreName;
 
@@ -50,9 +50,9 @@ fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
             rewound.map_err(|error| Error::source(&format!("cannot read {name} again"), error))?;
             FileInput::open_stream(Box::new(file), name)
         });
-        Ok(Box::new(FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, Order::Given)))
+        Ok(Box::new(FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, MergeOrder::Given)))
     });
-    let source = Box::new(FileInput::new(sources, Order::Given));
+    let source = Box::new(FileInput::new(sources, MergeOrder::Given));
     Ok(Input { opened: Opened { source, reopen }, announcements })
 }
 

@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_sys::sandbox::{Needs, folder_of};
+use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use super::args::RunArgs;
 use crate::{privileges, stored};
 
 /// The needs of a graph. `has_opener`: files of captures are made by another process.
-pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> Needs {
+pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> AllowedAccess {
     // A changed graph may write any file.
-    let mut needs = Needs { all_files: args.reload, ip: args.reload, ..Needs::default() };
+    let mut needs = AllowedAccess { all_files: args.reload, ip: args.reload, ..AllowedAccess::default() };
     plan.nodes.iter().for_each(|node| add(&mut needs, node, has_opener));
     let filters = plan.nodes.iter().filter(|node| node.class.name == "filter");
     needs.ip |= filters.map(|node| node.arguments.text("text")).any(privileges::may_ask_for_names);
     needs
 }
 
-fn add(needs: &mut Needs, node: &PlanNode, has_opener: bool) {
+fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
     let text = |name: &str| node.arguments.text(name);
     let folder = |path: &str| folder_of(Path::new(path)).map(Path::to_owned);
     match node.class.name {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use tapline_capture::af_packet::{
-    self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+    self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
 use tapline_capture::{FileInput, Source};
-use tapline_file::{FileWriter, Order, Section, WriteOptions};
+use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::Constructor;
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
+use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput, StoreOutput};
 use tapline_graph::{
     Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, TimedSource, Watermark,
 };
@@ -129,7 +129,7 @@ fn file(
     }
     let file = files::open(path, control)?;
     say(&files::announcement(&file));
-    Ok(Opened::shared(Box::new(FileInput::new(vec![file], Order::Given)), workers))
+    Ok(Opened::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
 }
 
 fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
@@ -158,7 +158,7 @@ fn device(
     });
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
-    let capture = Settings {
+    let capture = AfPacketSettings {
         netns: settings.netns.clone(),
         filter,
         filter_text: text,
@@ -176,9 +176,9 @@ fn device(
         },
         vnet_header: sends,
         receive_hash: plan.nodes.iter().any(|node| node.class.name == "json"),
-        order: af_packet::Order::Time,
+        order: af_packet::MergeOrder::Time,
         workers,
-        ..Settings::new(&[name])
+        ..AfPacketSettings::new(&[name])
     };
     // Options for AF_XDP are for those devices of the graph that it is meant for.
     let opened =
@@ -287,7 +287,7 @@ fn lines(
 ) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if node.class.name == "json" || settings.json {
-        Format::Json
+        LineFormat::Json
     } else {
         let options = Options {
             interface,
@@ -301,7 +301,7 @@ fn lines(
             printer.set_services(Services::system());
         }
         let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
-        Format::Text { printer: Box::new(printer), colored }
+        LineFormat::Text { printer: Box::new(printer), colored }
     };
     Ok(LinesOutput::new(format, output::standard()?, is_live || is_terminal))
 }

@@ -100,15 +100,15 @@ impl Watcher {
         }
         for event in watch.events {
             state.clear();
-            let sign = if event.warning { "warning: " } else { "" };
+            let sign = if event.is_warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let (interface, text) = (plain(&event.interface), plain(&event.text));
             let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
         }
-        if watch.asked || watch.is_last {
+        if watch.is_requested || watch.is_last {
             state.results[worker] = watch.results.clone();
         }
-        state.answered[worker] |= watch.asked;
+        state.answered[worker] |= watch.is_requested;
         state.ended[worker] |= watch.is_last;
         if state.is_answered() {
             state.answered.fill(false);

@@ -1,7 +1,7 @@
 //! The stages that send: whether they may, and their sockets.
 
 use anyhow::Result;
-use tapline_capture::transmit::{Change, Network, SendSettings, Transmitter};
+use tapline_capture::transmit::{FrameEdit, SendPolicy, SendSettings, Transmitter};
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Bounce, Reflect};
 use tapline_packet::Interface;
@@ -59,12 +59,13 @@ pub(super) fn reflect(
     Ok(Reflect::new(transmitters))
 }
 
-fn network(settings: &RunSettings) -> Result<Network> {
-    Ok(Network::inspect(settings.netns.as_deref(), &settings.owned)?)
+fn network(settings: &RunSettings) -> Result<SendPolicy> {
+    Ok(SendPolicy::inspect(settings.netns.as_deref(), &settings.owned)?)
 }
 
 fn send_settings(node: &PlanNode) -> SendSettings {
-    let change = if node.arguments.text("swap") == "mac" { Change::SwapAddresses } else { Change::None };
+    let change =
+        if node.arguments.text("swap") == "mac" { FrameEdit::SwapAddresses } else { FrameEdit::None };
     SendSettings { segments: true, change, ..SendSettings::default() }
 }
 

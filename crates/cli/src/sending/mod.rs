@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use tapline_capture::transmit::{Backend, BackendChoice, Network, SendSettings, SkippedBackend, Transmitter};
+use tapline_capture::transmit::{
+    Backend, BackendChoice, SendPolicy, SendSettings, SkippedBackend, Transmitter,
+};
 use tapline_syntax::units::count_in;
 use tapline_sys::timer;
 
-pub(crate) use report::{Outcome, Taken, conclude};
+pub(crate) use report::{Outcome, SendInput, conclude};
 pub(crate) use reporting::Reporting;
 
 /// Options of sending.
@@ -78,7 +80,7 @@ enum BackendArg {
 impl SendArgs {
     /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
     pub(crate) fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
-        let network = Network::inspect(self.netns.as_deref(), &self.i_own_this_network)?;
+        let network = SendPolicy::inspect(self.netns.as_deref(), &self.i_own_this_network)?;
         let backend = match self.backend {
             BackendArg::Auto if pace.is_slow() => BackendChoice::AtTimes,
             BackendArg::Auto => BackendChoice::Fastest,
@@ -87,7 +89,7 @@ impl SendArgs {
             BackendArg::Live => BackendChoice::This(Backend::Live),
         };
         let settings = SendSettings {
-            patience: Duration::from_millis(self.patience.into()),
+            queue_timeout: Duration::from_millis(self.patience.into()),
             backend,
             ..SendSettings::default()
         };
@@ -99,18 +101,18 @@ impl SendArgs {
     }
 }
 
-/// Where packets go, and by which way.
+/// The interface that packets are sent on, and the back end that sends them.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SendTarget {
     pub(crate) interface: String,
     pub(crate) backend: Backend,
     remark: Option<&'static str>,
     skipped_backends: Vec<SkippedBackend>,
 }
 
-impl Place {
-    pub(crate) fn of(transmitter: &Transmitter) -> Place {
-        Place {
+impl SendTarget {
+    pub(crate) fn of(transmitter: &Transmitter) -> SendTarget {
+        SendTarget {
             interface: transmitter.name().to_owned(),
             backend: transmitter.backend(),
             remark: transmitter.backend_remark(),

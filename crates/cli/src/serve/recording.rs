@@ -25,7 +25,7 @@ use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_store::Recorder;
 use tapline_sys::privilege::{self, Identity};
-use tapline_tap::protocol::{Attach, RecordingStatus};
+use tapline_tap::protocol::{AttachRequest, RecordingStatus};
 use tapline_tap::{Client, WakeThreshold};
 
 use crate::session::clocks;
@@ -144,11 +144,11 @@ impl RecordingThread {
         let RecordRule { capture, filter, to, .. } = &self.rule;
         let store = to.display().to_string();
         let client = Client::connected(stream, &format!("recorder of {store}"))?;
-        let attach = Attach {
+        let attach = AttachRequest {
             capture: capture.clone(),
             filter: filter.clone(),
             delay_ms: DELAY_MS,
-            ..Attach::default()
+            ..AttachRequest::default()
         };
         let mut tap = client.attach(&attach)?;
         tap.set_wake(WAKE);
@@ -165,7 +165,7 @@ impl RecordingThread {
     /// Once a second: the account for those who ask, and what a person should know of.
     fn watch(&self, watch: &RunReport<'_>) {
         self.keep(watch.account);
-        for event in watch.events.iter().filter(|event| event.warning) {
+        for event in watch.events.iter().filter(|event| event.is_warning) {
             self.log.line(&format!(
                 "{}, recorder of {}: {}",
                 event.interface,

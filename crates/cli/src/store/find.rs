@@ -1,5 +1,6 @@
 //! `tapline find`: packets of a store, by time and filter.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,12 +11,13 @@ use clap::{ArgAction, Args};
 use tapline_packet::Timestamp;
 use tapline_store::{StoreName, Window};
 use tapline_syntax::units::count_in;
-use tapline_tap::protocol::Find;
+use tapline_tap::protocol::FindRequest;
 use tapline_tap::{Client, PREFIX as TAP, socket_path};
 
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, CaptureArgs};
 use crate::compiler::filter_text;
+use crate::probe::{self, ProbeArgs};
 use crate::stored::PastArgs;
 
 pub(crate) const FIND_EXAMPLES: &str = "\
@@ -23,13 +25,19 @@ Examples:
   tapline find /srv/store --from -5m 'host 10.0.0.1 and tcp port 443'
   tapline find /srv/store --from 'yesterday 22:00' --to +10m -w night.pcapng
   tapline find /srv/store --from 2026-11-24T10:00:00Z --count 'udp port 53'
-  tapline find /srv/store --from -1d --name .example.org       who asked for the name, or connected to it
+  tapline find /srv/store --from -1d --name .example.org       DNS, TLS and QUIC with the name
   tapline find /srv/store --explain 'host 192.0.2.7'           what was passed over, what was read
   tapline find /srv/store --from -1h --json icmp | jq .ipv4.src
   tapline find tap:office --from -1h 'udp port 53'             by the rules of tapline serve, which records office
+  tapline find /srv/store --from -1h --flows 'tcp port 443'    flows in place of packets
 
 Times: 10:00, yesterday 22:00, 2026-11-24 10:00 (local), RFC 3339, -1h (ago), @SECONDS since 1970; --to also +5m after --from.
-The index only passes over what cannot match: the filter decides about each packet, so what is found is what a scan finds.";
+
+The index only passes over what cannot match: the filter decides about each packet, so a search finds what a scan finds. \
+Packets come in the order of time. Where nothing is found, a line on standard error says why.
+
+Exit status: 0 all packets of the time were searched, also where none matches; 1 an error; 3 packets may be missing, because \
+parts of the store are damaged or unreadable: a line on standard error says how many.";
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -67,10 +75,14 @@ pub(crate) struct FindArgs {
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     count: bool,
+    /// Print the flows of the packets, as tapline probe does. With --json one object a flow; with -w NAME a file whose ending chooses the
+    /// format: .csv, .json, .ipfix, or .parquet, a directory (a build with the feature parquet).
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["name", "max_read", "count", "count_packets", "format", "explain"])]
+    flows: bool,
     /// One JSON object a packet, and the account as the last object.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Tell what the search passed over by time and by index, what it read, and what was damaged or gone.
+    /// Tell which segments and chunks the search passed over by time and by index, which it read, and which were gone.
     #[arg(long, help_heading = "Output")]
     explain: bool,
 
@@ -93,7 +105,14 @@ pub(crate) struct FindArgs {
 
 /// Runs the command.
 pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
-    let input = match args.store.to_str().and_then(|name| name.strip_prefix(TAP)) {
+    let daemon = args.store.to_str().and_then(|name| name.strip_prefix(TAP));
+    if args.flows && daemon.is_some() {
+        bail!("--flows needs the files of the store: tapline find DIRECTORY");
+    }
+    if args.flows {
+        return flows(args);
+    }
+    let input = match daemon {
         Some(capture) => ask_daemon(args, capture)?,
         None if args.socket.is_some() => {
             bail!("--socket is for captures of tapline serve: tapline find {TAP}NAME")
@@ -131,7 +150,7 @@ fn ask_daemon(args: &FindArgs, capture: &str) -> Result<CaptureArgs> {
     }
     let window = args.past.only_times()?;
     let bound = |at: Timestamp, none: Timestamp| Some(at.as_nanos()).filter(|_| at != none);
-    let find = Find {
+    let find = FindRequest {
         capture: capture.to_owned(),
         filter: filter_text(args.filter_file.as_deref(), &args.filter)?,
         from_ns: bound(window.from, Window::ALL.from),
@@ -144,4 +163,29 @@ fn ask_daemon(args: &FindArgs, capture: &str) -> Result<CaptureArgs> {
         stream: Some(Arc::new(File::from(pipe))),
         ..CaptureArgs::without_arguments()
     })
+}
+
+/// The flows of the packets, which `tapline probe` meters.
+fn flows(args: &FindArgs) -> Result<ExitCode> {
+    let store = args.past.name_of(&StoreName::of(&args.store))?;
+    let mut words = vec!["-r".to_owned(), store];
+    words.extend(export(args)?.into_iter().flat_map(|to| ["--export".to_owned(), to]));
+    words.extend(args.language.scoped.then(|| "--scoped".to_owned()));
+    words.extend(args.language.ipv6_extensions.then(|| "--ipv6-extensions".to_owned()));
+    let filter = filter_text(args.filter_file.as_deref(), &args.filter)?;
+    words.extend((!filter.trim().is_empty()).then(|| ["--".to_owned(), filter]).into_iter().flatten());
+    probe::run(&ProbeArgs::of(&words)?)
+}
+
+/// Where flows go; `None` for a table.
+fn export(args: &FindArgs) -> Result<Option<String>> {
+    let Some(path) = &args.write else {
+        return Ok(args.json.then(|| "json:-".to_owned()));
+    };
+    let (name, ending) = (path.display(), path.extension().and_then(OsStr::to_str).unwrap_or_default());
+    match ending {
+        "csv" | "json" | "parquet" => Ok(Some(format!("{ending}:{name}"))),
+        "ipfix" => Ok(Some(format!("file:{name}"))),
+        _ => bail!("-w {name}: --flows writes .csv, .json, .ipfix and .parquet, by the ending of the name"),
+    }
 }

@@ -17,15 +17,19 @@ use crate::args::LanguageArgs;
 
 pub(super) const FORGET_EXAMPLES: &str = "\
 Examples:
-  tapline store forget /srv/store --dry-run 'host 192.0.2.7'          tells what would go; nothing is touched
+  tapline store forget /srv/store --dry-run 'host 192.0.2.7'      tells what would go
   tapline store forget /srv/store --from -2d --to -1d 'host 192.0.2.7' --why 'request 2026/14'
   tapline store forget /srv/store --yes 'ether host 02:00:00:00:00:01'
 
-Chunks with such packets are written anew at their places, without them, and their segments get a fresh index; the chain of
-hashes still joins, and tapline store verify names the chunks. The store's log says what was erased and why, filter included.
-No recorder may run meanwhile: the store's lock is held. Killed at any moment, the next recorder, repair or forget goes on.
-Bytes are written over where they lie: file systems that copy on write, and disks that move blocks, may keep old ones, as do
-reserved files (seg/spare-*) and slots that nothing was recorded to yet.";
+Chunks with such packets are written anew at their places, without them, and their segments get a fresh index with the same \
+keys; the chain of hashes still joins, and tapline store verify names the chunks. The store's log says what was erased and why, \
+filter included. Stop the recorder first: both need the store's lock. Killed at any moment, the next recorder, repair or forget \
+goes on.
+
+Bytes are written over where they lie: file systems that copy on write, and disks that move blocks, may keep old ones, as do \
+reserved files (seg/spare-*) and slots that nothing was recorded to yet.
+
+Exit status: 0 erased; 1 an error, packets on hold (nothing is erased then), or damaged chunks that could not be searched.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ForgetArgs {
@@ -40,7 +44,7 @@ pub(crate) struct ForgetArgs {
     #[command(flatten)]
     language: LanguageArgs,
     /// The reason, for the store's log.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     why: String,
     /// Only tell what would go.
     #[arg(long, conflicts_with = "yes")]

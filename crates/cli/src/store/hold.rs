@@ -14,12 +14,12 @@ use super::when::{WhenArgs, window_text};
 
 pub(super) const HOLD_EXAMPLES: &str = "\
 Examples:
-  tapline store hold /srv/store case-7 --from '2026-11-24 09:00' --to +2h 'host 192.0.2.7' --why 'asked for by the court'
+  tapline store hold /srv/store case-7 --from '2026-11-24 09:00' --to +2h 'host 192.0.2.7'
   tapline store hold /srv/store                  lists the holds, and the segments that each keeps
   tapline store release /srv/store case-7        the packets may be deleted again
 
-A hold keeps whole segments: those whose times overlap and whose index cannot rule out such packets. A recorder makes room
-with other segments; where all are held it loses new packets, says so, and counts them. forget refuses packets on hold.";
+A hold keeps whole segments: those whose times overlap and whose index cannot rule out such packets. A recorder makes room with \
+other segments; where all are held it loses new packets, says so, and counts them. forget refuses packets on hold.";
 
 #[derive(Debug, Args)]
 pub(crate) struct HoldArgs {
@@ -35,7 +35,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     when: WhenArgs,
     /// The reason, for people.
-    #[arg(long, value_name = "TEXT", default_value = "", requires = "name")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "name")]
     why: String,
     /// One JSON object instead of text.
     #[arg(long)]

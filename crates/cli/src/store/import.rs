@@ -20,6 +20,7 @@ use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
 use tapline_syntax::units::size_in;
 
 use super::progress::ProgressLine;
+use super::record::{IndexKeys, index_options};
 use crate::args::SNAP_LEN;
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
@@ -28,8 +29,10 @@ Examples:
   tapline store import /srv/store /srv/pcaps         all capture files below a folder, by name
   tapline find /srv/store 'host 192.0.2.7'           then, as in any store
 
-Packets are copied: an index stands beside segments of the store's own layout, not beside foreign files. Room for all of them
-is reserved before the first packet is copied, and nothing that the store has makes room for them. The files may go afterwards.";
+Packets are copied: an index stands beside segments of the store's own layout, not beside foreign files. Room for all of them is \
+reserved before the first packet is copied, and nothing that the store has makes room for them. The files may go afterwards.
+
+Exit status: 0 all packets of all capture files are in the store; 1 an error, or a file was read in part: the account names it.";
 
 /// Folders within each other that are looked into.
 const DEPTH_MAX: usize = 16;
@@ -47,6 +50,10 @@ pub(crate) struct ImportArgs {
     /// Bytes of a segment of a store that is made now, 4MiB to 4GiB; by default an eighth of what is imported, up to 1GiB.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..))]
     segment: Option<u64>,
+    /// Keys of the index besides the usual ones, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC), mac (addresses of
+    /// Ethernet).
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    index: Vec<IndexKeys>,
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -228,6 +235,7 @@ fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<
         size: (there + segments.max(2)) * segment_len,
         segment_len: args.segment.or((there == 0).then_some(segment_len)),
         flush_ns: 3_600_000_000_000,
+        index: Some(index_options(&args.index)),
         snap_len: SNAP_LEN,
         ..RecorderSettings::default()
     };

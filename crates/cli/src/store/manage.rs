@@ -19,21 +19,35 @@ use super::progress::ProgressLine;
 
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:
-  tapline store status /srv/store                      segments, times, packets, losses, size of the index
-  tapline store check /srv/store                       heads and indexes: is anything wrong, and can it be mended
-  tapline store verify /srv/store                      every checksum, and the chain of hashes over all chunks
-  tapline store hold /srv/store case-7 --from -1h 'host 192.0.2.7'    such packets are never deleted
-  tapline store forget /srv/store 'host 192.0.2.7'     such packets are erased; asks before
-  tapline store import /srv/store /srv/pcaps           capture files, with an index";
+  tapline store status /srv/store               segments, times, packets, losses, size of the index
+  tapline store check /srv/store                heads and indexes: damage, and what repair mends
+  tapline store verify /srv/store               every checksum, and the chain of hashes
+  tapline store hold /srv/store case-7 --from -1h 'host 192.0.2.7'      keeps such packets
+  tapline store forget /srv/store 'host 192.0.2.7'                      erases them; asks before
+  tapline store import /srv/store /srv/pcaps    capture files, with an index
+
+docs/store.md has a day's work with a store.";
+
+const STATUS_NOTES: &str = "\
+A line for each segment: its number, the times of its packets, how many there are and their captured bytes, packets lost before \
+the recorder and in it, and the length of the index in percent of the segment. Notes behind it name the keys that the index has \
+not for all slots (searches for them read these slots), packets left out by --cut, and chunks of which packets were erased. \
+A recorder may run meanwhile.";
+
+const VERIFY_NOTES: &str = "\
+Exit status: 0 as recorded, or as forget left it; 1 otherwise: each finding names segment and chunk. All bytes are read, so it \
+takes as long as the disk needs. A recorder may run meanwhile.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Tell what a store holds: segments, times, packets, losses.
+    #[command(after_help = STATUS_NOTES)]
     Status(StatusArgs),
     /// Look at all heads and indexes: name what is damaged, and what repair would mend.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(StatusArgs),
     /// Read every chunk: prove that none was altered, cut out or put in since it was recorded.
+    #[command(after_help = VERIFY_NOTES)]
     Verify(StatusArgs),
     /// Make missing or damaged indexes again from the chunks; finish an erasure that was killed.
     #[command(after_help = REPAIR_EXAMPLES)]
@@ -41,7 +55,7 @@ pub(crate) enum StoreCommand {
     /// Put packets on hold, by time and filter, so that they are never deleted; list the holds.
     #[command(after_help = HOLD_EXAMPLES)]
     Hold(HoldArgs),
-    /// End a hold.
+    /// End a hold: its packets may be deleted again.
     Release(ReleaseArgs),
     /// Erase packets, by time and filter: their chunks are written anew without them.
     #[command(after_help = FORGET_EXAMPLES)]

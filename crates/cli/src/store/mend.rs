@@ -12,12 +12,14 @@ use super::manage::{StatusArgs, finding_text};
 use super::progress::ProgressLine;
 
 pub(super) const CHECK_EXAMPLES: &str = "\
-Exit status: 0 as it should be, 1 something that costs packets or that only a person can mend, 3 only what tapline store repair
-mends. The heads of all chunks and every page of the indexes are read, packets are not: tapline store verify reads everything.";
+Exit status: 0 as it should be; 3 findings, all of which tapline store repair mends; 1 findings that cost packets or need an \
+administrator. Heads of chunks and pages of indexes are read, packets are not: tapline store verify reads everything. \
+A recorder may run meanwhile.";
 
 pub(super) const REPAIR_EXAMPLES: &str = "\
-Missing and damaged indexes and roll-ups are made again from the chunks, and an erasure that was killed is finished. Nothing
-else is touched. No recorder may run meanwhile: the store's lock is held. A search needs no repair: it walks what has no index.";
+Missing and damaged indexes and roll-ups are made again from the chunks, with the keys that their recorder chose, and an erasure \
+that was killed is finished. Nothing else is touched. Stop the recorder first: both need the store's lock. A search needs no \
+repair: it walks the chunks of a segment without an index.";
 
 /// The exit status where all that is wrong can be mended.
 const MENDABLE: u8 = 3;

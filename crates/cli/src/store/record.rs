@@ -183,10 +183,7 @@ impl StoreOptions {
                 OverloadArg::Oldest => Overload::Oldest,
                 OverloadArg::Flows => Overload::Flows,
             },
-            index: (!self.no_index).then(|| IndexOptions {
-                macs: self.index.contains(&IndexKeys::Mac),
-                names: self.index.contains(&IndexKeys::Names),
-            }),
+            index: (!self.no_index).then(|| index_options(&self.index)),
             ..RecorderSettings::default()
         })
     }
@@ -221,9 +218,14 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
     Ok(time.as_nanos() as i64)
 }
 
+/// What an index has with these keys.
+pub(super) fn index_options(keys: &[IndexKeys]) -> IndexOptions {
+    IndexOptions { macs: keys.contains(&IndexKeys::Mac), names: keys.contains(&IndexKeys::Names) }
+}
+
 /// Keys of the index that are there by option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum IndexKeys {
+pub(super) enum IndexKeys {
     /// Names of DNS, and of the hellos of TLS, DTLS and QUIC.
     Names,
     /// MAC addresses of Ethernet.

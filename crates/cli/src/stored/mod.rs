@@ -1,5 +1,6 @@
 //! A store as the input or output of a command: `store:DIRECTORY` where a file is named, which of its packets are read, and how.
 
+mod answer;
 mod names;
 mod report;
 
@@ -10,15 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_bpf::PacketFilter;
-use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
+use tapline_capture::{SearchFilter, StoreInput, StoreReading};
 use tapline_filter::Options;
-use tapline_graph::stages::{Compile, native};
+use tapline_graph::stages::CompileFilter;
 use tapline_ir::CompiledFilter;
+use tapline_jit::TieredFilter;
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, NameFilter, Question, Search, StoreName, Window};
 use tapline_syntax::units;
 
+pub(crate) use self::answer::Asked;
 pub(crate) use self::report::{search_json, search_text};
 use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
@@ -26,13 +29,13 @@ use crate::compiler::Compiler;
 /// Which packets of a store are read.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TimeArgs {
-    /// Packets of a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
+    /// Read a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     from: Option<String>,
-    /// Packets of a store before this time; +5m is after --from.
+    /// Read a store up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
-    /// Go on with what is recorded from now on, until Ctrl-C.
+    /// Go on with packets that are being recorded, until Ctrl-C.
     #[arg(long, help_heading = "Store")]
     follow: bool,
 }
@@ -42,11 +45,11 @@ pub(crate) struct TimeArgs {
 pub(crate) struct PastArgs {
     #[command(flatten)]
     times: TimeArgs,
-    /// Read so many bytes a second of a store at most: 50MB, 1GiB.
+    /// Limit on the bytes that are read from a store in a second: 50MB, 1GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
     max_read: Option<NonZeroU64>,
-    /// Packets of a store that say this name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org is
-    /// that name and all below it. May be repeated: any of them.
+    /// Packets of a store with this host name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org is
+    /// that name and all below it. May be repeated: packets with any of them.
     #[arg(long, value_name = "NAME", value_parser = NameFilter::parse, help_heading = "Store")]
     name: Vec<NameFilter>,
 }
@@ -116,6 +119,13 @@ impl PastArgs {
         self.times.window(&StoreName::default())
     }
 
+    /// The name of a store with the times that are meant.
+    pub(crate) fn name_of(&self, store: &Path) -> Result<String> {
+        let name = store_name(store)?.ok_or_else(|| anyhow!("{} is no store", store.display()))?;
+        self.times.check(&name)?;
+        Ok(self.times.of(&name).text())
+    }
+
     /// That nothing was said which only stores understand, where there is none.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.max_read.is_some() {
@@ -134,15 +144,17 @@ pub(crate) fn open(
     past: &PastArgs,
     filter: &str,
     language: LanguageArgs,
-    compile: Compile,
-) -> Result<(StoreInput, SearchReport)> {
+    compile: CompileFilter,
+) -> Result<(StoreInput, Asked)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
     let of_names = past.name.iter().map(NameFilter::question).reduce(Question::or);
     let question = Question::of(filter, &options).and(of_names.unwrap_or(Question::Anything));
-    let mut search =
-        Search::new(Arc::new(Catalog::open(&name.directory)?), past.times.window(name)?, question)?;
-    if past.times.follow || name.follow {
+    let catalog = Arc::new(Catalog::open(&name.directory)?);
+    let window = past.times.window(name)?;
+    let mut search = Search::new(Arc::clone(&catalog), window, question)?;
+    let follows = past.times.follow || name.follow;
+    if follows {
         search.follow();
     }
     let sieve = (!filter.trim().is_empty()).then(|| sieve(compile));
@@ -150,7 +162,7 @@ pub(crate) fn open(
     let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
     let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
     let report = input.report();
-    Ok((input, report))
+    Ok((input, Asked { catalog, window, follows, report }))
 }
 
 /// The same with a compiler.
@@ -165,8 +177,8 @@ pub(crate) fn open_filtered(
     Ok(open(name, past, filter, compiler.language(), compile)?.0)
 }
 
-/// The filter for each interface, in the fastest form that there is.
-fn sieve(compile: Compile) -> Sieve {
+/// The filter for each interface: interfaces with the same program share one.
+fn sieve(compile: CompileFilter) -> SearchFilter {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
         let Some(program) = compile(interface)? else { return Ok(None) };
@@ -174,7 +186,7 @@ fn sieve(compile: Compile) -> Sieve {
         if let Some((_, engine)) = made.iter().find(|(other, _)| *other == program) {
             return Ok(Some(Arc::clone(engine)));
         }
-        let engine = native(&program).unwrap_or_else(|_| Arc::new(program.clone()));
+        let engine = Arc::new(TieredFilter::new(program.clone())) as Arc<dyn PacketFilter>;
         made.push((program, Arc::clone(&engine)));
         Ok(Some(engine))
     })

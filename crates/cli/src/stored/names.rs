@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::Sieve;
+use tapline_capture::SearchFilter;
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_store::{NameFilter, NameMatcher};
 
@@ -41,7 +41,7 @@ impl PacketFilter for ByName {
 }
 
 /// Packets that a filter accepts, and that say any of these names.
-pub(super) fn sieve(names: &[NameFilter], filter: Option<Sieve>) -> Sieve {
+pub(super) fn sieve(names: &[NameFilter], filter: Option<SearchFilter>) -> SearchFilter {
     let names: Arc<[NameFilter]> = names.into();
     Arc::new(move |interface: &Interface| {
         let filter = filter.as_ref().map_or(Ok(None), |filter| filter(interface))?;

@@ -36,6 +36,9 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     if account.chunks_damaged + account.places_damaged > 0 {
         row("damaged", None, Some(account.chunks_damaged + account.places_damaged));
     }
+    if account.late > 0 {
+        let _ = writeln!(text, "  {} packets stand behind newer ones", grouped(account.late));
+    }
     let _ = writeln!(
         text,
         "  {} bytes of chunks and {} bytes of indexes were read; {}",
@@ -70,6 +73,7 @@ pub(crate) fn search_json(account: &SearchAccount) -> Value {
         "bytes_read": account.bytes_read,
         "index_bytes": account.index_bytes,
         "lost_while_recorded": account.lost,
+        "late": account.late,
         "balanced": account.is_balanced(),
     })
 }

@@ -11,7 +11,7 @@ use tapline_sys::{KeyInput, Poller, TerminalSize};
 use super::reading::Report;
 use super::table;
 
-/// Where the terminal does not say how large it is.
+/// The size assumed for a terminal that does not report its size.
 const SIZE: TerminalSize = TerminalSize { columns: 80, lines: 24 };
 /// Signals and keys are looked for this often: a signal may go to another thread, and end no wait.
 const GLANCE: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("our names are UTF-8")
 }
 
-/// What another program makes of a file: `None` if it refuses the file or stumbles over it.
+/// The packets that another program reads from a file; `None` if it refuses the file or fails on it.
 fn reference_copy(program: &str, flags: &[&str], path: &Path, folder: &Path) -> Option<Vec<StoredPacket>> {
     let copy = folder.join("reference");
     let _ = fs::remove_file(&copy);
@@ -292,7 +292,7 @@ fn one_line_for_each_packet_as_tcpdump_counts_them() {
 }
 
 #[test]
-fn a_broken_off_file_gives_what_came_before_the_break() {
+fn a_truncated_file_gives_the_packets_before_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut ng = Vec::new();
     write_pcapng(&mut ng, ETHERNET, "eth0", Traffic::new(12).take(20)).unwrap();

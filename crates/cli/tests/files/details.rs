@@ -14,7 +14,7 @@ use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, flags};
 
 /// Of each conversation: protocol, and its ends in ascending order.
 type Key = (u64, (String, u64), (String, u64));
-/// What one of the two says of a conversation.
+/// Details of a conversation, as one of the two programs reports them.
 type Told = BTreeMap<&'static str, String>;
 
 /// Texts of a packet that belong to the conversation as a whole, by tshark's field and ours.
@@ -156,8 +156,8 @@ fn by_us(path: &Path) -> BTreeMap<Key, Told> {
     all
 }
 
-/// Where both tell something it is the same; and it is seldom that only one of them does. Only tshark looks for TLS
-/// behind a gap; only we name requests on ports of others and methods that are new.
+/// Details that both report are equal, and few are reported by one of them only: tshark alone looks for TLS behind a
+/// gap, Tapline alone names requests on foreign ports and new methods.
 #[test]
 fn details_are_those_of_tshark() {
     const TEST: &str = "details_are_those_of_tshark";

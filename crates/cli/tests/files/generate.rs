@@ -23,7 +23,7 @@ fn generate(folder: &Path, file: &str, recipe: &str) -> u64 {
     account.output("written")
 }
 
-/// What tshark says of every checksum of each packet: 0 bad, 1 good, 2 not looked at, 3 none there.
+/// tshark's result for each checksum of each packet: 0 bad, 1 good, 2 unchecked, 3 absent.
 fn checksums(folder: &Path, file: &str) -> Vec<Vec<char>> {
     let fields = ["ip", "tcp", "udp", "icmp", "icmpv6"].map(|name| format!("{name}.checksum.status"));
     let mut command = Command::new("tshark");
@@ -214,7 +214,8 @@ fn captures_verify_marks() {
         .failed_saying(&["--workers"]);
 }
 
-/// What is sent and captured is what the same recipe writes into a file; marks tell that nothing is missing, and when packets went.
+/// A recipe sent and captured gives the packets that it writes into a file; the marks show that none is missing, and
+/// the send times.
 #[test]
 fn packets_of_a_recipe_are_sent_at_their_times() {
     if !namespaces_or_skip("packets_of_a_recipe_are_sent_at_their_times") {
@@ -254,7 +255,7 @@ fn packets_of_a_recipe_are_sent_at_their_times() {
     let marks = &marks["marks"][0];
     let counts = ["packets", "lost", "doubled", "reordered"].map(|name| marks[name].as_u64());
     assert_eq!(counts, [Some(3000), Some(0), Some(0), Some(0)], "{marks}");
-    // Without a rate nobody knows before when a packet goes: its mark says when it did.
+    // Without a rate the departure time is not known in advance; the mark has the time of sending.
     let live = Live::start(&namespace, 1, &["-i", FAR, "-w", out_name]);
     assert_eq!(send(&namespace, "mark flows=9 count=3000").1["sent"], 3000);
     live.interrupt().succeeded();

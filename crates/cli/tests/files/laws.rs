@@ -11,7 +11,7 @@ use tapline_testkit::random::Random;
 
 /// Inputs tried for each law.
 const TRIES: u64 = 4000;
-/// What fuzzers find useful: bounds of bytes and words, and text's special characters.
+/// Bytes that find faults: bounds of bytes and words, and special characters of texts.
 const SPICE: &[u8] = &[0, 1, 0x7f, 0x80, 0xff, 4, 6, b'(', b')', b'[', b' '];
 
 fn law(name: &str) {
@@ -147,4 +147,10 @@ fn tap_socket() {
 fn store_files() {
     let (law, seeds) = replayed("store_files");
     mutate(law, &seeds, 600);
+}
+
+#[test]
+fn store_roll_up() {
+    let (law, seeds) = replayed("store_roll_up");
+    mutate(law, &seeds, 100);
 }

@@ -16,5 +16,6 @@ mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod store_answers;
 mod store_keeping;
 mod store_scan;

@@ -62,7 +62,7 @@ fn completions_are_scripts_of_their_shells() {
             finish(Command::new(shell).arg("-n").arg(file.path())).succeeded();
         }
     }
-    // What the shell offers after "tapline cap".
+    // The completions that the shell offers after "tapline cap".
     let mut bash = Command::new("bash");
     bash.args(["-c", "eval \"$0\"; COMP_WORDS=(tapline cap); COMP_CWORD=1; _tapline tapline cap tapline; echo \"${COMPREPLY[*]}\""]);
     let offered = finish(bash.arg(String::from_utf8(script("bash").stdout).unwrap())).succeeded();

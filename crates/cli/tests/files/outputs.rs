@@ -72,7 +72,7 @@ const NAMES: [&str; 6] = ["x.pcap", "x.pcapng", "x.pcap.gz", "x.pcapng.gz", "x.p
 
 /// Every packing, with and without -U, at sizes where the limit falls into a header, a piece, and between two.
 #[test]
-fn what_is_told_as_written_is_read_back_at_a_size_limit() {
+fn packets_counted_as_written_are_readable_at_a_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path());
     for name in NAMES {
@@ -93,8 +93,8 @@ fn what_is_told_as_written_is_read_back_at_a_size_limit() {
 }
 
 #[test]
-fn what_is_told_as_written_is_read_back_from_a_full_disk() {
-    const TEST: &str = "what_is_told_as_written_is_read_back_from_a_full_disk";
+fn packets_counted_as_written_are_readable_on_a_full_disk() {
+    const TEST: &str = "packets_counted_as_written_are_readable_on_a_full_disk";
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path());
     for name in NAMES {
@@ -188,7 +188,7 @@ fn a_closed_standard_output_is_an_error() {
     ] {
         shell(&format!("tapline {line} >&-")).failed_saying(&["standard output", "closed"]);
     }
-    // What goes elsewhere is not lost.
+    // A closed standard output costs no packets of other outputs.
     let copy = folder.path().join("copy.pcap");
     shell(&format!("tapline capture -r {} -w {} >&-", text(&input), text(&copy))).succeeded();
     assert_eq!(readable(&copy), PACKETS as u64);
@@ -238,7 +238,7 @@ fn a_reader_of_lines_may_leave_a_reader_of_packets_not() {
         .failed_saying(&["standard output", "reader has gone"]);
 }
 
-/// What tcpdump makes of a file that holds more than its header says, byte by byte.
+/// Copies of a file with packets longer than its header says are those of tcpdump, byte by byte.
 #[test]
 fn a_copy_is_cut_to_the_snap_length_as_tcpdumps() {
     const TEST: &str = "a_copy_is_cut_to_the_snap_length_as_tcpdumps";

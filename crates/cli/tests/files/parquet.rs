@@ -52,7 +52,7 @@ fn module_or_skip(test: &str, module: &str) -> bool {
 
 type Rows = Vec<Vec<String>>;
 
-/// What a question is answered by the lines.
+/// The answer to a question, computed from the lines of JSON.
 type Oracle = fn(&[Value]) -> Rows;
 
 fn sql(folder: &Path, statements: &[&str]) -> Vec<Rows> {
@@ -68,7 +68,8 @@ fn sum_of(folder: &Path, what: &str) -> u64 {
     answers[0][0][0].parse().unwrap()
 }
 
-/// Flows over four hours and midnight, of both versions of IP, and two who scan: one many hosts, the other many ports.
+/// Flows over four hours and midnight, of both versions of IP, and two scanners: one of many hosts, the other of many
+/// ports.
 fn traffic(folder: &Path) -> PathBuf {
     let made = folder.join("made.pcap");
     let recipe =
@@ -85,7 +86,7 @@ fn traffic(folder: &Path) -> PathBuf {
         let time = START * 1_000_000_000 + at * 1_000_000;
         packets.push((time, syn(100, 200 + at as u16, 443)));
         packets.push((time, syn(101, 199, 1000 + at as u16)));
-        // A client of one server that answers nobody is no suspect.
+        // A client with unanswered requests to a single server is not suspicious.
         packets.push((time, syn(102, 199, 443)));
     }
     packets.extend((0..15).flat_map(handshake));
@@ -469,7 +470,7 @@ fn signals_leave_whole_files() {
         let killed = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         if signal == "INT" {
-            // What it waits for comes, or it would see the signal later.
+            // The rest of the file lets it see the signal at once.
             let _ = input.write_all(&file[file.len() / 2..]);
         }
         drop(input);

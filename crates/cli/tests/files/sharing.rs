@@ -59,7 +59,7 @@ fn several_workers_share_one_stream() {
     }
 }
 
-/// What stands before the damage is counted by every worker, and the damage is told once.
+/// Packets before the damage are counted by every worker, and the damage is reported once.
 #[test]
 fn damaged_files_give_all_that_is_before_the_damage() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +172,8 @@ fn sigusr1_prints_results_of_stages() {
     }
 }
 
-/// What a person reads first are the greatest flows, with units, and all flows in a line; insides need -v, and programs have --json.
+/// The report begins with the greatest flows, with units, and a line about all flows; tables of stages need -v, and
+/// programs have --json.
 #[test]
 fn probe_begins_with_the_greatest_flows() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +205,7 @@ fn probe_begins_with_the_greatest_flows() {
     assert_eq!(json["results"]["meter"][0]["packets"], 30_000);
 }
 
-/// What --details found stands with its flow.
+/// Details are shown with their flow.
 #[test]
 fn details_are_readable() {
     let folder = tempfile::tempdir().unwrap();

@@ -45,6 +45,12 @@ fn by_tcpdump(store: &Path, filter: &str) -> u64 {
     segments(store).iter().map(count).sum()
 }
 
+/// Lines that a program prints.
+fn lines_of(program: &str, words: &[&str]) -> usize {
+    let ended = finish(Command::new(program).args(words)).succeeded();
+    ended.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+}
+
 /// The example's packets in a store, and how many there are.
 fn imported(folder: &Path) -> (PathBuf, u64) {
     let directory = folder.join("store");
@@ -148,6 +154,23 @@ fn forgotten_packets_are_gone_unless_held() {
     assert_eq!(store(&["check", directory_text]).1, 0);
     if program_or_skip(test, "tcpdump") {
         assert_eq!((by_tcpdump(&directory, "udp"), by_tcpdump(&directory, "")), (0, packets - udp));
+    }
+    if program_or_skip(test, "tshark") {
+        let left: usize =
+            segments(&directory).iter().map(|segment| lines_of("tshark", &["-n", "-r", text(segment)])).sum();
+        assert_eq!(left as u64, packets - udp);
+    }
+    if program_or_skip(test, "capinfos") {
+        let number = |segment: &PathBuf| {
+            let told =
+                finish(Command::new("capinfos").args(["-M", "-T", "-r", "-c"]).arg(segment)).succeeded();
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            told.split_whitespace()
+                .next_back()
+                .and_then(|word| word.parse::<u64>().ok())
+                .unwrap_or_else(|| panic!("{told}"))
+        };
+        assert_eq!(segments(&directory).iter().map(number).sum::<u64>(), packets - udp);
     }
     let log = fs::read_to_string(directory.join("log")).unwrap();
     for word in ["imported", "held", "erasing", "request 14", "erased", "released"] {

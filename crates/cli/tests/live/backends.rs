@@ -14,7 +14,7 @@ use crate::support::{
 };
 use serde_json::Value;
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
@@ -41,7 +41,7 @@ fn namespace(test: &str) -> Option<Namespace> {
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
     let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
-    let program = Program::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
+    let program = LoadedProgram::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
     let attach = || {
         let links = RouteSocket::open().unwrap().links().unwrap();
         let far = links.iter().find(|link| link.name == FAR).expect("the pair");
@@ -50,6 +50,11 @@ fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let link = NetNs::open(namespace.name()).unwrap().run(attach).unwrap();
     finish(namespace.command("ethtool").args(["-K", FAR, "gro", "off"])).succeeded();
     Some((namespace, link))
+}
+
+/// Packets that the far end took: those in its queue are not among them.
+fn arrived(namespace: &Namespace) -> u64 {
+    namespace.counter(FAR, "rx_packets").unwrap()
 }
 
 fn generate(namespace: &Namespace, backend: &str, recipe: &[&str]) -> Finished {
@@ -63,7 +68,7 @@ fn replay(namespace: &Namespace, backend: &str, file: &Path, more: &[&str]) -> F
     run(fixed.into_iter().chain(more.iter().copied()))
 }
 
-/// What a run that ended well says, with an account that balances.
+/// The report of a successful run, with an account that balances.
 fn report(finished: Finished) -> Value {
     let finished = finished.succeeded();
     let value: Value = serde_json::from_slice(&finished.stdout).expect("one object");
@@ -121,16 +126,11 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
                 namespace.counter(FAR, "rx_packets").unwrap() >= before + frames.len() as u64
             });
             // tcpdump has them all in its ring; it writes them when it gets a processor.
-            let begin = std::time::Instant::now();
-            let is_written = || std::fs::metadata(&out).is_ok_and(|file| file.len() >= size(&frames));
-            while !is_written() && begin.elapsed() < PATIENCE / 4 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let got = receiver.packets(&out, 24);
+            let got = receiver.packets(&out, size(&frames));
             let places = places(&got, &frames);
             assert!(places.len() == frames.len(), "{backend} {pace:?}: {} of {}", places.len(), frames.len());
-            // The far end takes XDP frames in lists of eight. Of these a socket sees packets of protocols that the kernel has no handler for one
-            // place later than the others (__netif_receive_skb_list_core), whoever sent them.
+            // The far end takes XDP frames in lists of eight. A socket gets those with protocols that the kernel has no
+            // handler for one place later than the others (__netif_receive_skb_list_core), with any sender.
             let is_ip = |place: &&usize| matches!(frames[**place][12..14], [0x08, 0x00]);
             let in_order: Vec<&usize> =
                 places.iter().filter(|place| backend != "live" || is_ip(place)).collect();
@@ -140,7 +140,7 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
     }
 }
 
-/// What goes out and is captured is what the same recipe writes into a file.
+/// A recipe sent and captured gives the packets that it writes into a file.
 #[test]
 fn a_recipe_written_and_a_recipe_captured_are_equal() {
     const TEST: &str = "a_recipe_written_and_a_recipe_captured_are_equal";
@@ -155,8 +155,10 @@ fn a_recipe_written_and_a_recipe_captured_are_equal() {
     for backend in BACKENDS {
         let arguments = ["-i", FAR, "-B", "131072", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
+        let before = arrived(&namespace);
         let value = report(generate(&namespace, backend, &recipe));
         assert_eq!((&value["account"]["made"], &value["account"]["sent"]), (&20_000.into(), &20_000.into()));
+        wait_for("packets", || arrived(&namespace) >= before + 20_000);
         let account = live.interrupt().succeeded().account();
         assert_eq!((account.output("written"), account.count("lost")), (20_000, 0), "{backend}");
         assert!(bytes_of(packets_of(&out)) == written, "{backend}: other packets than in the file");
@@ -176,18 +178,20 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     for backend in BACKENDS {
         let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
+        let before = arrived(&namespace);
         let value = report(generate(&namespace, backend, &["mark", "size=60..600", "flows=9", "count=100k"]));
         let sent = value["account"]["sent"].as_u64().unwrap();
         let dropped = value["account"]["tx_dropped"].as_u64().unwrap();
+        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
+        // are not.
+        let gone = if backend == "xdp" { dropped } else { 0 };
+        wait_for("the queue to run dry", || arrived(&namespace) >= before + sent - gone);
         let finished = live.interrupt().succeeded();
         let text = String::from_utf8_lossy(&finished.stdout).into_owned();
         let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
         let marks = &marks["marks"][0];
         let counts = ["doubled", "reordered"].map(|name| marks[name].as_u64());
         assert_eq!(counts, [Some(0), Some(0)], "{backend}: {marks}");
-        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
-        // are not.
-        let gone = if backend == "xdp" { dropped } else { 0 };
         assert_eq!(
             (sent, marks["packets"].as_u64()),
             (100_000, Some(sent - gone)),
@@ -211,11 +215,13 @@ fn a_full_wire_loses_packets() {
     let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
     let live = Live::start(&namespace, 1, &arguments);
     let before = namespace.counter(FAR, "rx_bytes").unwrap();
+    let packets_before = arrived(&namespace);
     let recipe = ["mark", "size=60..600", "flows=9", "count=300k", "--patience", "0"];
     let value = report(generate(&namespace, "live", &recipe));
     let count = |name: &str| value["account"][name].as_u64().unwrap_or_else(|| panic!("{name} of {value}"));
     let full = value["account"]["unsent"]["queue_full"].as_u64().unwrap_or(0);
     assert_eq!((count("made"), count("sent") + full, count("tx_dropped")), (COUNT, COUNT, 0), "{value}");
+    wait_for("the queue to run dry", || arrived(&namespace) >= packets_before + count("sent"));
     let finished = live.interrupt().succeeded();
     let text = String::from_utf8_lossy(&finished.stdout).into_owned();
     let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
@@ -296,7 +302,7 @@ fn the_best_that_works_is_taken_and_named() {
         "--backend auto",
     ]);
     assert_eq!(namespace.counter(FAR, "rx_packets"), Ok(before), "asking sends nothing");
-    // What somebody set up to shape packets is not gone past.
+    // A queueing discipline that shapes packets is not bypassed.
     let queue =
         ["qdisc", "add", "dev", NEAR, "root", "tbf", "rate", "1gbit", "burst", "500kb", "latency", "50ms"];
     if program_or_skip("tc", "tc") && finish(namespace.command("tc").args(queue)).status.success() {
@@ -381,7 +387,7 @@ fn signal(child: &Child, name: &str) {
     assert!(status.expect("kill is everywhere").success());
 }
 
-/// What a program says, line by line, until it ends.
+/// The lines of a program's standard error, until it ends.
 fn lines_of(stderr: ChildStderr) -> Receiver<String> {
     let (lines, read) = channel();
     std::thread::spawn(move || {

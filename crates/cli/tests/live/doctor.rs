@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::*;
 use serde_json::Value;
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
@@ -229,7 +229,7 @@ fn the_bridge_above_an_interface_is_found() {
 /// Lets a program that answers this to every packet run at [`NEAR`].
 fn attach(namespace: &Namespace, verdict: u32, mode: XdpMode) -> Result<XdpLink, String> {
     let attach = || {
-        let program = Program::load(ProgramKind::Xdp, "verdict", &[Insn::set(R0, verdict), Insn::EXIT]);
+        let program = LoadedProgram::load(ProgramKind::Xdp, "verdict", &[Insn::set(R0, verdict), Insn::EXIT]);
         let program = program.map_err(|error| error.to_string())?;
         let links = RouteSocket::open().and_then(|mut route| route.links()).expect("it answers");
         let near = links.iter().find(|link| link.name == NEAR).expect("it is there");
@@ -342,7 +342,7 @@ fn the_report_has_its_fields_and_its_sums() {
     assert_eq!(report["summary"]["fixable"], fixable);
     assert_eq!(report["bad"], findings.iter().any(|one| rank(one) < 2));
     assert!(report["changes"].is_null() && report["left"].as_array().is_some_and(Vec::is_empty));
-    // What a veth does not have is not told, and nothing is made of it.
+    // Settings that a veth does not have are reported as unknown, and lead to no finding.
     for check in ["ring_size", "interrupt_moderation", "hash_symmetry"] {
         let found = findings.iter().find(|one| one["check"] == check);
         assert!(
@@ -389,7 +389,7 @@ fn a_name_full_of_shell_is_only_a_name() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_interfaces_are_errors() {
     run(["doctor", "no-such-if"]).failed_saying(&["there is no interface \"no-such-if\"; there are: ", "lo"]);
     run(["doctor", "--netns", "no-such-namespace"]).failed_saying(&["no-such-namespace"]);
     run(["doctor", "--", "true"]).failed_saying(&["--fix"]);

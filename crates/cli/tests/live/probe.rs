@@ -14,7 +14,7 @@ use std::thread;
 use crate::support::{Finished, Live, TAPLINE, finish, program_or_skip, run, tapline, wait_for};
 use serde_json::Value;
 use tapline_testkit::capture_file::read_packets;
-use tapline_testkit::flow_meter::{Flow, FlowMeter, Rules, Way};
+use tapline_testkit::flow_meter::{DirectionTotals, Flow, FlowMeter, Rules};
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -31,7 +31,7 @@ fn traffic(folder: &Path, recipe: &str) -> String {
 const MIX: &str =
     "udp tcp icmp ip ip6 size=80..900 flows=200 order=random rate=1k count=20k start=1700000000";
 
-/// What the slow meter makes of a file.
+/// The flows of a file, by the reference meter.
 fn reference(path: &str) -> Vec<Flow> {
     let rules = Rules { active: 60 * SECOND, idle: 15 * SECOND, closed: 2 * SECOND };
     let mut meter = FlowMeter::new(rules);
@@ -43,19 +43,19 @@ fn reference(path: &str) -> Vec<Flow> {
     meter.ended
 }
 
-fn ways(flows: &[Flow]) -> impl Iterator<Item = Way> {
+fn ways(flows: &[Flow]) -> impl Iterator<Item = DirectionTotals> {
     flows.iter().flat_map(|flow| flow.ways).flatten()
 }
 
 /// Records, packets, bytes.
 fn sums(flows: &[Flow]) -> [u64; 3] {
-    let sum = |of: fn(&Way) -> u64| ways(flows).map(|way| of(&way)).sum();
+    let sum = |of: fn(&DirectionTotals) -> u64| ways(flows).map(|way| of(&way)).sum();
     [ways(flows).count() as u64, sum(|way| way.packets), sum(|way| way.bytes)]
 }
 
 /// A slip of the pen costs no capture: what is read is not written to, under whichever name.
 #[test]
-fn what_is_read_is_not_overwritten() {
+fn the_input_file_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp count=20");
     let before = fs::read(&path).unwrap();
@@ -75,7 +75,7 @@ fn what_is_read_is_not_overwritten() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn contradicting_options_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp count=20");
     for (words, told) in [
@@ -104,13 +104,13 @@ fn a_collector_that_refuses_a_file_is_an_error() {
     let results: Value = serde_json::from_str(text.lines().next().expect("results")).expect("JSON");
     let export = &results["results"]["export"][0];
     assert_eq!(export["octets"], reader.join().unwrap(), "the other has all");
-    let lost_by = export["lost_by"].as_str().expect("somebody lost some");
+    let lost_by = export["lost_by"].as_str().expect("a collector with losses");
     assert!(lost_by.starts_with(&left) && !lost_by.contains(&stays), "{lost_by}");
     assert_eq!(finished.account().value["balanced"], true);
     finished.failed_saying(&["not all was taken", &left, "is gone"]);
 }
 
-/// Whoever has no time for `--rate` any more says so twice, and is told what was not sent.
+/// A second interrupt stops the waiting for `--rate`; the flows that were not sent are reported.
 #[test]
 fn a_second_interrupt_drops_flows_that_wait_for_the_rate() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +309,7 @@ fn a_full_disk_leaves_whole_messages() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp flows=3000 count=6k start=1700000000");
     let out = folder.path().join("flows.ipfix");
-    // No file may grow beyond so many blocks of 512 bytes; the write that would be cut short fails then.
+    // The file size limit, in blocks of 512 bytes, makes the write fail that would exceed it.
     let script = format!(
         "trap '' XFSZ; ulimit -f 100; exec {TAPLINE} probe -r {path} --export file:{} --json",
         out.display()
@@ -370,7 +370,7 @@ fn flows_of_an_interface_reach_a_collector() {
     assert!(written > 0);
 }
 
-/// What tshark finds in a file of messages: one line for each field that was asked for.
+/// The values of fields that tshark finds in a file of messages: one line for each field.
 fn tshark(path: &Path, fields: &[&str]) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);

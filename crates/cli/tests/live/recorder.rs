@@ -232,7 +232,7 @@ fn mixed_traffic_is_found_as_others_find_it() {
             "ether host 02:00:00:00:01:05",
             "port 53",
             "tcp port 443",
-            "icmp",
+            "vlan and icmp",
             "vlan 5",
             "ip6 and tcp",
         ] {

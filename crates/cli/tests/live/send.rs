@@ -60,6 +60,9 @@ impl Chain {
         }
         middle.ip(&["link", "set", inner, "up"]).unwrap();
         side.ip(&["link", "set", outer, "up"]).unwrap();
+        for (namespace, interface) in [(middle, inner), (side, outer)] {
+            namespace.wait_until_up(interface).unwrap();
+        }
     }
 
     fn graph(&self, sockets: usize, arguments: &[&str]) -> Live {
@@ -123,7 +126,7 @@ fn a_bridge_passes_packets_unchanged_without_loops() {
     });
     thread::sleep(Duration::from_millis(300));
     let account = bridge.interrupt().succeeded().account();
-    // What goes round would be counted without end.
+    // A packet in a loop would be counted again and again.
     assert_eq!((counter(&chain.left, "l0"), counter(&chain.right, "r0")), expected);
     assert_eq!(
         (sent(&account, "to_right"), sent(&account, "to_left")),
@@ -316,7 +319,7 @@ fn a_full_queue_is_waited_for_a_while_and_then_counted() {
     let account = bridge.interrupt().succeeded().account();
     let (sent, refused) = (sent(&account, "b"), unsent(&account, "b", "queue_full"));
     assert!(refused > 0 && sent + refused == frames.len() as u64, "{account:?}");
-    // What the kernel took is what arrives, and nothing else.
+    // The packets that the kernel took arrive, and no others.
     wait_for("the queue to run dry", || counter(&chain.right, "r0") >= sent);
     thread::sleep(Duration::from_millis(100));
     assert_eq!(counter(&chain.right, "r0"), sent);
@@ -348,7 +351,7 @@ fn sending_is_refused_on_unowned_networks() {
     run(&["-e", "device(veth9) -> reflect"]).failed_saying(&["--i-own-this-network veth9"]);
     run(&["-e", "device(any) -> reflect"]).failed_saying(&["refused"]);
     run(&["-e", &graph, "--i-own-this-network", "none0"]).failed_saying(&["no interface \"none0\"", "veth9"]);
-    // What comes back as received would go round.
+    // Packets sent on `lo` come back as received, and would go round.
     run(&["-e", "device(lo) -> reflect"]).failed_saying(&["go round", "lo"]);
     run(&["-e", &format!("device({FAR}) -> filter(\"udp\") -> bounce({NEAR})")])
         .failed_saying(&["go round", NEAR, FAR]);

@@ -1,8 +1,8 @@
-//! AF_XDP on a virtual link: taken + left to the host = sent, exactly; nothing is left behind however it ends; who would be cut off is not.
+//! AF_XDP on a virtual link: taken + left to the host = sent, exactly; every way to end leaves the link as it was; a
+//! capture that would cut the host off is refused.
 
 use std::net::UdpSocket;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::support::*;
 use tapline_sys::bpf::{ProgramKind, probe};
@@ -27,7 +27,7 @@ fn namespace(test: &str) -> Option<Namespace> {
     can_use_xdp(test).then(|| Namespace::with_pair("xdp").expect("a probe succeeded before"))
 }
 
-/// A namespace whose pair has so many queues.
+/// A namespace with a pair of `queues` queues.
 fn namespace_with_queues(test: &str, queues: u32) -> Option<Namespace> {
     let namespace = namespace(test)?;
     let count = queues.to_string();
@@ -59,8 +59,12 @@ fn start(namespace: &Namespace, arguments: &[&str]) -> Live {
 }
 
 fn send(namespace: &Namespace, frames: &[Vec<u8>], count: u64) {
+    let arrived = || namespace.counter(FAR, "rx_packets").unwrap();
+    let before = arrived();
     let sent = Sender::near(namespace).unwrap().send(frames, count, Pace::PerSecond(20_000)).unwrap();
     assert_eq!(sent.packets, count);
+    // With an XDP program a veth has a queue, which the kernel empties when it gets a processor.
+    wait_for("packets at the far end", || arrived() >= before + count);
 }
 
 fn text(path: &std::path::Path) -> &str {
@@ -153,7 +157,11 @@ fn driver_metadata_is_requested() {
         finish(namespace.command("ethtool").args(["-K", FAR, "rxvlan", stripping])).succeeded();
         let arguments = ["-i", "xdp:far0", "-w", text(&file), "-j", clock, "--json"];
         let live = start(&namespace, &arguments);
+        let before = namespace.counter(FAR, "rx_packets").unwrap();
         assert_eq!(sender.send(&frames, 100, Pace::PerSecond(5_000)).unwrap().packets, 100);
+        wait_for("packets behind the bridge", || {
+            namespace.counter(FAR, "rx_packets").unwrap() >= before + 100
+        });
         let finished = live.interrupt().succeeded();
         let got = bytes_of(packets_of(&file));
         let strange = got.iter().find(|frame| !frames.contains(frame));
@@ -283,9 +291,10 @@ fn overload_is_counted_by_place_and_the_sums_agree() {
     live.signal("STOP");
     sent += sender.send(&frames, 3000, Pace::PerSecond(20_000)).unwrap().packets;
     live.signal("CONT");
-    std::thread::sleep(Duration::from_secs(1));
+    live.wait_until_idle();
     // So few that they find room whenever they are taken: they carry what was lost before them.
-    sent += sender.send(&frames, 60, Pace::PerSecond(10_000)).unwrap().packets;
+    send(&namespace, &frames, 60);
+    sent += 60;
     let account = live.interrupt().succeeded().account();
     let xdp = &account.interface(FAR)["xdp"];
     let places = ["rx_dropped", "rx_ring_full"].map(|place| xdp[place].as_u64().unwrap());
@@ -331,7 +340,7 @@ fn a_second_capture_names_the_first() {
         "stop it first",
         "without xdp:",
     ]);
-    // It did no harm.
+    // The refused attempt did no harm.
     send(&namespace, &frames(4, 100), 100);
     assert_eq!(live.interrupt().succeeded().account().count("delivered"), 100);
 }
@@ -411,7 +420,7 @@ fn the_way_of_the_default_route_is_not_taken_unless_forced() {
     let refused = run(["capture", "--netns", namespace.name(), "-i", "xdp:far0"]);
     refused.failed_saying(&["default route", "without xdp:", "a filter", "--xdp-force"]);
     assert!(is_untouched(&namespace));
-    // The other end carries nothing; a filter leaves the rest; and who insists is heard.
+    // Allowed are: the other end, which carries no address; a filter, which leaves the rest; and --xdp-force.
     for arguments in
         [&["-i", "xdp:near0"][..], &["-i", "xdp:far0", "udp port 5"], &["-i", "xdp:far0", "--xdp-force"]]
     {
@@ -458,9 +467,9 @@ fn a_graph_takes_packets_too_and_links_are_followed() {
         (0..100).map(|number| udp(if number % 4 == 0 { 53 } else { 80 }, number)).collect();
     send(&namespace, &frames, 100);
     namespace.ip(&["link", "set", FAR, "down"]).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    live.wait_until_idle();
     namespace.ip(&["link", "set", FAR, "up"]).unwrap();
-    wait_for("the link", || link(&namespace, NEAR).is_running());
+    namespace.wait_until_up(NEAR).unwrap();
     send(&namespace, &frames, 100);
     let finished = live.interrupt().succeeded();
     let account = finished.account();

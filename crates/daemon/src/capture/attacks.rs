@@ -7,7 +7,7 @@ use std::time::Instant;
 use tapline_bpf::code;
 use tapline_capture::{Advance, Error as CaptureError};
 use tapline_packet::{Batch, Meta, Record};
-use tapline_ring::{Place as Counted, Policy, Reader};
+use tapline_ring::{Policy, Reader, SourceCounter as Counted};
 use tapline_sys::usage;
 
 use super::test_source::{HIDDEN, NumberedSource, PATIENCE, Wire, settle};
@@ -15,7 +15,7 @@ use super::*;
 use crate::memory::Ledger;
 use crate::rules::SNAP_LEN_MAX;
 
-fn new_reader(number: u64, rights: &Rights, wish: Wish, start: Start, uid: Option<u32>) -> NewReader {
+fn new_reader(number: u64, rights: &Rights, wish: Wish, start: StartPosition, uid: Option<u32>) -> NewReader {
     let account = |uid| {
         let payer = Payer { uid, time_ms: 200 };
         (payer, Arc::<Ledger>::default().allowance(uid, u64::MAX))
@@ -56,13 +56,13 @@ fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     };
     let full = Rights { filter: String::new(), snap_len: SNAP_LEN_MAX };
     let wish = capture.compile(&full, "link[100] = 1").expect("a filter");
-    let root = new_reader(1, &full, wish, Start::Newest, None);
+    let root = new_reader(1, &full, wish, StartPosition::Newest, None);
     let root = open(capture.attach(&root).expect("a reader"));
     let rights = Rights { filter: "link[1] & 1 = 0".to_owned(), snap_len: SEEN };
     let wishes = hostile_wishes(&capture, &rights);
     let mut readers = Vec::new();
     // Some live; then all of them once more, of the past.
-    for start in [Start::Newest, Start::Oldest] {
+    for start in [StartPosition::Newest, StartPosition::Oldest] {
         for wish in &wishes {
             // Nothing at first, so that root's filter alone decides what comes.
             if readers.is_empty() {
@@ -294,12 +294,12 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
     let capture = Capture::start_by(rule, vec![Box::new(source)], Some(|| NOW_NS.get())).expect("a capture");
     let rights = Rights { filter: String::new(), snap_len: SNAP_LEN_MAX };
     let wish = capture.compile(&rights, "").expect("a filter");
-    let root = capture.attach(&new_reader(1, &rights, wish, Start::Newest, None)).expect("a reader");
+    let root = capture.attach(&new_reader(1, &rights, wish, StartPosition::Newest, None)).expect("a reader");
     let all = capture.compile(&rights, "link[0] = 200").expect("a filter");
     let mut parts = Vec::new();
     for at in 0..hostile {
         let number = at as u64 + 2;
-        let reader = new_reader(number, &rights, all.clone(), Start::Newest, uid(at));
+        let reader = new_reader(number, &rights, all.clone(), StartPosition::Newest, uid(at));
         parts.extend(capture.attach(&reader));
         let wish = capture.compile_program(&rights, &costly(at)).expect("within bounds");
         let _ = capture.set_filter(number, &wish);

@@ -76,7 +76,7 @@ fn the_least_patient_reader_sets_the_latency() {
         let wish = capture.compile(&rights, "").expect("a filter");
         let spec = ReaderSpec::new(Policy::Lossy);
         let max_latency = Duration::from_millis(ms);
-        let start = Start::Newest;
+        let start = StartPosition::Newest;
         let rights = rights.clone();
         let reader = NewReader { number, rights, wish, spec, start, max_latency, payer: None };
         capture.attach(&reader).expect("a reader")
@@ -120,7 +120,7 @@ fn from_oldest(capture: &Capture, number: u64, filter: &str, policy: Policy) -> 
     let rights = Rights { filter: String::new(), snap_len: capture.options.snap_len };
     let wish = capture.compile(&rights, filter).expect("a filter");
     let spec = ReaderSpec { policy, entries: 256 };
-    let (start, max_latency) = (Start::Oldest, Duration::ZERO);
+    let (start, max_latency) = (StartPosition::Oldest, Duration::ZERO);
     let reader = NewReader { number, rights, wish, spec, start, max_latency, payer: None };
     let parts = capture.attach(&reader);
     Reader::open(parts.expect("a reader").remove(0)).expect("a reader")
@@ -149,7 +149,7 @@ fn the_past_comes_whole_then_the_present() {
     assert_eq!(found[1], (first..60_000).filter(|number| number % 64 == 0).collect::<Vec<_>>());
     for mut reader in readers {
         while reader.advance().expect("a sound index") > 0 {}
-        assert!(reader.standing() == tapline_ring::Standing::Lossless && reader.finish().lost.total() == 0);
+        assert!(reader.guarantee() == tapline_ring::Guarantee::Lossless && reader.finish().lost.total() == 0);
     }
     capture.stop();
 }

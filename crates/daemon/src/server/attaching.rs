@@ -4,9 +4,9 @@ use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Timestamp};
-use tapline_ring::{Policy as RingPolicy, ReaderParts, ReaderSpec, Start as RingStart};
+use tapline_ring::{Policy as RingPolicy, ReaderParts, ReaderSpec, StartPosition as RingStart};
 use tapline_sys::clock;
-use tapline_tap::protocol::{Attach, Attached, Policy, Reply, Start};
+use tapline_tap::protocol::{AttachRequest, AttachedReader, Policy, Reply, StartPosition};
 
 use super::users::index_memory;
 use super::{Server, name, offer, rights};
@@ -31,7 +31,7 @@ impl Server {
     pub(super) fn attach(
         &mut self,
         client: &mut Client,
-        attach: Attach,
+        attach: AttachRequest,
         log: &mut dyn FnMut(&str),
     ) -> Result<Answer, String> {
         if client.reading.is_some() {
@@ -58,8 +58,11 @@ impl Server {
         })?;
         self.tell_coming(client, &attach, log);
         let capture = &self.captures[at];
-        let reply =
-            Attached { reader: number, buffers: capture.workers() as u32, offer: offer(capture, &access) };
+        let reply = AttachedReader {
+            reader: number,
+            buffers: capture.workers() as u32,
+            offer: offer(capture, &access),
+        };
         client.reading = Some(Reading { number, capture: at, attach, charge });
         Ok(Answer { buffers, ..Reply::Attached(reply).into() })
     }
@@ -68,7 +71,7 @@ impl Server {
     fn refusal(
         &self,
         client: &Client,
-        attach: &Attach,
+        attach: &AttachRequest,
         capture: usize,
         access: &AccessRule,
     ) -> Option<String> {
@@ -96,7 +99,7 @@ impl Server {
     fn join(
         &mut self,
         client: &Client,
-        attach: &Attach,
+        attach: &AttachRequest,
         capture: usize,
         (rights, wish): (Rights, Wish),
     ) -> Result<(u64, Option<Charge>, Vec<ReaderParts>), String> {
@@ -108,9 +111,9 @@ impl Server {
         self.known.borrow_mut().clear();
         let number = self.draw_number();
         let start = match attach.start {
-            Start::Newest => RingStart::Newest,
-            Start::Oldest => RingStart::Oldest,
-            Start::SinceMs(ms) => RingStart::Since(milliseconds_ago(ms)),
+            StartPosition::Newest => RingStart::Newest,
+            StartPosition::Oldest => RingStart::Oldest,
+            StartPosition::SinceMs(ms) => RingStart::Since(milliseconds_ago(ms)),
         };
         let max_latency = attach.delay();
         let reader = NewReader { number, rights, wish, spec, start, max_latency, payer };
@@ -118,7 +121,7 @@ impl Server {
         Ok((number, charge, parts))
     }
 
-    fn tell_coming(&mut self, client: &Client, attach: &Attach, log: &mut dyn FnMut(&str)) {
+    fn tell_coming(&mut self, client: &Client, attach: &AttachRequest, log: &mut dyn FnMut(&str)) {
         self.told.tell(client.who.uid, Event::Came, Instant::now(), log, || {
             let filter = match attach.filter.as_str() {
                 "" => String::new(),

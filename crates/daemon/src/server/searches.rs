@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tapline_packet::Timestamp;
 use tapline_store::Window;
-use tapline_tap::protocol::{Find, Reply};
+use tapline_tap::protocol::{FindRequest, Reply};
 
 use super::{Server, name, offer, rights};
 use crate::ClientIdentity;
@@ -39,7 +39,7 @@ impl Server {
     pub(super) fn find(
         &mut self,
         client: &Client,
-        find: &Find,
+        find: &FindRequest,
         log: &mut dyn FnMut(&str),
     ) -> Result<Answer, String> {
         let found = self.captures.iter().position(|capture| capture.rule().name == find.capture);
@@ -112,7 +112,7 @@ impl Server {
 }
 
 /// The times that are asked for.
-fn window(find: &Find) -> Window {
+fn window(find: &FindRequest) -> Window {
     let moment = |ns: Option<i64>, otherwise: Timestamp| ns.map_or(otherwise, Timestamp::from_nanos);
     Window { from: moment(find.from_ns, Window::ALL.from), to: moment(find.to_ns, Window::ALL.to) }
 }

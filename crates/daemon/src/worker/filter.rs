@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
 use tapline_filter::Options;
-use tapline_filterset::{Filter, FilterSet, Matches, Mode};
+use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Meta, Packet, Record, Selection};
 
@@ -16,7 +16,7 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
 /// A filter as native code. All of that is made here, by the thread that answers: code for one packet would else be
 /// made at the first packet, by the thread that captures, which takes some 8 ms for a program of 4,096 instructions.
 pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn PacketFilter> {
-    let ready = tapline_jit::Residuals::shared().ready(filter);
+    let ready = tapline_jit::NativeResiduals::shared().ready(filter);
     ready.accepts(Packet { data: &[], meta: &Meta::default() });
     ready
 }
@@ -30,7 +30,7 @@ pub(super) struct PastFilter {
 
 impl PastFilter {
     pub(super) fn new(filter: Arc<Filter>) -> PastFilter {
-        let (mut set, mut only) = (FilterSet::new(Mode::All), Selection::none());
+        let (mut set, mut only) = (FilterSet::new(MatchPolicy::All), Selection::none());
         set.insert(filter, 0);
         only.select_all(1);
         PastFilter { set, matches: Matches::new(), only }

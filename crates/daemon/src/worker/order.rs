@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use tapline_filterset::Filter;
-use tapline_ring::{ReaderParts, ReaderSpec, Start};
+use tapline_ring::{ReaderParts, ReaderSpec, StartPosition};
 use tapline_tap::protocol::ReaderCounts;
 
 use super::report::Report;
@@ -42,7 +42,7 @@ pub(crate) struct Joining {
     pub(crate) rights: Rights,
     pub(crate) wish: Wish,
     pub(crate) spec: ReaderSpec,
-    pub(crate) start: Start,
+    pub(crate) start: StartPosition,
     /// The longest time that packets may wait before the reader can read them.
     pub(crate) max_latency: Duration,
     /// The user that pays for the reader's costs; none for root and the owner of the daemon.

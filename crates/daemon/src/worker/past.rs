@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, Meta};
-use tapline_ring::{HistoryPacket, Replay, Writer};
+use tapline_ring::{HistoryPacket, ReplayProgress, Writer};
 use tapline_sys::{clock, usage};
 
 use super::filter::PastFilter;
@@ -46,9 +46,9 @@ impl Past<'_> {
         let mut wait = Duration::MAX;
         for at in 0..self.readers.list.len() {
             match self.replay(at, quota) {
-                Replay::More => wait = Duration::ZERO,
-                Replay::Full => wait = wait.min(FULL_NAP),
-                Replay::Done => {}
+                ReplayProgress::More => wait = Duration::ZERO,
+                ReplayProgress::Full => wait = wait.min(FULL_NAP),
+                ReplayProgress::Done => {}
             }
         }
         wait
@@ -59,22 +59,24 @@ impl Past<'_> {
     }
 
     /// Offers one reader up to `quota` packets, as long as its user has time left: half of a purse is for new packets.
-    fn replay(&mut self, at: usize, quota: usize) -> Replay {
+    fn replay(&mut self, at: usize, quota: usize) -> ReplayProgress {
         let Readers { list, views, .. } = &mut *self.readers;
-        let Reader { id, view, past: Some(filter), payer, .. } = &mut list[at] else { return Replay::Done };
+        let Reader { id, view, past: Some(filter), payer, .. } = &mut list[at] else {
+            return ReplayProgress::Done;
+        };
         if payer.is_some_and(|payer| !self.purses.is_half_full(payer.uid)) {
-            return Replay::Full;
+            return ReplayProgress::Full;
         }
         let writer = &mut views[*view].writer;
         let mut paid = PaidLooks::new(filter, *payer, self.purses);
         // Only a reader that just left is unknown.
-        let replay = writer.replay(*id, quota, |held| paid.verdict(held)).unwrap_or(Replay::Done);
+        let replay = writer.replay(*id, quota, |held| paid.verdict(held)).unwrap_or(ReplayProgress::Done);
         paid.finish();
-        if replay == Replay::Done {
+        if replay == ReplayProgress::Done {
             let _ = writer.finish_replay(*id);
         }
         writer.publish(clock::monotonic_ns());
-        if replay == Replay::Done {
+        if replay == ReplayProgress::Done {
             self.readers.become_present(at);
             self.readers.list[at].past = None;
         }
@@ -160,13 +162,13 @@ pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses:
         let replayed = writer.replay(*id, QUOTA_MAX, |held| paid.verdict(held));
         is_over |= paid.finish();
         looks += QUOTA_MAX;
-        if is_over || looks >= QUOTA_OF_LEAVING || !matches!(replayed, Ok(Replay::More)) {
+        if is_over || looks >= QUOTA_OF_LEAVING || !matches!(replayed, Ok(ReplayProgress::More)) {
             break replayed;
         }
     };
     // The reader's own account has it too.
     writer.publish(clock::monotonic_ns());
-    let is_cut_short = is_over || matches!(replayed, Ok(Replay::More));
+    let is_cut_short = is_over || matches!(replayed, Ok(ReplayProgress::More));
     is_cut_short.then(|| writer.replay_left(*id).unwrap_or_default())
 }
 
@@ -219,7 +221,7 @@ mod tests {
     use tapline_filter::Options;
     use tapline_filterset::Filter;
     use tapline_packet::LinkType;
-    use tapline_ring::Start;
+    use tapline_ring::StartPosition;
 
     use super::super::readers::tests::join;
     use super::*;
@@ -261,7 +263,7 @@ mod tests {
         let mut readers = Readers::new();
         let view = View::new(rights, LinkType::ETHERNET, 65_535, 4, 0).expect("a buffer");
         let view = readers.add_view(view, None, None);
-        let _parts = join(&mut readers, 1, (view, Start::Oldest, None));
+        let _parts = join(&mut readers, 1, (view, StartPosition::Oldest, None));
         assert!(!readers.list[0].is_present);
         let mut purses = purses(Duration::from_secs(1));
         let wait = Past { readers: &mut readers, purses: &mut purses }.catch_up();

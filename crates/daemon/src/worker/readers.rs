@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_filterset::{Filter, FilterId, FilterSet, Mode};
+use tapline_filterset::{Filter, FilterId, FilterSet, MatchPolicy};
 use tapline_packet::Selection;
-use tapline_ring::{Departed, Policy, ReaderId, ReaderParts, Standing, Start};
+use tapline_ring::{DetachedReader, Guarantee, Policy, ReaderId, ReaderParts, StartPosition};
 use tapline_sys::clock;
 use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 
@@ -90,7 +90,7 @@ impl Readers {
         Readers {
             views: Vec::new(),
             list: Vec::new(),
-            set: FilterSet::new(Mode::All),
+            set: FilterSet::new(MatchPolicy::All),
             uses: Vec::new(),
             sections: Vec::new(),
             left: HashMap::new(),
@@ -157,8 +157,8 @@ impl Readers {
         let most = (buffer_mib as usize / 4 / 2).max(1);
         let writer = &mut self.views[view].writer;
         let readers = self.list.iter().filter(|reader| reader.view == view && reader.payer.is_some());
-        let standings = readers.map(|reader| writer.standing(reader.id));
-        let theirs = standings.filter(|standing| matches!(standing, Ok(Standing::Leased))).count();
+        let standings = readers.map(|reader| writer.guarantee(reader.id));
+        let theirs = standings.filter(|standing| matches!(standing, Ok(Guarantee::Leased))).count();
         if theirs < most {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Readers {
         // Before the first packet of the present: new packets belong behind the past.
         writer.begin(attachment.id, start).map_err(|error| error.to_string())?;
         writer.publish(clock::monotonic_ns());
-        let is_present = start == Start::Newest;
+        let is_present = start == StartPosition::Newest;
         let past = (!is_present).then(|| Box::new(PastFilter::new(Arc::clone(&filter))));
         let filter = self.set_of(payer, view).insert(filter, 0);
         let (id, wanted, wakes_paid) = (attachment.id, Selection::none(), 0);
@@ -245,7 +245,7 @@ impl Readers {
 
     /// Takes out readers whose processes are gone.
     pub(super) fn reap(&mut self, view: usize) {
-        for Departed { id, account } in self.views[view].writer.reap() {
+        for DetachedReader { id, account } in self.views[view].writer.reap() {
             let is_it = |reader: &Reader| reader.view == view && reader.id == id;
             let Some(at) = self.list.iter().position(is_it) else { continue };
             let reader = self.remove(at);
@@ -326,7 +326,7 @@ impl Readers {
                 let _ = self.set.remove(gate);
             }
             self.closed.0 += writer.stored();
-            self.closed.1 += writer.not_stored();
+            self.closed.1 += writer.unstored_packets();
             let moved = self.views.len();
             self.list.iter_mut().filter(|reader| reader.view == moved).for_each(|reader| reader.view = at);
             let sections = self.sections.iter_mut().filter(|section| section.view == moved);
@@ -338,7 +338,7 @@ impl Readers {
     /// Packets stored, and not stored, in all buffers that there ever were.
     pub(super) fn stored(&self) -> (u64, u64) {
         let stored = self.views.iter().map(|view| view.writer.stored()).sum::<u64>();
-        let not_stored = self.views.iter().map(|view| view.writer.not_stored()).sum::<u64>();
+        let not_stored = self.views.iter().map(|view| view.writer.unstored_packets()).sum::<u64>();
         (self.closed.0 + stored, self.closed.1 + not_stored)
     }
 
@@ -350,8 +350,8 @@ impl Readers {
             ReaderReport {
                 number: reader.number,
                 counts: writer.account(reader.id).unwrap_or_default().into(),
-                standing: writer.standing(reader.id).unwrap_or(Standing::Lossy),
-                wakes: writer.wakes(reader.id).unwrap_or(0),
+                standing: writer.guarantee(reader.id).unwrap_or(Guarantee::Lossy),
+                wakes: writer.wake_count(reader.id).unwrap_or(0),
                 past: writer.replay_left(reader.id).unwrap_or(0),
             }
         };
@@ -397,7 +397,7 @@ pub(super) mod tests {
     pub(in super::super) fn join(
         readers: &mut Readers,
         number: u64,
-        (view, start, payer): (usize, Start, Option<Payer>),
+        (view, start, payer): (usize, StartPosition, Option<Payer>),
     ) -> ReaderParts {
         let joining = Joining {
             number,
@@ -419,9 +419,9 @@ pub(super) mod tests {
         let second = readers.add_view(view(60), None, Some(filter("icmp")));
         assert_eq!(readers.uses, [Use::History(first), Use::Gate(second)]);
         let _parts = [
-            join(&mut readers, 30, (first, Start::Newest, None)),
-            join(&mut readers, 20, (first, Start::Oldest, None)),
-            join(&mut readers, 40, (second, Start::Newest, Some(USER))),
+            join(&mut readers, 30, (first, StartPosition::Newest, None)),
+            join(&mut readers, 20, (first, StartPosition::Oldest, None)),
+            join(&mut readers, 40, (second, StartPosition::Newest, Some(USER))),
         ];
         // A reader of the past has its packets stored, and gets them from the buffer.
         let known = [Use::History(first), Use::Gate(second), Use::Reader(0), Use::History(first)];
@@ -443,8 +443,8 @@ pub(super) mod tests {
             readers.add_view(view(snap_len), None, None);
         }
         let _parts = [
-            join(&mut readers, 1, (1, Start::Newest, None)),
-            join(&mut readers, 2, (2, Start::Newest, Some(USER))),
+            join(&mut readers, 1, (1, StartPosition::Newest, None)),
+            join(&mut readers, 2, (2, StartPosition::Newest, Some(USER))),
         ];
         readers.close_idle_views();
         let of = |number| {
@@ -463,7 +463,7 @@ pub(super) mod tests {
     fn a_reader_whose_process_is_gone_leaves_its_counters() {
         let mut readers = Readers::new();
         let view = readers.add_view(view(65_535), None, None);
-        let parts = join(&mut readers, 5, (view, Start::Newest, None));
+        let parts = join(&mut readers, 5, (view, StartPosition::Newest, None));
         assert!(readers.take_loosened() && !readers.take_loosened());
         drop(tapline_ring::Reader::open(parts).expect("a reader"));
         for _ in 0..1000 {

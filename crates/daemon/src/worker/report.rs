@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tapline_capture::{InterfaceAccount, Place};
-use tapline_ring::{Place as Counted, SourceCounts, Standing};
+use tapline_capture::{InterfaceAccount, LossPoint};
+use tapline_ring::{Guarantee, SourceCounter as Counted, SourceCounts};
 use tapline_tap::protocol::ReaderCounts;
 
 use crate::view::{Rights, View};
@@ -34,7 +34,7 @@ pub(crate) struct Report {
 pub(crate) struct ReaderReport {
     pub(crate) number: u64,
     pub(crate) counts: ReaderCounts,
-    pub(crate) standing: Standing,
+    pub(crate) standing: Guarantee,
     pub(crate) wakes: u64,
     /// Stored packets that are still to be looked at for it.
     pub(crate) past: u64,
@@ -55,7 +55,7 @@ impl ViewReport {
             rights: view.rights.clone(),
             stored: view.writer.stored(),
             bytes: view.writer.stored_bytes(),
-            not_stored: view.writer.not_stored(),
+            not_stored: view.writer.unstored_packets(),
         }
     }
 }
@@ -65,12 +65,12 @@ impl ViewReport {
 pub(super) fn source_counts(accounts: &[InterfaceAccount], unwanted: Option<u64>) -> SourceCounts {
     let mut counts = SourceCounts::new();
     let sum = |of: &dyn Fn(&InterfaceAccount) -> Option<u64>| accounts.iter().map(of).sum::<Option<u64>>();
-    let losses = |account: &InterfaceAccount, place: Place| {
-        let told = account.losses.iter().filter(|loss| loss.place == place && !loss.is_doubtful());
+    let losses = |account: &InterfaceAccount, place: LossPoint| {
+        let told = account.losses.iter().filter(|loss| loss.place == place && !loss.counts_unwanted_frames());
         told.map(|loss| loss.count.known()).sum()
     };
-    counts.set(Counted::Nic, sum(&|account| losses(account, Place::Nic)));
-    counts.set(Counted::Driver, sum(&|account| losses(account, Place::Driver)));
+    counts.set(Counted::Nic, sum(&|account| losses(account, LossPoint::Nic)));
+    counts.set(Counted::Driver, sum(&|account| losses(account, LossPoint::Driver)));
     let dropped = |is_xdp: bool| {
         sum(&|account| match account.xdp.is_some() == is_xdp {
             true => account.ring.map(|ring| ring.dropped),
@@ -79,7 +79,7 @@ pub(super) fn source_counts(accounts: &[InterfaceAccount], unwanted: Option<u64>
     };
     counts.set(Counted::KernelRing, dropped(false));
     counts.set(Counted::Xdp, dropped(true));
-    counts.set(Counted::File, sum(&|account| losses(account, Place::File)));
+    counts.set(Counted::File, sum(&|account| losses(account, LossPoint::File)));
     if unwanted.is_some() {
         counts.set(Counted::Received, sum(&|account| account.ring.map(|ring| ring.received)));
         counts.set(Counted::KernelFiltered, sum(&|account| account.kernel_filtered.known()));

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tapline_capture::Source;
-use tapline_ring::Room as RingRoom;
+use tapline_ring::WriteRoom as RingRoom;
 use tapline_sys::clock;
 
 use super::part::within;

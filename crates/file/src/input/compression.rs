@@ -9,7 +9,7 @@ use super::lz4::Lz4Frames;
 /// Bytes of packed data read at once.
 const PACKED_BUFFER_LEN: usize = 64 << 10;
 
-/// How a file is packed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {

@@ -51,7 +51,7 @@ impl<R: BufRead> Read for Lz4Frames<R> {
     }
 }
 
-/// What comes next in the stream.
+/// The next part of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Frame,

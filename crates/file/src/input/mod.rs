@@ -7,8 +7,8 @@
 //! offset ->|  of buffer[0] in the (unpacked) file
 //! ```
 //!
-//! Packets are lent from the buffer in place. It grows only when it is full of bytes that really came, so that no
-//! length in a file can make us allocate.
+//! Packets are lent from the buffer in place. The buffer grows only when it is full of bytes that really came, so
+//! that no length in a file can make us allocate.
 //!
 //! # Why files are not mapped
 //! Measured on a file of 1.0 GB in the page cache, walking over all records and touching three bytes of each (CPU

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_what_is_not_ours() {
+    fn foreign_formats_are_named() {
         assert!(looks_like(b"PK\x03\x04...").contains("zip"));
         assert!(looks_like(b"snoop\0\0\0\0\0\0\x02").contains("snoop"));
         assert!(looks_like(b"12:00:01.000 IP a > b").contains("text"));

@@ -75,7 +75,7 @@ impl Header {
     }
 }
 
-/// What kinds of records have in common.
+/// The common shapes of record kinds.
 enum Content {
     Ethernet,
     Hdlc,
@@ -173,7 +173,7 @@ impl Parser {
     }
 }
 
-/// Where the packet stands in a record.
+/// The bytes of the packet in a record.
 fn data(header: &Header, content: &Content, bytes: &[u8]) -> Result<Range<usize>, Fault> {
     if matches!(content, Content::Whole) {
         return Ok(0..bytes.len());
@@ -182,7 +182,7 @@ fn data(header: &Header, content: &Content, bytes: &[u8]) -> Result<Range<usize>
     if start > bytes.len() {
         return Err(Fault::new(format!("a record of {} bytes has no room for its headers", bytes.len())));
     }
-    // What is behind the wire length is padding.
+    // Bytes behind the wire length are padding.
     let end = bytes.len().min(start + usize::from(header.wire_len));
     Ok(start..end)
 }

@@ -2,7 +2,7 @@
 
 use tapline_packet::{BATCH_MAX, Interface, Record};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, FilePosition};
 
 pub(crate) mod detect;
 pub(crate) mod erf;
@@ -10,7 +10,8 @@ pub(crate) mod pcap;
 pub(crate) mod pcapng;
 mod pseudo_header;
 
-/// A parser of one format. It keeps what a format says once (byte order, interfaces) and walks the window in between.
+/// A parser of one format. The parser keeps the facts that a file tells once (byte order, interfaces) and walks the
+/// window in between.
 pub(crate) enum Parser {
     Pcap(pcap::Parser),
     Pcapng(Box<pcapng::Parser>),
@@ -50,9 +51,9 @@ pub(crate) enum Stop {
     Full,
     /// The item at the window's `at` is not there as a whole.
     Need {
-        /// What it is.
+        /// The item's name.
         item: &'static str,
-        /// How many bytes of it have been consumed already, because they need not stand together.
+        /// Number of its bytes that were consumed before, as they need not stand together.
         consumed: u64,
         /// Bytes that it needs, counted from `at`; at least one more than are there.
         len: u64,
@@ -71,7 +72,7 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The captured length that a packet claims, where that is what is wrong.
     pub(crate) cap_len: Option<u32>,
-    /// What libpcap says where the item is no contradiction but of a version or kind that is not read.
+    /// libpcap's message, if the item is no contradiction but of a version or kind that is not read.
     pub(crate) unsupported: Option<String>,
 }
 
@@ -86,7 +87,7 @@ impl Fault {
     }
 
     /// The error for a fault in the file of this name.
-    pub(crate) fn in_file(self, name: &str, place: Place) -> Error {
+    pub(crate) fn in_file(self, name: &str, place: FilePosition) -> Error {
         let (name, Fault { reason, cap_len, unsupported }) = (name.to_owned(), self);
         match unsupported {
             Some(libpcap) => Error::Unsupported { name, place, what: reason, libpcap },

@@ -19,9 +19,9 @@
 //! | 1c0001ac, 1c0001ab | Ixia hardware, Ixia software: 4 bytes more in the file header | ns, µs | 16 |
 //! | a12b3c4d | Navtel | ns | 16 |
 //!
-//! Where one magic number stands for several layouts, the first records decide; what we cannot see (a pipe that has
-//! brought no record yet) is taken as libpcap takes it. Sources: draft-ietf-opsawg-pcap; libpcap `sf-pcap.c`; wiretap
-//! `libpcap.c` for SuSE, Red Hat, Nokia and Ixia.
+//! If one magic number stands for several layouts, the first records decide; if they cannot be seen (a pipe that has
+//! brought no record yet), the layout is the one that libpcap takes. Sources: draft-ietf-opsawg-pcap; libpcap
+//! `sf-pcap.c`; wiretap `libpcap.c` for SuSE, Red Hat, Nokia and Ixia.
 
 use tapline_packet::{Direction, Interface, LinkType, Meta, PacketType, Record, Resolution, Timestamp};
 

@@ -33,7 +33,7 @@ pub(super) enum PseudoHeader {
 }
 
 impl PseudoHeader {
-    /// What is to be done for packets of this link type in a file of this byte order.
+    /// The change to packets of this link type in a file of this byte order.
     pub(super) fn to_swap(order: ByteOrder, link_type: LinkType) -> Option<PseudoHeader> {
         if order == ByteOrder::NATIVE {
             return None;

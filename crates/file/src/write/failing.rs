@@ -5,7 +5,7 @@ use std::io::{self, Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Selection, Timestamp};
+use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Selection, Timestamp};
 
 use super::options::{Format, WriteOptions};
 use super::output::Target;
@@ -24,7 +24,7 @@ const BATCH: usize = 3;
 struct Disk {
     files: BTreeMap<PathBuf, Vec<u8>>,
     room: usize,
-    /// Whether what was written can be taken back, as it can from a file but not from a pipe.
+    /// Whether written bytes can be taken back, as from a file but not from a pipe.
     can_be_cut: bool,
 }
 
@@ -90,7 +90,7 @@ impl Target for OpenFile {
     }
 }
 
-/// How a file is written.
+/// The settings under which a file is written.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     format: Format,
@@ -134,7 +134,7 @@ fn write(way: Way, disk: &Handle) -> (u64, u64, usize) {
     if way.is_rotated {
         options.rotation = Rotation { size_max: Some(400), ..Rotation::default() };
     }
-    let start = Now::unset(Timestamp::from_parts(1_700_000_000, 0));
+    let start = ClockReading::unset(Timestamp::from_parts(1_700_000_000, 0));
     let Ok(mut writer) = FileWriter::create_in(Box::new(disk.clone()), options, &interfaces, start) else {
         return (0, 0, 0);
     };
@@ -165,7 +165,7 @@ fn packets(first: usize) -> (Vec<u8>, Vec<Record>) {
     (bytes, records)
 }
 
-/// What a reader finds in all files: packets, and files that have no end.
+/// The packets that a reader finds in all files, and the files that have no end.
 fn read(disk: &Disk) -> (u64, usize) {
     let (mut found, mut unended) = (0, 0);
     for (path, bytes) in &disk.files {
@@ -191,7 +191,7 @@ fn read(disk: &Disk) -> (u64, usize) {
 }
 
 #[test]
-fn what_is_told_as_written_is_read_at_every_failing_byte() {
+fn packets_told_as_written_are_read_at_every_failing_byte() {
     for way in ways() {
         let whole = Handle::new(usize::MAX, true);
         assert_eq!(write(way, &whole), (PACKETS as u64, 0, PACKETS), "{way:?}");
@@ -205,8 +205,8 @@ fn what_is_told_as_written_is_read_at_every_failing_byte() {
             if way.can_be_cut || way.compression.is_none() {
                 assert_eq!(found, written, "{way:?}, {room} bytes");
             } else {
-                // What stands behind the last mark of a stream that cannot be cut is not told, though some of it may be
-                // readable.
+                // Packets behind the last mark of a stream that cannot be cut are not told, though some of them may
+                // be readable.
                 assert!(found >= written, "{way:?}, {room} bytes: {found} found, {written} written");
             }
             // A file that can be cut ends as it should, but where there is no room for the end itself.

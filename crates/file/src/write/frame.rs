@@ -66,7 +66,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Where a tag stands in a packet of this link type (libpcap's `vlan_offset`).
+/// The offset of a tag in a packet of this link type (libpcap's `vlan_offset`).
 fn tag_offset(link_type: LinkType) -> Option<usize> {
     match link_type {
         LinkType::ETHERNET => Some(12),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_for_a_tag_stays() {
+    fn packets_without_room_for_a_tag_stay() {
         let data: Vec<u8> = (0..11).collect();
         assert_eq!(bytes(&data, LinkType::ETHERNET, 0), (data.clone(), 60));
         let data: Vec<u8> = (0..40).collect();

@@ -19,6 +19,6 @@ mod rotation;
 mod writer;
 
 pub use name::parse_size;
-pub use options::{Files, Format, Plain, Precision, WriteOptions};
+pub use options::{DirectCreator, FileCreator, Format, Precision, WriteOptions};
 pub use rotation::Rotation;
-pub use writer::{FileWriter, Progress};
+pub use writer::{FileWriter, WriteProgress};

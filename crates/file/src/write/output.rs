@@ -18,7 +18,7 @@ use std::path::Path;
 use super::packer::Packer;
 use crate::input::Compression;
 
-/// Where bytes go.
+/// The destination of the bytes.
 pub(super) trait Target: Write + Send {
     /// Removes the last `len` bytes, which were just written.
     ///
@@ -117,8 +117,8 @@ impl Output {
         self.write_end()
     }
 
-    /// After a failed write: leaves the first `keep` bytes of it, which are at most those taken, and completes a packed
-    /// stream there. What cannot be cut stays as it is.
+    /// After a failed write: leaves the first `keep` bytes of it, which are at most those taken, and completes a
+    /// packed stream there. An output that cannot be cut stays as it is.
     ///
     /// # Errors
     /// If the output cannot be cut, or not completed.

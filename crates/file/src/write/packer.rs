@@ -61,7 +61,7 @@ impl Packer {
         Ok(Packer { coder, end: Vec::new() })
     }
 
-    /// Packs a piece. What it gives is to be written whole, and then marked.
+    /// Packs a piece. The returned bytes are to be written whole, and then marked.
     ///
     /// # Errors
     /// If the coder fails; the stream is then of no more use.

@@ -115,8 +115,8 @@ pub(crate) fn packet(
     }
 }
 
-/// What is known of the packet as options, and those it had. Flags and drop count that the packet had are the source of
-/// what is known, and more; they stay as they were.
+/// The packet's metadata as options, and the options that it had. Flags and drop count that the packet had are the
+/// source of its metadata, and tell more; they stay as they were.
 fn packet_options(buffer: &mut Vec<u8>, meta: &Meta, kept: &[u8]) {
     let kept = Options::new(ByteOrder::NATIVE, kept);
     let has = |wanted: u16| kept.clone().any(|(code, _)| code == wanted);

@@ -8,11 +8,11 @@
 //! `-W`: with a size alone, numbers begin anew and old files are overwritten; with a period alone, the work ends after
 //! that many files; with both, numbers begin anew within each period (tcpdump's `dump_packet_and_trunc`).
 
-use tapline_packet::{Now, Timestamp};
+use tapline_packet::{ClockReading, Timestamp};
 
 use crate::error::WriteError;
 
-/// When to begin a new file. By default never.
+/// The conditions for a new file. By default there is never one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// Bytes, before packing, beyond which no packet is added to a file (`-C`).
@@ -43,12 +43,12 @@ impl Rotation {
     }
 }
 
-/// Where a rotation stands.
+/// The state of a rotation.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
     rotation: Rotation,
-    /// When the current period began.
-    start: Now,
+    /// The start of the current period.
+    start: ClockReading,
     periods: u32,
     /// Counts files within a period by size.
     number: u32,
@@ -66,11 +66,11 @@ pub(super) enum ByClock {
 }
 
 impl Course {
-    pub(super) fn new(rotation: Rotation, now: Now) -> Course {
+    pub(super) fn new(rotation: Rotation, now: ClockReading) -> Course {
         Course { rotation, start: now, periods: 0, number: 0 }
     }
 
-    /// When the current period began, by the wall clock as it was when the period was found to begin.
+    /// The start of the current period, by the wall clock as it was when the period was found to begin.
     pub(super) fn period_start(&self) -> Timestamp {
         self.start.wall
     }
@@ -95,7 +95,7 @@ impl Course {
 
     /// Goes to the next file if its time has come. Periods without a look at the clock are passed over, so that files
     /// begin on the beat. A wall clock that was set forward or back changes names, never the beat.
-    pub(super) fn next_by_clock(&mut self, now: Now) -> ByClock {
+    pub(super) fn next_by_clock(&mut self, now: ClockReading) -> ByClock {
         let Some(period_s) = self.rotation.period_s else { return ByClock::Stay };
         let period_ns = i64::from(period_s) * 1_000_000_000;
         let elapsed = now.since(self.start);
@@ -103,7 +103,7 @@ impl Course {
         if passed < 1 {
             return ByClock::Stay;
         }
-        self.start = Now {
+        self.start = ClockReading {
             wall: now.wall.plus_nanos(-(elapsed % period_ns)),
             steady_ns: self.start.steady_ns.saturating_add(passed.saturating_mul(period_ns)),
         };
@@ -120,8 +120,8 @@ impl Course {
 mod tests {
     use super::*;
 
-    fn seconds(s: i64) -> Now {
-        Now::unset(Timestamp::from_parts(s, 0))
+    fn seconds(s: i64) -> ClockReading {
+        ClockReading::unset(Timestamp::from_parts(s, 0))
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         for hour in [-3600, 3600] {
             let rotation = Rotation { period_s: Some(10), ..Rotation::default() };
             let mut course = Course::new(rotation, seconds(100_000));
-            let set = |s: i64| Now { wall: seconds(s + hour).wall, ..seconds(s) };
+            let set = |s: i64| ClockReading { wall: seconds(s + hour).wall, ..seconds(s) };
             assert_eq!(course.next_by_clock(set(100_009)), ByClock::Stay);
             assert_eq!(course.next_by_clock(set(100_011)), ByClock::Next);
             assert_eq!(course.period_start(), seconds(100_010 + hour).wall);

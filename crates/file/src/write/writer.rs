@@ -1,13 +1,13 @@
-//! Packets into files.
+//! A writer of packets to files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, LinkType, Selection};
 use tapline_sys::open_files;
 
 use super::name::Names;
-use super::options::{Files, Format, WriteOptions};
+use super::options::{FileCreator, Format, WriteOptions};
 use super::output::{Failure, Output, Target, part_name};
 use super::rotation::{ByClock, Course};
 use super::{pcap, pcapng};
@@ -19,19 +19,19 @@ use crate::section::InterfaceStatistics;
 /// s, 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Whether there is more to be written.
+/// Whether the writer takes more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// Go on.
+pub enum WriteProgress {
+    /// It does.
     Writing,
     /// As many files as were asked for are complete (`-W` with `-G`). Packets that come now are counted as lost.
     Done,
 }
 
-/// Writes packets to a file or a rotating set of files.
+/// Writes packets to a file, or to a rotating set of files.
 ///
-/// Packets are gathered into one buffer and written with one call; [`flush`](Self::flush) writes what is gathered.
-/// Files hold whole records at all times but while a write is under way, also when the disk is full.
+/// Packets are gathered in one buffer and written with one call; [`flush`](Self::flush) writes them earlier. Files
+/// hold whole records at all times but while a write is under way, also when the disk is full.
 pub struct FileWriter {
     options: WriteOptions,
     place: Box<dyn Place>,
@@ -45,7 +45,7 @@ pub struct FileWriter {
     written: u64,
     lost: u64,
     statistics: Vec<InterfaceStatistics>,
-    /// When statistics are due, by the steady clock.
+    /// The time of the next statistics, by the steady clock.
     statistics_due_ns: i64,
 }
 
@@ -53,26 +53,26 @@ pub struct FileWriter {
 struct Current {
     output: Output,
     path: PathBuf,
-    /// Where it is until it is complete, if that is elsewhere.
+    /// Its path until it is complete, if that is another one.
     part_path: Option<PathBuf>,
-    /// Bytes before packing, those in the buffer too.
+    /// Bytes before packing, including those in the buffer.
     len: u64,
 }
 
-/// Where outputs are made and named: a file system, or what stands for one in a test.
+/// The place where outputs are made and named: a file system, or a stand-in for one in a test.
 pub(super) trait Place: Send {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>>;
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 }
 
-impl Place for Box<dyn Files> {
+impl Place for Box<dyn FileCreator> {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>> {
-        let file = Files::create(self.as_mut(), path)?;
+        let file = FileCreator::create(self.as_mut(), path)?;
         Ok(Box::new(file))
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        Files::rename(self.as_mut(), from, to)
+        FileCreator::rename(self.as_mut(), from, to)
     }
 }
 
@@ -95,8 +95,8 @@ impl FileWriter {
     pub fn create(
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Now,
-        files: Box<dyn Files>,
+        now: ClockReading,
+        files: Box<dyn FileCreator>,
     ) -> Result<FileWriter, WriteError> {
         FileWriter::create_in(Box::new(files), options, interfaces, now)
     }
@@ -105,7 +105,7 @@ impl FileWriter {
         place: Box<dyn Place>,
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Now,
+        now: ClockReading,
     ) -> Result<FileWriter, WriteError> {
         options.rotation.check()?;
         if options.is_standard_output() && options.rotation.is_used() {
@@ -139,8 +139,8 @@ impl FileWriter {
         Ok(writer)
     }
 
-    /// Packets that a reader finds in what the system took: whole records, and of packed files those before the last
-    /// mark.
+    /// Packets that a reader would find in the bytes that the system took: whole records, and of packed files those
+    /// before the last mark.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -155,7 +155,7 @@ impl FileWriter {
         self.gathered
     }
 
-    /// The name of the file in progress, as it will be called when complete.
+    /// The final name of the file in progress.
     pub fn path(&self) -> &Path {
         self.current.as_ref().map_or(&self.options.path, |current| &current.path)
     }
@@ -173,14 +173,14 @@ impl FileWriter {
         let before = self.written + self.lost + self.gathered;
         let result = self.write_selected(batch, selection, interfaces);
         if result.is_err() {
-            // What the loop did not come to is lost too.
+            // Packets that the loop did not come to are lost too.
             let counted = self.written + self.lost + self.gathered - before;
             self.lost += selection.len() as u64 - counted;
         }
         result
     }
 
-    /// Writes what is gathered, so that readers can see it.
+    /// Writes the gathered packets, so that readers can see them.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -188,15 +188,20 @@ impl FileWriter {
         self.write_buffer()
     }
 
-    /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several
-    /// times a second, with or without packets; `statistics` is what is known of the interfaces now.
+    /// Does the work that is due by the clock: the next file of a rotation by time, statistics in pcapng. To be
+    /// called several times a second, with or without packets; `statistics` are the present counters of the
+    /// interfaces.
     ///
     /// # Errors
     /// If a file cannot be completed or created.
-    pub fn tick(&mut self, now: Now, statistics: &[InterfaceStatistics]) -> Result<Progress, WriteError> {
+    pub fn tick(
+        &mut self,
+        now: ClockReading,
+        statistics: &[InterfaceStatistics],
+    ) -> Result<WriteProgress, WriteError> {
         self.statistics = statistics.to_vec();
         if self.current.is_none() {
-            return Ok(Progress::Done);
+            return Ok(WriteProgress::Done);
         }
         match self.course.next_by_clock(now) {
             ByClock::Stay => self.write_due_statistics(now)?,
@@ -206,10 +211,10 @@ impl FileWriter {
             }
             ByClock::Done => {
                 self.end_file()?;
-                return Ok(Progress::Done);
+                return Ok(WriteProgress::Done);
             }
         }
-        Ok(Progress::Writing)
+        Ok(WriteProgress::Writing)
     }
 
     /// Completes the file. `statistics` is the final account of the interfaces.
@@ -331,7 +336,7 @@ impl FileWriter {
         }
     }
 
-    fn write_due_statistics(&mut self, now: Now) -> Result<(), WriteError> {
+    fn write_due_statistics(&mut self, now: ClockReading) -> Result<(), WriteError> {
         let interval = self.options.statistics_interval_ns;
         if interval <= 0 || now.steady_ns < self.statistics_due_ns {
             return Ok(());

@@ -44,7 +44,7 @@ fn check(name: &str, file: &Bytes, cut: usize, packets: &[samples::Read]) {
 }
 
 #[test]
-fn the_message_says_what_where_and_how_much() {
+fn the_message_names_item_place_and_length() {
     let (_, file) = &small_files()[0];
     let error = read(&file.bytes[..24 + 16 + 10]).error.unwrap();
     assert_eq!(

@@ -462,7 +462,7 @@ fn erf_contradictions() {
 }
 
 #[test]
-fn packed_files_are_read_as_what_they_hold() {
+fn packed_files_are_read_as_their_contents() {
     let (_, file) = &samples::small_files()[0];
     let plain = read(&file.bytes).packets;
     for (name, packed) in packed(&file.bytes) {
@@ -522,7 +522,7 @@ fn packed_files_that_end_early_give_all_before_and_say_so() {
 }
 
 #[test]
-fn what_is_no_capture_is_told_by_its_looks() {
+fn files_that_are_no_captures_are_named_by_their_looks() {
     let cases: [(&[u8], &str); 7] = [
         (b"", "empty"),
         (b"PK\x03\x04 and so on", "zip"),

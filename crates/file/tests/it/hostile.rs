@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::samples::{Noise, mutate, read, small_files};
 use proptest::prelude::*;
-use tapline_file::{FileSource, MergedSource, Order, Reading};
+use tapline_file::{FileSource, MergeOrder, MergedSource, ReadMode};
 
 #[test]
 fn mutated_files_end_in_packets_or_an_error() {
@@ -46,7 +46,7 @@ proptest! {
     #[test]
     fn merged_files_hold_every_packet_once(times in proptest::collection::vec(proptest::collection::vec(0u32..50, 0..40), 1..5)) {
         let sources: Vec<_> = times.iter().map(|times| source(times)).collect();
-        let mut merged = MergedSource::new(sources, Order::Time);
+        let mut merged = MergedSource::new(sources, MergeOrder::Time);
         let mut seen: Vec<Vec<u32>> = vec![Vec::new(); times.len()];
         let mut all = Vec::new();
         while merged.advance().unwrap() {
@@ -78,7 +78,7 @@ fn a_damaged_file_does_not_keep_others_from_being_merged() {
     let good = small_files()[0].1.bytes.clone();
     let cut = good[..good.len() - 3].to_vec();
     let open = |bytes: Vec<u8>| FileSource::from_reader(Box::new(Cursor::new(bytes)), "x").unwrap();
-    let mut merged = MergedSource::new(vec![open(cut), open(good)], Order::Time);
+    let mut merged = MergedSource::new(vec![open(cut), open(good)], MergeOrder::Time);
     let mut count = 0;
     let error = loop {
         match merged.advance() {
@@ -99,7 +99,7 @@ fn merged_pcapng_files_get_interfaces_of_their_own() {
         let bytes = small_files()[1].1.bytes.clone();
         FileSource::from_reader(Box::new(Cursor::new(bytes)), "x").unwrap()
     };
-    let mut merged = MergedSource::new(vec![open(), open()], Order::Time);
+    let mut merged = MergedSource::new(vec![open(), open()], MergeOrder::Time);
     let mut counts = [0; 2];
     while merged.advance().unwrap() {
         merged.batch().iter().for_each(|packet| counts[packet.meta.interface.0 as usize] += 1);
@@ -179,7 +179,7 @@ fn packet_by_packet_nothing_is_read_ahead() {
     for (name, file) in small_files().iter().filter(|(name, _)| !name.contains("erf")) {
         let read_len = Arc::new(AtomicUsize::new(0));
         let reader = Counted { bytes: file.bytes.clone(), read_len: Arc::clone(&read_len) };
-        let mut source = FileSource::packets_from_reader(Box::new(reader), name, Reading::ByPacket).unwrap();
+        let mut source = FileSource::packets_from_reader(Box::new(reader), name, ReadMode::ByPacket).unwrap();
         let mut ends = Vec::new();
         while let Ok(true) = source.advance() {
             assert_eq!(source.batch().len(), 1, "{name}");

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::samples::{Noise, Read, data, mutate, read, read_source, small_files};
-use tapline_file::{FileSource, FileWriter, Format, Plain, Precision, Section, WriteOptions};
-use tapline_packet::{Now, Selection, Timestamp};
+use tapline_file::{DirectCreator, FileSource, FileWriter, Format, Precision, Section, WriteOptions};
+use tapline_packet::{ClockReading, Selection, Timestamp};
 
 /// Real captures beside the repository; none of them is part of it.
 fn captures() -> Vec<PathBuf> {
@@ -41,7 +41,8 @@ fn copy(from: &Path, to: &Path, change: impl FnOnce(&mut WriteOptions)) {
     change(&mut options);
     let start = Timestamp::EPOCH;
     let mut writer =
-        FileWriter::create(options, source.interfaces(), Now::unset(start), Box::new(Plain)).unwrap();
+        FileWriter::create(options, source.interfaces(), ClockReading::unset(start), Box::new(DirectCreator))
+            .unwrap();
     while source.advance().unwrap_or_else(|error| panic!("{error}")) {
         let batch = source.batch();
         let mut selection = Selection::none();
@@ -103,7 +104,7 @@ fn counted_by(program: &str, path: &str) -> Option<usize> {
 }
 
 #[test]
-fn what_we_write_is_read_by_tcpdump_tshark_and_capinfos() {
+fn written_files_are_read_by_tcpdump_tshark_and_capinfos() {
     let directory = tempfile::tempdir().unwrap();
     for (index, path) in captures().iter().step_by(10).enumerate() {
         let packets = read_source(&mut open(path)).packets.len();
@@ -204,7 +205,7 @@ fn nanosecond_copies_equal_tcpdumps() {
 
 /// Damaged files: what tcpdump still gets out of them, we get too; of pcap, neither more nor less.
 #[test]
-fn damaged_files_give_what_tcpdump_gets_out_of_them() {
+fn damaged_files_give_the_packets_that_tcpdump_finds() {
     let directory = tempfile::tempdir().unwrap();
     let (damaged, copy) = (directory.path().join("damaged"), directory.path().join("copy"));
     let files = small_files();

@@ -114,7 +114,7 @@ fn frames_follow_each_other_in_any_way() {
     }
 }
 
-/// What stands behind the last frame is told, once all packets have come.
+/// Bytes behind the last frame are reported, once all packets have come.
 #[test]
 fn bytes_behind_the_last_frame_are_told() {
     let file = capture();

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::samples::{Bytes, Noise, ORDERS, data, read};
 use tapline_file::{
-    ByteOrder, Compression, FileSource, FileWriter, Files, Format, InterfaceStatistics, Plain, Precision,
-    Progress, Rotation, Section, WriteError, WriteOptions,
+    ByteOrder, Compression, DirectCreator, FileCreator, FileSource, FileWriter, Format, InterfaceStatistics,
+    Precision, Rotation, Section, WriteError, WriteOptions, WriteProgress,
 };
 use tapline_packet::{
-    Batch, Direction, Interface, InterfaceId, LinkType, Meta, Now, PacketType, Record, Resolution, Selection,
-    Timestamp, VlanTag,
+    Batch, ClockReading, Direction, Interface, InterfaceId, LinkType, Meta, PacketType, Record, Resolution,
+    Selection, Timestamp, VlanTag,
 };
 
 const START: Timestamp = Timestamp::from_parts(1_700_000_000, 0);
@@ -22,12 +22,13 @@ fn seconds(s: i64) -> Timestamp {
 }
 
 /// A clock that is never set.
-fn now(s: i64) -> Now {
-    Now::unset(seconds(s))
+fn now(s: i64) -> ClockReading {
+    ClockReading::unset(seconds(s))
 }
 
 fn writer(options: WriteOptions, interfaces: &[Interface]) -> FileWriter {
-    FileWriter::create(options, interfaces, Now::unset(START), Box::new(Plain)).expect("created")
+    FileWriter::create(options, interfaces, ClockReading::unset(START), Box::new(DirectCreator))
+        .expect("created")
 }
 
 fn all(len: usize) -> Selection {
@@ -121,7 +122,7 @@ fn pcap_to_pcap_is_the_same_file() {
 
 /// Everything that pcapng can say of a packet comes back.
 #[test]
-fn pcapng_keeps_what_it_knows() {
+fn pcapng_keeps_all_metadata() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("out.pcapng");
     for order in ORDERS {
@@ -223,8 +224,8 @@ fn pcapng_written_from_live_metadata() {
         os_dropped: Some(4),
         ..InterfaceStatistics::default()
     };
-    assert_eq!(writer.tick(now(9), &[statistics]).unwrap(), Progress::Writing);
-    assert_eq!(writer.tick(now(10), &[statistics]).unwrap(), Progress::Writing);
+    assert_eq!(writer.tick(now(9), &[statistics]).unwrap(), WriteProgress::Writing);
+    assert_eq!(writer.tick(now(10), &[statistics]).unwrap(), WriteProgress::Writing);
     writer.finish(&[statistics]).unwrap();
 
     let mut source = FileSource::open(&path).unwrap();
@@ -246,7 +247,7 @@ fn pcapng_written_from_live_metadata() {
 }
 
 #[test]
-fn pcap_refuses_a_second_link_type_and_keeps_what_it_has() {
+fn pcap_refuses_a_second_link_type_and_keeps_its_packets() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.pcap");
     let interfaces = vec![Interface::new("eth0", LinkType::ETHERNET), Interface::new("tun0", LinkType::RAW)];
@@ -327,15 +328,15 @@ fn rotation_by_clock_needs_no_packets() {
     options.has_part_name = true;
     let mut writer = writer(options, &ethernet());
     assert_eq!(names(directory.path()), ["t1700000000.pcapng.part"]);
-    assert_eq!(writer.tick(now(9), &[]).unwrap(), Progress::Writing);
-    assert_eq!(writer.tick(now(10), &[]).unwrap(), Progress::Writing);
+    assert_eq!(writer.tick(now(9), &[]).unwrap(), WriteProgress::Writing);
+    assert_eq!(writer.tick(now(10), &[]).unwrap(), WriteProgress::Writing);
     assert_eq!(names(directory.path()), ["t1700000000.pcapng", "t1700000010.pcapng.part"]);
     write_packets(&mut writer, &ethernet(), 60, 2).unwrap();
-    assert_eq!(writer.tick(now(20), &[]).unwrap(), Progress::Writing);
-    assert_eq!(writer.tick(now(30), &[]).unwrap(), Progress::Done);
+    assert_eq!(writer.tick(now(20), &[]).unwrap(), WriteProgress::Writing);
+    assert_eq!(writer.tick(now(30), &[]).unwrap(), WriteProgress::Done);
     assert_eq!(names(directory.path()), ["t1700000000.pcapng", "t1700000010.pcapng", "t1700000020.pcapng"]);
     assert_eq!(read(&std::fs::read(directory.path().join("t1700000010.pcapng")).unwrap()).packets.len(), 2);
-    // What comes now has no file.
+    // Packets that come now have no file.
     assert!(write_packets(&mut writer, &ethernet(), 60, 2).is_err());
     assert_eq!((writer.written(), writer.lost()), (2, 2));
     writer.finish(&[]).unwrap();
@@ -393,7 +394,7 @@ fn one_file_has_one_writer() {
     let mut first = writer(options(), &ethernet());
     write_packets(&mut first, &ethernet(), 60, 3).unwrap();
     first.flush().unwrap();
-    let second = FileWriter::create(options(), &ethernet(), now(0), Box::new(Plain));
+    let second = FileWriter::create(options(), &ethernet(), now(0), Box::new(DirectCreator));
     let error = second.err().expect("refused").to_string();
     assert!(error.contains("another program writes to it"), "{error}");
     assert_eq!(read(&std::fs::read(&path).unwrap()).packets.len(), 3);
@@ -405,15 +406,16 @@ fn one_file_has_one_writer() {
 fn standard_output_cannot_be_rotated() {
     let mut options = WriteOptions::new("-".as_ref(), &ethernet());
     options.rotation.size_max = Some(5);
-    let error =
-        FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("refused");
+    let error = FileWriter::create(options, &ethernet(), ClockReading::unset(START), Box::new(DirectCreator))
+        .err()
+        .expect("refused");
     assert!(error.to_string().contains("standard output"));
 }
 
 /// Gives out these files one after the other, whatever the name.
 struct Given(Vec<File>);
 
-impl Files for Given {
+impl FileCreator for Given {
     fn create(&mut self, _path: &Path) -> io::Result<File> {
         self.0.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -431,7 +433,7 @@ fn pipe() -> (io::PipeReader, File) {
 
 /// The second file of a rotation fails at its header: no packet counts as written that is not.
 #[test]
-fn a_file_that_fails_at_its_header_costs_what_comes_after() {
+fn a_file_that_fails_at_its_header_loses_later_packets() {
     for format in [Format::Pcap, Format::Pcapng] {
         let (reader, broken) = pipe();
         drop(reader);
@@ -440,7 +442,7 @@ fn a_file_that_fails_at_its_header_costs_what_comes_after() {
         options.rotation.size_max = Some(300);
         let first = tempfile::tempfile().unwrap();
         let given = Box::new(Given(vec![broken, first]));
-        let mut writer = FileWriter::create(options, &ethernet(), Now::unset(START), given).unwrap();
+        let mut writer = FileWriter::create(options, &ethernet(), ClockReading::unset(START), given).unwrap();
         let error = write_packets(&mut writer, &ethernet(), 100, 10).expect_err("the second file fails");
         assert!(matches!(error, WriteError::BrokenPipe { .. }), "{error}");
         // 24 + 3 * 116 and 28 + 64 + 2 * 132 bytes are the first to exceed 300.
@@ -454,7 +456,8 @@ fn a_broken_pipe_is_told_apart() {
     let (reader, pipe) = pipe();
     let given = Given(vec![pipe]);
     let options = WriteOptions::new("pipe".as_ref(), &ethernet());
-    let mut writer = FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(given)).unwrap();
+    let mut writer =
+        FileWriter::create(options, &ethernet(), ClockReading::unset(START), Box::new(given)).unwrap();
     drop(reader);
     write_packets(&mut writer, &ethernet(), 60, 4).unwrap();
     let error = writer.flush().expect_err("the pipe has no reader");
@@ -465,8 +468,9 @@ fn a_broken_pipe_is_told_apart() {
 #[test]
 fn a_device_that_is_full_at_once() {
     let options = WriteOptions::new("/dev/full".as_ref(), &ethernet());
-    let error =
-        FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("full");
+    let error = FileWriter::create(options, &ethernet(), ClockReading::unset(START), Box::new(DirectCreator))
+        .err()
+        .expect("full");
     assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
 }
 

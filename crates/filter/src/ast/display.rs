@@ -10,8 +10,9 @@
 use std::fmt;
 
 use super::{
-    Arith, Ast, AtmField, ByteOp, Direction, Expr, Form, Fragments, Id, IdKind, Joint, Kind, Link, LlcType,
-    Mtp3Field, PfField, Primitive, Protocol, Qualifiers, Relop, Tunnel, WlanField,
+    Arith, Ast, AtmField, BoolOp, ByteOp, Direction, Expr, ExprKind, Fragments, Id, IdKind, LlcType,
+    Modifier, Mtp2Format, Mtp3Field, PfField, Primitive, Protocol, Qualifiers, Relop, TunnelSelector,
+    WlanField,
 };
 
 /// A line for each part, indented by depth.
@@ -27,19 +28,19 @@ impl fmt::Display for Ast {
 fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, depth: usize, label: &str) -> fmt::Result {
     write!(f, "{:width$}{label}", "", width = 2 * depth)?;
     match &expr.kind {
-        Kind::Chain(first, rest) => {
+        ExprKind::Chain(first, rest) => {
             f.write_str("chain\n")?;
             write_expr(f, first, depth + 1, "")?;
             rest.iter().try_for_each(|(joint, part)| write_expr(f, part, depth + 1, joint_word(*joint)))
         }
-        Kind::Not(inner) => write_inner(f, "not", inner, depth),
-        Kind::Group(inner) => write_inner(f, "group", inner, depth),
-        Kind::Form(form, inner) => write_inner(f, &form.to_string(), inner, depth),
-        Kind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
-        Kind::Id(id) => writeln!(f, "{id}"),
-        Kind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
-        Kind::Relation(left, op, right) => writeln!(f, "{left} {} {right}", op.symbol()),
-        Kind::Primitive(primitive) => writeln!(f, "{primitive}"),
+        ExprKind::Not(inner) => write_inner(f, "not", inner, depth),
+        ExprKind::Group(inner) => write_inner(f, "group", inner, depth),
+        ExprKind::Modified(modifier, inner) => write_inner(f, &modifier.to_string(), inner, depth),
+        ExprKind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
+        ExprKind::Id(id) => writeln!(f, "{id}"),
+        ExprKind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
+        ExprKind::Relation(left, op, right) => writeln!(f, "{left} {} {right}", op.symbol()),
+        ExprKind::Primitive(primitive) => writeln!(f, "{primitive}"),
     }
 }
 
@@ -48,10 +49,10 @@ fn write_inner(f: &mut fmt::Formatter<'_>, name: &str, inner: &Expr, depth: usiz
     write_expr(f, inner, depth + 1, "")
 }
 
-fn joint_word(joint: Joint) -> &'static str {
+fn joint_word(joint: BoolOp) -> &'static str {
     match joint {
-        Joint::And => "and ",
-        Joint::Or => "or ",
+        BoolOp::And => "and ",
+        BoolOp::Or => "or ",
     }
 }
 
@@ -66,16 +67,16 @@ impl fmt::Display for Qualifiers {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for Modifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Form::Inner(Some(tunnel)) => write!(f, "inner {tunnel}"),
-            form => f.write_str(form.word()),
+            Modifier::Inner(Some(tunnel)) => write!(f, "inner {tunnel}"),
+            modifier => f.write_str(modifier.word()),
         }
     }
 }
 
-impl fmt::Display for Tunnel {
+impl fmt::Display for TunnelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         with_number(f, self.kind.word(), self.id)
     }
@@ -198,10 +199,10 @@ fn write_values(f: &mut fmt::Formatter<'_>, word: &str, values: &[(Relop, u32)])
     write!(f, "{word} {}", values.join(" or "))
 }
 
-fn high_speed(link: Link) -> &'static str {
+fn high_speed(link: Mtp2Format) -> &'static str {
     match link {
-        Link::Normal => "",
-        Link::HighSpeed => "h",
+        Mtp2Format::Normal => "",
+        Mtp2Format::HighSpeed => "h",
     }
 }
 

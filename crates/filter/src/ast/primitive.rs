@@ -46,9 +46,9 @@ pub enum Primitive {
     /// `lane`, `metac` and the like.
     Atm(AtmType),
     /// `fisu`, `lssu`, `msu` and the forms for high-speed links.
-    Mtp2(Mtp2Type, Link),
+    Mtp2(Mtp2Type, Mtp2Format),
     /// `sio`, `opc`, `dpc`, `sls` and the forms for high-speed links: any of these comparisons holds.
-    Mtp3(Mtp3Field, Link, Vec<(Relop, u32)>),
+    Mtp3(Mtp3Field, Mtp2Format, Vec<(Relop, u32)>),
 }
 
 /// Operators of `byte`.
@@ -150,7 +150,7 @@ pub enum Mtp3Field {
 /// The two formats of MTP2: a high-speed link has longer sequence and length fields (ITU-T Q.703 annex A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Link {
+pub enum Mtp2Format {
     Normal,
     HighSpeed,
 }

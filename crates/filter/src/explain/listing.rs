@@ -1,12 +1,12 @@
 //! A program, line by line as `tcpdump -d` prints it, with its meaning beside it; and its measures.
 //!
-//! The meaning of A is followed from loads, which have the names of the fields that the filter asks for, through masks to tests.
-//! Where ways meet with different things in A, nothing is said.
+//! The meaning of A is followed from loads, which have the names of the fields that the filter asks for, through
+//! masks to tests. An instruction gets no words if paths join before it with different fields in A.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::meaning;
-use crate::predicate::{Base, Field, Predicate, Predicates};
+use crate::predicate::{Base, Predicate, Predicates, TestedField};
 use tapline_bpf::cfg::Width;
 use tapline_bpf::code::*;
 use tapline_bpf::{Insn, Program, ancillary};
@@ -14,9 +14,9 @@ use tapline_bpf::{Insn, Program, ancillary};
 /// Meanings stand in this column.
 const COLUMN: usize = 48;
 
-/// What can be said of a program without running it.
+/// Figures of a program that are known without running it.
 pub(super) struct Measures {
-    /// Instructions on the longest way.
+    /// Instructions on the longest path.
     pub(super) longest: usize,
     /// Bytes that every accepted packet must have been captured with; `None` if none is accepted.
     pub(super) captured: Option<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Measures {
     pub(super) loads: bool,
 }
 
-/// Measures each way at once, from the end backward.
+/// Measures each path at once, from the end backward.
 pub(super) fn measure(program: &Program) -> Measures {
     let insns = program.insns();
     let mut longest = vec![0; insns.len()];
@@ -92,9 +92,9 @@ pub(super) fn render(program: &Program, predicates: &Predicates) -> String {
 /// The content of A, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
-    /// No way leads here yet.
+    /// No edge leads here yet.
     Unreached,
-    /// Nothing that has a name, or different things on different ways.
+    /// Nothing that has a name, or different things on different paths.
     Unknown,
     /// A field, under a mask if one was applied.
     Field(String, Option<u32>),
@@ -155,7 +155,7 @@ fn of_metadata(k: u32) -> &'static str {
     }
 }
 
-/// What an instruction does, in words.
+/// The work of an instruction, in words.
 fn says(insn: Insn, before: &Holds, after: &Holds) -> String {
     match (insn.class(), before, after) {
         (LD, _, Holds::Field(name, _)) => name.clone(),
@@ -189,7 +189,7 @@ fn asks(insn: Insn, name: &str, mask: Option<u32>) -> String {
 fn collect(predicate: &Predicate, names: &mut Names) {
     match predicate {
         Predicate::Test(test) => {
-            if let Field::Packet(place, width) = test.field {
+            if let TestedField::Packet(place, width) = test.field {
                 let mode = if place.base == Base::Packet { ABS } else { IND };
                 let code = LD | mode | code_of(width);
                 names.entry((code, place.offset)).or_default().insert(test.name);

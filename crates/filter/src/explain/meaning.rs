@@ -5,9 +5,11 @@
 use std::net::Ipv4Addr;
 use tapline_packet::numbers::{ethertype, ip_protocol};
 
-use crate::ast::{Direction, Form, Fragments, IdKind, Kind, Primitive, Protocol, Qualifiers, TunnelKind};
+use crate::ast::{
+    Direction, ExprKind, Fragments, IdKind, Modifier, Primitive, Protocol, Qualifiers, TunnelKind,
+};
 
-/// What an id with these qualifiers asks for.
+/// The meaning of an id with these qualifiers.
 pub(super) fn of_qualifiers(qualifiers: Qualifiers) -> String {
     let Qualifiers { protocol, direction, kind } = qualifiers;
     let side = match direction {
@@ -47,14 +49,14 @@ pub(super) fn of_qualifiers(qualifiers: Qualifiers) -> String {
     }
 }
 
-/// Where what stands in a form is looked for.
-pub(super) fn of_form(form: Form) -> &'static str {
-    match form {
-        Form::Scoped => "shifts end with their parentheses and at `or`",
-        Form::Extensions => "behind the extension headers of IPv6 too",
-        Form::AnyVlan => "behind no VLAN tag, one or two",
-        Form::Inner(None) => "in the packet inside GRE, VXLAN, Geneve, GTP-U, IP in IP or ERSPAN",
-        Form::Inner(Some(tunnel)) => match tunnel.kind {
+/// The place where the content of a modifier is looked for, in words.
+pub(super) fn of_modifier(modifier: Modifier) -> &'static str {
+    match modifier {
+        Modifier::Scoped => "shifts end with their parentheses and at `or`",
+        Modifier::Extensions => "behind the extension headers of IPv6 too",
+        Modifier::AnyVlan => "behind no VLAN tag, one or two",
+        Modifier::Inner(None) => "in the packet inside GRE, VXLAN, Geneve, GTP-U, IP in IP or ERSPAN",
+        Modifier::Inner(Some(tunnel)) => match tunnel.kind {
             TunnelKind::Gre => "in the packet inside GRE",
             TunnelKind::Vxlan => "in the frame inside VXLAN over UDP to port 4789",
             TunnelKind::Geneve => "in the packet inside Geneve over UDP to port 6081",
@@ -65,11 +67,11 @@ pub(super) fn of_form(form: Form) -> &'static str {
     }
 }
 
-/// What a part that is no id asks for; empty where its text says it.
-pub(super) fn of_kind(kind: &Kind) -> String {
+/// The meaning of a part that is no id; empty if its text says it.
+pub(super) fn of_kind(kind: &ExprKind) -> String {
     let text = match kind {
-        Kind::Protocol(protocol) => of_protocol(*protocol),
-        Kind::Primitive(primitive) => of_primitive(primitive),
+        ExprKind::Protocol(protocol) => of_protocol(*protocol),
+        ExprKind::Primitive(primitive) => of_primitive(primitive),
         _ => "",
     };
     text.to_owned()
@@ -93,8 +95,8 @@ fn of_primitive(primitive: &Primitive) -> &'static str {
     match primitive {
         Primitive::Broadcast(_) => "all ones in the destination",
         Primitive::Multicast(_) => "a group address in the destination",
-        Primitive::Less(_) => "at most so many bytes on the wire",
-        Primitive::Greater(_) => "at least so many bytes on the wire",
+        Primitive::Less(_) => "at most this number of bytes on the wire",
+        Primitive::Greater(_) => "at least this number of bytes on the wire",
         Primitive::Vlan(_) => "an 802.1Q or 802.1ad tag; the rest is looked for behind it",
         Primitive::Mpls(_) => "an MPLS label; the rest is looked for behind it",
         Primitive::Pppoed => "PPPoE discovery",

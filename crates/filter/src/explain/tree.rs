@@ -1,16 +1,16 @@
 //! The tree of a filter, indented, with the qualifiers that its text leaves out.
 //!
 //! ```text
-//! node := leaf | and node node+ | or node node+ | not node | form node
+//! node := leaf | and node node+ | or node node+ | not node | modifier node
 //! ```
 
 use super::meaning;
-use crate::ast::{Ast, Expr, Joint, Kind, Qualifiers};
+use crate::ast::{Ast, BoolOp, Expr, ExprKind, Qualifiers};
 
 enum Node {
     Leaf { text: String, meaning: String },
     Branch(&'static str, Vec<Node>),
-    Form { text: String, meaning: &'static str, inner: Box<Node> },
+    Modifier { text: String, meaning: &'static str, inner: Box<Node> },
 }
 
 /// Leaves of this width and less have their meanings in one column.
@@ -33,7 +33,7 @@ fn write(node: &Node, depth: usize, out: &mut String) {
             *out += line.trim_end();
             out.push('\n');
         }
-        Node::Form { text, meaning, inner } => {
+        Node::Modifier { text, meaning, inner } => {
             *out += &format!("{indent}{text:<COLUMN$}  {meaning}\n");
             write(inner, depth + 1, out);
         }
@@ -48,7 +48,7 @@ fn write(node: &Node, depth: usize, out: &mut String) {
 fn node(expr: &Expr, inherited: Option<Qualifiers>, text: &str) -> (Node, Option<Qualifiers>) {
     let written = text.get(expr.span.start..expr.span.end).unwrap_or("");
     match &expr.kind {
-        Kind::Chain(first, rest) => {
+        ExprKind::Chain(first, rest) => {
             let (mut left, mut inherited) = node(first, inherited, text);
             for (joint, part) in rest {
                 let (right, next) = node(part, inherited, text);
@@ -57,17 +57,24 @@ fn node(expr: &Expr, inherited: Option<Qualifiers>, text: &str) -> (Node, Option
             }
             (left, inherited)
         }
-        Kind::Not(inner) => {
+        ExprKind::Not(inner) => {
             let (inner, next) = node(inner, inherited, text);
             (Node::Branch("not", vec![inner]), next)
         }
-        Kind::Group(inner) => (node(inner, inherited, text).0, inherited),
-        Kind::Form(form, inner) => {
+        ExprKind::Group(inner) => (node(inner, inherited, text).0, inherited),
+        ExprKind::Modified(modifier, inner) => {
             let inner = Box::new(node(inner, None, text).0);
-            (Node::Form { text: form.to_string(), meaning: meaning::of_form(*form), inner }, None)
+            (
+                Node::Modifier {
+                    text: modifier.to_string(),
+                    meaning: meaning::of_modifier(*modifier),
+                    inner,
+                },
+                None,
+            )
         }
-        Kind::Qualified(qualifiers, inner) => (node(inner, Some(*qualifiers), text).0, Some(*qualifiers)),
-        Kind::Id(_) => {
+        ExprKind::Qualified(qualifiers, inner) => (node(inner, Some(*qualifiers), text).0, Some(*qualifiers)),
+        ExprKind::Id(_) => {
             let words = inherited.map_or(String::new(), |qualifiers| words(qualifiers) + " ");
             let meaning = inherited.map_or(String::new(), meaning::of_qualifiers);
             (Node::Leaf { text: words + written, meaning }, inherited)
@@ -77,10 +84,10 @@ fn node(expr: &Expr, inherited: Option<Qualifiers>, text: &str) -> (Node, Option
 }
 
 /// `a and b and c` is one node of three.
-fn join(left: Node, joint: Joint, right: Node) -> Node {
+fn join(left: Node, joint: BoolOp, right: Node) -> Node {
     let word = match joint {
-        Joint::And => "and",
-        Joint::Or => "or",
+        BoolOp::And => "and",
+        BoolOp::Or => "or",
     };
     match left {
         Node::Branch(same, mut parts) if same == word => {

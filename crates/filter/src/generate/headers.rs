@@ -12,8 +12,8 @@
 //! Sources: RFC 8200, 4.1 to 4.8; RFC 4302, 2.2 (the length of an authentication header counts 32-bit words less two).
 
 use super::{Exits, Generator};
-use crate::predicate::{HEADERS_MAX, Headers};
-use tapline_bpf::cfg::{Alu, BlockId, Operand, Statement, Terminator, Test, Width};
+use crate::predicate::{HEADERS_MAX, HeaderChain};
+use tapline_bpf::cfg::{Alu, BlockId, JumpTest, Operand, Statement, Terminator, Width};
 
 const HOP_BY_HOP: u32 = 0;
 const ROUTING: u32 = 43;
@@ -23,7 +23,7 @@ const NO_NEXT_HEADER: u32 = 59;
 const DESTINATION_OPTIONS: u32 = 60;
 
 impl Generator {
-    pub(super) fn headers(&mut self, headers: &Headers, exits: Exits) -> BlockId {
+    pub(super) fn headers(&mut self, headers: &HeaderChain, exits: Exits) -> BlockId {
         let mut next = self.ask(u32::from(headers.protocol), exits);
         for _ in 0..HEADERS_MAX {
             next = self.header(headers, next, exits);
@@ -42,7 +42,7 @@ impl Generator {
     }
 
     /// One header: found, at the end, or over it to `next`.
-    fn header(&mut self, headers: &Headers, next: BlockId, exits: Exits) -> BlockId {
+    fn header(&mut self, headers: &HeaderChain, next: BlockId, exits: Exits) -> BlockId {
         let over_authentication = self.over(headers, 2, 4, next);
         let mut other = self.ask(AUTHENTICATION, Exits { yes: over_authentication, no: exits.no });
         if headers.version == 6 {
@@ -56,7 +56,7 @@ impl Generator {
     }
 
     /// A = the protocol after the header at X, X = the header's end. The protocol waits in a free cell.
-    fn over(&mut self, headers: &Headers, units_more: u32, unit: u32, next: BlockId) -> BlockId {
+    fn over(&mut self, headers: &HeaderChain, units_more: u32, unit: u32, next: BlockId) -> BlockId {
         let cell = self.first_free_cell;
         let code = vec![
             Statement::LoadIndexed(Width::Byte, headers.start),
@@ -72,6 +72,6 @@ impl Generator {
     }
 
     fn ask(&mut self, protocol: u32, exits: Exits) -> BlockId {
-        self.branch(Vec::new(), Test::Equal, Operand::K(protocol), exits)
+        self.branch(Vec::new(), JumpTest::Equal, Operand::K(protocol), exits)
     }
 }

@@ -10,49 +10,49 @@
 //! it. [`cells_needed`] says beforehand how many cells the code will take.
 
 use super::{Generator, base_to_x, load};
-use crate::predicate::{Base, Place, Value};
+use crate::predicate::{Base, FieldOffset, NumberExpr};
 use tapline_bpf::cfg::{Alu, Operand, Statement, Width};
 
 impl Generator {
     /// A = the value.
-    pub(super) fn value(&self, value: &Value) -> Vec<Statement> {
+    pub(super) fn value(&self, value: &NumberExpr) -> Vec<Statement> {
         let mut code = Vec::new();
         emit(value, self.first_free_cell, &mut code);
         code
     }
 
     /// A = the left value; the right one is the operand.
-    pub(super) fn pair(&self, left: &Value, right: &Value) -> (Vec<Statement>, Operand) {
+    pub(super) fn pair(&self, left: &NumberExpr, right: &NumberExpr) -> (Vec<Statement>, Operand) {
         let mut code = Vec::new();
         let operand = emit_pair(left, right, self.first_free_cell, &mut code);
         (code, operand)
     }
 }
 
-/// How many cells the code for a relation takes at once.
-pub(crate) fn cells_needed(left: &Value, right: &Value) -> usize {
+/// Number of cells that the code of a relation takes at once.
+pub(crate) fn cells_needed(left: &NumberExpr, right: &NumberExpr) -> usize {
     pair_cells(left, right)
 }
 
-fn emit(value: &Value, free: u8, code: &mut Vec<Statement>) {
+fn emit(value: &NumberExpr, free: u8, code: &mut Vec<Statement>) {
     match value {
-        Value::Constant(constant) => code.push(Statement::LoadConst(*constant)),
-        Value::Len => code.push(Statement::LoadLen),
-        Value::Cell(cell) => code.push(Statement::LoadCell(cell.0)),
-        Value::Load { index, place, width } => emit_load(index, *place, *width, free, code),
-        Value::Negate(inner) => {
+        NumberExpr::Constant(constant) => code.push(Statement::LoadConst(*constant)),
+        NumberExpr::Len => code.push(Statement::LoadLen),
+        NumberExpr::Cell(cell) => code.push(Statement::LoadCell(cell.0)),
+        NumberExpr::Load { index, place, width } => emit_load(index, *place, *width, free, code),
+        NumberExpr::Negate(inner) => {
             emit(inner, free, code);
             code.push(Statement::Negate);
         }
-        Value::Binary(op @ (Alu::Shl | Alu::Shr), left, right)
-            if matches!(**right, Value::Constant(32..)) =>
+        NumberExpr::Binary(op @ (Alu::Shl | Alu::Shr), left, right)
+            if matches!(**right, NumberExpr::Constant(32..)) =>
         {
             // No constant shift reaches 32 in a valid program. The left side stays, for its loads.
             debug_assert!(matches!(op, Alu::Shl | Alu::Shr));
             emit(left, free, code);
             code.push(Statement::LoadConst(0));
         }
-        Value::Binary(op, left, right) => {
+        NumberExpr::Binary(op, left, right) => {
             let operand = match (op, emit_pair(left, right, free, code)) {
                 // A division by a constant 0 is no valid instruction; by an X of 0 it rejects the packet.
                 (Alu::Div | Alu::Mod, Operand::K(0)) => {
@@ -66,15 +66,15 @@ fn emit(value: &Value, free: u8, code: &mut Vec<Statement>) {
     }
 }
 
-fn emit_pair(left: &Value, right: &Value, free: u8, code: &mut Vec<Statement>) -> Operand {
+fn emit_pair(left: &NumberExpr, right: &NumberExpr, free: u8, code: &mut Vec<Statement>) -> Operand {
     emit(left, free, code);
     match right {
-        Value::Constant(constant) => Operand::K(*constant),
-        Value::Cell(cell) => {
+        NumberExpr::Constant(constant) => Operand::K(*constant),
+        NumberExpr::Cell(cell) => {
             code.push(Statement::LoadXCell(cell.0));
             Operand::X
         }
-        Value::Len => {
+        NumberExpr::Len => {
             code.push(Statement::LoadXLen);
             Operand::X
         }
@@ -88,18 +88,18 @@ fn emit_pair(left: &Value, right: &Value, free: u8, code: &mut Vec<Statement>) -
     }
 }
 
-/// Index and base add up with a wrap, base and offset without one. An index up to here cannot wrap with the length of any
-/// header, so it may be added to the offset; a greater one is a negative one.
+/// Index and base add up with a wrap, base and offset without one. An index up to here cannot wrap with the length of
+/// any header, so it may be added to the offset; a greater one is a negative one.
 const FOLDED_MAX: u32 = 0x7fff_ffff;
 
 /// The place that a constant index leads to, unless their sum is taken while the filter runs.
-pub fn folded(place: Place, index: u32) -> Option<Place> {
+pub fn folded(place: FieldOffset, index: u32) -> Option<FieldOffset> {
     let offset = place.offset.checked_add(index).filter(|_| index <= FOLDED_MAX)?;
-    Some(Place { offset, ..place })
+    Some(FieldOffset { offset, ..place })
 }
 
-fn emit_load(index: &Value, place: Place, width: Width, free: u8, code: &mut Vec<Statement>) {
-    if let Value::Constant(index) = index
+fn emit_load(index: &NumberExpr, place: FieldOffset, width: Width, free: u8, code: &mut Vec<Statement>) {
+    if let NumberExpr::Constant(index) = index
         && let Some(place) = folded(place, *index)
     {
         code.extend(load(place, width));
@@ -120,21 +120,21 @@ fn emit_load(index: &Value, place: Place, width: Width, free: u8, code: &mut Vec
     code.push(Statement::LoadIndexed(width, place.offset));
 }
 
-fn pair_cells(left: &Value, right: &Value) -> usize {
+fn pair_cells(left: &NumberExpr, right: &NumberExpr) -> usize {
     let right_cells = match right {
-        Value::Constant(_) | Value::Cell(_) | Value::Len => 0,
+        NumberExpr::Constant(_) | NumberExpr::Cell(_) | NumberExpr::Len => 0,
         right => 1 + value_cells(right),
     };
     value_cells(left).max(right_cells)
 }
 
-fn value_cells(value: &Value) -> usize {
+fn value_cells(value: &NumberExpr) -> usize {
     match value {
-        Value::Constant(_) | Value::Len | Value::Cell(_) => 0,
-        Value::Negate(inner) => value_cells(inner),
-        Value::Load { index, place, .. } => {
+        NumberExpr::Constant(_) | NumberExpr::Len | NumberExpr::Cell(_) => 0,
+        NumberExpr::Negate(inner) => value_cells(inner),
+        NumberExpr::Load { index, place, .. } => {
             value_cells(index).max(usize::from(matches!(place.base, Base::Ipv4Len { cell: Some(_), .. })))
         }
-        Value::Binary(_, left, right) => pair_cells(left, right),
+        NumberExpr::Binary(_, left, right) => pair_cells(left, right),
     }
 }

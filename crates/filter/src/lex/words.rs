@@ -1,6 +1,6 @@
 //! The words of the language: protocols, keywords, named constants.
 
-use super::{FormWord, Symbol, Token};
+use super::{ModifierWord, Symbol, Token};
 use crate::ast::{Keyword as K, Protocol as P};
 
 /// The token for a word, `None` if it is only a name.
@@ -13,13 +13,13 @@ pub(super) fn find(word: &str) -> Option<Token<'static>> {
 }
 
 /// Our own words, which are names unless a parenthesis follows.
-pub(super) fn form(word: &str) -> Option<FormWord> {
+pub(super) fn modifier(word: &str) -> Option<ModifierWord> {
     Some(match word {
-        "scoped" => FormWord::Scoped,
-        "extensions" => FormWord::Extensions,
-        "anyvlan" => FormWord::AnyVlan,
-        "inner" => FormWord::Inner,
-        "fragment" => FormWord::Fragment,
+        "scoped" => ModifierWord::Scoped,
+        "extensions" => ModifierWord::Extensions,
+        "anyvlan" => ModifierWord::AnyVlan,
+        "inner" => ModifierWord::Inner,
+        "fragment" => ModifierWord::Fragment,
         _ => return None,
     })
 }

@@ -7,15 +7,15 @@
 //! op, from loose to tight: |   &   << >>   + -   * /
 //! ```
 //!
-//! `%` and `^` have no place in that order: libpcap's grammar declares none for them. Each takes all that follows as its
-//! right operand, and is itself taken by any operator before it: `10 % 4 + 1` is 10 % 5, `2 * 3 ^ 1` is 2 * 2.
+//! `%` and `^` have no place in that order: libpcap's grammar declares none for them. Each takes all that follows as
+//! its right operand, and is itself taken by any operator before it: `10 % 4 + 1` is 10 % 5, `2 * 3 ^ 1` is 2 * 2.
 
 use super::{DEPTH_MAX, Item, Parser, too_deep};
-use crate::ast::{Arith, ArithOp, Expr, Keyword, Kind, Protocol, Relop};
+use crate::ast::{Arith, ArithOp, Expr, ExprKind, Keyword, Protocol, Relop};
 use crate::lex::{Symbol, Token};
 use tapline_syntax::{Error, Span};
 
-/// How tightly an operator binds; `None` for the two without a place.
+/// The precedence of an operator; `None` for the two without a place.
 fn tightness(op: ArithOp) -> Option<u8> {
     match op {
         ArithOp::Or => Some(1),
@@ -47,7 +47,7 @@ impl Parser<'_> {
             });
         };
         let (right, end) = self.arith(0)?;
-        Ok(Item::Filter(Expr { kind: Kind::Relation(left, op, right), span: span.to(end) }))
+        Ok(Item::Filter(Expr { kind: ExprKind::Relation(left, op, right), span: span.to(end) }))
     }
 
     /// Arithmetic of operators that bind at least as tightly as `loosest`.

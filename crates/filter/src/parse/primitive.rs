@@ -13,8 +13,8 @@
 
 use super::Parser;
 use crate::ast::{
-    AtmField, AtmType, ByteOp, Keyword, Link, LlcType, Mtp2Type, Mtp3Field, PfField, Primitive, Protocol,
-    Relop,
+    AtmField, AtmType, ByteOp, Keyword, LlcType, Mtp2Format, Mtp2Type, Mtp3Field, PfField, Primitive,
+    Protocol, Relop,
 };
 use crate::lex::{Symbol, Token};
 use tapline_syntax::{Error, Span};
@@ -292,28 +292,28 @@ fn atm_type(keyword: Keyword) -> Option<AtmType> {
     })
 }
 
-fn mtp2_type(keyword: Keyword) -> Option<(Mtp2Type, Link)> {
+fn mtp2_type(keyword: Keyword) -> Option<(Mtp2Type, Mtp2Format)> {
     Some(match keyword {
-        Keyword::Fisu => (Mtp2Type::Fisu, Link::Normal),
-        Keyword::Lssu => (Mtp2Type::Lssu, Link::Normal),
-        Keyword::Msu => (Mtp2Type::Msu, Link::Normal),
-        Keyword::Hfisu => (Mtp2Type::Fisu, Link::HighSpeed),
-        Keyword::Hlssu => (Mtp2Type::Lssu, Link::HighSpeed),
-        Keyword::Hmsu => (Mtp2Type::Msu, Link::HighSpeed),
+        Keyword::Fisu => (Mtp2Type::Fisu, Mtp2Format::Normal),
+        Keyword::Lssu => (Mtp2Type::Lssu, Mtp2Format::Normal),
+        Keyword::Msu => (Mtp2Type::Msu, Mtp2Format::Normal),
+        Keyword::Hfisu => (Mtp2Type::Fisu, Mtp2Format::HighSpeed),
+        Keyword::Hlssu => (Mtp2Type::Lssu, Mtp2Format::HighSpeed),
+        Keyword::Hmsu => (Mtp2Type::Msu, Mtp2Format::HighSpeed),
         _ => return None,
     })
 }
 
-fn mtp3_field(keyword: Keyword) -> Option<(Mtp3Field, Link)> {
+fn mtp3_field(keyword: Keyword) -> Option<(Mtp3Field, Mtp2Format)> {
     Some(match keyword {
-        Keyword::Sio => (Mtp3Field::Sio, Link::Normal),
-        Keyword::Opc => (Mtp3Field::Opc, Link::Normal),
-        Keyword::Dpc => (Mtp3Field::Dpc, Link::Normal),
-        Keyword::Sls => (Mtp3Field::Sls, Link::Normal),
-        Keyword::Hsio => (Mtp3Field::Sio, Link::HighSpeed),
-        Keyword::Hopc => (Mtp3Field::Opc, Link::HighSpeed),
-        Keyword::Hdpc => (Mtp3Field::Dpc, Link::HighSpeed),
-        Keyword::Hsls => (Mtp3Field::Sls, Link::HighSpeed),
+        Keyword::Sio => (Mtp3Field::Sio, Mtp2Format::Normal),
+        Keyword::Opc => (Mtp3Field::Opc, Mtp2Format::Normal),
+        Keyword::Dpc => (Mtp3Field::Dpc, Mtp2Format::Normal),
+        Keyword::Sls => (Mtp3Field::Sls, Mtp2Format::Normal),
+        Keyword::Hsio => (Mtp3Field::Sio, Mtp2Format::HighSpeed),
+        Keyword::Hopc => (Mtp3Field::Opc, Mtp2Format::HighSpeed),
+        Keyword::Hdpc => (Mtp3Field::Dpc, Mtp2Format::HighSpeed),
+        Keyword::Hsls => (Mtp3Field::Sls, Mtp2Format::HighSpeed),
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! What an id means, by the qualifiers before it.
+//! Ids, resolved by the qualifiers before them.
 //!
 //! ```text
 //!              host            net             port, portrange   proto, protochain
@@ -175,7 +175,8 @@ impl Scope<'_> {
         self.any_address(name, &addresses, ip, ip6, qualifiers.direction)
     }
 
-    /// IPv4 addresses, then IPv6 addresses, each in ascending order. `ip host` leaves out the second, `ip6 host` the first.
+    /// IPv4 addresses, then IPv6 addresses, each in ascending order. `ip host` leaves out the second, `ip6 host` the
+    /// first.
     fn any_address(
         &mut self,
         name: &str,
@@ -250,7 +251,7 @@ impl Scope<'_> {
     }
 }
 
-/// How many addresses of one family a name may stand for.
+/// The most addresses of one family that a name may stand for.
 const ADDRESSES_MAX: usize = 100;
 
 fn kind_word(qualifiers: Qualifiers) -> &'static str {

@@ -4,10 +4,10 @@
 //! tcp[13] & 2 != 0   becomes   ip and tcp and first fragment and (pkt[...] & 2 != 0)
 //! ```
 //!
-//! Bytes of a header are only there if the header is. What must hold for that goes before the comparison, so under `not`
-//! a packet without the header matches. As in libpcap only the leftmost bytes on each side of the comparison ask for
-//! their header: `1 + tcp[0] = 5` reads any packet. The right side's header is asked for first, as in libpcap 1.11; on a
-//! cut packet that order decides.
+//! Bytes of a header are only there if the header is. The test for the header goes before the comparison, so under
+//! `not` a packet without the header matches. As in libpcap only the leftmost bytes on each side of the comparison
+//! need their header: `1 + tcp[0] = 5` reads any packet. The right side's header is tested first, as in libpcap 1.11;
+//! on a cut packet that order decides.
 
 use tapline_packet::LinkType;
 
@@ -15,20 +15,20 @@ use super::numbers::ip_protocol;
 use super::{Result, Scope};
 use crate::ast::{Arith, ArithOp, Protocol, Relop};
 use crate::generate::cells_needed;
-use crate::options::Handle;
-use crate::predicate::{Base, Place, Predicate, Relation, Value};
+use crate::options::HandleKind;
+use crate::predicate::{Base, FieldOffset, NumberExpr, Predicate, Relation};
 use tapline_bpf::ancillary;
-use tapline_bpf::cfg::{Alu, Test as Compare, Width};
+use tapline_bpf::cfg::{Alu, JumpTest as Compare, Width};
 use tapline_syntax::{Error, Span};
 
 /// A value, and what must hold for it to be there.
 struct Guarded {
-    value: Value,
+    value: NumberExpr,
     guard: Option<Predicate>,
 }
 
-/// Where a header is, and what must hold before and after what the index asks for.
-type Header = (Place, Vec<Predicate>, Vec<Predicate>);
+/// The offset of a header, and the predicates before and after those of the index.
+type Header = (FieldOffset, Vec<Predicate>, Vec<Predicate>);
 
 impl Scope<'_> {
     pub(super) fn relation(
@@ -45,7 +45,7 @@ impl Scope<'_> {
         Ok(Predicate::all(right.guard.into_iter().chain(left.guard).chain([comparison])))
     }
 
-    fn count_cells(&mut self, left: &Value, right: &Value, span: Span) {
+    fn count_cells(&mut self, left: &NumberExpr, right: &NumberExpr, span: Span) {
         let needed = cells_needed(left, right);
         if needed > self.arith_cells.0 {
             self.arith_cells = (needed, span);
@@ -55,7 +55,7 @@ impl Scope<'_> {
     /// Counts the cells that the assignments of a predicate take.
     pub(super) fn count_assigned(&mut self, predicate: &Predicate) {
         match predicate {
-            Predicate::Assign(_, value) => self.count_cells(value, &Value::Constant(0), Span::default()),
+            Predicate::Assign(_, value) => self.count_cells(value, &NumberExpr::Constant(0), Span::default()),
             Predicate::Not(inner) => self.count_assigned(inner),
             Predicate::Chain(first, rest) => {
                 self.count_assigned(first);
@@ -67,36 +67,39 @@ impl Scope<'_> {
 
     fn arith(&mut self, arith: &Arith) -> Result<Guarded> {
         match arith {
-            Arith::Number(number) => Ok(unguarded(Value::Constant(*number))),
-            Arith::Len => Ok(unguarded(Value::Len)),
+            Arith::Number(number) => Ok(unguarded(NumberExpr::Constant(*number))),
+            Arith::Len => Ok(unguarded(NumberExpr::Len)),
             Arith::Negate(inner) => {
                 let Guarded { value, guard } = self.arith(inner)?;
                 let value = match value {
-                    Value::Constant(number) => Value::Constant(number.wrapping_neg()),
-                    value => Value::Negate(Box::new(value)),
+                    NumberExpr::Constant(number) => NumberExpr::Constant(number.wrapping_neg()),
+                    value => NumberExpr::Negate(Box::new(value)),
                 };
                 Ok(Guarded { value, guard })
             }
             Arith::Load { protocol, index, size, span } => {
-                self.load(*protocol, index, *size).map_err(|error| error.or_at(*span))
+                self.load(*protocol, index, *size).map_err(|error| error.with_place_if_none(*span))
             }
             Arith::Binary { op, left, right, span } => {
-                check_right_operand(*op, right).map_err(|error| error.or_at(*span))?;
+                check_right_operand(*op, right).map_err(|error| error.with_place_if_none(*span))?;
                 let left = self.arith(left)?;
                 let right = self.arith(right)?;
                 self.note_optimiser_error(*op, &left.value, &right.value, *span);
-                Ok(Guarded { value: Value::binary(alu(*op), left.value, right.value), guard: left.guard })
+                Ok(Guarded {
+                    value: NumberExpr::binary(alu(*op), left.value, right.value),
+                    guard: left.guard,
+                })
             }
         }
     }
 
-    /// What libpcap's optimiser finds wrong once it knows the operands.
-    fn note_optimiser_error(&mut self, op: ArithOp, left: &Value, right: &Value, span: Span) {
+    /// Records the error that libpcap's optimiser reports once it knows the operands.
+    fn note_optimiser_error(&mut self, op: ArithOp, left: &NumberExpr, right: &NumberExpr, span: Span) {
         let message = match (op, left, right) {
-            (ArithOp::Div, _, Value::Constant(0)) => "division by zero",
-            (ArithOp::Mod, _, Value::Constant(0)) => "modulus by zero",
-            (_, Value::Constant(_), _) => return,
-            (ArithOp::ShiftLeft | ArithOp::ShiftRight, _, Value::Constant(32..)) => TOO_FAR,
+            (ArithOp::Div, _, NumberExpr::Constant(0)) => "division by zero",
+            (ArithOp::Mod, _, NumberExpr::Constant(0)) => "modulus by zero",
+            (_, NumberExpr::Constant(_), _) => return,
+            (ArithOp::ShiftLeft | ArithOp::ShiftRight, _, NumberExpr::Constant(32..)) => TOO_FAR,
             _ => return,
         };
         self.optimiser_error.get_or_insert_with(|| Error::at(span, message));
@@ -119,26 +122,31 @@ impl Scope<'_> {
         Ok(Guarded { value: self.load_at(place, index.value, width), guard })
     }
 
-    /// A constant index and the offset add up with a wrap, as libpcap's optimiser adds them: `ip[-1]` is the byte before
-    /// the header. Offsets that the kernel takes for its
-    /// metadata are that on a live capture only; elsewhere they are outside of every packet.
-    fn load_at(&mut self, place: Place, index: Value, width: Width) -> Value {
+    /// A constant index and the offset add up with a wrap, as libpcap's optimiser adds them: `ip[-1]` is the byte
+    /// before the header. Offsets that the kernel takes for its metadata are that on a live capture only; elsewhere
+    /// they are outside of every packet.
+    fn load_at(&mut self, place: FieldOffset, index: NumberExpr, width: Width) -> NumberExpr {
         match index {
-            Value::Constant(index) if place.base == Base::Packet => {
+            NumberExpr::Constant(index) if place.base == Base::Packet => {
                 let offset = place.offset.wrapping_add(index);
-                if offset >= ancillary::BASE && self.options.handle != Handle::Live {
+                if offset >= ancillary::BASE && self.options.handle != HandleKind::Live {
                     // libpcap's optimiser does not know that.
                     self.provable = false;
-                    let outside = Box::new(Value::Constant(offset));
-                    return Value::Load { index: outside, place: Place { offset: 0, ..place }, width };
+                    let outside = Box::new(NumberExpr::Constant(offset));
+                    return NumberExpr::Load {
+                        index: outside,
+                        place: FieldOffset { offset: 0, ..place },
+                        width,
+                    };
                 }
-                Value::load(Place { offset, ..place }, width)
+                NumberExpr::load(FieldOffset { offset, ..place }, width)
             }
-            index => Value::Load { index: Box::new(index), place, width },
+            index => NumberExpr::Load { index: Box::new(index), place, width },
         }
     }
 
-    /// Where a protocol's header is, and what must hold for it to be there: before and after what the index asks for.
+    /// The offset of a protocol's header, and the predicates that hold if it is there: before and after those of the
+    /// index.
     fn header(&mut self, protocol: Protocol) -> Result<Header> {
         if self.extensions
             && let Some(header) = self.transport_header(protocol)?
@@ -203,7 +211,7 @@ impl Scope<'_> {
         Ok(Some((self.at_transport(cells, 0), is_ip6, vec![carried])))
     }
 
-    fn radio_header(&mut self) -> Result<Place> {
+    fn radio_header(&mut self) -> Result<FieldOffset> {
         match self.link_type() {
             LinkType::IEEE802_11_PRISM | LinkType::IEEE802_11_AVS | LinkType::IEEE802_11_RADIOTAP => {
                 Ok(self.at_packet(0))
@@ -230,7 +238,7 @@ fn ipv4_number(protocol: Protocol) -> Option<u32> {
 
 const TOO_FAR: &str = "shift by more than 31 bits";
 
-fn unguarded(value: Value) -> Guarded {
+fn unguarded(value: NumberExpr) -> Guarded {
     Guarded { value, guard: None }
 }
 
@@ -278,7 +286,7 @@ fn alu(op: ArithOp) -> Alu {
     }
 }
 
-fn compare(left: Value, op: Relop, right: Value) -> Predicate {
+fn compare(left: NumberExpr, op: Relop, right: NumberExpr) -> Predicate {
     let (compare, negated) = comparison(op);
     let relation = Predicate::Relation(Relation { left, compare, right });
     if negated { relation.not() } else { relation }

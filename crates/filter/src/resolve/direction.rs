@@ -17,7 +17,7 @@ use tapline_packet::LinkType;
 use super::layers::{equal, is_juniper, masked};
 use super::pflog;
 use super::{Result, Scope};
-use crate::options::Handle;
+use crate::options::HandleKind;
 use crate::predicate::Predicate;
 use tapline_bpf::ancillary;
 use tapline_bpf::cfg::Width;
@@ -76,7 +76,7 @@ impl Scope<'_> {
     }
 
     fn require_live(&self, word: &str) -> Result<()> {
-        if self.options.handle == Handle::Live {
+        if self.options.handle == HandleKind::Live {
             return Ok(());
         }
         Err(Error::whole(format!("not a live capture, '{word}' not supported on {}", self.link_name()))

@@ -8,14 +8,14 @@
 //! vxlan    UDP 4789 | flags | 0 (3) | VNI (3) | 0 | Ethernet
 //! ```
 //!
-//! Where an inner packet starts depends on the lengths of the headers around it, so it is put in scratch cells when the
-//! tunnel's test holds. The cells are 0 before: a test after `geneve or` on a packet without Geneve looks at the packet's
-//! own start, as libpcap's does since 1.10.7.
+//! The start of an inner packet depends on the lengths of the headers around it, so it is put in scratch cells when
+//! the tunnel's test holds. The cells are 0 before: a test after `geneve or` on a packet without Geneve looks at the
+//! packet's own start, as libpcap's does since 1.10.7.
 //!
 //! On a live Linux capture the outer VLAN tag may stand in the packet's metadata and not in its bytes. Then `vlan`
-//! asks the metadata first, and the offsets move only on packets that have the tag in their bytes. What stands left of
-//! `vlan` is asked of the bytes, and finds a tagged packet's inner type there, as with libpcap; scoped, it is asked of the
-//! frame as it was on the wire.
+//! tests the metadata first, and the offsets move only on packets that have the tag in their bytes. A test left of
+//! `vlan` reads the bytes, and finds a tagged packet's inner type there, as with libpcap; scoped, it reads the frame
+//! as it was on the wire.
 //!
 //! Sources: IEEE 802.1Q-2022, 9.5; RFC 3032, 2.1; RFC 2516, 4; RFC 8926, 3.4; RFC 7348, 5; `linux/filter.h`.
 
@@ -28,7 +28,7 @@ use super::port::PortRange;
 use super::transport::address;
 use super::{Result, Scope, check_max};
 use crate::ast::Direction;
-use crate::predicate::{Base, Cell, Place, Predicate, Value};
+use crate::predicate::{Base, FieldOffset, NumberExpr, Predicate, ScratchCell};
 use tapline_bpf::ancillary;
 use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Error;
@@ -93,7 +93,7 @@ impl Scope<'_> {
         let place = self.new_cell()?;
         let in_metadata = self.tag_in_metadata();
         let tagged = self.is_tagged()?;
-        let at = |constant| Predicate::Assign(place, Value::Constant(constant));
+        let at = |constant| Predicate::Assign(place, NumberExpr::Constant(constant));
         let type_at = self.layers.link_type.constant;
         let metadata = [in_metadata.clone()].into_iter().chain(id.map(|id| self.id_in_metadata(id)));
         let bytes = [in_metadata.not(), tagged].into_iter().chain(id.map(|id| self.vlan_id(id)));
@@ -104,7 +104,7 @@ impl Scope<'_> {
         Ok(at(type_at).and(found))
     }
 
-    /// What the frame on the wire carried, on a live capture: where a tag is in the metadata, it carried that.
+    /// The EtherType of the frame on the wire, on a live capture: with a tag in the metadata, the type of that tag.
     pub(super) fn link_protocol_on_the_wire(&mut self, protocol: u32) -> Result<Predicate> {
         let in_metadata = self.tag_in_metadata();
         let in_bytes = self.link_protocol_in_bytes(protocol)?;
@@ -138,7 +138,7 @@ impl Scope<'_> {
         let (payload, link_type) = (self.new_cell()?, self.new_cell()?);
         self.layers.payload.cell = Some(payload);
         self.layers.link_type.cell = Some(link_type);
-        let moved = |cell| Predicate::Assign(cell, Value::Cell(cell).plus(4));
+        let moved = |cell| Predicate::Assign(cell, NumberExpr::Cell(cell).plus(4));
         Ok(moved(payload).and(moved(link_type)))
     }
 
@@ -173,7 +173,7 @@ impl Scope<'_> {
         Ok(Predicate::all([found].into_iter().chain(label)))
     }
 
-    /// What is under the last label: MPLS does not say, so the version of IP is guessed from its nibble.
+    /// The payload under the last label: MPLS does not name it, so the version of IP is guessed from its nibble.
     pub(super) fn mpls_payload(&mut self, protocol: u32) -> Result<Predicate> {
         let version = match protocol {
             ethertype::IPV4 => 0x40,
@@ -215,14 +215,16 @@ impl Scope<'_> {
         let version = |place| masked(place, Width::Byte, 0, 0xc0, "Geneve version");
         let cells = self.tunnel_cells()?;
         let [v4, v6] = self.tunnel(port::GENEVE, version, vni, cells.link_type)?;
-        let geneve = Place { base: Base::Cell(cells.link_type), offset: 0 };
-        let options = Value::binary(Alu::And, Value::load(geneve, Width::Byte), Value::Constant(0x3f));
-        let options = Value::binary(Alu::Shl, options, Value::Constant(2));
-        let end = Value::binary(Alu::Add, options, Value::Cell(cells.link_type)).plus(8);
-        let at_type = Place { offset: 2, ..geneve };
+        let geneve = FieldOffset { base: Base::Cell(cells.link_type), offset: 0 };
+        let options =
+            NumberExpr::binary(Alu::And, NumberExpr::load(geneve, Width::Byte), NumberExpr::Constant(0x3f));
+        let options = NumberExpr::binary(Alu::Shl, options, NumberExpr::Constant(2));
+        let end = NumberExpr::binary(Alu::Add, options, NumberExpr::Cell(cells.link_type)).plus(8);
+        let at_type = FieldOffset { offset: 2, ..geneve };
         let is_ethernet =
             equal(at_type, Width::Half, ethertype::TRANSPARENT_BRIDGING, "Geneve protocol type");
-        let after = |cell, from: Cell, more| Predicate::Assign(cell, Value::Cell(from).plus(more));
+        let after =
+            |cell, from: ScratchCell, more| Predicate::Assign(cell, NumberExpr::Cell(from).plus(more));
         let ethernet = is_ethernet.and(after(cells.link_type, cells.link_header, 12)).and(after(
             cells.payload,
             cells.link_header,
@@ -240,21 +242,21 @@ impl Scope<'_> {
         let flags = |place| equal(place, Width::Byte, 0x08, "VXLAN flags");
         let cells = self.tunnel_cells()?;
         let [v4, v6] = self.tunnel(port::VXLAN, flags, vni, cells.link_header)?;
-        let after = |cell, more| Predicate::Assign(cell, Value::Cell(cells.link_header).plus(more));
+        let after = |cell, more| Predicate::Assign(cell, NumberExpr::Cell(cells.link_header).plus(more));
         let found = v4.or(v6).and(after(cells.link_header, 8));
         let found = found.and(after(cells.link_type, 12)).and(after(cells.payload, 14));
         self.enter_tunnel(cells);
         Ok(found)
     }
 
-    /// The tunnel in IPv4 and in IPv6: UDP to a port, the header's first byte as it should be, the identifier. Where
-    /// it holds, the header's place is in the cell.
+    /// The tunnel in IPv4 and in IPv6: UDP to a port, the header's first byte as it should be, the identifier. If the
+    /// predicate holds, the header's place is in the cell.
     fn tunnel(
         &mut self,
         port: u32,
-        first_byte: impl Fn(Place) -> Predicate,
+        first_byte: impl Fn(FieldOffset) -> Predicate,
         vni: Option<u32>,
-        cell: Cell,
+        cell: ScratchCell,
     ) -> Result<[Predicate; 2]> {
         const UDP_LEN: u32 = 8;
         let range = PortRange::one(port);
@@ -276,13 +278,14 @@ impl Scope<'_> {
         Ok([Predicate::all(v4), Predicate::all(v6)])
     }
 
-    /// Where the IPv4 header ends.
-    pub(super) fn ipv4_end(&mut self) -> Value {
+    /// The end of the IPv4 header.
+    pub(super) fn ipv4_end(&mut self) -> NumberExpr {
         let header = self.at_network(0);
-        let words = Value::binary(Alu::And, Value::load(header, Width::Byte), Value::Constant(0xf));
-        let len = Value::binary(Alu::Shl, words, Value::Constant(2));
+        let words =
+            NumberExpr::binary(Alu::And, NumberExpr::load(header, Width::Byte), NumberExpr::Constant(0xf));
+        let len = NumberExpr::binary(Alu::Shl, words, NumberExpr::Constant(2));
         match header.base {
-            Base::Cell(cell) => Value::binary(Alu::Add, len, Value::Cell(cell)).plus(header.offset),
+            Base::Cell(cell) => NumberExpr::binary(Alu::Add, len, NumberExpr::Cell(cell)).plus(header.offset),
             _ => len.plus(header.offset),
         }
     }
@@ -312,12 +315,12 @@ impl Scope<'_> {
     }
 }
 
-/// Where the parts of an inner packet are noted.
+/// The cells with the places of an inner packet's parts.
 #[derive(Clone, Copy)]
 struct TunnelCells {
-    link_type: Cell,
-    link_header: Cell,
-    payload: Cell,
+    link_type: ScratchCell,
+    link_header: ScratchCell,
+    payload: ScratchCell,
 }
 
 fn check_vni(what: &str, vni: Option<u32>) -> Result<()> {

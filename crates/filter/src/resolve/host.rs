@@ -96,7 +96,7 @@ impl Scope<'_> {
         self.mac48_offsets().is_some() || self.is_wlan()
     }
 
-    /// Where source and destination are.
+    /// Offsets of source and destination.
     fn mac48_offsets(&self) -> Option<(u32, u32)> {
         match self.link_type() {
             LinkType::ETHERNET

@@ -1,4 +1,4 @@
-//! Where the headers are.
+//! Offsets of the headers.
 //!
 //! ```text
 //! link header | ... link type ... | payload: LLC/SNAP or the network header | transport header
@@ -13,11 +13,11 @@
 use tapline_packet::LinkType;
 
 use super::{Result, Scope};
-use crate::predicate::{Base, Cell, Field, Place, Predicate, Test};
-use tapline_bpf::cfg::{Test as Compare, Width};
+use crate::predicate::{Base, FieldOffset, FieldTest, Predicate, ScratchCell, TestedField};
+use tapline_bpf::cfg::{JumpTest as Compare, Width};
 use tapline_syntax::Error;
 
-/// What libpcap writes for an offset that a link type does not have.
+/// libpcap's value for an offset that a link type does not have.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The length of an Ethernet header.
@@ -30,7 +30,7 @@ pub(super) const NO_ETHERNET: u32 = 0x1_0000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offset {
     /// Holds the variable part.
-    pub(super) cell: Option<Cell>,
+    pub(super) cell: Option<ScratchCell>,
     /// The constant part.
     pub(super) constant: u32,
 }
@@ -45,12 +45,12 @@ impl Offset {
     }
 }
 
-/// Where the headers are that the next test looks at.
+/// Offsets of the headers that the next test looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layers {
-    /// What the link header is.
+    /// The type of the link header.
     pub(super) link: LinkType,
-    /// What the one around it is; the same if there is none.
+    /// The type of the link header around it; the same if there is none.
     pub(super) outer_link: LinkType,
     pub(super) link_header: Offset,
     pub(super) outer_link_header: Offset,
@@ -62,9 +62,9 @@ pub(super) struct Layers {
     pub(super) network_no_snap: u32,
     /// Within Geneve or VXLAN.
     pub(super) in_tunnel: bool,
-    /// Within `inner(...)`: holds the type of what the payload is, with [`NO_ETHERNET`] where no Ethernet header is before it.
-    /// The link header's place is 14 bytes before the payload in any case.
-    pub(super) kind: Option<Cell>,
+    /// Within `inner(...)`: holds the type of what the payload is, with [`NO_ETHERNET`] where no Ethernet header is
+    /// before it. The link header's place is 14 bytes before the payload in any case.
+    pub(super) kind: Option<ScratchCell>,
     pub(super) vlans: u32,
     pub(super) labels: u32,
 }
@@ -94,7 +94,7 @@ impl Layers {
     }
 
     /// The packet in a tunnel, whose link header or what stands in its place is at `base`.
-    pub(super) fn inside(base: Cell, kind: Cell) -> Layers {
+    pub(super) fn inside(base: ScratchCell, kind: ScratchCell) -> Layers {
         let at = |constant| Offset { cell: Some(base), constant };
         Layers {
             link_header: at(0),
@@ -195,58 +195,58 @@ impl Scope<'_> {
     }
 
     /// The place `offset` bytes past `from`.
-    pub(super) fn place(&mut self, from: Offset, offset: u32) -> Place {
+    pub(super) fn place(&mut self, from: Offset, offset: u32) -> FieldOffset {
         let base = match from.cell {
             None => Base::Packet,
             Some(cell) => Base::Cell(self.use_cell(cell)),
         };
-        Place { base, offset: from.constant.wrapping_add(offset) }
+        FieldOffset { base, offset: from.constant.wrapping_add(offset) }
     }
 
-    pub(super) fn use_cell(&mut self, cell: Cell) -> Cell {
+    pub(super) fn use_cell(&mut self, cell: ScratchCell) -> ScratchCell {
         self.cell_used[usize::from(cell.0)] = true;
         cell
     }
 
-    pub(super) fn at_packet(&self, offset: u32) -> Place {
-        Place { base: Base::Packet, offset }
+    pub(super) fn at_packet(&self, offset: u32) -> FieldOffset {
+        FieldOffset { base: Base::Packet, offset }
     }
 
-    pub(super) fn at_link(&mut self, offset: u32) -> Place {
+    pub(super) fn at_link(&mut self, offset: u32) -> FieldOffset {
         self.place(self.layers.link_header, offset)
     }
 
-    pub(super) fn at_outer_link(&mut self, offset: u32) -> Place {
+    pub(super) fn at_outer_link(&mut self, offset: u32) -> FieldOffset {
         self.place(self.layers.outer_link_header, offset)
     }
 
-    pub(super) fn at_link_type(&mut self, offset: u32) -> Place {
+    pub(super) fn at_link_type(&mut self, offset: u32) -> FieldOffset {
         self.place(self.layers.link_type, offset)
     }
 
     /// The 802.2 header: the first bytes of the payload.
-    pub(super) fn at_llc(&mut self, offset: u32) -> Place {
+    pub(super) fn at_llc(&mut self, offset: u32) -> FieldOffset {
         self.place(self.layers.payload, offset)
     }
 
-    pub(super) fn at_network(&mut self, offset: u32) -> Place {
+    pub(super) fn at_network(&mut self, offset: u32) -> FieldOffset {
         self.place(self.layers.payload.plus(self.layers.network), offset)
     }
 
-    pub(super) fn at_network_no_snap(&mut self, offset: u32) -> Place {
+    pub(super) fn at_network_no_snap(&mut self, offset: u32) -> FieldOffset {
         self.place(self.layers.payload.plus(self.layers.network_no_snap), offset)
     }
 
     /// Past an IPv4 header of any length.
-    pub(super) fn after_ipv4(&mut self, offset: u32) -> Place {
+    pub(super) fn after_ipv4(&mut self, offset: u32) -> FieldOffset {
         let at = self.layers.payload.plus(self.layers.network);
         let cell = at.cell.map(|cell| self.use_cell(cell));
         let base = Base::Ipv4Len { cell, header: at.constant };
-        Place { base, offset: at.constant.wrapping_add(offset) }
+        FieldOffset { base, offset: at.constant.wrapping_add(offset) }
     }
 
     /// Past an IPv6 header without extensions.
-    pub(super) fn after_ipv6(&mut self, offset: u32) -> Place {
+    pub(super) fn after_ipv6(&mut self, offset: u32) -> FieldOffset {
         self.at_network(offset.wrapping_add(40))
     }
 }
@@ -319,46 +319,52 @@ const REDBACK_SMARTEDGE: u16 = 32;
 
 /// A field compared with a constant.
 pub(super) fn test(
-    place: Place,
+    place: FieldOffset,
     width: Width,
     mask: u32,
     compare: Compare,
     value: u32,
     name: &'static str,
 ) -> Predicate {
-    Predicate::Test(Test { field: Field::Packet(place, width), mask, compare, value, name })
+    Predicate::Test(FieldTest { field: TestedField::Packet(place, width), mask, compare, value, name })
 }
 
-pub(super) fn equal(place: Place, width: Width, value: u32, name: &'static str) -> Predicate {
+pub(super) fn equal(place: FieldOffset, width: Width, value: u32, name: &'static str) -> Predicate {
     test(place, width, u32::MAX, Compare::Equal, value, name)
 }
 
-pub(super) fn not_equal(place: Place, width: Width, value: u32, name: &'static str) -> Predicate {
+pub(super) fn not_equal(place: FieldOffset, width: Width, value: u32, name: &'static str) -> Predicate {
     equal(place, width, value, name).not()
 }
 
 /// Masked bits equal to `value`; without a bit to look at the packet is not read.
-pub(super) fn masked(place: Place, width: Width, value: u32, mask: u32, name: &'static str) -> Predicate {
+pub(super) fn masked(
+    place: FieldOffset,
+    width: Width,
+    value: u32,
+    mask: u32,
+    name: &'static str,
+) -> Predicate {
     match mask {
         0 => Predicate::Constant(value == 0),
         mask => test(place, width, mask, Compare::Equal, value, name),
     }
 }
 
-pub(super) fn any_set(place: Place, width: Width, bits: u32, name: &'static str) -> Predicate {
+pub(super) fn any_set(place: FieldOffset, width: Width, bits: u32, name: &'static str) -> Predicate {
     test(place, width, u32::MAX, Compare::AnySet, bits, name)
 }
 
-pub(super) fn at_most(place: Place, width: Width, value: u32, name: &'static str) -> Predicate {
+pub(super) fn at_most(place: FieldOffset, width: Width, value: u32, name: &'static str) -> Predicate {
     test(place, width, u32::MAX, Compare::Greater, value, name).not()
 }
 
-pub(super) fn at_least(place: Place, width: Width, value: u32, name: &'static str) -> Predicate {
+pub(super) fn at_least(place: FieldOffset, width: Width, value: u32, name: &'static str) -> Predicate {
     test(place, width, u32::MAX, Compare::GreaterEqual, value, name)
 }
 
 /// A run of bytes, compared in words from its end to its start, as libpcap does.
-pub(super) fn bytes(place: Place, wanted: &[u8], name: &'static str) -> Predicate {
+pub(super) fn bytes(place: FieldOffset, wanted: &[u8], name: &'static str) -> Predicate {
     let mut parts = Vec::new();
     let mut end = wanted.len();
     while end > 0 {
@@ -369,7 +375,7 @@ pub(super) fn bytes(place: Place, wanted: &[u8], name: &'static str) -> Predicat
         };
         end -= len;
         let value = wanted[end..end + len].iter().fold(0, |value, byte| value << 8 | u32::from(*byte));
-        let at = Place { offset: place.offset.wrapping_add(end as u32), ..place };
+        let at = FieldOffset { offset: place.offset.wrapping_add(end as u32), ..place };
         parts.push(equal(at, width, value, name));
     }
     Predicate::all(parts)

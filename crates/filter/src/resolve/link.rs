@@ -5,8 +5,8 @@
 //! others     802.2 alone; a type field of their own; the version nibble of raw IP; a constant
 //! ```
 //!
-//! A protocol is asked for by its EtherType, if above 1500, or else by its 802.2 service access point. What the two
-//! become on each link type is as in libpcap's `gen_linktype`.
+//! A protocol is tested by its EtherType, if above 1500, or else by its 802.2 service access point. Their numbers on
+//! each link type are those of libpcap's `gen_linktype`.
 
 use tapline_packet::LinkType;
 
@@ -15,8 +15,8 @@ use super::numbers::ethertype;
 use super::transport::is;
 use super::{Result, Scope, check_max};
 use crate::ast::LlcType;
-use crate::predicate::{Cell, Place, Predicate, Relation, Value};
-use tapline_bpf::cfg::{Alu, Test as Compare, Width};
+use crate::predicate::{FieldOffset, NumberExpr, Predicate, Relation, ScratchCell};
+use tapline_bpf::cfg::{Alu, JumpTest as Compare, Width};
 use tapline_syntax::Error;
 
 /// Service access points of IEEE 802.2.
@@ -116,7 +116,7 @@ impl Scope<'_> {
         Ok(Predicate::all(check.into_iter().chain([frame])))
     }
 
-    /// What an inner link header asks of the header around it.
+    /// The condition of an inner link header on the header around it.
     pub(super) fn outer_check(&mut self) -> Option<Predicate> {
         if self.layers.in_tunnel {
             return self.has_inner_ethernet();
@@ -136,7 +136,10 @@ impl Scope<'_> {
     /// Whether the type field, or what a tunnel's header has in its place, is this number.
     fn ether_type_is(&mut self, protocol: u32) -> Predicate {
         match self.layers.kind {
-            Some(kind) => is(Value::binary(Alu::And, Value::Cell(kind), Value::Constant(0xffff)), protocol),
+            Some(kind) => is(
+                NumberExpr::binary(Alu::And, NumberExpr::Cell(kind), NumberExpr::Constant(0xffff)),
+                protocol,
+            ),
             None => equal(self.at_link_type(0), Width::Half, protocol, ETHER_TYPE),
         }
     }
@@ -314,7 +317,7 @@ impl Scope<'_> {
     pub(super) fn llc(&mut self, kind: Option<LlcType>) -> Result<Predicate> {
         let frame = self.is_llc()?;
         let Some(kind) = kind else { return Ok(frame) };
-        let control: Place = self.at_llc(2);
+        let control: FieldOffset = self.at_llc(2);
         const CONTROL: &str = "802.2 control";
         Ok(frame.and(match kind {
             LlcType::I => super::layers::any_set(control, Width::Byte, 0x01, CONTROL).not(),
@@ -348,12 +351,12 @@ impl Scope<'_> {
 }
 
 /// A cell's value is greater than a number.
-fn greater(cell: Cell, number: u32) -> Predicate {
-    let (left, right) = (Value::Cell(cell), Value::Constant(number));
+fn greater(cell: ScratchCell, number: u32) -> Predicate {
+    let (left, right) = (NumberExpr::Cell(cell), NumberExpr::Constant(number));
     Predicate::Relation(Relation { left, compare: Compare::Greater, right })
 }
 
-/// What PPP calls a protocol (IANA, ppp-numbers).
+/// PPP's number of a protocol (IANA, ppp-numbers).
 fn ppp_protocol(protocol: u32) -> Result<u32> {
     Ok(match protocol {
         ethertype::IPV4 => 0x0021,

@@ -13,7 +13,7 @@ use tapline_packet::LinkType;
 use super::Scope;
 use super::layers::equal;
 use super::numbers::ethertype;
-use crate::options::Handle;
+use crate::options::HandleKind;
 use crate::predicate::Predicate;
 use tapline_bpf::cfg::Width;
 
@@ -34,8 +34,8 @@ impl Scope<'_> {
 
     fn ipv6_families(&self) -> &'static [u32] {
         match self.options.handle {
-            Handle::Savefile => &IPV6_IN_FILES,
-            Handle::Live | Handle::Dead => &[IPV6_HERE],
+            HandleKind::Savefile => &IPV6_IN_FILES,
+            HandleKind::Live | HandleKind::Dead => &[IPV6_HERE],
         }
     }
 
@@ -44,7 +44,7 @@ impl Scope<'_> {
         let is = |value| equal(at, Width::Word, value, FAMILY);
         match (self.link_type(), self.options.handle) {
             (LinkType::LOOP, _) => is(family),
-            (_, Handle::Savefile) => is(family.swap_bytes()).or(is(family)),
+            (_, HandleKind::Savefile) => is(family.swap_bytes()).or(is(family)),
             _ => is(u32::from_be_bytes(family.to_ne_bytes())),
         }
     }

@@ -12,9 +12,9 @@ use tapline_packet::LinkType;
 use super::arith::comparison;
 use super::layers::{masked, test};
 use super::{Result, Scope, check_max};
-use crate::ast::{Link, Mtp2Type, Mtp3Field, Relop};
+use crate::ast::{Mtp2Format, Mtp2Type, Mtp3Field, Relop};
 use crate::predicate::Predicate;
-use tapline_bpf::cfg::{Test as Compare, Width};
+use tapline_bpf::cfg::{JumpTest as Compare, Width};
 use tapline_syntax::Error;
 
 const LENGTH: &str = "MTP2 length indicator";
@@ -23,11 +23,11 @@ const LENGTH: &str = "MTP2 length indicator";
 const HIGH_SPEED_MORE: u32 = 3;
 
 impl Scope<'_> {
-    pub(super) fn mtp2(&mut self, kind: Mtp2Type, link: Link) -> Result<Predicate> {
+    pub(super) fn mtp2(&mut self, kind: Mtp2Type, link: Mtp2Format) -> Result<Predicate> {
         let start = self.mtp2_start(mtp2_word(kind, link))?;
         let (offset, width, mask, lssu_max) = match link {
-            Link::Normal => (2, Width::Byte, 0x3f, 2),
-            Link::HighSpeed => (4, Width::Half, 0xff80, 0x0100),
+            Mtp2Format::Normal => (2, Width::Byte, 0x3f, 2),
+            Mtp2Format::HighSpeed => (4, Width::Half, 0xff80, 0x0100),
         };
         let at = self.at_packet(start + offset);
         let above = |value| test(at, width, mask, Compare::Greater, value, LENGTH);
@@ -41,12 +41,12 @@ impl Scope<'_> {
     pub(super) fn mtp3(
         &mut self,
         field: Mtp3Field,
-        link: Link,
+        link: Mtp2Format,
         values: &[(Relop, u32)],
     ) -> Result<Predicate> {
         let word = mtp3_word(field, link);
         let start = self.mtp2_start(word)?;
-        let more = if link == Link::HighSpeed { HIGH_SPEED_MORE } else { 0 };
+        let more = if link == Mtp2Format::HighSpeed { HIGH_SPEED_MORE } else { 0 };
         let (offset, width, mask, max) = match field {
             Mtp3Field::Sio => (3, Width::Byte, u32::MAX, 0xff),
             Mtp3Field::Dpc => (4, Width::Half, on_wire(field, 0x3fff), 0x3fff),
@@ -66,7 +66,7 @@ impl Scope<'_> {
         parts.map(Predicate::any)
     }
 
-    /// Where MTP2 starts.
+    /// The start of MTP2.
     fn mtp2_start(&self, word: &str) -> Result<u32> {
         match self.link_type() {
             LinkType::MTP2 => Ok(0),
@@ -87,26 +87,26 @@ fn on_wire(field: Mtp3Field, value: u32) -> u32 {
     }
 }
 
-fn mtp2_word(kind: Mtp2Type, link: Link) -> &'static str {
+fn mtp2_word(kind: Mtp2Type, link: Mtp2Format) -> &'static str {
     match (kind, link) {
-        (Mtp2Type::Fisu, Link::Normal) => "fisu",
-        (Mtp2Type::Lssu, Link::Normal) => "lssu",
-        (Mtp2Type::Msu, Link::Normal) => "msu",
-        (Mtp2Type::Fisu, Link::HighSpeed) => "hfisu",
-        (Mtp2Type::Lssu, Link::HighSpeed) => "hlssu",
-        (Mtp2Type::Msu, Link::HighSpeed) => "hmsu",
+        (Mtp2Type::Fisu, Mtp2Format::Normal) => "fisu",
+        (Mtp2Type::Lssu, Mtp2Format::Normal) => "lssu",
+        (Mtp2Type::Msu, Mtp2Format::Normal) => "msu",
+        (Mtp2Type::Fisu, Mtp2Format::HighSpeed) => "hfisu",
+        (Mtp2Type::Lssu, Mtp2Format::HighSpeed) => "hlssu",
+        (Mtp2Type::Msu, Mtp2Format::HighSpeed) => "hmsu",
     }
 }
 
-fn mtp3_word(field: Mtp3Field, link: Link) -> &'static str {
+fn mtp3_word(field: Mtp3Field, link: Mtp2Format) -> &'static str {
     match (field, link) {
-        (Mtp3Field::Sio, Link::Normal) => "sio",
-        (Mtp3Field::Opc, Link::Normal) => "opc",
-        (Mtp3Field::Dpc, Link::Normal) => "dpc",
-        (Mtp3Field::Sls, Link::Normal) => "sls",
-        (Mtp3Field::Sio, Link::HighSpeed) => "hsio",
-        (Mtp3Field::Opc, Link::HighSpeed) => "hopc",
-        (Mtp3Field::Dpc, Link::HighSpeed) => "hdpc",
-        (Mtp3Field::Sls, Link::HighSpeed) => "hsls",
+        (Mtp3Field::Sio, Mtp2Format::Normal) => "sio",
+        (Mtp3Field::Opc, Mtp2Format::Normal) => "opc",
+        (Mtp3Field::Dpc, Mtp2Format::Normal) => "dpc",
+        (Mtp3Field::Sls, Mtp2Format::Normal) => "sls",
+        (Mtp3Field::Sio, Mtp2Format::HighSpeed) => "hsio",
+        (Mtp3Field::Opc, Mtp2Format::HighSpeed) => "hopc",
+        (Mtp3Field::Dpc, Mtp2Format::HighSpeed) => "hdpc",
+        (Mtp3Field::Sls, Mtp2Format::HighSpeed) => "hsls",
     }
 }

@@ -3,8 +3,8 @@
 use super::layers::test;
 use super::{Result, Scope, check_max};
 use crate::ast::ByteOp;
-use crate::predicate::{Field, Predicate, Relation, Test, Value};
-use tapline_bpf::cfg::{Alu, Test as Compare, Width};
+use crate::predicate::{FieldTest, NumberExpr, Predicate, Relation, TestedField};
+use tapline_bpf::cfg::{Alu, JumpTest as Compare, Width};
 
 impl Scope<'_> {
     /// At most this long.
@@ -23,8 +23,9 @@ impl Scope<'_> {
         let at = self.at_link(index);
         let compare = |compare| test(at, Width::Byte, u32::MAX, compare, value, "byte");
         let bits = |op| {
-            let left = Value::binary(op, Value::load(at, Width::Byte), Value::Constant(value));
-            Predicate::Relation(Relation { left, compare: Compare::Equal, right: Value::Constant(0) }).not()
+            let left = NumberExpr::binary(op, NumberExpr::load(at, Width::Byte), NumberExpr::Constant(value));
+            Predicate::Relation(Relation { left, compare: Compare::Equal, right: NumberExpr::Constant(0) })
+                .not()
         };
         Ok(match op {
             ByteOp::Equal => compare(Compare::Equal),
@@ -37,5 +38,11 @@ impl Scope<'_> {
 }
 
 fn length(compare: Compare, len: u32) -> Predicate {
-    Predicate::Test(Test { field: Field::Len, mask: u32::MAX, compare, value: len, name: "length" })
+    Predicate::Test(FieldTest {
+        field: TestedField::Len,
+        mask: u32::MAX,
+        compare,
+        value: len,
+        name: "length",
+    })
 }

@@ -12,7 +12,7 @@ use super::numbers::ip_protocol;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, Protocol, Qualifiers};
 use crate::names::Ports;
-use crate::predicate::{Place, Predicate};
+use crate::predicate::{FieldOffset, Predicate};
 use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
@@ -196,8 +196,8 @@ fn agreed(wanted: Option<u32>, found: Option<u32>) -> std::result::Result<Option
 
 fn range_at(
     range: PortRange,
-    source: Place,
-    destination: Place,
+    source: FieldOffset,
+    destination: FieldOffset,
     direction: Option<Direction>,
     word: &str,
 ) -> Result<Predicate> {
@@ -207,7 +207,7 @@ fn range_at(
         .map_err(|_| bad_qualifier(direction.map_or("", Direction::word), word))
 }
 
-fn in_range(range: PortRange, place: Place, name: &'static str) -> Predicate {
+fn in_range(range: PortRange, place: FieldOffset, name: &'static str) -> Predicate {
     if range.low == range.high {
         return equal(place, Width::Half, range.low, name);
     }

@@ -1,4 +1,4 @@
-//! What runs before the filter: finds headers of variable length and puts their places in cells.
+//! The code before the filter: finds headers of variable length and puts their places in cells.
 //!
 //! ```text
 //! radiotap  length: bytes 3 and 2, little-endian          PPI  the same, and bytes 4 to 7 must say 802.11
@@ -14,7 +14,7 @@ use tapline_packet::LinkType;
 
 use super::Scope;
 use super::layers::{any_set, equal, masked};
-use crate::predicate::{Base, Cell, Place, Predicate, Value};
+use crate::predicate::{Base, FieldOffset, NumberExpr, Predicate, ScratchCell};
 use tapline_bpf::cfg::{Alu, Width};
 
 impl Scope<'_> {
@@ -39,16 +39,16 @@ impl Scope<'_> {
     }
 
     /// The cells of the outermost link header and its payload, as far as the filter reads them.
-    fn outermost_cells(&self) -> (Option<Cell>, Option<Cell>) {
+    fn outermost_cells(&self) -> (Option<ScratchCell>, Option<ScratchCell>) {
         let cells = match self.options.link_type {
-            LinkType::IEEE802_11 | LinkType::PFLOG => (None, Some(Cell(0))),
+            LinkType::IEEE802_11 | LinkType::PFLOG => (None, Some(ScratchCell(0))),
             LinkType::IEEE802_11_PRISM
             | LinkType::IEEE802_11_AVS
             | LinkType::IEEE802_11_RADIOTAP
-            | LinkType::PPI => (Some(Cell(0)), Some(Cell(1))),
+            | LinkType::PPI => (Some(ScratchCell(0)), Some(ScratchCell(1))),
             _ => (None, None),
         };
-        let used = |cell: Cell| self.cell_used[usize::from(cell.0)];
+        let used = |cell: ScratchCell| self.cell_used[usize::from(cell.0)];
         let payload = cells.1.filter(|cell| used(*cell));
         (cells.0.filter(|cell| used(*cell) || payload.is_some()), payload)
     }
@@ -57,30 +57,30 @@ impl Scope<'_> {
 /// DLT_IEEE802_11, little-endian, as PPI has it.
 const PPI_802_11: u32 = 105_u32.swap_bytes();
 
-fn at(offset: u32) -> Place {
-    Place { base: Base::Packet, offset }
+fn at(offset: u32) -> FieldOffset {
+    FieldOffset { base: Base::Packet, offset }
 }
 
-fn assign(cell: Cell, value: Value) -> Predicate {
+fn assign(cell: ScratchCell, value: NumberExpr) -> Predicate {
     Predicate::Assign(cell, value)
 }
 
-fn load(offset: u32, width: Width) -> Value {
-    Value::load(at(offset), width)
+fn load(offset: u32, width: Width) -> NumberExpr {
+    NumberExpr::load(at(offset), width)
 }
 
 /// The length of the radio header.
-fn radio_len(link: LinkType, cell: Cell) -> Predicate {
+fn radio_len(link: LinkType, cell: ScratchCell) -> Predicate {
     match link {
         LinkType::IEEE802_11_PRISM => {
             let is_avs = masked(at(0), Width::Word, 0x8021_1000, 0xffff_f000, "AVS magic number");
             let avs = is_avs.and(assign(cell, load(4, Width::Word)));
-            avs.or(assign(cell, Value::Constant(PRISM_LEN)))
+            avs.or(assign(cell, NumberExpr::Constant(PRISM_LEN)))
         }
         LinkType::IEEE802_11_AVS => assign(cell, load(4, Width::Word)),
         _ => {
-            let high = Value::binary(Alu::Shl, load(3, Width::Byte), Value::Constant(8));
-            assign(cell, Value::binary(Alu::Or, high, load(2, Width::Byte)))
+            let high = NumberExpr::binary(Alu::Shl, load(3, Width::Byte), NumberExpr::Constant(8));
+            assign(cell, NumberExpr::binary(Alu::Or, high, load(2, Width::Byte)))
         }
     }
 }
@@ -88,22 +88,22 @@ fn radio_len(link: LinkType, cell: Cell) -> Predicate {
 /// No known program writes a Prism header of another length.
 const PRISM_LEN: u32 = 144;
 
-/// Where the payload of the link layer starts.
-fn payload_start(link: LinkType, radio: Option<Cell>, cell: Cell) -> Vec<Predicate> {
+/// The start of the link layer's payload.
+fn payload_start(link: LinkType, radio: Option<ScratchCell>, cell: ScratchCell) -> Vec<Predicate> {
     if link == LinkType::PFLOG {
         return vec![assign(cell, rounded_up(load(0, Width::Byte)))];
     }
     let frame_control = match radio {
         None => at(0),
-        Some(radio) => Place { base: Base::Cell(radio), offset: 0 },
+        Some(radio) => FieldOffset { base: Base::Cell(radio), offset: 0 },
     };
-    let start = radio.map_or(Value::Constant(0), Value::Cell).plus(24);
+    let start = radio.map_or(NumberExpr::Constant(0), NumberExpr::Cell).plus(24);
     let has = |bits| any_set(frame_control, Width::Byte, bits, "802.11 frame control");
     let is_data = has(0x08).and(has(0x04).not());
-    let qos = has(0x80).and(assign(cell, Value::Cell(cell).plus(2))).in_any_case();
+    let qos = has(0x80).and(assign(cell, NumberExpr::Cell(cell).plus(2))).in_any_case();
     let mut more = is_data.and(qos);
     if link == LinkType::IEEE802_11_RADIOTAP {
-        more = more.and(datapad()).and(assign(cell, rounded_up(Value::Cell(cell))));
+        more = more.and(datapad()).and(assign(cell, rounded_up(NumberExpr::Cell(cell))));
     }
     vec![assign(cell, start), more.in_any_case()]
 }
@@ -122,6 +122,6 @@ fn datapad() -> Predicate {
     present(FLAGS_PRESENT).and(present(MORE_WORDS).not()).and(after_time.or(first))
 }
 
-fn rounded_up(value: Value) -> Value {
-    Value::binary(Alu::And, value.plus(3), Value::Constant(!3))
+fn rounded_up(value: NumberExpr) -> NumberExpr {
+    NumberExpr::binary(Alu::And, value.plus(3), NumberExpr::Constant(!3))
 }

@@ -15,7 +15,7 @@ use super::numbers::{ethertype, ip_protocol};
 use super::transport::is_extension;
 use super::{Result, Scope, bad_qualifier, check_max};
 use crate::ast::{IdKind, Protocol, Qualifiers};
-use crate::predicate::{Headers, Predicate};
+use crate::predicate::{HeaderChain, Predicate};
 use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
@@ -196,7 +196,7 @@ impl Scope<'_> {
         self.arith_cells.0 = self.arith_cells.0.max(1);
         let link = self.link_protocol(if version == 4 { ethertype::IPV4 } else { ethertype::IPV6 })?;
         let start = self.at_network(0).offset;
-        Ok(link.and(Predicate::Headers(Headers { version, start, protocol: number as u8 })))
+        Ok(link.and(Predicate::Headers(HeaderChain { version, start, protocol: number as u8 })))
     }
 
     /// The number of a protocol's name after `proto` or `protochain`.

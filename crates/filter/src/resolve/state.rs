@@ -1,4 +1,4 @@
-//! What is carried from part to part while a tree is resolved.
+//! State that is carried from part to part while a tree is resolved.
 //!
 //! ```text
 //! mark       where the headers are, and which cells are free; `return_to` ends the shifts since
@@ -10,7 +10,7 @@
 
 use super::Scope;
 use super::layers::Layers;
-use crate::ast::Joint;
+use crate::ast::BoolOp;
 use crate::predicate::Predicate;
 use tapline_syntax::Span;
 
@@ -23,7 +23,7 @@ pub(super) struct Mark {
     shifts: (usize, Option<Span>),
 }
 
-/// The layers for which the transport cells hold good, on the two ways out of a part.
+/// The layers for which the transport cells hold good, on the two edges out of a part.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flow {
     yes: Option<u32>,
@@ -39,19 +39,19 @@ impl Flow {
         Flow { yes: self.no, no: self.yes }
     }
 
-    /// What is known before a part that is joined to this one.
-    pub(super) fn before(self, joint: Joint) -> Option<u32> {
+    /// The facts before a part that is joined to this one.
+    pub(super) fn before(self, joint: BoolOp) -> Option<u32> {
         match joint {
-            Joint::And => self.yes,
-            Joint::Or => self.no,
+            BoolOp::And => self.yes,
+            BoolOp::Or => self.no,
         }
     }
 
     /// After both, the second one evaluated only as far as needed.
-    pub(super) fn joined(self, joint: Joint, second: Flow) -> Flow {
+    pub(super) fn joined(self, joint: BoolOp, second: Flow) -> Flow {
         match joint {
-            Joint::And => Flow { yes: second.yes, no: same(self.no, second.no) },
-            Joint::Or => Flow { yes: same(self.yes, second.yes), no: second.no },
+            BoolOp::And => Flow { yes: second.yes, no: same(self.no, second.no) },
+            BoolOp::Or => Flow { yes: same(self.yes, second.yes), no: second.no },
         }
     }
 }
@@ -94,15 +94,15 @@ pub(crate) struct Probe {
 /// One part of a filter, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Where it stands.
+    /// Its place in the text.
     pub(crate) span: Span,
     /// With the qualifiers that the text leaves out; empty if the text says it all.
     pub(crate) label: String,
-    /// What it asks.
+    /// Its predicate.
     pub(crate) predicate: Predicate,
     /// Whether its contrary is wanted.
     pub(crate) negated: bool,
-    /// How many parts before it moved the headers, and the last of them.
+    /// Number of parts before it that moved the headers, and the last of them.
     pub(crate) shifts: (usize, Option<Span>),
     /// Whether it moves the headers for what comes behind it.
     pub(crate) moves: bool,

@@ -1,9 +1,9 @@
 //! Corner by corner: what a filter accepts, what it rejects, and what it refuses to be.
 
 mod errors;
-mod forms;
 mod frames;
 mod links;
+mod modifiers;
 mod tunnels;
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tapline_packet::{LinkType, Meta, Packet};
 
 use crate::compile;
 use crate::names::{FixedNames, Ports};
-use crate::options::{Handle, Options};
+use crate::options::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 
 /// Names that tests may use.
@@ -52,8 +52,8 @@ fn accepts(program: &CompiledFilter, data: &[u8], wire_len: usize) -> bool {
     program.run(Packet { data, meta: &meta }) != 0
 }
 
-/// Whether a filter accepts a packet, simplified or not. Cut at any length it must give the same answer both ways, and
-/// load in kernels.
+/// Whether a filter accepts a packet, simplified or not. Cut at any length it must give the same answer in both
+/// forms, and load in kernels.
 fn verdict(link_type: LinkType, text: &str, data: &[u8]) -> bool {
     let plain = program(text, &Options { optimise: false, ..options(link_type) });
     check_for_kernel(text, &plain);
@@ -489,7 +489,7 @@ fn protochain_steps_over_headers_and_ends() {
 #[test]
 fn metadata_is_asked_on_live_captures() {
     use tapline_packet::{Direction, PacketType, VlanTag};
-    let live = Options { handle: Handle::Live, ..options(LinkType::ETHERNET) };
+    let live = Options { handle: HandleKind::Live, ..options(LinkType::ETHERNET) };
     let tagged = Meta {
         wire_len: 60,
         if_index: 7,
@@ -541,8 +541,8 @@ fn metadata_offsets_are_outside_of_packets_in_files() {
         let options = Options { handle, ..options(LinkType::ETHERNET) };
         program("link[0xfffff008:4] = 7", &options).run(Packet { data: &web_request(), meta: &meta }) != 0
     };
-    assert!(asks(Handle::Live));
-    assert!(!asks(Handle::Savefile));
+    assert!(asks(HandleKind::Live));
+    assert!(!asks(HandleKind::Savefile));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where the transport header is, over IPv4 with options and over IPv6 with extension headers.
+//! The offset of the transport header, over IPv4 with options and over IPv6 with extension headers.
 //!
 //! ```text
 //! cells   protocol  the number of what is carried; with 0x100 in a later fragment, which has no transport header;
@@ -13,8 +13,8 @@
 //!           44        next header at 0, offset and flag at 2; the first fragment goes on 8 bytes further, a later one ends here
 //! ```
 //!
-//! The chain is followed where the text first asks for what it leads to, and again only where the cells may hold something
-//! else. A chain that leaves the captured bytes rejects the packet, as any load does.
+//! The chain is followed where the text first asks for what it leads to, and again only where the cells may hold
+//! something else. A chain that leaves the captured bytes rejects the packet, as any load does.
 //!
 //! Sources: RFC 8200, 4; RFC 4302, 2.2; RFC 6946 (a fragment header that cuts nothing is none).
 
@@ -22,9 +22,9 @@ use super::layers::{Layers, any_set};
 use super::numbers::ethertype;
 use super::numbers::ip_protocol;
 use super::{Result, Scope};
-use crate::ast::{Expr, Form, Fragments, Kind, Primitive};
-use crate::predicate::{Base, Cell, EXTENSIONS_MAX, Place, Predicate, Relation, Value};
-use tapline_bpf::cfg::{Alu, Test as Compare, Width};
+use crate::ast::{Expr, ExprKind, Fragments, Modifier, Primitive};
+use crate::predicate::{Base, EXTENSIONS_MAX, FieldOffset, NumberExpr, Predicate, Relation, ScratchCell};
+use tapline_bpf::cfg::{Alu, JumpTest as Compare, Width};
 use tapline_packet::numbers::ip_protocol::IPV6_EXTENSIONS;
 
 /// In the protocol's cell: a later fragment.
@@ -38,10 +38,10 @@ const OFFSET: u32 = 0x1fff;
 /// The cells of the transport header.
 #[derive(Clone, Copy)]
 pub(super) struct Cells {
-    pub(super) protocol: Cell,
-    pub(super) start: Cell,
+    pub(super) protocol: ScratchCell,
+    pub(super) start: ScratchCell,
     /// Only where the filter asks for fragments.
-    cut: Option<Cell>,
+    cut: Option<ScratchCell>,
 }
 
 /// Whether a number is that of an extension header, of which a packet may have several.
@@ -76,22 +76,26 @@ impl Scope<'_> {
 
     fn find_transport(&mut self) -> Result<Predicate> {
         let Some(cells) = self.transport else { return Ok(Predicate::Constant(true)) };
-        let none = [Predicate::Assign(cells.protocol, Value::Constant(NO_IP))]
+        let none = [Predicate::Assign(cells.protocol, NumberExpr::Constant(NO_IP))]
             .into_iter()
-            .chain(cells.cut.map(|cut| Predicate::Assign(cut, Value::Constant(0))));
+            .chain(cells.cut.map(|cut| Predicate::Assign(cut, NumberExpr::Constant(0))));
         let found = self.in_ipv4(cells)?.or(self.in_ipv6(cells)?);
         Ok(Predicate::all(none.chain([found.in_any_case()])))
     }
 
     fn in_ipv4(&mut self, cells: Cells) -> Result<Predicate> {
         let is_ip = self.link_protocol(ethertype::IPV4)?;
-        let protocol = Value::load(self.at_network(9), Width::Byte);
+        let protocol = NumberExpr::load(self.at_network(9), Width::Byte);
         let cut = self.at_network(6);
         let start = self.ipv4_end();
         let later = any_set(cut, Width::Half, OFFSET, "IPv4 fragment offset");
-        let mark = Predicate::Assign(cells.protocol, flagged(Value::Cell(cells.protocol)));
+        let mark = Predicate::Assign(cells.protocol, flagged(NumberExpr::Cell(cells.protocol)));
         let noted = cells.cut.map(|cell| {
-            let bits = Value::binary(Alu::And, Value::load(cut, Width::Half), Value::Constant(MORE | OFFSET));
+            let bits = NumberExpr::binary(
+                Alu::And,
+                NumberExpr::load(cut, Width::Half),
+                NumberExpr::Constant(MORE | OFFSET),
+            );
             Predicate::Assign(cell, bits)
         });
         let parts =
@@ -102,7 +106,7 @@ impl Scope<'_> {
 
     fn in_ipv6(&mut self, cells: Cells) -> Result<Predicate> {
         let is_ip6 = self.link_protocol(ethertype::IPV6)?;
-        let protocol = Value::load(self.at_network(6), Width::Byte);
+        let protocol = NumberExpr::load(self.at_network(6), Width::Byte);
         let start = address(self.at_network(40));
         let found =
             [is_ip6, Predicate::Assign(cells.protocol, protocol), Predicate::Assign(cells.start, start)];
@@ -113,19 +117,23 @@ impl Scope<'_> {
     /// Whether the chain leads to a protocol: in a fragment of any place.
     pub(super) fn carries(&mut self, protocol: u32) -> Option<Predicate> {
         let cells = self.ask_transport()?;
-        let value = Value::binary(Alu::And, Value::Cell(cells.protocol), Value::Constant(NO_IP | 0xff));
+        let value = NumberExpr::binary(
+            Alu::And,
+            NumberExpr::Cell(cells.protocol),
+            NumberExpr::Constant(NO_IP | 0xff),
+        );
         Some(is(value, protocol))
     }
 
     /// Whether the header of a protocol is there: not in later fragments.
     pub(super) fn has_header(&mut self, protocol: u32) -> Option<Predicate> {
         let cells = self.ask_transport()?;
-        Some(is(Value::Cell(cells.protocol), protocol))
+        Some(is(NumberExpr::Cell(cells.protocol), protocol))
     }
 
     /// The place `offset` bytes into the transport header.
-    pub(super) fn at_transport(&mut self, cells: Cells, offset: u32) -> Place {
-        Place { base: Base::Cell(cells.start), offset }
+    pub(super) fn at_transport(&mut self, cells: Cells, offset: u32) -> FieldOffset {
+        FieldOffset { base: Base::Cell(cells.start), offset }
     }
 
     /// `fragment()` and its like.
@@ -134,10 +142,10 @@ impl Scope<'_> {
             return Ok(Predicate::Constant(false));
         };
         Ok(match which {
-            Fragments::Any => is(Value::Cell(cut), 0).not(),
-            Fragments::First => is(Value::Cell(cut), MORE),
+            Fragments::Any => is(NumberExpr::Cell(cut), 0).not(),
+            Fragments::First => is(NumberExpr::Cell(cut), MORE),
             Fragments::Later => {
-                is(Value::binary(Alu::And, Value::Cell(cut), Value::Constant(OFFSET)), 0).not()
+                is(NumberExpr::binary(Alu::And, NumberExpr::Cell(cut), NumberExpr::Constant(OFFSET)), 0).not()
             }
         })
     }
@@ -145,13 +153,13 @@ impl Scope<'_> {
 
 /// Over one extension header. Holds if there may be more behind it.
 fn step(cells: Cells) -> Predicate {
-    let at = |offset| Place { base: Base::Cell(cells.start), offset };
-    let is_next = |number| is(Value::Cell(cells.protocol), number);
-    let next = || Value::load(at(0), Width::Byte);
+    let at = |offset| FieldOffset { base: Base::Cell(cells.start), offset };
+    let is_next = |number| is(NumberExpr::Cell(cells.protocol), number);
+    let next = || NumberExpr::load(at(0), Width::Byte);
     let over = |more, shift| {
-        let units = Value::load(at(1), Width::Byte).plus(more);
-        let len = Value::binary(Alu::Shl, units, Value::Constant(shift));
-        let end = Value::binary(Alu::Add, len, Value::Cell(cells.start));
+        let units = NumberExpr::load(at(1), Width::Byte).plus(more);
+        let len = NumberExpr::binary(Alu::Shl, units, NumberExpr::Constant(shift));
+        let end = NumberExpr::binary(Alu::Add, len, NumberExpr::Cell(cells.start));
         Predicate::Assign(cells.protocol, next()).and(Predicate::Assign(cells.start, end))
     };
     let options = is_next(ip_protocol::HOP_BY_HOP)
@@ -160,7 +168,7 @@ fn step(cells: Cells) -> Predicate {
         .and(over(1, 3));
     let authentication = is_next(ip_protocol::AH).and(over(2, 2));
     let first = any_set(at(2), Width::Half, 0xfff8, "IPv6 fragment offset").not();
-    let behind = Predicate::Assign(cells.start, Value::Cell(cells.start).plus(8));
+    let behind = Predicate::Assign(cells.start, NumberExpr::Cell(cells.start).plus(8));
     let go_on = first.and(Predicate::Assign(cells.protocol, next())).and(behind);
     let end = Predicate::Assign(cells.protocol, flagged(next())).and(Predicate::Constant(false));
     let noted = cells.cut.map(|cell| Predicate::Assign(cell, cut_of(at(2))));
@@ -169,27 +177,31 @@ fn step(cells: Cells) -> Predicate {
 }
 
 /// The offset and flag of an IPv6 fragment header in the order of IPv4.
-fn cut_of(place: Place) -> Value {
-    let word = Value::load(place, Width::Half);
-    let more = Value::binary(Alu::And, word.clone(), Value::Constant(1));
-    let more = Value::binary(Alu::Shl, more, Value::Constant(13));
-    Value::binary(Alu::Or, Value::binary(Alu::Shr, word, Value::Constant(3)), more)
+fn cut_of(place: FieldOffset) -> NumberExpr {
+    let word = NumberExpr::load(place, Width::Half);
+    let more = NumberExpr::binary(Alu::And, word.clone(), NumberExpr::Constant(1));
+    let more = NumberExpr::binary(Alu::Shl, more, NumberExpr::Constant(13));
+    NumberExpr::binary(Alu::Or, NumberExpr::binary(Alu::Shr, word, NumberExpr::Constant(3)), more)
 }
 
-fn flagged(value: Value) -> Value {
-    Value::binary(Alu::Or, value, Value::Constant(LATER))
+fn flagged(value: NumberExpr) -> NumberExpr {
+    NumberExpr::binary(Alu::Or, value, NumberExpr::Constant(LATER))
 }
 
 /// A value equals a number.
-pub(super) fn is(value: Value, number: u32) -> Predicate {
-    Predicate::Relation(Relation { left: value, compare: Compare::Equal, right: Value::Constant(number) })
+pub(super) fn is(value: NumberExpr, number: u32) -> Predicate {
+    Predicate::Relation(Relation {
+        left: value,
+        compare: Compare::Equal,
+        right: NumberExpr::Constant(number),
+    })
 }
 
 /// A place as a number.
-pub(super) fn address(place: Place) -> Value {
+pub(super) fn address(place: FieldOffset) -> NumberExpr {
     match place.base {
-        Base::Cell(cell) => Value::Cell(cell).plus(place.offset),
-        _ => Value::Constant(place.offset),
+        Base::Cell(cell) => NumberExpr::Cell(cell).plus(place.offset),
+        _ => NumberExpr::Constant(place.offset),
     }
 }
 
@@ -209,16 +221,16 @@ impl Asks {
 
     fn look(&mut self, expr: &Expr) {
         match &expr.kind {
-            Kind::Chain(first, rest) => {
+            ExprKind::Chain(first, rest) => {
                 self.look(first);
                 rest.iter().for_each(|(_, part)| self.look(part));
             }
-            Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => self.look(inner),
-            Kind::Form(form, inner) => {
-                self.transport |= matches!(form, Form::Extensions | Form::Inner(_));
+            ExprKind::Not(inner) | ExprKind::Group(inner) | ExprKind::Qualified(_, inner) => self.look(inner),
+            ExprKind::Modified(modifier, inner) => {
+                self.transport |= matches!(modifier, Modifier::Extensions | Modifier::Inner(_));
                 self.look(inner);
             }
-            Kind::Primitive(Primitive::Fragment(_)) => {
+            ExprKind::Primitive(Primitive::Fragment(_)) => {
                 self.transport = true;
                 self.cut = true;
             }

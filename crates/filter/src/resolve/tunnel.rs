@@ -12,18 +12,19 @@
 //!               extensions: length in words ... next] | IPv4 or IPv6, as its first four bits say
 //! ```
 //!
-//! Two cells tell what was found: where its Ethernet header is, or where one of 14 bytes would be; and its EtherType. A tunnel's own
-//! header is one in a first fragment, over IPv4 or behind IPv6's extension headers.
+//! Two cells tell what was found: where its Ethernet header is, or where one of 14 bytes would be; and its EtherType.
+//! A tunnel's own header is one in a first fragment, over IPv4 or behind IPv6's extension headers.
 //!
-//! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5; draft-foschiano-erspan-03.
+//! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5;
+//! draft-foschiano-erspan-03.
 
 use super::layers::{ETHERNET_LEN, Layers, NO_ETHERNET, any_set, equal, masked, not_equal};
 use super::numbers::ethertype;
 use super::numbers::{ip_protocol, port};
 use super::transport::{Cells, is};
 use super::{Result, Scope};
-use crate::ast::{Expr, Tunnel, TunnelKind};
-use crate::predicate::{Base, Cell, GTP_EXTENSIONS_MAX, Place, Predicate, Value};
+use crate::ast::{Expr, TunnelKind, TunnelSelector};
+use crate::predicate::{Base, FieldOffset, GTP_EXTENSIONS_MAX, NumberExpr, Predicate, ScratchCell};
 use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Span;
 
@@ -39,13 +40,18 @@ const GRE_TYPE: u32 = 0xffff;
 /// A tunnel's payload, and the transport header in front of the tunnel.
 #[derive(Clone, Copy)]
 struct Found {
-    base: Cell,
-    kind: Cell,
+    base: ScratchCell,
+    kind: ScratchCell,
     outer: Cells,
 }
 
 impl Scope<'_> {
-    pub(super) fn inner(&mut self, tunnel: Option<Tunnel>, inner: &Expr, span: Span) -> Result<Predicate> {
+    pub(super) fn inner(
+        &mut self,
+        tunnel: Option<TunnelSelector>,
+        inner: &Expr,
+        span: Span,
+    ) -> Result<Predicate> {
         let word = Span { start: span.start, end: span.start + "inner".len() };
         let (base, kind) = (self.new_cell()?, self.new_cell()?);
         let label = || match tunnel {
@@ -56,7 +62,12 @@ impl Scope<'_> {
         self.before_inner(found, inner)
     }
 
-    fn find_tunnel(&mut self, tunnel: Option<Tunnel>, base: Cell, kind: Cell) -> Predicate {
+    fn find_tunnel(
+        &mut self,
+        tunnel: Option<TunnelSelector>,
+        base: ScratchCell,
+        kind: ScratchCell,
+    ) -> Predicate {
         let Some(outer) = self.ask_transport() else { return Predicate::Constant(false) };
         let found = Found { base, kind, outer };
         let id = tunnel.and_then(|tunnel| tunnel.id);
@@ -81,58 +92,58 @@ impl Found {
     }
 
     /// A place in the outer transport header or behind it.
-    fn outer(self, offset: u32) -> Place {
-        Place { base: Base::Cell(self.outer.start), offset }
+    fn outer(self, offset: u32) -> FieldOffset {
+        FieldOffset { base: Base::Cell(self.outer.start), offset }
     }
 
     /// A place behind what was found so far.
-    fn at(self, offset: u32) -> Place {
-        Place { base: Base::Cell(self.base), offset }
+    fn at(self, offset: u32) -> FieldOffset {
+        FieldOffset { base: Base::Cell(self.base), offset }
     }
 
     fn carried(self, protocol: u32) -> Predicate {
-        is(Value::Cell(self.outer.protocol), protocol)
+        is(NumberExpr::Cell(self.outer.protocol), protocol)
     }
 
-    fn set_kind(self, value: Value) -> Predicate {
+    fn set_kind(self, value: NumberExpr) -> Predicate {
         Predicate::Assign(self.kind, value)
     }
 
     /// The base is `offset` bytes behind the start of the outer transport header.
     fn set_base(self, offset: u32) -> Predicate {
-        Predicate::Assign(self.base, Value::Cell(self.outer.start).plus(offset))
+        Predicate::Assign(self.base, NumberExpr::Cell(self.outer.start).plus(offset))
     }
 
-    fn move_base(self, by: Value) -> Predicate {
-        Predicate::Assign(self.base, Value::binary(Alu::Add, by, Value::Cell(self.base)))
+    fn move_base(self, by: NumberExpr) -> Predicate {
+        Predicate::Assign(self.base, NumberExpr::binary(Alu::Add, by, NumberExpr::Cell(self.base)))
     }
 
-    fn kind_bits(self, mask: u32) -> Value {
-        Value::binary(Alu::And, Value::Cell(self.kind), Value::Constant(mask))
+    fn kind_bits(self, mask: u32) -> NumberExpr {
+        NumberExpr::binary(Alu::And, NumberExpr::Cell(self.kind), NumberExpr::Constant(mask))
     }
 
     /// An Ethernet frame begins at the base.
     fn frame(self) -> Predicate {
-        self.set_kind(Value::load(self.at(ETHERNET_LEN - 2), Width::Half))
+        self.set_kind(NumberExpr::load(self.at(ETHERNET_LEN - 2), Width::Half))
     }
 
     /// A packet of a type begins at the base, without a link header.
-    fn packet(self, kind: Value) -> Predicate {
-        let marked = Value::binary(Alu::Or, kind, Value::Constant(NO_ETHERNET));
-        let back = Value::Cell(self.base).plus(ETHERNET_LEN.wrapping_neg());
+    fn packet(self, kind: NumberExpr) -> Predicate {
+        let marked = NumberExpr::binary(Alu::Or, kind, NumberExpr::Constant(NO_ETHERNET));
+        let back = NumberExpr::Cell(self.base).plus(ETHERNET_LEN.wrapping_neg());
         self.set_kind(marked).and(Predicate::Assign(self.base, back))
     }
 
     /// A packet of IP begins at the base; its version says which.
     fn packet_by_version(self) -> Predicate {
         let version = |bits| masked(self.at(0), Width::Byte, bits, 0xf0, "inner IP version");
-        let v4 = version(0x40).and(self.packet(Value::Constant(ethertype::IPV4)));
-        v4.or(version(0x60).and(self.packet(Value::Constant(ethertype::IPV6))))
+        let v4 = version(0x40).and(self.packet(NumberExpr::Constant(ethertype::IPV4)));
+        v4.or(version(0x60).and(self.packet(NumberExpr::Constant(ethertype::IPV6))))
     }
 
     fn ipip(self) -> Predicate {
         let of = |number, kind| {
-            let packet = self.set_base(0).and(self.packet(Value::Constant(kind)));
+            let packet = self.set_base(0).and(self.packet(NumberExpr::Constant(kind)));
             self.carried(number).and(packet)
         };
         of(ip_protocol::IPV4, ethertype::IPV4).or(of(ip_protocol::IPV6, ethertype::IPV6))
@@ -140,16 +151,19 @@ impl Found {
 
     /// GRE with a header that we know: its first word is in the cell for the kind, its end is the base.
     fn gre_header(self) -> Predicate {
-        let word = self.set_kind(Value::load(self.outer(0), Width::Word));
+        let word = self.set_kind(NumberExpr::load(self.outer(0), Width::Word));
         let known = is(self.kind_bits(GRE_UNKNOWN), 0);
         let field = |flag: u32| {
-            let shifted =
-                Value::binary(Alu::Shr, Value::Cell(self.kind), Value::Constant(flag.trailing_zeros() - 2));
-            Value::binary(Alu::And, shifted, Value::Constant(4))
+            let shifted = NumberExpr::binary(
+                Alu::Shr,
+                NumberExpr::Cell(self.kind),
+                NumberExpr::Constant(flag.trailing_zeros() - 2),
+            );
+            NumberExpr::binary(Alu::And, shifted, NumberExpr::Constant(4))
         };
-        let fields = Value::binary(Alu::Add, field(GRE_CHECKSUM), field(GRE_KEY));
-        let fields = Value::binary(Alu::Add, fields, field(GRE_SEQUENCE));
-        let end = Value::binary(Alu::Add, fields, Value::Cell(self.outer.start)).plus(4);
+        let fields = NumberExpr::binary(Alu::Add, field(GRE_CHECKSUM), field(GRE_KEY));
+        let fields = NumberExpr::binary(Alu::Add, fields, field(GRE_SEQUENCE));
+        let end = NumberExpr::binary(Alu::Add, fields, NumberExpr::Cell(self.outer.start)).plus(4);
         self.carried(ip_protocol::GRE).and(word).and(known).and(Predicate::Assign(self.base, end))
     }
 
@@ -178,7 +192,7 @@ impl Found {
         let version = |bits| masked(self.at(0), Width::Byte, bits, 0xf0, "ERSPAN version");
         let has_sequence = is(self.kind_bits(GRE_SEQUENCE), 0).not();
         let second = [has_sequence.clone(), version(0x10)].into_iter().chain(is_session.clone());
-        let second = Predicate::all(second.chain([self.move_base(Value::Constant(8))]));
+        let second = Predicate::all(second.chain([self.move_base(NumberExpr::Constant(8))]));
         // Type I has no session.
         let first = match session {
             None => has_sequence.not(),
@@ -193,8 +207,9 @@ impl Found {
     /// The kind of what a header of type III carries is in bits 14 to 10 of its last half word.
     fn erspan_iii_payload(self) -> Predicate {
         let carries = |kind: u32| masked(self.at(10), Width::Half, kind << 10, 0x7c00, "ERSPAN frame type");
-        let more = Value::binary(Alu::And, Value::load(self.at(11), Width::Byte), Value::Constant(1));
-        let more = Value::binary(Alu::Shl, more, Value::Constant(3));
+        let more =
+            NumberExpr::binary(Alu::And, NumberExpr::load(self.at(11), Width::Byte), NumberExpr::Constant(1));
+        let more = NumberExpr::binary(Alu::Shl, more, NumberExpr::Constant(3));
         let over = self.move_base(more.plus(12));
         let frame = carries(0).and(over.clone()).and(self.frame());
         frame.or(carries(2).and(over).and(self.packet_by_version()))
@@ -222,12 +237,13 @@ impl Found {
         let first = self.outer(UDP_LEN);
         let version = masked(first, Width::Byte, 0, 0xc0, "Geneve version");
         let header = [self.udp_to(port::GENEVE), version].into_iter().chain(self.is_network(network));
-        let kind = self.set_kind(Value::load(self.outer(UDP_LEN + 2), Width::Half));
-        let options = Value::binary(Alu::And, Value::load(first, Width::Byte), Value::Constant(0x3f));
-        let options = Value::binary(Alu::Shl, options, Value::Constant(2));
-        let end = Value::binary(Alu::Add, options, Value::Cell(self.outer.start)).plus(UDP_LEN + 8);
-        let frame = is(Value::Cell(self.kind), ethertype::TRANSPARENT_BRIDGING).and(self.frame());
-        let carried = frame.or(self.packet(Value::Cell(self.kind)));
+        let kind = self.set_kind(NumberExpr::load(self.outer(UDP_LEN + 2), Width::Half));
+        let options =
+            NumberExpr::binary(Alu::And, NumberExpr::load(first, Width::Byte), NumberExpr::Constant(0x3f));
+        let options = NumberExpr::binary(Alu::Shl, options, NumberExpr::Constant(2));
+        let end = NumberExpr::binary(Alu::Add, options, NumberExpr::Cell(self.outer.start)).plus(UDP_LEN + 8);
+        let frame = is(NumberExpr::Cell(self.kind), ethertype::TRANSPARENT_BRIDGING).and(self.frame());
+        let carried = frame.or(self.packet(NumberExpr::Cell(self.kind)));
         Predicate::all(header.chain([kind, Predicate::Assign(self.base, end), carried]))
     }
 
@@ -246,18 +262,19 @@ impl Found {
 
     /// Over the chain of GTP extensions, whose first kind stands in the header's last byte. Holds if it ends.
     fn over_gtp_extensions(self) -> Predicate {
-        let first = self.set_kind(Value::load(self.outer(UDP_LEN + 11), Width::Byte));
+        let first = self.set_kind(NumberExpr::load(self.outer(UDP_LEN + 11), Width::Byte));
         let steps = (0..GTP_EXTENSIONS_MAX).map(|_| self.over_gtp_extension());
         let steps = Predicate::all(steps).in_any_case();
-        first.and(steps).and(is(Value::Cell(self.kind), 0))
+        first.and(steps).and(is(NumberExpr::Cell(self.kind), 0))
     }
 
     fn over_gtp_extension(self) -> Predicate {
         let has_len = not_equal(self.at(0), Width::Byte, 0, "GTP extension length");
-        let len = Value::binary(Alu::Shl, Value::load(self.at(0), Width::Byte), Value::Constant(2));
-        let last = Value::binary(Alu::Sub, len.clone(), Value::Constant(1));
-        let next = Value::Load { index: Box::new(last), place: self.at(0), width: Width::Byte };
-        let more = is(Value::Cell(self.kind), 0).not();
+        let len =
+            NumberExpr::binary(Alu::Shl, NumberExpr::load(self.at(0), Width::Byte), NumberExpr::Constant(2));
+        let last = NumberExpr::binary(Alu::Sub, len.clone(), NumberExpr::Constant(1));
+        let next = NumberExpr::Load { index: Box::new(last), place: self.at(0), width: Width::Byte };
+        let more = is(NumberExpr::Cell(self.kind), 0).not();
         more.and(has_len).and(self.set_kind(next)).and(self.move_base(len))
     }
 }

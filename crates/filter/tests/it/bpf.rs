@@ -8,7 +8,7 @@
 use tapline_bpf::{DumpFormat, Insn, Program, ancillary, code::*};
 use tapline_ir::{Machine, Memory, raise_program};
 use tapline_packet::{Meta, Packet};
-use tapline_testkit::libpcap::{Libpcap, Oracle};
+use tapline_testkit::libpcap::{Libpcap, LibpcapProgram};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 
@@ -19,7 +19,7 @@ fn runs_as_other_interpreters_run() {
     for _ in 0..20_000 {
         let insns = programs::program(&mut random);
         let Ok(program) = Program::new(insns.clone()) else { panic!("valid by construction: {insns:?}") };
-        let oracle = Oracle::new(insns.clone());
+        let oracle = LibpcapProgram::new(insns.clone());
         let ir = raise_program(&program);
         ir.verify().unwrap_or_else(|fault| panic!("{fault}\n{ir}{}", program.text(DumpFormat::Assembly)));
         let mut machine = Machine::new(ir);

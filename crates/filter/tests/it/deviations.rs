@@ -1,11 +1,11 @@
-//! Where we do not follow libpcap 1.10: what is right, one test for each rule of `differential/rules.rs`.
+//! Deviations from libpcap 1.10: the right answers, one test for each rule of `differential/rules.rs`.
 
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Meta, Packet};
 
 fn options(dlt: u16) -> Options {
-    Options { handle: Handle::Dead, ..Options::new(LinkType::from_dlt(dlt)) }
+    Options { handle: HandleKind::Dead, ..Options::new(LinkType::from_dlt(dlt)) }
 }
 
 fn program(text: &str, dlt: u16) -> CompiledFilter {
@@ -47,7 +47,8 @@ fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     [&[0x60, 0, 0, 0, 0, 40, next, 64][..], &[0x20; 16], &[0x30; 16], payload].concat()
 }
 
-/// `unwritten-scratch`: what follows a tunnel that is not there sees offsets of 0, always the same, and kernels load it.
+/// `unwritten-scratch`: what follows a tunnel that is not there sees offsets of 0, always the same, and kernels load
+/// it.
 #[test]
 fn no_scratch_cell_is_read_before_it_is_written() {
     for text in
@@ -69,7 +70,8 @@ fn arithmetic_does_not_move_headers() {
     assert!(matches("len > 5 and wlan addr1 00:11:22:33:44:55", RADIOTAP, &data));
 }
 
-/// `geneve-missed`: behind `geneve ... or`, nothing is found in a packet without Geneve; `geneve` to the right finds it.
+/// `geneve-missed`: behind `geneve ... or`, nothing is found in a packet without Geneve; `geneve` to the right finds
+/// it.
 #[test]
 fn the_text_behind_a_tunnel_looks_inside_of_it() {
     let udp = frame(0x0800, &ipv4(17, [10, 0, 0, 2], &[0; 20]));
@@ -158,8 +160,9 @@ fn protochain_steps_over_authentication_headers() {
     assert!(matches("ip protochain 17", ETHERNET, &v4));
 }
 
-/// `protochain-unending`: a chain that comes back to itself (length byte 8 and 3: libpcap loops for ever) ends, and does not
-/// match. `protochain-long`: one that is longer than we follow does not match either, and what follows is still asked.
+/// `protochain-unending`: a chain that comes back to itself (length byte 8 and 3: libpcap loops for ever) ends, and
+/// does not match. `protochain-long`: one that is longer than we follow does not match either, and what follows is
+/// still asked.
 #[test]
 fn protochain_ends_on_every_packet() {
     for length in 0..=255 {
@@ -219,7 +222,8 @@ fn decnet_addresses_are_little_endian() {
     assert!(!matches("decnet dst 10.5", ETHERNET, &data));
 }
 
-/// `ss7-fields`: Q.704's routing label: destination 14 bits, origin 14 bits, link selection 4 bits, from the low end on.
+/// `ss7-fields`: Q.704's routing label: destination 14 bits, origin 14 bits, link selection 4 bits, from the low end
+/// on.
 #[test]
 fn mtp3_fields_are_those_of_the_routing_label() {
     let (destination, origin, selection) = (0x1234_u32, 0x2bcd_u32, 7_u32);
@@ -250,7 +254,8 @@ fn arcnet_codes_are_those_of_rfc_1201() {
     assert_eq!(answers, [true, false]);
 }
 
-/// `number-too-large`, `no-metadata`, `atm-after-lane`, `port-ranges`, `decnet-address`, `constant-faults`: what 1.11 refuses.
+/// `number-too-large`, `no-metadata`, `atm-after-lane`, `port-ranges`, `decnet-address`, `constant-faults`: what 1.11
+/// refuses.
 #[test]
 fn meaningless_forms_are_refused() {
     let cases = [
@@ -286,7 +291,7 @@ fn frame_types_behind_ppi() {
 
 /// 1.10 has no `vxlan`, and 1.11's optimiser loses the places of the inner headers.
 #[test]
-fn vxlan_finds_what_is_inside() {
+fn vxlan_finds_the_inner_packet() {
     let inner =
         frame(0x0800, &ipv4(6, [192, 168, 7, 9], &[0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0]));
     let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &inner].concat();
@@ -415,7 +420,7 @@ fn contradictions_are_found_on_loopback_too() {
     const NULL: u16 = 0;
     const LOOP: u16 = 108;
     for dlt in [ETHERNET, NULL, LOOP, RAW] {
-        for handle in [Handle::Dead, Handle::Savefile] {
+        for handle in [HandleKind::Dead, HandleKind::Savefile] {
             let options = Options { handle, ..options(dlt) };
             let refused = compile("udp dst port 52356 && tcp[len] > 0", &options);
             let message = refused.map(drop).map_err(|error| error.message);

@@ -23,19 +23,19 @@ use std::fmt::Write;
 use rules::{Difference, NEVER, RULES, Refusal};
 use tapline_bpf::code::{K, RET};
 use tapline_bpf::{DumpFormat, Insn, Program};
-use tapline_filter::{Handle, Options, compile};
-use tapline_ir::optimise::optimise_watched;
+use tapline_filter::{HandleKind, Options, compile};
+use tapline_ir::optimise::optimise_with_observer;
 use tapline_ir::{Machine, Memory, raise_program};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts};
 use tapline_testkit::volume::{number, volume};
 
-/// Each text is judged on so many packets.
+/// Packets for each text.
 const PACKETS_PER_TEXT: usize = 40;
 
-/// After so many differences a run stops and prints them.
+/// Differences after which a run stops and prints them.
 const DIFFERENCES_MAX: usize = 25;
 
 /// A text compiled on all sides.
@@ -47,8 +47,8 @@ struct Judged<'a> {
     unsimplified: Program,
     /// Ours as a graph of values.
     machine: Machine,
-    optimised: Oracle,
-    plain: Oracle,
+    optimised: LibpcapProgram,
+    plain: LibpcapProgram,
 }
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ struct Tally {
 
 fn compile_ours(text: &str, dlt: i32, optimise: bool) -> Result<Program, String> {
     let link_type = LinkType::from_dlt(dlt as u16);
-    let options = Options { netmask: Some(0), handle: Handle::Dead, optimise, ..Options::new(link_type) };
+    let options = Options { netmask: Some(0), handle: HandleKind::Dead, optimise, ..Options::new(link_type) };
     compile(text, &options).map(|filter| filter.program().clone()).map_err(|error| error.message)
 }
 
@@ -106,7 +106,7 @@ fn one_case() {
     let wire_len: u32 = field().parse().expect("a length");
     let data = from_hex(field());
     let text = field();
-    let theirs = |optimise| pcap.compile(text, Settings { optimise, ..Settings::new(dlt) });
+    let theirs = |optimise| pcap.compile(text, CompileSettings { optimise, ..CompileSettings::new(dlt) });
     for (name, program) in [("libpcap optimised", theirs(true)), ("libpcap plain", theirs(false))] {
         match program {
             Ok(oracle) => {
@@ -127,8 +127,8 @@ fn one_case() {
 
 fn judge_text(pcap: &Libpcap, stock: &Stock, text: &str, dlt: i32, random: &mut Random, tally: &mut Tally) {
     tally.texts += 1;
-    let optimised = pcap.compile(text, Settings::new(dlt));
-    let plain = pcap.compile(text, Settings { optimise: false, ..Settings::new(dlt) });
+    let optimised = pcap.compile(text, CompileSettings::new(dlt));
+    let plain = pcap.compile(text, CompileSettings { optimise: false, ..CompileSettings::new(dlt) });
     let ours = compile_ours(text, dlt, true);
     let never = |message: &String| message == NEVER;
     if ours.as_ref().is_err_and(never) != optimised.as_ref().is_err_and(never) && plain.is_ok() {
@@ -141,7 +141,8 @@ fn judge_text(pcap: &Libpcap, stock: &Stock, text: &str, dlt: i32, random: &mut 
             );
         }
     }
-    // Who proves that a filter is never true must be right: it is run as one that rejects, against the other side's program.
+    // A wrong proof that a filter is never true would show here: the filter is run as one that rejects, against the
+    // other side's program.
     let ours = ours.or_else(|message| if never(&message) { Ok(rejecting()) } else { Err(message) });
     let optimised = match (optimised, &plain) {
         (Err(message), Ok(plain)) if never(&message) => Ok(plain.clone()),
@@ -176,7 +177,7 @@ fn rejecting() -> Program {
 fn machine(program: &Program) -> Machine {
     let mut ir = raise_program(program);
     ir.verify().expect("what was raised is safe");
-    optimise_watched(&mut ir, |pass, ir| {
+    optimise_with_observer(&mut ir, |pass, ir| {
         ir.verify().unwrap_or_else(|fault| panic!("after {}: {fault}\n{ir}", pass.name));
     });
     Machine::new(ir)

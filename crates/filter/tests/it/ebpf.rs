@@ -8,29 +8,31 @@
 //!         XDP:            BPF_PROG_TEST_RUN = pass or drop as the interpreter says
 //! ```
 //!
-//! `TAPLINE_EBPF_PAIRS=10000000` sets how many pairs of text and packet are judged (else 40,000), and `TAPLINE_EBPF_SEED=7` where chance
-//! starts (else 1). Without the right to load programs the tests say so and pass.
+//! `TAPLINE_EBPF_PAIRS=10000000` sets how many pairs of text and packet are judged (else 40,000), and
+//! `TAPLINE_EBPF_SEED=7` where chance starts (else 1). Without the right to load programs the tests say so and pass.
 
 mod random;
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use tapline_bpf as bpf;
-use tapline_ebpf::{self as ebpf, EmitError, Front, Hook, XdpAction, emit, front};
-use tapline_filter::{Handle, Options, compile};
+use tapline_ebpf::{self as ebpf, EmitError, Hook, XdpAction, XdpFront, emit, front};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::optimise::{optimise, optimise_for_sockets};
-use tapline_ir::{Builder, Field, Ir, Machine, Memory, Place, Terminator, Test, Width, raise_program};
+use tapline_ir::{
+    Builder, Comparison, Ir, Machine, Memory, MetaField, PacketOffset, Terminator, Width, raise_program,
+};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe};
+use tapline_sys::bpf::{LoadError, LoadedProgram, Map, MapKind, ProgramKind, SharedArray, probe};
 use tapline_sys::capability::{Capability, keep_only};
-use tapline_testkit::libpcap::{Libpcap, Oracle};
+use tapline_testkit::libpcap::{Libpcap, LibpcapProgram};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
 use tapline_testkit::volume::{number, volume};
 
 use random::{random_graph, random_program};
 
-/// Each text is judged on so many packets.
+/// Packets for each text.
 const PACKETS_PER_TEXT: usize = 40;
 
 /// Bytes before what a socket filter sees in a test run: an Ethernet header.
@@ -49,7 +51,7 @@ fn may_load(test: &str) -> bool {
     probe(ProgramKind::Xdp).map_err(|error| eprintln!("skipped: {test}: {error}")).is_ok()
 }
 
-fn load(program: &ebpf::Program) -> Program {
+fn load(program: &ebpf::Program) -> LoadedProgram {
     try_load(program).unwrap_or_else(|error| refused(&error, &program.text()))
 }
 
@@ -59,14 +61,14 @@ fn refused(error: &LoadError, about: &str) -> ! {
     panic!("{error}\n{}\n{}", head(about), head(&error.log))
 }
 
-fn load_unless_large(program: &ebpf::Program) -> Result<Program, LoadError> {
+fn load_unless_large(program: &ebpf::Program) -> Result<LoadedProgram, LoadError> {
     match try_load(program) {
         Err(error) if !error.is_too_large() => refused(&error, &program.text()),
         other => other,
     }
 }
 
-fn try_load(program: &ebpf::Program) -> Result<Program, LoadError> {
+fn try_load(program: &ebpf::Program) -> Result<LoadedProgram, LoadError> {
     let kind = match program.hook() {
         Hook::SocketFilter => ProgramKind::SocketFilter,
         Hook::Xdp { .. } | Hook::Front(_) => ProgramKind::Xdp,
@@ -74,19 +76,19 @@ fn try_load(program: &ebpf::Program) -> Result<Program, LoadError> {
     try_load_as(kind, program)
 }
 
-fn load_as(kind: ProgramKind, program: &ebpf::Program) -> Program {
+fn load_as(kind: ProgramKind, program: &ebpf::Program) -> LoadedProgram {
     try_load_as(kind, program).unwrap_or_else(|error| refused(&error, &program.text()))
 }
 
-fn try_load_as(kind: ProgramKind, program: &ebpf::Program) -> Result<Program, LoadError> {
-    Program::load(kind, "tapline_test", program.insns())
+fn try_load_as(kind: ProgramKind, program: &ebpf::Program) -> Result<LoadedProgram, LoadError> {
+    LoadedProgram::load(kind, "tapline_test", program.insns())
 }
 
 /// One filter in all its forms.
 struct Judged {
     reference: bpf::Program,
-    socket: Vec<Program>,
-    xdp: Option<Program>,
+    socket: Vec<LoadedProgram>,
+    xdp: Option<LoadedProgram>,
 }
 
 impl Judged {
@@ -100,7 +102,7 @@ impl Judged {
         let plain = raise_program(&reference);
         let mut optimised = plain.clone();
         optimise(&mut optimised);
-        // What a capture loads.
+        // The graph as a capture loads it.
         let mut for_sockets = plain.clone();
         optimise_for_sockets(&mut for_sockets);
         for_sockets.verify().unwrap_or_else(|fault| panic!("for sockets: {fault}\n{text}"));
@@ -120,7 +122,7 @@ impl Judged {
         })
     }
 
-    /// What interpreter and kernel say; the kernel as often as there are forms.
+    /// The verdicts of interpreter and kernel; the kernel's once for each form of the program.
     fn judge(&self, data: &[u8]) -> Result<u32, String> {
         let meta = Meta { wire_len: data.len() as u32, if_index: LOOPBACK, ..Meta::default() };
         let expected = self.reference.run(Packet { data, meta: &meta });
@@ -143,7 +145,7 @@ impl Judged {
     }
 }
 
-fn run(program: &Program, packet: &[u8]) -> u32 {
+fn run(program: &LoadedProgram, packet: &[u8]) -> u32 {
     loop {
         match program.test_run(packet, 1) {
             Ok(run) => return run.value,
@@ -172,7 +174,7 @@ fn same_verdicts_as_the_interpreter() {
     while judged_pairs < pairs {
         let wording = stream.wording(&mut random);
         let Wording { dlt, ref text, scoped, ipv6_extensions, has_forms } = wording;
-        let handle = if random.one_of(1, 2) { Handle::Live } else { Handle::Dead };
+        let handle = if random.one_of(1, 2) { HandleKind::Live } else { HandleKind::Dead };
         let link_type = LinkType::from_dlt(dlt as u16);
         let options =
             Options { netmask: Some(0), handle, scoped, ipv6_extensions, ..Options::new(link_type) };
@@ -180,7 +182,7 @@ fn same_verdicts_as_the_interpreter() {
         if has_forms && reference.insns().len() > FORMS_INSNS_MAX {
             continue;
         }
-        let steering = Oracle::new(reference.insns().to_vec());
+        let steering = LibpcapProgram::new(reference.insns().to_vec());
         let judged = match Judged::try_new(&format!("{wording:?}, {handle:?}"), reference.program().clone()) {
             Ok(judged) => judged,
             // Forms in forms have more ways through them than the verifier walks.
@@ -218,7 +220,7 @@ fn same_verdicts_as_the_interpreter() {
 }
 
 /// Steers the sample along a branch of the filter, flips a bit, cuts it.
-fn vary(mut sample: Sample, steering: &Oracle, random: &mut Random) -> Vec<u8> {
+fn vary(mut sample: Sample, steering: &LibpcapProgram, random: &mut Random) -> Vec<u8> {
     let mut loads = Vec::new();
     if random.one_of(4, 5) {
         loads = steering.plant(&mut sample.data, sample.wire_len, random).load_ends;
@@ -243,7 +245,7 @@ fn hosts(count: u32) -> String {
 }
 
 fn compile_live(text: &str) -> bpf::Program {
-    let options = Options { handle: Handle::Live, netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
+    let options = Options { handle: HandleKind::Live, netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
     compile(text, &options).expect("a filter").program().clone()
 }
 
@@ -279,8 +281,8 @@ fn large_filters_are_accepted_and_right() {
     }
 }
 
-/// A chain of questions on bytes 0 to 49, none of which can be answered by a search. With `detours`, each yes leads to a second
-/// question, whose no leads back to the chain.
+/// A chain of questions on bytes 0 to 49, none of which can be answered by a search. With `detours`, each yes leads
+/// to a second question, whose no leads back to the chain.
 fn chain(questions: u32, detours: bool) -> Ir {
     let mut builder = Builder::new();
     let (accept, reject) = (builder.block(), builder.block());
@@ -292,12 +294,12 @@ fn chain(questions: u32, detours: bool) -> Ir {
     let entry = builder.block();
     builder.switch_to(entry);
     for number in 0..questions {
-        let byte = builder.load(Place::at(number % 50), Width::Byte);
+        let byte = builder.load(PacketOffset::at(number % 50), Width::Byte);
         let key = builder.const32(number / 50 % 240);
         let (detour, next) = (builder.block(), builder.block());
-        builder.branch(Test::Equal, byte, key, if detours { detour } else { accept }, next);
+        builder.branch(Comparison::Equal, byte, key, if detours { detour } else { accept }, next);
         builder.switch_to(detour);
-        builder.branch(Test::Greater, byte, key, accept, next);
+        builder.branch(Comparison::Greater, byte, key, accept, next);
         builder.switch_to(next);
     }
     builder.goto(reject);
@@ -339,7 +341,7 @@ fn long_chains_of_questions_are_accepted_and_right() {
     }
 }
 
-/// Where ways part and meet again too often, no order of questions helps.
+/// If paths part and join too often, no order of tests helps.
 #[test]
 fn programs_too_large_for_the_verifier_are_told() {
     if !may_load("programs_too_large_for_the_verifier_are_told") {
@@ -366,9 +368,9 @@ fn metadata_of_a_packet_in_the_kernel() {
         // To a group, which the kernel notes as PACKET_MULTICAST = 2.
         run(&program, &[[0x01; HEADER].as_slice(), &[1; 77]].concat())
     };
-    let fields = [Field::WireLen, Field::CapLen, Field::PacketType, Field::InterfaceIndex];
+    let fields = [MetaField::WireLen, MetaField::CapLen, MetaField::PacketType, MetaField::InterfaceIndex];
     assert_eq!(fields.map(value), [77, 77, 2, LOOPBACK]);
-    let tag = [Field::VlanPresent, Field::VlanTag, Field::VlanProtocol, Field::ReceiveHash];
+    let tag = [MetaField::VlanPresent, MetaField::VlanTag, MetaField::VlanProtocol, MetaField::ReceiveHash];
     assert_eq!(tag.map(value), [0; 4], "a test run has none of these");
 }
 
@@ -391,8 +393,8 @@ fn redirection_is_accepted_and_falls_back() {
         return;
     }
     let map = Map::create(MapKind::XdpSockets, "tapline_test", 4).expect("a map");
-    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-    let udp = compile("udp port 53", &options).expect("a filter").raised();
+    let options = Options { handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
+    let udp = compile("udp port 53", &options).expect("a filter").unoptimised_values();
     for (else_pass, expected) in [(true, XdpAction::PASS), (false, XdpAction::DROP)] {
         let matched = XdpAction::Redirect { map: map.as_fd().as_raw_fd(), else_pass };
         let program = load(&emit(&udp, Hook::Xdp { matched, unmatched: XdpAction::Pass }).expect("a filter"));
@@ -404,22 +406,22 @@ fn redirection_is_accepted_and_falls_back() {
     }
 }
 
-/// What the kernel counts in the book is what the program did, and it stops when the book says so.
+/// The kernel's counters equal the packets of each kind, and the program stops when its stop flag is set.
 #[test]
-fn a_front_counts_what_it_does_and_heeds_the_stop() {
-    if !may_load("a_front_counts_what_it_does_and_heeds_the_stop") {
+fn the_front_counts_its_actions_and_obeys_the_stop() {
+    if !may_load("the_front_counts_its_actions_and_obeys_the_stop") {
         return;
     }
     let sockets = Map::create(MapKind::XdpSockets, "tapline_test", 2).expect("a map");
-    let counters = SharedArray::create("tapline_test", Front::counters_len(2), 1).expect("an array");
-    let place = Front {
+    let counters = SharedArray::create("tapline_test", XdpFront::counters_len(2), 1).expect("an array");
+    let place = XdpFront {
         sockets: sockets.as_fd().as_raw_fd(),
         counters: counters.as_fd().as_raw_fd(),
         queues: 2,
         notes: None,
     };
-    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-    let filter = |text: &str| compile(text, &options).expect("a filter").raised();
+    let options = Options { handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
+    let filter = |text: &str| compile(text, &options).expect("a filter").unoptimised_values();
     let texts = ["udp port 53", "tcp or udp", "ip[ip[0] & 0xf] = 17 or udp[4:2] > 5", ""];
     let mut passed = 0;
     for text in texts {
@@ -431,14 +433,21 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
                 assert_eq!(run(&program, &packet), XdpAction::PASS);
                 passed += 1;
                 assert_eq!(
-                    (counters.word(0, Front::redirected(0)), counters.word(0, Front::passed(0))),
+                    (
+                        counters.word(0, XdpFront::redirected_counter(0)),
+                        counters.word(0, XdpFront::passed_counter(0))
+                    ),
                     (0, passed)
                 );
             }
-            counters.set_word(0, Front::STOP, 1);
+            counters.set_word(0, XdpFront::STOP, 1);
             assert_eq!(run(&program, &frame(1, 2)), XdpAction::PASS);
-            assert_eq!(counters.word(0, Front::passed(0)), passed, "a stopped program does not count");
-            counters.set_word(0, Front::STOP, 0);
+            assert_eq!(
+                counters.word(0, XdpFront::passed_counter(0)),
+                passed,
+                "a stopped program does not count"
+            );
+            counters.set_word(0, XdpFront::STOP, 0);
         }
     }
 }
@@ -451,9 +460,9 @@ fn the_named_rights_suffice() {
     }
     let text =
         "tcp port 80 and tcp[(tcp[12] & 0xf0) >> 2] = 0x47 and ip[ip[0] & 0xf] + ip[2:2] > ip[4:2] * ip[6]";
-    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-    let ir = compile(text, &options).expect("a filter").raised();
-    let lengths = compile("less 100", &options).expect("a filter").raised();
+    let options = Options { handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
+    let ir = compile(text, &options).expect("a filter").unoptimised_values();
+    let lengths = compile("less 100", &options).expect("a filter").unoptimised_values();
     let try_with = |rights: &'static [Capability], ir: &Ir, hook| {
         let program = emit(ir, hook).expect("it has no state");
         let attempt = || {
@@ -464,7 +473,7 @@ fn the_named_rights_suffice() {
     };
     try_with(&[Capability::Bpf], &ir, Hook::SocketFilter).expect("for sockets");
     try_with(&[Capability::Bpf], &lengths, Hook::SocketFilter).expect("for sockets, lengths");
-    let udp = compile("ip proto 17", &options).expect("a filter").raised();
+    let udp = compile("ip proto 17", &options).expect("a filter").unoptimised_values();
     try_with(&[Capability::Bpf, Capability::NetAdmin], &udp, XDP).expect("for XDP at constant places");
     let refused =
         try_with(&[Capability::Bpf, Capability::NetAdmin], &ir, XDP).expect_err("a right is missing");
@@ -496,7 +505,8 @@ fn same_verdicts_on_random_programs() {
     assert!(accepted > pairs / 20);
 }
 
-/// Graphs that neither texts nor classic programs give: 64 bits, both byte orders, signs, switches, guards that hold for several loads.
+/// Graphs that neither texts nor classic programs give: 64 bits, both byte orders, signs, switches, guards that hold
+/// for several loads.
 #[test]
 fn same_verdicts_on_random_graphs() {
     if !may_load("same_verdicts_on_random_graphs") {

@@ -1,4 +1,5 @@
-//! What libpcap's language does not have, against a walker of packets that knows nothing of compilers.
+//! Modifiers, which libpcap's language does not have, against a walker of packets that shares nothing with the
+//! compiler.
 //!
 //! ```text
 //! random tree --text--> compile (simplified or not) --> program --run--> verdict
@@ -12,7 +13,7 @@
 mod oracle;
 
 use oracle::{Modes, holds};
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::forms::{self, Tree};
@@ -23,7 +24,7 @@ use tapline_testkit::volume::{number, volume};
 
 const NEVER: &str = "expression rejects all packets";
 
-fn options(modes: Modes, handle: Handle, optimise: bool) -> Options {
+fn options(modes: Modes, handle: HandleKind, optimise: bool) -> Options {
     Options {
         scoped: modes.scoped,
         ipv6_extensions: modes.extensions,
@@ -106,7 +107,7 @@ fn cuts(frame: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn forms_mean_what_the_walker_says() {
+fn modifiers_equal_the_walker() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 7));
     let captured = layers::captured(Libpcap::get().ok());
     let mut tally = Tally::default();
@@ -115,12 +116,12 @@ fn forms_mean_what_the_walker_says() {
         let tree = forms::tree(&mut random, modes.scoped, 0);
         let text = tree.to_string();
         // Without the optimiser nothing is proven; then a text only lacks cells.
-        let plain = program(&text, &options(modes, Handle::Savefile, false));
-        let plain_live = program(&text, &options(modes, Handle::Live, false));
+        let plain = program(&text, &options(modes, HandleKind::Savefile, false));
+        let plain_live = program(&text, &options(modes, HandleKind::Live, false));
         let Some(plain) = plain.filter(|_| plain_live.is_some()) else { continue };
-        let simplified = program(&text, &options(modes, Handle::Savefile, true));
+        let simplified = program(&text, &options(modes, HandleKind::Savefile, true));
         // Only scoped text means the same where a tag is in the metadata.
-        let live = program(&text, &options(modes, Handle::Live, true)).filter(|_| modes.scoped);
+        let live = program(&text, &options(modes, HandleKind::Live, true)).filter(|_| modes.scoped);
         for program in [Some(&plain), simplified.as_ref(), live.as_ref()].into_iter().flatten() {
             match program.program().check_for_kernel() {
                 Ok(()) => {}

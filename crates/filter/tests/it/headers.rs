@@ -4,8 +4,8 @@
 //! frame, without tags  --filter text-->  verdict  =  what `Headers` says
 //! ```
 //!
-//! Filters look at no lengths and no versions in IP headers; `Headers` does. So lengths are taken out of the frames (0 says nothing),
-//! and of frames whose IP header is malformed only that is asked: that `Headers` finds no IP there.
+//! Filters look at no lengths and no versions in IP headers; `Headers` does. So lengths are taken out of the frames
+//! (0 says nothing), and of frames whose IP header is malformed only that is asked: that `Headers` finds no IP there.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ use tapline_testkit::layers;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
 
-/// What is asked of a packet's headers.
+/// A test on a packet's headers.
 type Says = fn(&Headers, &[u8]) -> bool;
 
 fn has_port(headers: &Headers, data: &[u8], protocol: u8, port: u16) -> bool {
@@ -42,7 +42,7 @@ fn is_later(headers: &Headers) -> bool {
     headers.fragment().is_some_and(|fragment| fragment.is_later())
 }
 
-/// What an IPv4 packet carries, or an IPv6 packet without extension headers.
+/// Payloads of IPv4, and of IPv6 without extension headers.
 const IN_IP: &[(&str, Says)] = &[
     ("ip", |h, _| h.ip() == Some(IpVersion::V4)),
     ("ip6", |h, _| h.ip() == Some(IpVersion::V6)),
@@ -108,7 +108,8 @@ fn without_lengths(link_type: LinkType, data: &mut [u8]) -> Option<()> {
     };
     data[at..at + 2].fill(0);
     let headers = Headers::parse_data(link_type, data);
-    // The packet inside counts too. A tunnel in which we find none is left out: what it has may be IP of a wrong version.
+    // The packet inside counts too. A tunnel in which we find none is left out: what it has may be IP of a wrong
+    // version.
     if headers.protocol().is_some_and(|protocol| matches!(protocol, 4 | 41 | 47))
         || is_tunnel_port(&headers, data)
     {

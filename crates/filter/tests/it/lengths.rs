@@ -1,8 +1,9 @@
-//! Programs are about as short as libpcap's optimised ones, and long filters compile in time that grows with their length.
+//! Programs are about as short as libpcap's optimised ones, and long filters compile in time that grows with their
+//! length.
 
 use tapline_bpf::{Insn, code};
 use tapline_filter::{Options, compile};
-use tapline_testkit::libpcap::{Libpcap, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap};
 use tapline_testkit::stock::COMMON_FILTERS;
 use tapline_testkit::volume::processor_time;
 
@@ -27,13 +28,14 @@ fn programs_are_about_as_short_as_libpcaps() {
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
     for text in COMMON_FILTERS {
-        let oracle = pcap.compile(text, Settings::new(1)).expect(text);
+        let oracle = pcap.compile(text, CompileSettings::new(1)).expect(text);
         let ours = compile(text, &Options::default()).expect(text);
         let (ours, longest_ours) = (ours.insns().len(), longest(ours.insns()));
         let (oracle, longest_oracle) = (oracle.insns().len(), longest(oracle.insns()));
         let shown: String = text.chars().take(60).collect();
         eprintln!("{ours:3} ({longest_ours:2}) ours, {oracle:3} ({longest_oracle:2}) libpcap: {shown}");
-        // Where a chain looks at two fields, one is loaded again: short packets must see the loads in the order of the text.
+        // If a chain looks at two fields, one is loaded again: short packets must see the loads in the order of the
+        // text.
         assert!(ours <= oracle + 3 && longest_ours <= longest_oracle + 2, "{text}");
     }
 }

@@ -10,11 +10,11 @@
 use std::sync::Arc;
 
 use tapline_bpf::Program;
-use tapline_filter::{FixedNames, Handle, Options, compile};
-use tapline_ir::optimise::optimise_watched;
+use tapline_filter::{FixedNames, HandleKind, Options, compile};
+use tapline_ir::optimise::optimise_with_observer;
 use tapline_ir::{BlockId, Machine, Memory, Terminator};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_testkit::libpcap::Oracle;
+use tapline_testkit::libpcap::LibpcapProgram;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::volume;
 
@@ -24,7 +24,7 @@ const LEN_MAX: u64 = 90;
 fn options(dlt: i32, optimise: bool) -> Options {
     Options {
         netmask: Some(0),
-        handle: Handle::Dead,
+        handle: HandleKind::Dead,
         resolver: Arc::new(FixedNames::default()),
         optimise,
         ..Options::new(LinkType::from_dlt(dlt as u16))
@@ -82,16 +82,16 @@ fn run(machine: &mut Machine, data: &[u8], wire_len: u32) -> u64 {
 /// Judges a list; how many lookups were made of it, `None` if it is no filter.
 fn judge(text: &str, dlt: i32, random: &mut Random) -> Option<usize> {
     let plain = compile(text, &options(dlt, false)).ok()?;
-    let raised = compile(text, &options(dlt, true)).ok()?.raised();
+    let raised = compile(text, &options(dlt, true)).ok()?.unoptimised_values();
     raised.verify().unwrap_or_else(|fault| panic!("{text:?}: {fault}\n{raised}"));
     let mut optimised = raised.clone();
-    optimise_watched(&mut optimised, |pass, ir| {
+    optimise_with_observer(&mut optimised, |pass, ir| {
         ir.verify().unwrap_or_else(|fault| panic!("{text:?}, after {}: {fault}\n{ir}", pass.name));
     });
     let is_lookup = |id: &BlockId| matches!(optimised[*id].terminator, Terminator::Switch { .. });
     let lookups = optimised.order().iter().filter(|id| is_lookup(id)).count();
     let mut machines = [Machine::new(raised), Machine::new(optimised)];
-    let steering = Oracle::new(plain.insns().to_vec());
+    let steering = LibpcapProgram::new(plain.insns().to_vec());
     for _ in 0..6 {
         let len = random.below(LEN_MAX) as usize;
         let mut data = random.bytes(len);

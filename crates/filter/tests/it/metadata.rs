@@ -5,19 +5,19 @@
 //! the same without, tag in its metadata -----> program for live ----- one verdict
 //! ```
 //!
-//! In libpcap's language this is so for what stands at `vlan` and to its right; what stands to its left asks the bytes. Scoped, it
-//! is so for everything that asks for headers. `docs/filter.md` lists what cannot be so.
+//! In libpcap's language this is so for what stands at `vlan` and to its right; what stands to its left asks the
+//! bytes. Scoped, it is so for everything that asks for headers. `docs/filter.md` lists what cannot be so.
 
 use std::sync::Arc;
 
-use tapline_filter::{Error, FixedNames, Handle, Options, compile};
+use tapline_filter::{Error, FixedNames, HandleKind, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::frames::vlan;
 use tapline_testkit::gallery;
 
-fn options(handle: Handle, scoped: bool) -> Options {
+fn options(handle: HandleKind, scoped: bool) -> Options {
     // Without the optimiser a text that is never true has a program too.
     let resolver = Arc::new(FixedNames::default());
     Options { handle, scoped, optimise: false, netmask: Some(0), resolver, ..Options::default() }
@@ -45,8 +45,8 @@ fn agree(file: &CompiledFilter, live: &CompiledFilter, frame: &[u8]) -> bool {
 }
 
 fn programs(text: &str, scoped: bool) -> Result<[CompiledFilter; 2], Error> {
-    let file = compile(text, &options(Handle::Savefile, scoped))?;
-    Ok([file, compile(text, &options(Handle::Live, scoped))?])
+    let file = compile(text, &options(HandleKind::Savefile, scoped))?;
+    Ok([file, compile(text, &options(HandleKind::Live, scoped))?])
 }
 
 /// Frames of every kind: without a tag, with one, two, and three.
@@ -112,7 +112,7 @@ const SCOPED: [&str; 17] = [
     "anyvlan(vlan) or (vlan and vlan and ip)",
 ];
 
-/// What no program can make the same: the bytes and the length are others.
+/// Texts that no program can make the same: the bytes and the length differ.
 const NEVER: [&str; 7] = [
     "broadcast or vlan and arp",
     "ether[12:2] = 0x8100",
@@ -134,7 +134,7 @@ fn one_frame_has_one_verdict() {
     }
 }
 
-/// Where this is not so, the documentation says it: these texts are in its list because they differ.
+/// The documentation lists these texts, because they differ.
 #[test]
 fn tests_of_bytes_before_a_tag_differ() {
     let frames = frames();

@@ -1,5 +1,5 @@
-//! Each pass over the graph of values, alone and in the driver's order: the graph stays safe, and every packet, however short, gets
-//! the answer that it got before.
+//! Each pass over the graph of values, alone and in the driver's order: the graph stays safe, and every packet,
+//! however short, gets the answer that it got before.
 //!
 //! ```text
 //! random text --compile--> program --raise--+
@@ -12,12 +12,12 @@ mod graphs;
 use std::collections::BTreeMap;
 
 use tapline_bpf::{DumpFormat, Program};
-use tapline_filter::{Handle, Options, compile, generate, lower, parse};
+use tapline_filter::{HandleKind, Options, compile, generate, lower, parse};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::{PASSES, Pass};
 use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
-use tapline_testkit::libpcap::{Libpcap, Oracle};
+use tapline_testkit::libpcap::{Libpcap, LibpcapProgram};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
@@ -73,7 +73,7 @@ fn judge(raw: &Ir, packets: &[Sample], about: &dyn Fn() -> String) {
 
 /// Some packets on ways that chance chooses, and one of them cut at each length.
 fn packets(program: &Program, random: &mut Random, sample: impl Fn(&mut Random) -> Sample) -> Vec<Sample> {
-    let oracle = Oracle::new(program.insns().to_vec());
+    let oracle = LibpcapProgram::new(program.insns().to_vec());
     let mut packets: Vec<Sample> = (0..12)
         .map(|_| {
             let mut sample = sample(random);
@@ -100,7 +100,7 @@ fn texts_mean_the_same() {
     while judged < 200 {
         let wording = texts.wording(&mut random);
         let Wording { dlt, ref text, scoped, ipv6_extensions, .. } = wording;
-        let handle = if random.one_of(1, 3) { Handle::Live } else { Handle::Dead };
+        let handle = if random.one_of(1, 3) { HandleKind::Live } else { HandleKind::Dead };
         for optimise in [false, true] {
             let link_type = LinkType::from_dlt(dlt as u16);
             let netmask = Some(0);
@@ -108,7 +108,7 @@ fn texts_mean_the_same() {
                 Options { netmask, handle, scoped, ipv6_extensions, optimise, ..Options::new(link_type) };
             let Ok(filter) = compile(text, &options) else { continue };
             let packets = packets(filter.program(), &mut random, |random| stock.sample_for(&wording, random));
-            judge(&filter.raised(), &packets, &|| format!("{wording:?}, {handle:?}"));
+            judge(&filter.unoptimised_values(), &packets, &|| format!("{wording:?}, {handle:?}"));
             judged += 1;
         }
     }
@@ -156,8 +156,8 @@ fn lines_with(ir: &Ir, part: &str) -> usize {
     ir.to_string().lines().filter(|line| line.contains(part)).count()
 }
 
-/// F4: one comparison of lengths for each group of headers: link and network layer share one, each port has one, because a packet that
-/// ends between them may match by its first port.
+/// F4: one comparison of lengths for each group of headers: link and network layer share one, each port has one,
+/// because a packet that ends between them may match by its first port.
 #[test]
 fn length_checks_are_one_for_each_group_of_headers() {
     let ir = before("widen", "ip and tcp port 80");

@@ -2,10 +2,10 @@
 //!
 //! `TAPLINE_WIDE_TEXTS=20000` sets how many texts are compiled.
 
-use tapline_filter::{FixedNames, Handle, Options, compile};
+use tapline_filter::{FixedNames, HandleKind, Options, compile};
 use tapline_packet::LinkType;
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::libpcap::{Libpcap, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap};
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::volume;
 
@@ -16,7 +16,7 @@ const LINK_TYPES: [i32; 24] =
 fn options(dlt: i32) -> Options {
     Options {
         netmask: Some(0),
-        handle: Handle::Dead,
+        handle: HandleKind::Dead,
         resolver: std::sync::Arc::new(FixedNames::default()),
         ..Options::new(LinkType::from_dlt(dlt as u16))
     }
@@ -37,7 +37,7 @@ fn programs_are_no_longer_than_those_of_libpcap() {
     for seed in 0..texts(2_000) {
         let dlt = *random.pick(&LINK_TYPES);
         let text = Expressions::new(seed, dlt).text();
-        let Ok(libpcap) = pcap.compile(&text, Settings::new(dlt)) else { continue };
+        let Ok(libpcap) = pcap.compile(&text, CompileSettings::new(dlt)) else { continue };
         let Ok(program) = compile(&text, &options(dlt)) else { continue };
         counted += 1;
         theirs += libpcap.insns().len();

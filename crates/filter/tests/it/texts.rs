@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use tapline_filter::{FixedNames, Handle, Options, compile};
+use tapline_filter::{FixedNames, HandleKind, Options, compile};
 use tapline_packet::LinkType;
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::libpcap::{Libpcap, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap};
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::thread_time;
 
-/// Names resolve without asking the system, so that random texts ask nobody.
+/// Names resolve without the system, so that random texts send no query.
 fn options() -> Options {
     Options {
         netmask: Some(0),
-        handle: Handle::Dead,
+        handle: HandleKind::Dead,
         resolver: std::sync::Arc::new(FixedNames::default()),
         ..Options::default()
     }
@@ -263,11 +263,11 @@ fn the_corpus_is_refused_where_libpcap_refuses_it() {
     let mut refused = 0;
     for text in CORPUS {
         for dlt in [1, 12, 105, 113] {
-            let theirs = pcap.compile(text, Settings::new(dlt));
+            let theirs = pcap.compile(text, CompileSettings::new(dlt));
             let link_type = LinkType::from_dlt(dlt as u16);
             let ours = compile(
                 text,
-                &Options { link_type, netmask: Some(0), handle: Handle::Dead, ..Options::default() },
+                &Options { link_type, netmask: Some(0), handle: HandleKind::Dead, ..Options::default() },
             );
             assert_eq!(
                 ours.as_ref().err().map(|error| &error.message).is_some(),

@@ -1,5 +1,5 @@
-//! The passes that look values up, widen comparisons and turn them around: the same answers as before them, on random filters and
-//! packets, cut at every byte.
+//! The passes that look values up, widen comparisons and turn them around: the same answers as before them, on random
+//! filters and packets, cut at every byte.
 //!
 //! ```text
 //! text --compile, plain and simplified--> program --raise--> graph --each pass alone, and the driver--> graphs
@@ -11,15 +11,16 @@
 use std::collections::HashMap;
 
 use tapline_bpf::Program;
-use tapline_filter::{FixedNames, Handle, Options, compile};
-use tapline_ir::optimise::{PASSES, optimise_watched};
+use tapline_filter::{FixedNames, HandleKind, Options, compile};
+use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_ir::{
-    Builder, Ir, Machine, Memory, Op, Order, Place, Terminator, Test, Value, Width, raise_program,
+    Builder, ByteOrder, Comparison, Ir, Machine, Memory, Op, PacketOffset, Terminator, Value, Width,
+    raise_program,
 };
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::layers;
-use tapline_testkit::libpcap::Oracle;
+use tapline_testkit::libpcap::LibpcapProgram;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Wording;
 use tapline_testkit::volume::volume;
@@ -37,7 +38,7 @@ fn options(wording: &Wording, optimise: bool) -> Options {
     let Wording { dlt, scoped, ipv6_extensions, .. } = *wording;
     Options {
         netmask: Some(0),
-        handle: if wording.has_forms { Handle::Live } else { Handle::Dead },
+        handle: if wording.has_forms { HandleKind::Live } else { HandleKind::Dead },
         scoped,
         ipv6_extensions,
         resolver: std::sync::Arc::new(FixedNames::default()),
@@ -67,7 +68,7 @@ fn passed(name: &str, ir: &Ir) -> Ir {
 
 fn optimised(ir: &Ir) -> Ir {
     let mut ir = ir.clone();
-    optimise_watched(&mut ir, |pass, ir| {
+    optimise_with_observer(&mut ir, |pass, ir| {
         ir.verify().unwrap_or_else(|fault| panic!("after {}: {fault}\n{ir}", pass.name));
     });
     ir
@@ -90,8 +91,8 @@ fn machines(programs: &[Program]) -> Vec<(String, Machine)> {
     machines
 }
 
-fn oracle(program: &Program) -> Oracle {
-    Oracle::new(program.insns().to_vec())
+fn oracle(program: &Program) -> LibpcapProgram {
+    LibpcapProgram::new(program.insns().to_vec())
 }
 
 /// Judges a text on packets that are steered through it, each cut at every byte. Whether it is a filter at all.
@@ -100,7 +101,7 @@ fn judge(wording: &Wording, packets: usize, random: &mut Random) -> bool {
     let simplified = compile(&wording.text, &options(wording, true)).ok();
     let programs: Vec<Program> =
         [plain].iter().chain(&simplified).map(|filter| filter.program().clone()).collect();
-    let steering: Vec<Oracle> = programs.iter().map(oracle).collect();
+    let steering: Vec<LibpcapProgram> = programs.iter().map(oracle).collect();
     let mut machines = machines(&programs);
     for _ in 0..packets {
         let mut data = match wording.has_forms {
@@ -231,10 +232,10 @@ fn chain(need: u32, tests: &[(u32, Width, u64)], any: bool) -> Ir {
         builder.finish(Terminator::Return(value));
     }
     builder.switch_to(entry);
-    builder.need(Place::at(need));
+    builder.require_bytes(PacketOffset::at(need));
     let mut loads: HashMap<(u32, Width), Value> = HashMap::new();
     for &(offset, width, _) in tests {
-        let load = || builder.push(Op::Load(Place::at(offset), width, Order::Big), width.ty());
+        let load = || builder.push(Op::Load(PacketOffset::at(offset), width, ByteOrder::Big), width.ty());
         loads.entry((offset, width)).or_insert_with(load);
     }
     for (at, &(offset, width, k)) in tests.iter().enumerate() {
@@ -245,7 +246,7 @@ fn chain(need: u32, tests: &[(u32, Width, u64)], any: bool) -> Ir {
             (true, false) => accept,
         };
         let (yes, no) = if any { (accept, next) } else { (next, reject) };
-        builder.branch(Test::Equal, loads[&(offset, width)], key, yes, no);
+        builder.branch(Comparison::Equal, loads[&(offset, width)], key, yes, no);
         builder.switch_to(next);
     }
     builder.build(entry)
@@ -284,7 +285,8 @@ fn tests_of_two_values_in_turn_become_two_lookups() {
     assert_eq!((switches, ir.to_string().matches("branch").count()), (2, 0), "{ir}");
 }
 
-/// Whether a port lies in a range, or in the next, or ...: two comparisons each, as the language's `portrange` makes them.
+/// Whether a port lies in a range, or in the next, or ...: two comparisons each, as the language's `portrange` makes
+/// them.
 fn ranges(ranges: &[(u32, u32)]) -> Ir {
     let mut builder = Builder::new();
     let [entry, accept, reject] = [(); 3].map(|()| builder.block());
@@ -294,15 +296,15 @@ fn ranges(ranges: &[(u32, u32)]) -> Ir {
         builder.finish(Terminator::Return(value));
     }
     builder.switch_to(entry);
-    let port = builder.load(Place::at(16), Width::Half);
+    let port = builder.load(PacketOffset::at(16), Width::Half);
     for (at, &(low, high)) in ranges.iter().enumerate() {
         let inside = builder.block();
         let next = if at + 1 == ranges.len() { reject } else { builder.block() };
         let low = builder.const32(low);
-        builder.branch(Test::GreaterEqual, port, low, inside, next);
+        builder.branch(Comparison::GreaterEqual, port, low, inside, next);
         builder.switch_to(inside);
         let high = builder.const32(high);
-        builder.branch(Test::Greater, port, high, next, accept);
+        builder.branch(Comparison::Greater, port, high, next, accept);
         builder.switch_to(next);
     }
     builder.build(entry)

@@ -7,18 +7,21 @@
 //!         between batches: filters go, others come, constants are exchanged
 //! ```
 //!
-//! `TAPLINE_SET_PAIRS=10000000` sets how many pairs of filter and packet are judged (else 300,000), `TAPLINE_SET_SEED` where chance starts.
+//! `TAPLINE_SET_PAIRS=10000000` sets how many pairs of filter and packet are judged (else 300,000),
+//! `TAPLINE_SET_SEED` where chance starts.
 
 use tapline_bpf::Program;
 use tapline_bpf::assemble;
 use tapline_bpf::simplify::simplify;
 use tapline_filter::predicate::{Predicate, Predicates};
-use tapline_filter::{Handle, Options, compile, generate, lower, parse};
-use tapline_filterset::{Filter, FilterId, FilterSet, FiveTuple, FiveTuples, Matches, Mode, Pattern};
+use tapline_filter::{HandleKind, Options, compile, generate, lower, parse};
+use tapline_filterset::{
+    Filter, FilterId, FilterSet, FiveTuple, FiveTuples, HeaderPattern, MatchPolicy, Matches,
+};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Packet, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::gallery::exhibits;
-use tapline_testkit::libpcap::{Libpcap, Oracle};
+use tapline_testkit::libpcap::{Libpcap, LibpcapProgram};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock};
 use tapline_testkit::volume::{number, volume};
@@ -36,7 +39,7 @@ struct Member {
     text: String,
     predicates: Predicates,
     program: Program,
-    planting: Oracle,
+    planting: LibpcapProgram,
 }
 
 #[derive(Default)]
@@ -66,11 +69,11 @@ fn a_set_answers_as_its_filters_do_one_by_one() {
 /// One set, from its first filters to its last.
 fn round(stock: Option<&Stock>, random: &mut Random, tally: &mut Tally) {
     let dlt = link_type(random);
-    let handle = *random.pick(&[Handle::Dead, Handle::Savefile, Handle::Live]);
+    let handle = *random.pick(&[HandleKind::Dead, HandleKind::Savefile, HandleKind::Live]);
     let options =
         Options { handle, netmask: Some(0xffff_ff00), ..Options::new(LinkType::from_dlt(dlt as u16)) };
     let mut texts = Expressions::new(random.bits(), dlt);
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let mut members: Vec<Member> = Vec::new();
     for _ in 0..8 {
         while members.len() < FILTERS {
@@ -89,7 +92,7 @@ fn round(stock: Option<&Stock>, random: &mut Random, tally: &mut Tally) {
     }
     assert_eq!(set.len(), members.len());
     members.drain(..).for_each(|member| assert!(set.remove(member.id).is_ok(), "{}", member.text));
-    assert_eq!((set.len(), set.layouts(), set.unmerged()), (0, 0, 0));
+    assert_eq!((set.len(), set.table_count(), set.unmerged_count()), (0, 0, 0));
 }
 
 fn link_type(random: &mut Random) -> i32 {
@@ -116,8 +119,8 @@ fn add(set: &mut FilterSet, text: &str, options: &Options, tally: &mut Tally) ->
     Some(Member { id: set.insert(merged, 0), text: text.to_owned(), predicates, program, planting })
 }
 
-fn planting(program: &Program) -> Oracle {
-    Oracle::new(program.insns().to_vec())
+fn planting(program: &Program) -> LibpcapProgram {
+    LibpcapProgram::new(program.insns().to_vec())
 }
 
 /// Exchanges a constant in place, and in the predicates that the program is made from.
@@ -151,7 +154,7 @@ fn exchange(set: &mut FilterSet, member: &mut Member, random: &mut Random, tally
     tally.exchanged += 1;
 }
 
-fn change(predicate: &mut Predicate, each: &impl Fn(&mut tapline_filter::predicate::Test)) {
+fn change(predicate: &mut Predicate, each: &impl Fn(&mut tapline_filter::predicate::FieldTest)) {
     match predicate {
         Predicate::Test(test) => each(test),
         Predicate::Not(inner) => change(inner, each),
@@ -265,7 +268,7 @@ fn a_five_tuple_made_from_an_example_is_its_text() {
             let flow = random_flow(&mut random);
             let text = flow.to_string();
             let program = compile(&text, &options).unwrap().program().clone();
-            let mut set = FilterSet::new(Mode::All);
+            let mut set = FilterSet::new(MatchPolicy::All);
             set.insert(examples.filter(&flow).unwrap(), 0);
             let steered = planting(&program);
             for _ in 0..40 {
@@ -308,7 +311,7 @@ fn a_pattern_is_the_text_that_asks_for_its_bytes() {
         let Some(pattern) = pattern else { continue };
         let filter = compile(&text, &Options { optimise: false, ..Options::default() }).unwrap();
         let program = filter.program();
-        let mut set = FilterSet::new(Mode::All);
+        let mut set = FilterSet::new(MatchPolicy::All);
         set.insert(pattern.filter(), 0);
         let steered = planting(program);
         for _ in 0..30 {
@@ -323,8 +326,8 @@ fn a_pattern_is_the_text_that_asks_for_its_bytes() {
 }
 
 /// Cells of one to eleven bytes, and the same in words of the language.
-fn random_pattern(random: &mut Random) -> (Option<Pattern>, String) {
-    let (mut pattern, mut parts) = (Some(Pattern::new()), Vec::new());
+fn random_pattern(random: &mut Random) -> (Option<HeaderPattern>, String) {
+    let (mut pattern, mut parts) = (Some(HeaderPattern::new()), Vec::new());
     for _ in 0..random.between(1..=4) {
         let len = random.between(1..=11) as usize;
         let offset = random.below(50) as u32;

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tapline_filter::Options;
-use tapline_filterset::{Filter, FilterSet, FragmentCounts, FragmentLimits, Matches, Mode, Outcome};
+use tapline_filterset::{
+    Filter, FilterSet, FragmentCounts, FragmentLimits, FragmentOutcome, MatchPolicy, Matches,
+};
 use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_testkit::frames::{
     Ethernet, Host, IpPair, Ipv4, Ipv6, Udp, destination_options, fragment_header, fragments_v4, vlan,
@@ -65,12 +67,12 @@ struct Watch {
     now: Timestamp,
 }
 
-/// What was said of a packet: its filters, and its ticket.
+/// The answer for a packet: its filters, and its ticket.
 type Answer = (Vec<u32>, Option<u64>);
 
 impl Watch {
     fn new(limits: FragmentLimits) -> Watch {
-        let mut set = FilterSet::new(Mode::All);
+        let mut set = FilterSet::new(MatchPolicy::All);
         for text in TEXTS {
             set.insert(Filter::compile(text, &Options::default()).unwrap(), 0);
         }
@@ -95,8 +97,8 @@ impl Watch {
 
     fn reports(&self) -> Vec<(u64, Option<Vec<u32>>)> {
         let report = |report: tapline_filterset::LateReport<'_>| match report.outcome {
-            Outcome::Follows(filters) => (report.ticket, Some(filters.to_vec())),
-            Outcome::Unanswered => (report.ticket, None),
+            FragmentOutcome::Follows(filters) => (report.ticket, Some(filters.to_vec())),
+            FragmentOutcome::Unanswered => (report.ticket, None),
         };
         self.matches.late_reports().map(report).collect()
     }
@@ -106,7 +108,7 @@ impl Watch {
     }
 }
 
-/// What each datagram's first fragment matches by itself.
+/// The filters that each datagram's first fragment matches by itself.
 fn model(pieces: &[Piece]) -> HashMap<usize, Vec<u32>> {
     let mut alone = Watch::new(FragmentLimits::default());
     alone.set.follow_fragments(LinkType::ETHERNET, None).unwrap();
@@ -210,7 +212,7 @@ fn fragments_without_a_first_expire_by_packet_time() {
     watch.now = watch.now.plus_nanos(1);
     watch.pass(&other[1..2]);
     assert_eq!(watch.reports(), [(0, None), (1, None)]);
-    // The first comes too late for them; who comes after it follows it.
+    // The first comes too late for them; a fragment that comes after it follows it.
     let answers = watch.pass(&[late[0].clone(), late[1].clone()]);
     assert_eq!(answers, [(vec![0, 2], None), (vec![0, 2], None)]);
     // And is forgotten in its turn. Time that goes back does not matter.
@@ -284,7 +286,7 @@ fn hostile_headers_are_whole_packets_or_fragments() {
 
 #[test]
 fn link_types_without_a_known_ip_header_are_refused() {
-    let mut set = FilterSet::new(Mode::All);
+    let mut set = FilterSet::new(MatchPolicy::All);
     let limits = Some(FragmentLimits::default());
     assert!(set.follow_fragments(LinkType::IEEE802_11, limits).is_err());
     assert!(set.follow_fragments(LinkType::RAW, limits).is_ok());

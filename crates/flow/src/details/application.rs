@@ -10,7 +10,7 @@ pub(super) const HTTP: Application = "http";
 pub(super) const TLS: Application = "tls";
 pub(super) const SSH: Application = "ssh";
 pub(super) const QUIC: Application = "quic";
-/// It has no name of its own there.
+/// IANA registers no name for DTLS.
 pub(super) const DTLS: Application = "dtls";
 
 const BOTH: u8 = 0;
@@ -106,7 +106,7 @@ const PORTS: &[(u16, u8, Application)] = &[
     (51820, UDP, "wireguard"),
 ];
 
-/// Whose port it is: of that which was called first, then of the one that called.
+/// The application registered for a port: the destination's port of the first packet comes before the source's.
 pub(super) fn of_ports(protocol: u8, caller: u16, called: u16) -> Option<Application> {
     of_port(protocol, called).or_else(|| of_port(protocol, caller))
 }
@@ -118,7 +118,7 @@ fn of_port(protocol: u8, port: u16) -> Option<Application> {
     fits.next().map(|(_, _, name)| *name)
 }
 
-/// What the first bytes of a TCP stream say, of payloads that are known by no more than that.
+/// The application that the first bytes of a TCP stream show, for protocols that are recognised by nothing else.
 pub(super) fn of_stream(bytes: &[u8]) -> Option<Application> {
     bytes.starts_with(b"SSH-").then_some(SSH)
 }

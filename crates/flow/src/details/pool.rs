@@ -91,11 +91,11 @@ impl<T: Copy + Default> Pool<T> {
     }
 }
 
-/// What stands for each slot: numbers of entries, and what all flows have.
+/// One value for each slot of the flow table: numbers of pool entries, or state that every flow has.
 pub(super) struct PerSlot<T>(Vec<T>);
 
 impl<T: Copy> PerSlot<T> {
-    /// For so many slots; for none if `is_wanted` is false.
+    /// Room for `flows_max` slots; for none if `is_wanted` is false.
     pub(super) fn new(is_wanted: bool, flows_max: usize) -> Result<PerSlot<T>, TryReserveError> {
         let mut all = Vec::new();
         all.try_reserve_exact(if is_wanted { flows_max } else { 0 })?;

@@ -47,11 +47,11 @@ impl Stream {
     }
 }
 
-/// Whether what was read is enough.
+/// Whether the parser of a stream wants more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ParseProgress {
     Done,
-    More,
+    NeedMore,
 }
 
 struct Buffer {
@@ -68,7 +68,7 @@ struct Buffer {
 /// The buffers.
 pub(super) struct Buffers {
     all: Vec<Buffer>,
-    /// Where the next is taken.
+    /// The slot at which the search for a buffer goes on.
     hand: usize,
     pub(super) given_up: u64,
 }
@@ -89,7 +89,7 @@ impl Buffers {
         seq: u32,
         payload: &[u8],
         is_whole: bool,
-        read: impl FnOnce(&[u8], bool) -> Verdict,
+        read: impl FnOnce(&[u8], bool) -> ParseProgress,
     ) {
         if stream.is_done || payload.is_empty() {
             return;
@@ -105,18 +105,18 @@ impl Buffers {
             // Before its first byte, or much further on: what is missing will hardly come.
             return;
         }
-        let verdict = match self.of(owner, stream) {
+        let progress = match self.of(owner, stream) {
             None if offset == 0 => read(payload, !is_whole || payload.len() >= LEN),
-            None => Verdict::More,
+            None => ParseProgress::NeedMore,
             Some(at) => {
                 let buffer = &mut self.all[at];
                 match buffer.put(offset, payload) {
                     true => read(&buffer.bytes[..buffer.len], !is_whole || buffer.len == LEN),
-                    false => Verdict::More,
+                    false => ParseProgress::NeedMore,
                 }
             }
         };
-        if verdict == Verdict::Done || !is_whole {
+        if progress == ParseProgress::Done || !is_whole {
             return self.end(owner, stream);
         }
         if self.of(owner, stream).is_none() {
@@ -131,7 +131,7 @@ impl Buffers {
         }
     }
 
-    /// What the keys of a stream's packets follow from, if it has a buffer.
+    /// The QUIC connection id that the keys of the stream's packets are derived from, if the stream has a buffer.
     pub(super) fn id(&mut self, owner: (u32, u8), stream: &Stream) -> Option<&mut ConnectionId> {
         self.of(owner, stream).map(|at| &mut self.all[at].id)
     }
@@ -212,7 +212,7 @@ impl Ranges {
         } else if self.count == PIECES {
             return false;
         }
-        // Those that it touches become one with it.
+        // Ranges that the new one touches are merged with it.
         self.all.copy_within(behind..self.count, first + 1);
         self.all[first] = (from, to);
         self.count = first + 1 + self.count - behind;
@@ -239,7 +239,7 @@ const _: () = assert!(LEN <= u16::MAX as usize);
 mod tests {
     use super::*;
 
-    /// What was looked at, of segments at these offsets.
+    /// The prefixes that the reader got from segments at these offsets.
     fn looked(buffers: &mut Buffers, segments: &[(u32, &[u8])], enough: usize) -> Vec<Vec<u8>> {
         let (mut stream, mut seen) = (Stream::default(), Vec::new());
         stream.begin(u32::MAX - 3);
@@ -247,7 +247,7 @@ mod tests {
             let seq = (u32::MAX - 2).wrapping_add(*offset);
             buffers.add((1, 0), &mut stream, seq, bytes, true, |bytes, _| {
                 seen.push(bytes.to_vec());
-                if bytes.len() >= enough { Verdict::Done } else { Verdict::More }
+                if bytes.len() >= enough { ParseProgress::Done } else { ParseProgress::NeedMore }
             });
         }
         assert_eq!(stream.is_done(), seen.last().is_some_and(|bytes| bytes.len() >= enough));
@@ -300,21 +300,21 @@ mod tests {
         }
     }
 
-    /// What finds no room is left; nothing wrong is shown.
+    /// A range that finds no room is left out, and the reach stays right.
     #[test]
-    fn there_may_be_so_many_holes() {
+    fn ranges_are_limited() {
         let mut ranges = Ranges::EMPTY;
         for at in 0..PIECES {
             assert!(ranges.add(10 * at + 5, 10 * at + 7));
         }
         assert!(!ranges.add(1000, 1001) && !ranges.add(1, 3));
-        // What touches those that are there needs no room, even between the last.
+        // Ranges that touch others need no room, even between the last.
         assert!(ranges.add(7, 8) && ranges.add(10 * PIECES - 13, 10 * PIECES - 5));
         assert_eq!((ranges.count, ranges.reach(5)), (PIECES - 1, 8));
     }
 
     #[test]
-    fn what_is_long_ends_and_what_is_far_away_is_left() {
+    fn long_streams_end_and_far_segments_are_ignored() {
         let mut buffers = Buffers::new().unwrap();
         let long = vec![7; LEN - 1];
         let seen = looked(&mut buffers, &[(0, b"a"), (1, &long)], LEN);
@@ -327,15 +327,15 @@ mod tests {
         let mut buffers = Buffers::new().unwrap();
         let mut streams = vec![Stream::default(); BUFFERS + 10];
         for (at, stream) in streams.iter_mut().enumerate() {
-            buffers.add((at as u32, 0), stream, 1, b"a", true, |_, _| Verdict::More);
+            buffers.add((at as u32, 0), stream, 1, b"a", true, |_, _| ParseProgress::NeedMore);
         }
         assert_eq!((buffers.given_up, buffers.all.len()), (10, BUFFERS));
-        // Who lost its buffer goes without; others go on.
+        // A stream that lost its buffer is not read further; the others are.
         let mut looks = 0;
         for (at, stream) in streams.iter_mut().enumerate().skip(9) {
             buffers.add((at as u32, 0), stream, 2, b"b", true, |bytes, _| {
                 looks += usize::from(bytes == b"ab");
-                Verdict::Done
+                ParseProgress::Done
             });
         }
         assert_eq!(looks, BUFFERS);

@@ -1,4 +1,4 @@
-//! What TCP tells of the way: times of the handshake, what came again, what came out of order, who could take no more.
+//! Details of TCP: round-trip times of the handshake, retransmissions, packets out of order, zero windows.
 //!
 //! ```text
 //! client      probe      server
@@ -17,7 +17,8 @@
 //! zero window      a window of 0 without SYN, FIN and RST
 //! ```
 //!
-//! What is sent again because the receiver missed it cannot pass the probe sooner than an RTT after the hole did.
+//! The rule for old holes: a retransmission of a lost segment passes the probe at least one RTT after the hole was
+//! seen.
 
 use std::collections::TryReserveError;
 
@@ -31,12 +32,12 @@ pub(super) const SYN: u8 = 0x02;
 pub(super) const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// How old a hole is at most that is filled out of order, where no RTT is known, in nanoseconds.
+/// The age up to which a hole can be filled by reordering, where the RTT is not known, in nanoseconds.
 const REORDERED: u64 = 3_000_000;
 /// Holes of a side that are remembered.
 const SEQUENCE_GAPS: usize = 3;
 
-/// What TCP told.
+/// TCP's details of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tcp {
     /// From the SYN to the SYN/ACK, in nanoseconds: from here to the server and back. `None` if one of them was not seen, or more than once.
@@ -47,7 +48,7 @@ pub struct Tcp {
     pub sides: [TcpSide; 2],
 }
 
-/// What one side sent.
+/// TCP's details of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSide {
     /// Packets that were sent again.
@@ -180,7 +181,7 @@ impl Connections {
         }
     }
 
-    /// What is known at the end, of TCP; `first` is the side that sent first.
+    /// The details at the end of a TCP flow; `first` is the side that sent first.
     pub(super) fn end(&mut self, slot: u32, protocol: u8, first: usize) -> Option<Tcp> {
         let number = self.numbers.get(slot)?;
         let mut connection = self.pool.get(*number).copied().unwrap_or_default();
@@ -205,7 +206,7 @@ struct Connection {
     syn_ack: i64,
     server_rtt: Rtt,
     client_rtt: Rtt,
-    /// What acknowledges the SYN/ACK.
+    /// The sequence number that acknowledges the SYN/ACK.
     acknowledges: u32,
     /// How many there were, up to two.
     syns: u8,
@@ -248,7 +249,7 @@ impl Default for End {
     }
 }
 
-/// What most sides don't have.
+/// Counters that stay 0 in most directions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Anomalies {
     retransmitted_bytes: u64,
@@ -274,7 +275,7 @@ impl Connection {
         self.ends[side].add(segment, time, rtt, anomalies);
     }
 
-    /// The handshake. Who was heard twice leaves open which one was answered.
+    /// Times the handshake. A repeated SYN or SYN/ACK leaves open which one was answered, so there is no RTT then.
     fn handshake(&mut self, side: u8, segment: &Segment<'_>, time: i64) {
         let since = |then: i64| Rtt(time.saturating_sub(then).max(0) as u64);
         match segment.flags & (SYN | ACK | RST) {
@@ -302,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// What is known at the end; `first` is the side that sent first.
+    /// The details at the end; `first` is the side that sent first.
     fn finish(&self, protocol: u8, first: usize, anomalies: &mut Pool<Anomalies>) -> Option<Tcp> {
         let sides = [first, 1 - first].map(|side| self.ends[side].statistics(anomalies));
         let (server_rtt, client_rtt) = (self.server_rtt.known(), self.client_rtt.known());
@@ -401,7 +402,8 @@ fn fill(gaps: &mut [SequenceGap; SEQUENCE_GAPS], from: u32, to: u32, time: i64) 
             continue;
         }
         age = age.max(Some(time.saturating_sub(gap.since).max(0) as u64));
-        // What is left of it in front, behind, or both; in both, what is behind takes a slot that is free.
+        // The part of the gap before, behind, or on both sides of the segment stays; of two parts the second takes a
+        // free slot.
         gaps[at] = match (left > 0, right < 0) {
             (true, false) => SequenceGap { to: from, ..gap },
             (false, true) => SequenceGap { from: to, ..gap },
@@ -470,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_told_from_what_comes_late() {
+    fn retransmissions_are_told_from_reordering() {
         let side = |then: &[(u32, u32, i64)]| connection(then).sides[0];
         let counts = |side: TcpSide| (side.retransmitted, side.retransmitted_bytes, side.out_of_order);
         // In order; sequence numbers begin anew in between.

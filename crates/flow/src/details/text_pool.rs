@@ -44,7 +44,7 @@ pub(super) struct TextPool {
 }
 
 impl TextPool {
-    /// Room for so many blocks, taken from the system as they come into use.
+    /// Room for `most` blocks, taken from the system as they come into use.
     pub(super) fn new(most: usize) -> Result<TextPool, TryReserveError> {
         let most = most.min(NONE as usize - 1);
         let mut blocks = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn texts_without_room_are_counted() {
         let (mut text_pool, mut list) = (TextPool::new(3).unwrap(), TextList::default());
         text_pool.add(&mut list, 1, &[1; 100]);
         text_pool.add(&mut list, 2, &[2; 100]);

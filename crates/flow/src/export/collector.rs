@@ -1,4 +1,4 @@
-//! Where messages go: UDP, TCP, files.
+//! Collectors: UDP and TCP transports, and files of messages.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use crate::Error;
 
 /// The port of IPFIX (RFC 7011, 10.1).
 const PORT: u16 = 4739;
-/// How long a TCP collector may keep us waiting, unless something else is said.
+/// Timeout of a message over TCP, by default.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a datagram is tried for which the kernel has no room.
 const ATTEMPTS: u32 = 100;
@@ -151,39 +151,40 @@ impl Collector {
         }
     }
 
-    /// Whether templates may be lost on the way, or a collector begin anew without our knowing.
+    /// Whether the collector may miss templates: datagrams get lost, and a collector that restarts does so unnoticed.
     pub(super) fn loses_templates(&self) -> bool {
         matches!(self.way, Transport::Udp { .. })
     }
 
-    /// Whether it will know no template: as long as there is no connection, each message must be one that can be the first of the next.
+    /// Whether the collector's next session starts without templates: while a connection is down, each message must be
+    /// able to begin one.
     pub(super) fn knows_none(&self) -> bool {
         matches!(&self.way, Transport::Tcp(connection) if !connection.is_open())
     }
 
-    /// How long a TCP collector may keep us waiting.
+    /// Sets the timeout of a message over TCP.
     pub(super) fn set_send_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// A flag that lets messages be left which would have to wait for the rate.
+    /// A flag that, once true, drops messages instead of delaying them for the rate limit.
     pub(super) fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         if let Some(limiter) = &mut self.limiter {
             limiter.cancel = Arc::clone(cancel);
         }
     }
 
-    /// Its name, messages that it did not take, and the packets of their records.
+    /// The collector's name, the messages lost to it, and the packets of their records.
     pub(super) fn losses(&self) -> (&str, u64, u64) {
         (&self.name, self.lost.0, self.lost.1)
     }
 
-    /// The event about the collector for the user, once.
+    /// Takes the events of this collector that are to be shown to the user.
     pub(super) fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
     }
 
-    /// Whether it took the message, in whose records there are so many packets.
+    /// Sends a message, whose records count `packets` packets. Whether the collector took it.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -202,12 +203,12 @@ impl Collector {
         if let Some(error) = connection.take_failure() {
             self.state = CollectorState::Gone;
             self.events.push(format!(
-                "{} is gone ({error}): what it does not take is lost, and it is tried again",
+                "{} is gone ({error}): messages are lost until a new connection succeeds",
                 self.name
             ));
         } else if self.state == CollectorState::Gone && connection.is_open() {
             self.state = CollectorState::There;
-            self.events.push(format!("{} is there again", self.name));
+            self.events.push(format!("{} is back", self.name));
         }
     }
 
@@ -221,7 +222,7 @@ impl Collector {
                 if refused && self.state == CollectorState::There {
                     self.state = CollectorState::Refused;
                     self.events.push(format!(
-                        "{}: nobody listens there (its host says so); messages are sent all the same, and count as written",
+                        "{}: no process listens there (ICMP port unreachable); messages are sent all the same, and count as written",
                         self.name
                     ));
                 }
@@ -263,7 +264,7 @@ pub(super) fn is_reached(target: &SocketAddr, from: Option<IpAddr>) -> bool {
     from.is_none_or(|from| from.is_ipv4() == target.is_ipv4())
 }
 
-/// The error of a name none of whose addresses was tried.
+/// The error for a host name that has no usable address.
 pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
     io::Error::other(match from {
         None => "the name has no address".to_owned(),
@@ -274,11 +275,11 @@ pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
 /// The outcome of sending a datagram.
 struct Sent {
     took: bool,
-    /// One before was refused: nobody listened then.
+    /// An ICMP port unreachable arrived for an earlier datagram.
     refused: bool,
 }
 
-/// A refusal tells of a datagram before. This one is sent all the same.
+/// Sends a datagram. The error of a socket may be that of an earlier datagram; this one is then sent all the same.
 fn send_datagram(socket: &UdpSocket, message: &[u8]) -> Sent {
     let mut refused = false;
     for attempt in 0..ATTEMPTS {
@@ -298,18 +299,18 @@ fn send_datagram(socket: &UdpSocket, message: &[u8]) -> Sent {
 const NO_BUFFERS: i32 = 105;
 const TRY_AGAIN: i32 = 11;
 
-/// So many messages a second and no more, in bursts of a few.
+/// At most one message per `gap` on average, in bursts of [`AHEAD`].
 struct RateLimiter {
     gap: Duration,
     /// When the next message may leave.
     next: Instant,
-    /// Nothing is to wait any more.
+    /// Once true, messages are dropped instead of delayed.
     cancel: Arc<AtomicBool>,
 }
 
 /// How far messages may be ahead of the pace: sleeping for less costs more than it is worth.
 const AHEAD: Duration = Duration::from_millis(2);
-/// How soon haste is seen.
+/// Interval at which the cancel flag is read while waiting.
 const NAP: Duration = Duration::from_millis(100);
 
 impl RateLimiter {

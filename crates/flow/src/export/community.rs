@@ -1,11 +1,12 @@
-//! Community ID, version 1: one text for a flow, whoever saw it and in which direction first.
+//! Community ID, version 1: a text that names a flow alike at every probe, for either direction.
 //!
 //! ```text
 //! "1:" base64(SHA-1(seed 2 | lower address | higher address | protocol 1 | 0 1 | its port 2 | other port 2))      ports for TCP, UDP, SCTP, ICMP
 //! ```
 //!
-//! Source: the Community ID Flow Hashing specification (Corelight). Of ICMP the port of a message is its type, and that of its answer the other one;
-//! a message that has no answer keeps type and code, in this order, whatever the addresses are.
+//! Source: the Community ID Flow Hashing specification (Corelight). For ICMP the message's type stands for the source
+//! port and the type of its answer for the destination port; a message without an answer has its type and code there
+//! instead, and the addresses are not sorted.
 
 use std::net::IpAddr;
 
@@ -17,15 +18,15 @@ use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6};
 
 use crate::Flow;
 
-/// Protocols whose ports count: TCP, UDP, SCTP.
+/// Protocols with ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
-/// Messages and their answers.
+/// Types of ICMP messages and of their answers.
 const ANSWERS: [(u16, u16); 5] = [(0, 8), (13, 14), (15, 16), (17, 18), (9, 10)];
 const ANSWERS_V6: [(u16, u16); 6] = [(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)];
 
 /// The text of a flow, with the seed 0.
 pub(super) fn community_id(flow: &Flow) -> String {
-    let [one, other] = &flow.sides;
+    let [one, other] = &flow.endpoints;
     let (mut source, mut destination) = ((one.address, one.port), (other.address, other.port));
     let mut is_one_way = false;
     if matches!(flow.protocol, ICMP | ICMPV6) {
@@ -72,10 +73,10 @@ mod tests {
     use tapline_packet::Timestamp;
 
     use super::*;
-    use crate::{EndReason, FlowContext, Side};
+    use crate::{EndReason, Endpoint, FlowContext};
 
     fn id(protocol: u8, one: (&str, u16), other: (&str, u16)) -> String {
-        let side = |(address, port): (&str, u16)| Side {
+        let side = |(address, port): (&str, u16)| Endpoint {
             address: address.parse().unwrap(),
             port,
             packets: 1,
@@ -88,11 +89,11 @@ mod tests {
             ttl_max: 0,
             tos: 0,
         };
-        let sides = [side(one), side(other)];
+        let endpoints = [side(one), side(other)];
         community_id(&Flow {
-            sides,
+            endpoints,
             protocol,
-            end: EndReason::Idle,
+            end_reason: EndReason::Idle,
             context: FlowContext::NONE,
             details: None,
         })

@@ -1,8 +1,9 @@
-//! A collector over TCP, which may go away, come back, or stop reading: whoever meters packets waits for none of that.
+//! A TCP connection to a collector. The meter never waits for a collector that goes away, comes back or stops reading,
+//! but for the timeout of one message.
 //!
 //! ```text
-//! Open --a message is not taken in time--> Lost --the pause is over--> Tried: a thread connects --it has--> Open
-//!                                            ^---------------------------it cannot--/
+//! Open --a message times out--> Lost --the pause ends--> Tried: a thread connects --success--> Open
+//!                                 ^--------------------------------failure-------------/
 //! ```
 
 use std::io::{self, Write};
@@ -18,19 +19,19 @@ use super::collector::{is_reached, no_address};
 
 /// How long one address may take to answer.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long to wait before a lost connection is tried again.
+/// The pause before a lost connection is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same where it was lost because nobody read: each time that costs patience.
+/// The pause after a message timed out: a collector that does not read costs a timeout each time.
 const PAUSE_STALLED: Duration = Duration::from_secs(10);
 
 /// A connection, or the hope of one.
 pub(super) struct Connection {
     /// Looked up once: names may take long.
     addresses: Vec<SocketAddr>,
-    /// Where it begins; `None` is whichever address the system takes.
+    /// The source address; `None` lets the system choose it.
     from: Option<IpAddr>,
     state: State,
-    /// Why it was lost, until that is asked for.
+    /// The error that closed the connection, until it is taken.
     failure: Option<io::Error>,
 }
 
@@ -49,12 +50,13 @@ impl Connection {
         Ok(Connection { addresses, from, state: State::Open(stream), failure: None })
     }
 
-    /// Whether it is there, as far as is known.
+    /// Whether the connection is open, as far as the last message showed.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
     }
 
-    /// Whether the collector took the whole message within so long. If not, the connection is given up: half a message is none.
+    /// Whether the collector took the whole message within `timeout`. If not, the connection is closed, as it would go
+    /// on with half a message.
     pub(super) fn send(&mut self, message: &[u8], timeout: Duration) -> bool {
         self.proceed();
         let State::Open(stream) = &mut self.state else { return false };
@@ -114,7 +116,7 @@ impl State {
     fn tried(addresses: &[SocketAddr], from: Option<IpAddr>) -> State {
         let (answer, asked) = mpsc::channel();
         let addresses = addresses.to_vec();
-        // Whoever asked may be gone by then.
+        // The receiver may have been dropped by then.
         let work = move || drop(answer.send(connect(&addresses, from)));
         match thread::Builder::new().name("collector".to_owned()).spawn(work) {
             Ok(_) => State::Tried(asked),
@@ -142,7 +144,7 @@ fn connect_to(address: &SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStrea
     Ok(socket.into())
 }
 
-/// Whether the other end has closed its half. Bytes from there are read and ignored: none of the protocols has any.
+/// Whether the other end has closed its half. Bytes from there are discarded: the protocols have no answers.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut said = [MaybeUninit::uninit(); 256];
     matches!(SockRef::from(stream).recv_with_flags(&mut said, DONT_WAIT), Ok(0))
@@ -151,7 +153,7 @@ fn is_closed(stream: &TcpStream) -> bool {
 /// MSG_DONTWAIT of recv(2).
 const DONT_WAIT: i32 = 0x40;
 
-/// Writes all of it within so long, however slowly somebody reads: a write is bounded by itself, what is left of it gets what is left of the time.
+/// Writes all bytes within `timeout`, even to a peer that reads slowly: each write gets the time that is left.
 fn write_within(stream: &mut TcpStream, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
     let deadline = Instant::now() + timeout;
     let mut left = timeout;
@@ -180,13 +182,13 @@ mod tests {
     fn pair() -> (TcpListener, Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let address = listener.local_addr().expect("it has one").to_string();
-        let connection = Connection::open(&address, None).expect("somebody listens");
+        let connection = Connection::open(&address, None).expect("the listener is open");
         let (stream, _) = listener.accept().expect("it was connected");
         (listener, connection, stream)
     }
 
     #[test]
-    fn nobody_who_reads_nothing_is_waited_for_twice() {
+    fn a_stalled_collector_costs_one_timeout() {
         let (_listener, mut connection, _stream) = pair();
         let message = vec![7; 1 << 16];
         let taken = (0..10_000).take_while(|_| connection.send(&message, PATIENCE)).count();
@@ -198,9 +200,10 @@ mod tests {
         assert!(matches!(connection.state, State::Lost { .. }), "nor in the pause");
     }
 
-    /// Whoever reads a little at a time makes each write succeed in part; the message has one deadline all the same.
+    /// A peer that reads a little at a time makes each write succeed in part; the message has one deadline all the
+    /// same.
     #[test]
-    fn who_reads_too_slowly_is_given_up() {
+    fn a_slow_reader_exceeds_the_deadline_of_a_message() {
         let (_listener, mut connection, mut stream) = pair();
         let reader = thread::spawn(move || {
             let mut some = vec![0; 1 << 16];

@@ -1,4 +1,5 @@
-//! Information elements: what stands in a field of a record, by the names and numbers of IANA's registry (IPFIX Information Elements; RFC 7012).
+//! Information elements: the fields of a record, with the names and numbers of IANA's registry (IPFIX Information
+//! Elements; RFC 7012).
 
 mod record;
 mod registry;
@@ -9,30 +10,30 @@ use crate::{DetailFields, Error};
 pub(crate) use record::{FieldValue, RecordView, millis};
 pub use registry::ELEMENTS;
 
-/// An information element that can be filled.
+/// An information element that the exporter can fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     /// Its name in the registry.
     pub name: &'static str,
     /// Its number.
     pub id: u16,
-    /// Octets that it takes here; [`VARIABLE`](Self::VARIABLE) if that is different from record to record.
+    /// Length in octets; [`VARIABLE`](Self::VARIABLE) if it differs from record to record.
     pub len: u16,
-    /// Who gave it its number.
+    /// The registry that assigned the number.
     pub(crate) registry: Registry,
     /// Source of its value.
     pub(crate) value: Value,
-    /// Whether it says something of one direction, so that a biflow has it twice (RFC 5103, 6).
+    /// Whether the value belongs to one direction, so that a biflow has the element twice (RFC 5103, 6).
     pub(crate) is_directional: bool,
 }
 
-/// Whose number an element has.
+/// The registry of an element's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registry {
     Iana,
-    /// Those that YAF made (private enterprise number 6871).
+    /// CERT's elements, as YAF exports them (private enterprise number 6871).
     Cert,
-    /// Ours, under the enterprise number that the exporter is told.
+    /// Tapline's elements, under the exporter's enterprise number.
     Ours,
 }
 
@@ -176,7 +177,7 @@ impl Element {
         names
     }
 
-    /// Details that flows must be asked for so that a template can be filled; unknown names need none.
+    /// The groups of details that a template needs; unknown names need none.
     pub fn needs_of(template: &str) -> DetailFields {
         Element::names(template, "")
             .iter()
@@ -184,7 +185,7 @@ impl Element {
             .fold(DetailFields::NONE, |fields, element| fields.with(element.needs()))
     }
 
-    /// The enterprise whose number it bears, where ours is told; `None` for IANA's.
+    /// The private enterprise number of the element, with `ours` for Tapline's; `None` for IANA's.
     pub fn enterprise(&self, ours: u32) -> Option<u32> {
         match self.registry {
             Registry::Iana => None,
@@ -193,7 +194,7 @@ impl Element {
         }
     }
 
-    /// Enterprise and number, of the one direction or the other.
+    /// Private enterprise number and element id, for the forward or the reverse direction.
     pub(crate) fn number(&self, is_reverse: bool, ours: u32) -> (Option<u32>, u16) {
         match (self.enterprise(ours), is_reverse) {
             (enterprise, false) => (enterprise, self.id),
@@ -279,7 +280,7 @@ impl Element {
     /// An element of the exporter's address needs an address of its IP version.
     ///
     /// # Errors
-    /// That there is none.
+    /// If the template asks for an exporter's address that was not given.
     pub(crate) fn check_exporter(&self, exporter: Option<IpAddr>) -> Result<(), Error> {
         let has_it = match self.value {
             Value::ExporterV4 => exporter.is_some_and(|address| address.is_ipv4()),
@@ -294,7 +295,7 @@ impl Element {
         Err(Error::Template { what })
     }
 
-    /// Digits of the second, of a time.
+    /// Digits after the decimal point of a time; `None` for other values.
     pub(crate) fn time_digits(&self) -> Option<usize> {
         match self.value {
             Value::StartSeconds | Value::EndSeconds => Some(0),
@@ -304,7 +305,7 @@ impl Element {
         }
     }
 
-    /// The same for the other version of IP, where each has its own.
+    /// The element of the other IP version, for those that differ.
     pub(crate) fn for_family(self, version: IpFamily) -> Element {
         const PAIRS: [(u16, u16); 5] = [(8, 27), (12, 28), (32, 139), (176, 178), (177, 179)];
         let is_ianas = self.registry == Registry::Iana;

@@ -1,4 +1,4 @@
-//! Records into messages.
+//! Encodes flow records into messages of NetFlow v9 and IPFIX.
 //!
 //! ```text
 //! v9      version 2 | count 2 | uptime ms 4 | seconds 4 | sequence 4 | source id 4 | flowsets
@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1; RFC 7011, 3.1).
-//! A v9 collector reckons times from uptime and seconds, which are whole: so the uptime begins at a whole second, and a message's time is rounded up to one.
+//! A v9 collector computes times from uptime and seconds, which are whole: so the uptime begins at a whole second, and
+//! the time of a message is rounded up to one.
 
 use std::net::IpAddr;
 
@@ -24,10 +25,10 @@ use crate::{Error, Flow};
 /// The id of the template for options.
 const OPTIONS_ID: u16 = 258;
 
-/// A set's header, and what may fill it up.
+/// Length of a set's header and of the largest padding.
 const SET_LEN: usize = 4 + 6;
 
-/// Of every text so many octets find room in a record.
+/// Octets of each text that a record has room for at least.
 const LEAST_TEXT: usize = 8;
 
 /// The longest uptime: half of what 32 bits of milliseconds hold.
@@ -76,7 +77,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Packets of records that wait.
+    /// Packets of records that wait in the open message.
     pub(super) fn waiting(&self) -> u64 {
         match self {
             Encoder::V5(v5) => v5.waiting(),
@@ -85,17 +86,19 @@ impl Encoder {
     }
 }
 
-/// The time at which an exporter's uptime is 0: a whole second, a second or more before every time that is told by it.
+/// The time at which an exporter's uptime is 0: a whole second, at least one second before each time that is exported
+/// relative to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UptimeEpoch(Option<i64>);
 
 impl UptimeEpoch {
-    /// Whether times from `first` to `last` can be told; if not, a message must end before [`set`](Self::set).
+    /// Whether the times `first` to `last` can be expressed as uptimes; if not, the message must end before
+    /// [`set`](Self::set).
     pub(super) fn reaches(self, first: Timestamp, last: Timestamp) -> bool {
         self.0.is_some_and(|boot| millis(first) >= boot + 1000 && millis(last) - boot < UPTIME_MAX_MS)
     }
 
-    /// Begins at a time by which `first` can be told.
+    /// Sets the epoch so that `first` can be expressed.
     pub(super) fn set(&mut self, first: Timestamp) {
         self.0 = Some((first.seconds() - 1).saturating_mul(1000));
     }
@@ -104,7 +107,8 @@ impl UptimeEpoch {
         self.0.unwrap_or(0)
     }
 
-    /// The seconds of a message, and the uptime then. Of a message whose records are older than an uptime can tell, the last time that it can.
+    /// Seconds and uptime for the header of a message. If the uptime has passed its maximum, both stay at the last time
+    /// that can be expressed.
     pub(super) fn at(self, now: Timestamp) -> (u32, u32) {
         let seconds = now.seconds().saturating_add((now.subsec_nanos() > 0).into());
         let boot = self.millis() / 1000;
@@ -125,9 +129,9 @@ pub(super) struct Templates {
     sampling: u32,
     biflow: bool,
     room: usize,
-    /// Sets are filled up to multiples of 4. Not where records are so short that what fills would be read as one.
+    /// Sets are padded to multiples of 4, unless records are so short that a collector would take the padding for one.
     pads: bool,
-    /// When templates are sent again: after so many messages, and so many nanoseconds; `None` for never.
+    /// Interval at which templates are sent again, in messages and in nanoseconds; `None` for never.
     repeat: Option<(u32, i64)>,
     sent_at: Option<Timestamp>,
     messages_since: u32,
@@ -136,9 +140,9 @@ pub(super) struct Templates {
     sequence: u32,
     /// The message so far; empty if there is none.
     message: Vec<u8>,
-    /// A record whose length is not known before it is written.
+    /// Buffer for a record of variable length.
     record: Vec<u8>,
-    /// Where the open set begins, and its id.
+    /// Offset and id of the open set.
     set: Option<(usize, u16)>,
     /// Data records in the message, and all records with templates.
     data_records: u32,
@@ -202,7 +206,7 @@ impl Templates {
         if self.biflow {
             return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
         }
-        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             self.record(flow, from, (side.first, side.last, side.packets), sink);
         }
     }
@@ -214,7 +218,7 @@ impl Templates {
         (first, last, packets): (Timestamp, Timestamp, u64),
         sink: &mut MessageSink<'_>,
     ) {
-        let which = usize::from(flow.sides[0].address.is_ipv6());
+        let which = usize::from(flow.endpoints[0].address.is_ipv6());
         if self.version == Version::V9 || self.templates[which].variable == 0 {
             self.make_room(which, self.templates[which].record_len, sink);
             let view = self.view(flow, from, first, last);
@@ -409,7 +413,7 @@ fn field_specifier(out: &mut Vec<u8>, field: &Field, ours: u32) {
     }
 }
 
-/// Writes a record, of texts so many octets at most.
+/// Writes a record with texts of at most `most` octets.
 #[inline]
 fn write(template: &Template, view: &RecordView<'_>, most: usize, out: &mut Vec<u8>) {
     for Field { element, is_reverse } in &template.fields {
@@ -417,7 +421,7 @@ fn write(template: &Template, view: &RecordView<'_>, most: usize, out: &mut Vec<
     }
 }
 
-/// A whole set.
+/// Writes a whole set.
 fn set(out: &mut Vec<u8>, id: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     words(out, &[id, 0]);

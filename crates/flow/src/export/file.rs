@@ -15,7 +15,7 @@ pub(super) struct MessageFile {
     file: File,
     /// Octets of the messages that are there.
     len: u64,
-    /// A pipe or device, whose partial message cannot be cut off, takes no more.
+    /// A pipe or device takes no more messages after a partial one, which cannot be cut off.
     is_torn: bool,
     /// Whether all of it is ours, so that its end may be cut off.
     is_ours: bool,
@@ -30,9 +30,9 @@ impl MessageFile {
         }
         let file = output_file::open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
         if file.metadata()?.is_file() {
-            // Where files cannot be locked they are written without.
+            // File systems without locks are written to all the same.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                return Err(io::Error::other("somebody else writes to it; name another file"));
+                return Err(io::Error::other("another process writes to it; name another file"));
             }
             file.set_len(0)?;
         }
@@ -78,15 +78,15 @@ mod tests {
         let mut first = MessageFile::create(&path).expect("it can be made");
         first.add(b"a message").expect("there is room");
         let refused = MessageFile::create(&path).err().expect("it is in use");
-        assert!(refused.to_string().contains("somebody else"), "{refused}");
+        assert!(refused.to_string().contains("another process"), "{refused}");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"a message");
         drop(first);
-        MessageFile::create(&path).expect("nobody has it any more");
+        MessageFile::create(&path).expect("the lock is released");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"");
     }
 
     #[test]
-    fn what_cannot_be_cut_takes_no_more() {
+    fn a_pipe_takes_no_message_after_a_partial_one() {
         let mut full = MessageFile::create(Path::new("/dev/full")).expect("it is everywhere");
         assert!(full.add(b"a message").is_err());
         assert!(full.add(b"another").unwrap_err().to_string().contains("in part"));

@@ -1,5 +1,5 @@
-//! Flows as messages of NetFlow v5, v9 and IPFIX, sent to collectors or written to files; and as rows of text ([`RowWriter`])
-//! or of Parquet (`ParquetWriter`, with the feature `parquet`).
+//! Export of flows: as messages of NetFlow v5, v9 and IPFIX to collectors or files ([`Exporter`]), as rows of text
+//! ([`RowWriter`]), or as Parquet (`ParquetWriter`, with the feature `parquet`).
 //!
 //! ```text
 //! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
@@ -38,7 +38,7 @@ use collector::Collector;
 use encoder::Encoder;
 use template::Template;
 
-/// Which protocol.
+/// The export protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
     /// NetFlow v5: IPv4 only, fields fixed.
@@ -61,7 +61,7 @@ impl Version {
         }
     }
 
-    /// The greatest rate of sampling, as one of so many, that it has room for; `None` if that is any.
+    /// The largest sampling interval N (1 packet in N) that the protocol can express; `None` if there is no limit.
     pub fn sampling_max(self) -> Option<u32> {
         (self == Version::V5).then_some(v5::SAMPLING_MAX)
     }
@@ -70,28 +70,28 @@ impl Version {
 /// How flows are exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Which protocol.
+    /// The protocol.
     pub version: Version,
     /// The elements of a record, by name and with commas between them; empty for the default.
     pub template: String,
     /// One record for both directions (IPFIX only).
     pub biflow: bool,
-    /// The observation domain, or source id; of v5 the low 16 bits are engine type and id.
+    /// The observation domain (IPFIX) or source id (v9); for v5 the low 16 bits are engine type and id.
     pub domain: u32,
-    /// The exporter's address: messages are sent from it, and `exporterIPv4Address` or `exporterIPv6Address` tell it. `None` is whichever the system
-    /// takes.
+    /// The exporter's address: source address of messages, and value of `exporterIPv4Address` or `exporterIPv6Address`.
+    /// `None` lets the system choose it.
     pub exporter: Option<IpAddr>,
-    /// The most octets of an IP packet with a message in it: 256 to 65,535.
+    /// Length in octets of the largest IP packet that carries a message: 256 to 65,535.
     pub mtu: u16,
-    /// Templates are sent again after so many messages over UDP.
+    /// Interval at which templates are sent again over UDP, in messages.
     pub template_messages: u32,
-    /// Templates are sent again after so long over UDP, by the time that messages bear.
+    /// Interval at which templates are sent again over UDP, in export time.
     pub template_time: Duration,
-    /// Each flow goes to one of the collectors, by its key, and not to all.
-    pub by_flow: bool,
+    /// Whether each flow goes to one collector, chosen by a hash of its key, instead of to all.
+    pub spreads_flows: bool,
     /// The most messages a second to each collector; 0 for no limit.
     pub rate: u32,
-    /// The private enterprise number under which our own elements stand (IPFIX only).
+    /// The private enterprise number of Tapline's own elements (IPFIX only).
     pub enterprise: u32,
 }
 
@@ -109,7 +109,7 @@ impl Default for ExportOptions {
             mtu: 1500,
             template_messages: 1000,
             template_time: Duration::from_secs(60),
-            by_flow: false,
+            spreads_flows: false,
             rate: 0,
             enterprise: EXAMPLE_ENTERPRISE,
         }
@@ -123,24 +123,24 @@ pub struct ExportAccount {
     pub flows: u64,
     /// Records of flows: one a direction, or one a biflow.
     pub records: u64,
-    /// Messages made, to one collector or several alike; those that some collector did not take are among them.
+    /// Messages made. A message to several collectors counts once, also if some of them lost it.
     pub messages: u64,
-    /// Their octets.
+    /// Octets of these messages.
     pub octets: u64,
-    /// Packets of records that every collector took, as far as can be known: by UDP they were sent.
+    /// Packets of records that all collectors took; over UDP, that were sent to all.
     pub written: u64,
-    /// Packets of records that some collector did not take.
+    /// Packets of records that at least one collector did not take.
     pub lost: u64,
-    /// Messages that some collector did not take.
+    /// Messages that at least one collector did not take.
     pub messages_lost: u64,
-    /// Packets of flows for which the protocol has no place: IPv6 in v5.
+    /// Packets of flows that the protocol cannot express: IPv6 in v5.
     pub left_out: u64,
     /// Packets of records in messages that are not full yet.
     pub waiting: u64,
 }
 
 impl ExportAccount {
-    /// Adds that of another exporter.
+    /// Adds the counters of another exporter.
     pub fn merge(&mut self, other: &ExportAccount) {
         self.flows += other.flows;
         self.records += other.records;
@@ -156,7 +156,7 @@ impl ExportAccount {
 
 /// Sends flows to collectors.
 pub struct Exporter {
-    /// One for all collectors, or one each.
+    /// One stream for all collectors, or one for each.
     streams: Vec<Stream>,
     account: ExportAccount,
     names: String,
@@ -171,7 +171,7 @@ impl Exporter {
     /// Opens every collector.
     ///
     /// # Errors
-    /// If the template cannot be, or a collector cannot be opened.
+    /// If the template is invalid, or a collector cannot be opened.
     pub fn open(targets: &[ExportTarget], options: &ExportOptions) -> Result<Exporter, Error> {
         check(targets, options)?;
         let names = targets.iter().map(ExportTarget::to_string).collect::<Vec<_>>().join(",");
@@ -179,7 +179,7 @@ impl Exporter {
         for target in targets {
             collectors.push(Collector::open(target, options.rate, options.exporter)?);
         }
-        let groups: Vec<Vec<Collector>> = match options.by_flow {
+        let groups: Vec<Vec<Collector>> = match options.spreads_flows {
             true => collectors.into_iter().map(|collector| vec![collector]).collect(),
             false => vec![collectors],
         };
@@ -197,29 +197,29 @@ impl Exporter {
         &self.names
     }
 
-    /// Collectors that did not take everything: their names, the messages that they did not take, and the packets of those messages' records.
+    /// Collectors with losses: name, messages lost, and packets of the records in them.
     pub fn losses(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
         collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0)
     }
 
-    /// Events of the collectors for the user, each once: one went away, came back, or does not listen.
+    /// Takes the events to be shown to the user: a connection lost or restored, a UDP port without a listener.
     pub fn take_events(&mut self) -> Vec<String> {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.flat_map(Collector::take_events).collect()
     }
 
-    /// Says that one of so many packets is metered, 1 for all: records, options and headers tell it from here on, so it is to be known before the
-    /// first flow.
+    /// Sets the sampling interval N (1 packet in N; 1 is unsampled). Must be called before the first flow, as records,
+    /// options and headers carry it.
     ///
     /// # Errors
-    /// [`Error::Sampling`] if the protocol has no room for it.
+    /// [`Error::Sampling`] if the protocol cannot express it.
     pub fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
         self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
     }
 
-    /// How long a TCP collector may take for a message, 5 s unless it is told: whoever meters waits for it. One that takes longer is given up for
-    /// ten seconds.
+    /// Sets the timeout of a message over TCP, 5 s by default, which the caller of [`export`](Self::export) may wait.
+    /// After a timeout the connection is closed and not tried for ten seconds.
     pub fn set_send_timeout(&mut self, timeout: Duration) {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.for_each(|collector| collector.set_send_timeout(timeout));
@@ -231,10 +231,11 @@ impl Exporter {
         collectors.for_each(|collector| collector.set_cancel_flag(cancel));
     }
 
-    /// Exports flows. `now` is the time that messages bear.
+    /// Exports flows. `now` is the export time in the headers of messages.
     ///
     /// # Errors
-    /// The first, if files cannot be written; all flows are taken and counted all the same. Messages that collectors on the network do not take are counted.
+    /// The first error of a file. All flows are processed and counted all the same; losses of network collectors are
+    /// counted, and are no error.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
@@ -249,7 +250,7 @@ impl Exporter {
         failure
     }
 
-    /// Sends what waits in messages that are not full.
+    /// Sends the messages that are not full.
     ///
     /// # Errors
     /// As for [`export`](Self::export).
@@ -262,7 +263,7 @@ impl Exporter {
         failure
     }
 
-    /// The same for the last time: a TCP collector that went away is tried once more before.
+    /// Flushes for the last time; before that, a lost TCP connection is tried once more.
     ///
     /// # Errors
     /// As for [`export`](Self::export).
@@ -275,30 +276,30 @@ impl Exporter {
         self.flush(now)
     }
 
-    /// Counters of the flows.
+    /// The counters.
     pub fn account(&self) -> ExportAccount {
         let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
         ExportAccount { waiting, ..self.account }
     }
 }
 
-/// A whole message, and the packets of its records.
+/// A whole message, and the number of packets that its records count.
 struct Message<'m> {
     bytes: &'m [u8],
     packets: u64,
 }
 
-/// Where messages go and when, and what became of them.
+/// Destination and export time of messages, and their accounting.
 struct MessageSink<'p> {
     now: Timestamp,
     account: &'p mut ExportAccount,
     collectors: &'p mut [Collector],
-    /// The first file that could not be written.
+    /// The first error of a file.
     failure: &'p mut Result<(), Error>,
 }
 
 impl MessageSink<'_> {
-    /// Sends a message to all collectors. Whether there is one now that knows no template.
+    /// Sends a message to all collectors. Whether templates must be sent again because a session starts anew.
     fn send(&mut self, message: &Message<'_>) -> bool {
         let mut is_taken = true;
         for collector in self.collectors.iter_mut() {
@@ -343,14 +344,14 @@ fn check(targets: &[ExportTarget], options: &ExportOptions) -> Result<(), Error>
     if options.mtu < 256 {
         return fail("needs packets of 256 octets at least: give another --mtu");
     }
-    // Before a file is emptied or a collector asked for a template that cannot be.
+    // The template is checked before a file is truncated or a collector contacted.
     Template::both(options).map(drop)
 }
 
-/// A number for each flow, the same for both directions, in every run.
+/// A hash that spreads flows over collectors: equal for both directions, and in every run.
 fn spread(flow: &Flow) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    let [one, other] = flow.sides.map(|side| (side.address, side.port));
+    let [one, other] = flow.endpoints.map(|side| (side.address, side.port));
     let mut hasher = DefaultHasher::new();
     (one.min(other), one.max(other), flow.protocol).hash(&mut hasher);
     hasher.finish()

@@ -1,13 +1,14 @@
-//! Flows as lines of text: JSON objects or CSV, for whoever has no collector.
+//! Flows as lines of text: JSON objects or CSV.
 //!
 //! ```text
 //! JSON   {"flowStartNanoseconds":"2026-11-22T20:10:15.123456789Z","sourceIPv4Address":"10.0.0.1","octetDeltaCount":1500,...}
 //! CSV    flowStartNanoseconds,sourceIPv4Address,sourceIPv6Address,...       IPv4 and IPv6 have a column each, of which one is empty
 //! ```
 //!
-//! Fields are called as the information elements of IANA's registry are, their values written as RFC 7373 says: numbers in decimal, octets in hexadecimal,
-//! times in UTC with the digits that the element has. Fields of the reverse direction are called reverse..., as in RFC 5103. `communityId` is none of
-//! IANA's: Community ID version 1 with seed 0, as Zeek, Suricata and Arkime write it.
+//! Fields have the names of IANA's information elements, and values the form of RFC 7373: decimal numbers, octets in
+//! hexadecimal, UTC times with the digits of the element's unit. Fields of the reverse direction begin with `reverse`,
+//! as in RFC 5103. `communityId` is not in IANA's registry: Community ID version 1 with seed 0, as Zeek, Suricata and
+//! Arkime write it.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -21,9 +22,9 @@ use super::file::MessageFile;
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow};
 
-/// Bytes of lines that are written at once.
+/// Bytes of text per write.
 const CHUNK: usize = 64 << 10;
-/// The name of the field that no element has.
+/// The name of the field that is no information element.
 pub(super) const COMMUNITY_ID: &str = "communityId";
 
 /// Default columns of rows.
@@ -31,13 +32,13 @@ pub(super) const DEFAULT: &str = "flowStartNanoseconds,flowEndNanoseconds,source
     protocolIdentifier,octetDeltaCount,packetDeltaCount,tcpControlBits,initialTCPFlags,ipClassOfService,minimumTTL,maximumTTL,icmpTypeCodeIPv4,vlanId,\
     ingressInterface,flowEndReason,communityId";
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RowFormat {
-    /// An object a line.
+    /// One object per line.
     #[default]
     Json,
-    /// Values with commas between them, below their names.
+    /// Comma-separated values, with a header line.
     Csv,
 }
 
@@ -139,14 +140,14 @@ impl RowWriter {
             exporter: self.exporter,
             sampling: self.sampling,
         };
-        let is_v4 = flow.sides[0].address.is_ipv4();
+        let is_v4 = flow.endpoints[0].address.is_ipv4();
         let version = if is_v4 { IpFamily::V4 } else { IpFamily::V6 };
         let views: Vec<RecordView<'_>> = match self.biflow {
             true => vec![view(0, flow.first(), flow.last())],
             false => [0, 1]
                 .into_iter()
-                .filter(|from| flow.sides[*from].packets > 0)
-                .map(|from| view(from, flow.sides[from].first, flow.sides[from].last))
+                .filter(|from| flow.endpoints[*from].packets > 0)
+                .map(|from| view(from, flow.endpoints[from].first, flow.endpoints[from].last))
                 .collect(),
         };
         for view in &views {
@@ -341,7 +342,7 @@ fn value(what: &ColumnSource, field_value: Option<FieldValue<'_>>, view: &Record
     };
 }
 
-/// A time in UTC, with so many digits of the second.
+/// A time in UTC, with `digits` digits after the decimal point of the second.
 fn utc(time: Timestamp, digits: usize) -> String {
     let Ok(moment) = jiff::Timestamp::from_nanosecond(time.as_nanos().into()) else { return String::new() };
     let text = moment.strftime("%Y-%m-%dT%H:%M:%S").to_string();
@@ -353,7 +354,7 @@ fn utc(time: Timestamp, digits: usize) -> String {
 }
 
 impl ExportOptions {
-    /// Of rows: the template, and whether both directions are one.
+    /// Options for rows: the template, and whether a row has both directions.
     pub fn of_rows(template: &str, biflow: bool) -> ExportOptions {
         ExportOptions { template: template.to_owned(), biflow, ..ExportOptions::default() }
     }
@@ -363,10 +364,10 @@ impl ExportOptions {
 mod tests {
 
     use super::*;
-    use crate::{EndReason, FlowContext, Side};
+    use crate::{EndReason, Endpoint, FlowContext};
 
-    fn side(address: &str, port: u16, packets: u64) -> Side {
-        Side {
+    fn side(address: &str, port: u16, packets: u64) -> Endpoint {
+        Endpoint {
             address: address.parse::<IpAddr>().unwrap(),
             port,
             packets,
@@ -381,11 +382,11 @@ mod tests {
         }
     }
 
-    fn flow(one: Side, other: Side) -> Flow {
+    fn flow(one: Endpoint, other: Endpoint) -> Flow {
         Flow {
-            sides: [one, other],
+            endpoints: [one, other],
             protocol: 6,
-            end: EndReason::End,
+            end_reason: EndReason::End,
             context: FlowContext::NONE,
             details: None,
         }
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_lost() {
+    fn rows_that_cannot_be_written_are_lost() {
         let options = ExportOptions::of_rows("default", false);
         let mut rows = RowWriter::create(Path::new("/dev/full"), RowFormat::Csv, &options).unwrap();
         rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))]).unwrap();

@@ -17,7 +17,7 @@ fn settings(details: &str) -> MeterSettings {
     MeterSettings { details: DetailFields::parse(details).unwrap(), ..MeterSettings::default() }
 }
 
-/// Frames with their times in milliseconds; of each so many bytes were captured.
+/// The flows and statistics of frames, with times in milliseconds, cut to `captured` bytes.
 fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize) -> (Vec<Flow>, Meter) {
     let (mut meter, mut flows) = (Meter::new(settings).unwrap(), Vec::new());
     for (ms, frame) in frames {
@@ -35,7 +35,7 @@ fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize)
     (flows, meter)
 }
 
-/// What carries the IP packets of two hosts.
+/// Layers between the IP packets of two hosts and the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Plain,
@@ -66,7 +66,8 @@ impl Way {
     }
 }
 
-/// A conversation over TCP: who sends, at which time, with which flags, from which byte on, what.
+/// A TCP conversation. Each turn has the sending host, the time in milliseconds, the flags, the offset in the stream,
+/// and the payload.
 fn conversation(way: Way, turns: &[(usize, i64, u8, u32, &[u8])]) -> Vec<(i64, Vec<u8>)> {
     let hosts = [Host::number(9), Host::number(2)];
     turns
@@ -98,7 +99,7 @@ fn details(flow: &Flow) -> &Details {
 
 /// A handshake, a hello in two pieces of which the second comes first, an answer, a retransmission.
 #[test]
-fn a_hello_is_read_whatever_carries_it() {
+fn a_hello_is_read_over_every_transport() {
     let hello = tls_client_hello("www.example.org", [3; 32]);
     let (one, other) = hello.split_at(70);
     let answer = server_hello();
@@ -199,9 +200,9 @@ fn requests_and_questions_are_told() {
     assert_eq!(details(&flows[0]).application, Some("domain"));
 }
 
-/// What was not captured is neither read nor taken for something else.
+/// Bytes that were not captured are neither read nor taken for something else.
 #[test]
-fn cut_packets_tell_what_they_have() {
+fn cut_packets_give_the_details_they_have() {
     let hello = tls_client_hello("www.example.org", [3; 32]);
     let turns =
         [(0, 0, SYN, 0, &b""[..]), (0, 1, ACK, 1, &hello), (0, 2, ACK, 1 + hello.len() as u32, b"more")];
@@ -221,7 +222,7 @@ fn cut_packets_tell_what_they_have() {
 }
 
 #[test]
-fn who_asks_for_nothing_gets_nothing() {
+fn a_meter_without_details_gives_none() {
     let get = http_get("www.example.org", "/");
     let frames = conversation(Way::Plain, &[(0, 0, ACK, 1, &get)]);
     assert_eq!(metered(&settings("none"), &frames, 65_535).0[0].details, None);
@@ -275,7 +276,7 @@ fn a_new_flow_begins_with_nothing() {
 
 /// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the counts are known.
 #[test]
-fn what_comes_again_is_counted_as_it_was_made() {
+fn retransmissions_are_counted_as_generated() {
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let (mut turns, mut truth) = (Vec::new(), [0, 0, 0]);
@@ -360,8 +361,8 @@ fn every_reason_ends_a_flow() {
     let told: Vec<(u16, EndReason, u64)> = flows
         .iter()
         .map(|flow| {
-            let sender = usize::from(flow.sides[1].packets > 0);
-            (flow.sides[sender].port, flow.end, flow.packets())
+            let sender = usize::from(flow.endpoints[1].packets > 0);
+            (flow.endpoints[sender].port, flow.end_reason, flow.packets())
         })
         .collect();
     assert_eq!(told[..3], [(2, EndReason::End, 2), (3, EndReason::Idle, 1), (1, EndReason::Active, 60)]);

@@ -7,8 +7,9 @@
 //! | `rtsp_ports` | | see [`rtsp_ports`] | ports found in this packet |
 //! | [`aho_corasick`], [`horspool`] | start, length | pattern, place | 1 if a pattern was found |
 //!
-//! The first three are in [`Registry::standard`](super::Registry::standard); the searches are registered with what they look for.
-//! FFPF also had `drop`. Here a program drops a packet by `RETURN 0`, and nothing is taken from other readers.
+//! The first three are in [`Registry::standard`](super::Registry::standard); the searches are registered with what
+//! they look for. FFPF also had `drop`. Here a program drops a packet by `RETURN 0`, and nothing is taken from other
+//! readers.
 
 mod rtsp;
 mod search;

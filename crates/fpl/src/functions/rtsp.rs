@@ -8,8 +8,8 @@
 //! value    ports that this packet told, known ones included
 //! ```
 //!
-//! A line that goes on in the next segment is followed if that segment comes next: what is out of order, or a line of more than
-//! [`LINE_MAX`] bytes, is not.
+//! A line that goes on in the next segment is followed if that segment comes next: what is out of order, or a line of
+//! more than [`LINE_MAX`] bytes, is not.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub const RTSP_CELLS: u32 = 2 + RTSP_PORTS_MAX;
 
 /// The longest beginning of a line that is kept for the next segment.
 const LINE_MAX: usize = 512;
-/// How many directions of connections may wait for their next segment.
+/// Directions of connections, at most, that wait for their next segment.
 const WAITING_MAX: usize = 64;
 /// The most ports of one range: an RTP session has two.
 const RANGE_MAX: u64 = 16;

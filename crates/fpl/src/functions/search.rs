@@ -28,7 +28,7 @@ pub fn horspool(name: impl Into<String>, pattern: Horspool) -> External {
     })
 }
 
-/// Where the search begins, and the bytes from there on.
+/// The start of the search, and the bytes from there on.
 fn stretch<'a>(call: &Call<'a>) -> (u64, &'a [u8]) {
     let packet = call.packet().data;
     let number = |cell| usize::try_from(call.input(cell)).unwrap_or(usize::MAX);

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! fields of one layer, wanted at one place:
-//!     switch what was found { IPv4: load, load, ...; IPv6: load, ...; else: 0, 0, ... }   all ways meet, with a value for each
+//!     switch what was found { IPv4: load, load, ...; IPv6: load, ...; else: 0, 0, ... }   all paths join, with a value for each
 //! ```
 //!
-//! So a field costs one load per packet however often it is named, and never ends the program; a packet without its header costs none.
+//! So a field costs one load per packet however often it is named, and never ends the program; a packet without its
+//! header costs none.
 
 use super::headers::{Network, Transport};
 use super::{Headers, min};
 use crate::field::{Header, Item};
-use tapline_ir::{Binary, BlockId, Builder, Op, Place, Test, Type, Value, Width};
+use tapline_ir::{Binary, BlockId, Builder, Comparison, Op, PacketOffset, Type, Value, Width};
 
-/// Where a field becomes known.
+/// The layer at which a field becomes known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Ethernet,
@@ -33,7 +34,7 @@ pub(super) type Wanted = u128;
 const LINK: Wanted = 1 << 124;
 /// The network header's step, with those before it.
 const NETWORK: Wanted = 1 << 125 | LINK;
-/// What the network header carries.
+/// The protocol that the network header carries.
 const TRANSPORT: Wanted = 1 << 126 | NETWORK;
 /// The transport header.
 const PORTS: Wanted = 1 << 127 | TRANSPORT;
@@ -57,7 +58,7 @@ impl Found {
         Found { network: None, kind: None, transport: None, ports: None, fields: vec![None; fields] }
     }
 
-    /// What is known on both of two ways, which parted here or later.
+    /// The facts that hold on both of two paths, which parted here or later.
     pub(super) fn meet(mut self, other: &Found) -> Found {
         self.network = self.network.filter(|known| other.network.as_ref() == Some(known));
         self.kind = self.kind.filter(|known| other.kind.as_ref() == Some(known));
@@ -163,7 +164,7 @@ impl Headers<'_> {
         if let (Some(network), Some(kind)) = (self.found.network, self.found.kind) {
             let numbers = missing(self, Layer::Network);
             self.by_kind(kind, &numbers, |headers, item, header| {
-                headers.item(item, header, Place::from(network.start, 0), Some(network.start))
+                headers.item(item, header, PacketOffset::from(network.start, 0), Some(network.start))
             });
         }
         if let Some(transport) = self.found.transport {
@@ -189,7 +190,7 @@ impl Headers<'_> {
         let items = self.of_numbers(numbers);
         for (block, header) in [(yes, self.link_type.is_ethernet.then_some(Header::Ethernet)), (no, None)] {
             self.arm(block, join, |headers| {
-                items.iter().map(|item| headers.item(*item, header, Place::at(0), None)).collect()
+                items.iter().map(|item| headers.item(*item, header, PacketOffset::at(0), None)).collect()
             });
         }
         self.keep(numbers, join);
@@ -222,7 +223,7 @@ impl Headers<'_> {
         numbers.iter().map(|number| self.items[*number]).collect()
     }
 
-    /// Goes on at a block where ways meet, each with the values of these fields.
+    /// Goes on at a block where paths join, each with the values of these fields.
     fn keep(&mut self, numbers: &[usize], join: BlockId) {
         let types: Vec<Type> = numbers.iter().map(|number| item_type(self.items[*number])).collect();
         let values = self.arrive(join, &types);
@@ -238,7 +239,7 @@ impl Headers<'_> {
             // Protocol 0 is none.
             _ => {
                 let zero = self.zero();
-                let is_named = self.builder.compare(Test::Greater, transport.protocol, zero);
+                let is_named = self.builder.compare(Comparison::Greater, transport.protocol, zero);
                 self.builder.binary(Binary::Mul, transport.start, is_named)
             }
         }
@@ -259,11 +260,11 @@ impl Headers<'_> {
                 self.data_len(start, end)
             }
             (Item::DataStart | Item::DataLength, None) => self.zero(),
-            _ => self.item(item, header, Place::from(transport.start, 0), Some(transport.start)),
+            _ => self.item(item, header, PacketOffset::from(transport.start, 0), Some(transport.start)),
         }
     }
 
-    /// Where the IP packet ends, if one of the fields depends on it.
+    /// The end of the IP packet, if one of the fields depends on it.
     fn end_if_wanted(&mut self, numbers: &[usize]) -> Option<Value> {
         let is_wanted = numbers.iter().any(|number| self.items[*number] == Item::DataLength);
         let (network, kind) = (self.found.network?, self.found.kind.filter(|_| is_wanted)?);
@@ -290,14 +291,14 @@ impl Headers<'_> {
         &mut self,
         of: Layer,
         header: Option<Header>,
-        start: Place,
+        start: PacketOffset,
         base: Option<Value>,
     ) -> Vec<Value> {
         let items: Vec<Item> = self.items.iter().copied().filter(|item| layer(*item) == of).collect();
         items.into_iter().map(|item| self.item(item, header, start, base)).collect()
     }
 
-    /// Goes on at a block where ways meet: first the fields of a layer, then values of other types.
+    /// Goes on at a block where paths join: first the fields of a layer, then values of other types.
     pub(super) fn keep_layer(&mut self, of: Layer, join: BlockId, others: &[Type]) -> Vec<Value> {
         let numbers: Vec<usize> =
             (0..self.items.len()).filter(|number| layer(self.items[*number]) == of).collect();
@@ -305,16 +306,16 @@ impl Headers<'_> {
         others.iter().map(|ty| self.builder.parameter(join, *ty)).collect()
     }
 
-    /// Where the data start; 0 for a TCP header that says it is shorter than it must be.
+    /// The start of the data; 0 for a TCP header with a length below the least.
     fn data_start(&mut self, header: Header, start: Value) -> Value {
         if header != Header::Tcp {
             let eight = self.builder.const32(8);
             return self.builder.binary(Binary::Add, start, eight);
         }
-        let offset = self.builder.load(Place::from(start, 12), Width::Byte);
+        let offset = self.builder.load(PacketOffset::from(start, 12), Width::Byte);
         let header_len = self.nibble_times_4(offset, 4);
         let least = self.builder.const32(Header::Tcp.len_min());
-        let is_whole = self.builder.compare(Test::GreaterEqual, header_len, least);
+        let is_whole = self.builder.compare(Comparison::GreaterEqual, header_len, least);
         let behind = self.builder.binary(Binary::Add, start, header_len);
         self.builder.binary(Binary::Mul, behind, is_whole)
     }
@@ -323,15 +324,21 @@ impl Headers<'_> {
     fn data_len(&mut self, start: Value, end: Value) -> Value {
         let end = min(self.builder, end, self.length);
         let zero = self.zero();
-        let has_start = self.builder.compare(Test::Greater, start, zero);
-        let is_behind = self.builder.compare(Test::Greater, end, start);
+        let has_start = self.builder.compare(Comparison::Greater, start, zero);
+        let is_behind = self.builder.compare(Comparison::Greater, end, start);
         let len = self.builder.binary(Binary::Sub, end, start);
         let known = self.builder.binary(Binary::And, has_start, is_behind);
         self.builder.binary(Binary::Mul, len, known)
     }
 
     /// A field's value where this header was found.
-    fn item(&mut self, item: Item, header: Option<Header>, start: Place, base: Option<Value>) -> Value {
+    fn item(
+        &mut self,
+        item: Item,
+        header: Option<Header>,
+        start: PacketOffset,
+        base: Option<Value>,
+    ) -> Value {
         match item {
             Item::Present(wanted) => self.builder.const32((Some(wanted) == header).into()),
             Item::Start(wanted) if Some(wanted) == header => match base {
@@ -339,7 +346,7 @@ impl Headers<'_> {
                 None => self.zero(),
             },
             Item::Bits { header: wanted, offset, width, shift, bits, scale } if Some(wanted) == header => {
-                let value = self.builder.load(Place { offset: start.offset + offset, ..start }, width);
+                let value = self.builder.load(PacketOffset { offset: start.offset + offset, ..start }, width);
                 self.bits(value, width, shift, bits, scale)
             }
             Item::IpVersion => {

@@ -3,7 +3,9 @@
 use super::Lowerer;
 use crate::hash::{A, B, C};
 use crate::tree::Expr;
-use tapline_ir::{Binary, BlockId, Op, Order, Place, Target, Terminator, Test, Type, Value, Width};
+use tapline_ir::{
+    Binary, BlockId, ByteOrder, Comparison, Op, PacketOffset, Target, Terminator, Type, Value, Width,
+};
 
 /// The longest stretch that is hashed by straight code, in bytes.
 const STRAIGHT_MAX: u32 = 64;
@@ -22,14 +24,14 @@ impl Lowerer<'_> {
         self.builder.binary(Binary::And, hash, mask)
     }
 
-    fn hash_straight(&mut self, place: Place, len: u32) -> Value {
-        self.builder.need(Place { offset: place.offset + len, ..place });
+    fn hash_straight(&mut self, place: PacketOffset, len: u32) -> Value {
+        self.builder.require_bytes(PacketOffset { offset: place.offset + len, ..place });
         let first = self.options.hash_seed ^ u64::from(len).wrapping_mul(A);
         let mut hash = self.builder.const64(first);
         let mut at = 0;
         while at < len {
             let taken = (len - at).min(8);
-            let word = self.little_endian(Place { offset: place.offset + at, ..place }, taken);
+            let word = self.little_endian(PacketOffset { offset: place.offset + at, ..place }, taken);
             hash = self.mix(hash, word);
             at += taken;
         }
@@ -37,15 +39,15 @@ impl Lowerer<'_> {
     }
 
     /// Up to 8 bytes, which have been shown to be there.
-    fn little_endian(&mut self, place: Place, bytes: u32) -> Value {
+    fn little_endian(&mut self, place: PacketOffset, bytes: u32) -> Value {
         let mut word = None;
         let mut at = 0;
         for width in [Width::Double, Width::Word, Width::Half, Width::Byte] {
             if bytes - at < width.bytes() {
                 continue;
             }
-            let place = Place { offset: place.offset + at, ..place };
-            let part = self.builder.push(Op::Load(place, width, Order::Little), width.ty());
+            let place = PacketOffset { offset: place.offset + at, ..place };
+            let part = self.builder.push(Op::Load(place, width, ByteOrder::Little), width.ty());
             let part = self.builder.extend(part);
             word = Some(match word {
                 Some(word) => self.join_parts(word, part, at),
@@ -107,15 +109,15 @@ impl Lowerer<'_> {
         self.finish_hash(hash)
     }
 
-    /// Where the stretch ends; rejects the packet if that is behind its end.
+    /// The end of the stretch; rejects the packet if that is behind its end.
     fn end_of_stretch(&mut self, start: Value, len: Value) -> Value {
         // Both are shown to be small first, so that their sum does not wrap.
-        self.builder.need(Place::from(start, 0));
+        self.builder.require_bytes(PacketOffset::from(start, 0));
         let longest = self.builder.const64(self.options.packet_len_max.into());
-        let is_short = self.builder.compare(Test::GreaterEqual, longest, len);
+        let is_short = self.builder.compare(Comparison::GreaterEqual, longest, len);
         self.builder.push(Op::NonZero(is_short), Type::None);
         let end = self.builder.binary(Binary::Add, start, len);
-        self.builder.need(Place::from(end, 0));
+        self.builder.require_bytes(PacketOffset::from(end, 0));
         end
     }
 
@@ -134,8 +136,9 @@ impl Lowerer<'_> {
         let at = self.builder.parameter(body, Type::U64);
         let folded = self.builder.parameter(body, Type::U64);
         self.builder.switch_to(body);
-        self.builder.need(Place::from(at, width.bytes()));
-        let part = self.builder.push(Op::Load(Place::from(at, 0), width, Order::Little), width.ty());
+        self.builder.require_bytes(PacketOffset::from(at, width.bytes()));
+        let part =
+            self.builder.push(Op::Load(PacketOffset::from(at, 0), width, ByteOrder::Little), width.ty());
         let part = self.builder.extend(part);
         let next = fold(self, folded, part, at);
         let size = self.builder.const64(width.bytes().into());
@@ -150,7 +153,7 @@ impl Lowerer<'_> {
     /// Another round where something is left.
     fn stretch_round(&mut self, at: Value, end: Value, folded: Value, [body, after]: [BlockId; 2]) {
         self.builder.finish(Terminator::Branch {
-            test: Test::Greater,
+            test: Comparison::Greater,
             left: end,
             right: at,
             yes: Target { block: body, arguments: vec![at, folded] },
@@ -169,7 +172,7 @@ impl Lowerer<'_> {
         let skip = Target { block: join, arguments: vec![hash] };
         let (left, right) = (there, zero);
         self.builder.finish(Terminator::Branch {
-            test: Test::Equal,
+            test: Comparison::Equal,
             left,
             right,
             yes: skip,

@@ -7,13 +7,16 @@
 //! ports      which transport header is there: TCP, UDP, ICMP, ICMPv6, none
 //! ```
 //!
-//! A step is a part of the graph at whose end all ways meet, and hands on a number that says what was found: an EtherType, a protocol, or
-//! 0. Fields are loaded behind the steps ([`super::fields`]). What a program never asks for is not looked for.
+//! A step is a part of the graph with one end; it hands on a number for the header found: an EtherType, a protocol,
+//! or 0. Fields are loaded behind the steps ([`super::fields`]). Headers that a program never asks for are not looked
+//! for.
 
 use super::fields::Layer;
 use super::{Headers, min};
 use crate::field::{Header, Item};
-use tapline_ir::{Binary, BlockId, Case, Place, Search, Target, Terminator, Test, Type, Value, Width};
+use tapline_ir::{
+    Binary, BlockId, Case, Comparison, PacketOffset, SwitchSearch, Target, Terminator, Type, Value, Width,
+};
 use tapline_packet::numbers::ethertype::VLAN_TAGS;
 use tapline_packet::numbers::ip_protocol::{AH, FRAGMENT, IPV6_EXTENSIONS};
 
@@ -50,7 +53,7 @@ impl Headers<'_> {
         self.go(join, arguments);
     }
 
-    /// Goes on at a block where ways meet, with parameters of these types.
+    /// Goes on at a block where paths join, with parameters of these types.
     pub(super) fn arrive(&mut self, join: BlockId, types: &[Type]) -> Vec<Value> {
         self.builder.switch_to(join);
         types.iter().map(|ty| self.builder.parameter(join, *ty)).collect()
@@ -60,19 +63,19 @@ impl Headers<'_> {
         self.builder.finish(Terminator::Goto(Target { block, arguments }));
     }
 
-    /// Ends the current block with a way to one of two, by whether bytes were captured up to `len` behind `start`.
+    /// Ends the current block with an edge to one of two, by whether bytes were captured up to `len` behind `start`.
     pub(super) fn if_captured(&mut self, start: Option<Value>, len: u32, yes: BlockId, no: BlockId) {
         match start {
             None => {
                 let end = self.builder.const32(len);
-                self.builder.branch(Test::GreaterEqual, self.captured, end, yes, no);
+                self.builder.branch(Comparison::GreaterEqual, self.captured, end, yes, no);
             }
             // In 64 bits, so that the sum cannot wrap.
             Some(start) => {
                 let (start, len) = (self.builder.extend(start), self.builder.const64(len.into()));
                 let end = self.builder.binary(Binary::Add, start, len);
                 let captured = self.builder.extend(self.captured);
-                self.builder.branch(Test::GreaterEqual, captured, end, yes, no);
+                self.builder.branch(Comparison::GreaterEqual, captured, end, yes, no);
             }
         }
     }
@@ -81,11 +84,11 @@ impl Headers<'_> {
         let default = Target::to(default);
         let mut cases = cases;
         cases.sort_by_key(|case| case.key);
-        let search = Search::Binary;
+        let search = SwitchSearch::Binary;
         self.builder.finish(Terminator::Switch { value, cases: cases.into(), default, search });
     }
 
-    /// Ends the current block with ways to a block for each of the headers, by the number that announces it.
+    /// Ends the current block with edges to a block for each of the headers, by the number that announces it.
     pub(super) fn by_header(
         &mut self,
         number: Value,
@@ -107,7 +110,7 @@ impl Headers<'_> {
         self.if_captured(None, link.header_len.max(1), yes, no);
         self.arm(yes, join, |headers| {
             let ether_type = match link.type_at {
-                Some(at) => headers.builder.load(Place::at(at), Width::Half),
+                Some(at) => headers.builder.load(PacketOffset::at(at), Width::Half),
                 None => headers.type_by_version(),
             };
             vec![ether_type]
@@ -129,13 +132,13 @@ impl Headers<'_> {
 
     /// The EtherType that stands for the version in the packet's first 4 bits; 0 for other versions.
     fn type_by_version(&mut self) -> Value {
-        let first = self.builder.load(Place::at(0), Width::Byte);
+        let first = self.builder.load(PacketOffset::at(0), Width::Byte);
         let four = self.builder.const32(4);
         let version = self.builder.binary(Binary::Shr, first, four);
         let mut sum = self.zero();
         for (number, header) in [(4, Header::Ip), (6, Header::Ip6)] {
             let wanted = self.builder.const32(number);
-            let is_it = self.builder.compare(Test::Equal, version, wanted);
+            let is_it = self.builder.compare(Comparison::Equal, version, wanted);
             let ether_type = self.builder.const32(header.number().unwrap_or(0));
             let part = self.builder.binary(Binary::Mul, is_it, ether_type);
             sum = self.builder.binary(Binary::Add, sum, part);
@@ -148,7 +151,7 @@ impl Headers<'_> {
         let (none, join) = (self.builder.block(), self.builder.block());
         let first = self.tag(network, none);
         let mut inner = self.untagged(first);
-        let tag = Place::from(network.start, 0);
+        let tag = PacketOffset::from(network.start, 0);
         let fields = self.fill(Layer::Vlan, Some(Header::Vlan), tag, Some(network.start));
         for _ in 1..TAGS_MAX {
             let (last, after) = (self.builder.block(), self.builder.block());
@@ -181,12 +184,12 @@ impl Headers<'_> {
     }
 
     fn untagged(&mut self, network: Network) -> Network {
-        let ether_type = self.builder.load(Place::from(network.start, 2), Width::Half);
+        let ether_type = self.builder.load(PacketOffset::from(network.start, 2), Width::Half);
         let four = self.builder.const32(Header::Vlan.len_min());
         Network { ether_type, start: self.builder.binary(Binary::Add, network.start, four) }
     }
 
-    /// Which of the headers stands behind the link layer: its EtherType, or 0.
+    /// The EtherType of the header behind the link layer, or 0.
     pub(super) fn network(&mut self, network: Network, wanted: &[Header]) -> Value {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, check) in self.by_header(network.ether_type, wanted, none) {
@@ -204,7 +207,7 @@ impl Headers<'_> {
         self.arm(present, join, |headers| vec![headers.builder.const32(header.number().unwrap_or(0))]);
     }
 
-    /// What the network header carries.
+    /// The protocol that the network header carries.
     pub(super) fn transport(&mut self, kind: Value, start: Value) -> Transport {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, block) in self.by_header(kind, &[Header::Ip, Header::Ip6], none) {
@@ -219,7 +222,7 @@ impl Headers<'_> {
         Transport { protocol: values[0], start: values[1], is_fragment: values[2] }
     }
 
-    /// Which of the headers the network layer carries: its protocol, or 0.
+    /// The protocol of the header behind the network layer, or 0.
     pub(super) fn ports(&mut self, transport: Transport, wanted: &[Header]) -> Value {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, check) in self.by_header(transport.protocol, wanted, none) {
@@ -229,20 +232,20 @@ impl Headers<'_> {
         self.arrive(join, &[Type::U32])[0]
     }
 
-    /// To `join` with protocol, start, and whether it is a fragment. A header that says it is too short, and later fragments, carry
-    /// nothing.
+    /// To `join` with protocol, start, and whether it is a fragment. A header that says it is too short, and later
+    /// fragments, carry nothing.
     fn behind_ipv4(&mut self, start: Value, join: BlockId) {
-        let first = self.builder.load(Place::from(start, 0), Width::Byte);
+        let first = self.builder.load(PacketOffset::from(start, 0), Width::Byte);
         let header_len = self.nibble_times_4(first, 0);
-        let flags = self.builder.load(Place::from(start, 6), Width::Half);
-        let protocol = self.builder.load(Place::from(start, 9), Width::Byte);
+        let flags = self.builder.load(PacketOffset::from(start, 6), Width::Half);
+        let protocol = self.builder.load(PacketOffset::from(start, 9), Width::Byte);
         let is_fragment = self.any_bits(flags, 0x3fff);
         let (whole, carries, nothing) = (self.builder.block(), self.builder.block(), self.builder.block());
         let least = self.builder.const32(20);
-        self.builder.branch(Test::GreaterEqual, header_len, least, whole, nothing);
+        self.builder.branch(Comparison::GreaterEqual, header_len, least, whole, nothing);
         self.builder.switch_to(whole);
         let place = self.builder.const32(0x1fff);
-        self.builder.branch(Test::AnySet, flags, place, nothing, carries);
+        self.builder.branch(Comparison::AnySet, flags, place, nothing, carries);
         self.arm(nothing, join, |headers| {
             let zero = headers.zero();
             vec![zero, zero, is_fragment]
@@ -253,12 +256,12 @@ impl Headers<'_> {
         });
     }
 
-    /// Where an IP packet ends by its length field, `more` bytes later; the captured length where the field is 0, as the kernel
-    /// leaves it in packets that the interface will cut.
+    /// The end of an IP packet by its length field, `more` bytes later; the captured length if the field is 0, as the
+    /// kernel leaves it in packets that the interface will cut.
     pub(super) fn end_of(&mut self, start: Value, field_at: u32, more: u32) -> Value {
-        let len = self.builder.load(Place::from(start, field_at), Width::Half);
+        let len = self.builder.load(PacketOffset::from(start, field_at), Width::Half);
         let zero = self.zero();
-        let is_absent = self.builder.compare(Test::Equal, len, zero);
+        let is_absent = self.builder.compare(Comparison::Equal, len, zero);
         let unknown = self.builder.binary(Binary::Mul, self.captured, is_absent);
         let from = self.builder.binary(Binary::Add, start, len);
         let more = self.builder.const32(more);
@@ -280,12 +283,12 @@ impl Headers<'_> {
     /// 1 if any of the bits is set.
     fn any_bits(&mut self, value: Value, mask: u32) -> Value {
         let mask = self.builder.const32(mask);
-        self.builder.compare(Test::AnySet, value, mask)
+        self.builder.compare(Comparison::AnySet, value, mask)
     }
 
     /// The same behind extension headers.
     fn behind_ipv6(&mut self, start: Value, join: BlockId) {
-        let next = self.builder.load(Place::from(start, 6), Width::Byte);
+        let next = self.builder.load(PacketOffset::from(start, 6), Width::Byte);
         let forty = self.builder.const32(Header::Ip6.len_min());
         let at = self.builder.binary(Binary::Add, start, forty);
         let zero = self.zero();
@@ -311,13 +314,13 @@ impl Headers<'_> {
     fn step_over(&mut self, head: BlockId, lost: BlockId, [next, at, is_fragment, count]: [Value; 4]) {
         let (checked, whole, turn) = (self.builder.block(), self.builder.block(), self.builder.block());
         let (cut, most) = (self.builder.block(), self.builder.const32(EXTENSIONS_MAX));
-        self.builder.branch(Test::GreaterEqual, count, most, cut, checked);
+        self.builder.branch(Comparison::GreaterEqual, count, most, cut, checked);
         self.builder.switch_to(checked);
         self.if_captured(Some(at), 8, whole, cut);
         self.arm(cut, lost, |_| vec![is_fragment]);
         self.builder.switch_to(whole);
-        let after = self.builder.load(Place::from(at, 0), Width::Byte);
-        let units = self.builder.load(Place::from(at, 1), Width::Byte);
+        let after = self.builder.load(PacketOffset::from(at, 0), Width::Byte);
+        let units = self.builder.load(PacketOffset::from(at, 1), Width::Byte);
         let (fragment, authentication) = (self.builder.block(), self.builder.block());
         let ordinary = self.builder.block();
         let special =
@@ -345,13 +348,13 @@ impl Headers<'_> {
 
     fn fragment_header(&mut self, block: BlockId, at: Value, turn: BlockId, lost: BlockId) {
         self.builder.switch_to(block);
-        let offset = self.builder.load(Place::from(at, 2), Width::Half);
+        let offset = self.builder.load(PacketOffset::from(at, 2), Width::Half);
         let mask = self.builder.const32(0xfff8);
         let one = self.builder.const32(1);
         let eight = self.builder.const32(8);
         let to_lost = Target { block: lost, arguments: vec![one] };
         let to_turn = Target { block: turn, arguments: vec![eight, one] };
-        let test = Test::AnySet;
+        let test = Comparison::AnySet;
         self.builder.finish(Terminator::Branch {
             test,
             left: offset,

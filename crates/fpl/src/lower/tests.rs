@@ -1,5 +1,5 @@
 use crate::{FplOptions, compile, hash, report};
-use tapline_ir::optimise::{optimise, optimise_watched};
+use tapline_ir::optimise::{optimise, optimise_with_observer};
 use tapline_ir::{Machine, Memory};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, vlan};
@@ -126,7 +126,7 @@ fn memory_written_before_the_end_stays_written() {
 }
 
 #[test]
-fn statements_do_what_they_say() {
+fn statements_have_their_documented_effect() {
     for (text, value) in [
         ("", 0),
         ("R[0] = 5; RETURN R[0] + R[1];", 5),
@@ -263,7 +263,8 @@ fn a_function_cannot_reach_beside_its_cells() {
     assert_eq!(small.get(7), 0);
 }
 
-/// The loop asks one question a round, whatever of the two limits is the lesser, and gives what the loop as it was written gives.
+/// The loop asks one question a round, whatever of the two limits is the lesser, and gives what the loop as it was
+/// written gives.
 #[test]
 fn two_limits_of_a_loop_become_one() {
     let text = "FOR (R[0] = 0; R[0] < 16; R[0]++) IF (R[0] >= M[4]) THEN BREAK; FI R[1] += M[8 + R[0]] + PKT.B[R[0]]; ROF
@@ -271,7 +272,7 @@ fn two_limits_of_a_loop_become_one() {
     let ir = compile(text, &FplOptions::default()).expect("a program").ir;
     let mut optimised = ir.clone();
     let mut seen = Vec::new();
-    optimise_watched(&mut optimised, |pass, ir| {
+    optimise_with_observer(&mut optimised, |pass, ir| {
         assert_eq!(ir.verify(), Ok(()), "{}", pass.name);
         seen.push(pass.name);
     });

@@ -6,7 +6,7 @@
 //! RETURN PKT.TCP_SPORT;                                        unless it is read behind as well: then before the IF
 //! ```
 //!
-//! A field is found at a place that comes before all that read it, on every way: so it is found once.
+//! A field is found at a place that comes before all that read it, on every path: so it is found once.
 
 use super::Lowerer;
 use super::fields::{Wanted, wanted};
@@ -53,8 +53,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What is to be found before the statement at `at`: what it reads, unless it is best found inside, and what it and others behind
-    /// it read. Statements that follow each other without a choice are seen as one.
+    /// The fields to find before the statement at `at`: those that it reads, unless they are best found inside, and
+    /// those that it and others behind it read. Statements that follow each other without a choice are seen as one.
     pub(super) fn before(&self, statements: &[Statement], all: &[Wanted], at: usize) -> Wanted {
         let later = all[at + 1..].iter().fold(0, |set, one| set | one);
         match &statements[at].kind {

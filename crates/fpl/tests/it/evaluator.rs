@@ -1,6 +1,8 @@
-//! What FPL means, said a second time and as simply as possible: a walk over the tree of the text, packet by packet.
+//! The meaning of FPL, written a second time and as simply as possible: a walk over the tree of the text, packet by
+//! packet.
 //!
-//! It shares the parser with the compiler, and the functions and the hash, which have tests of their own; nothing else.
+//! The evaluator shares the parser with the compiler, and the functions and the hash, which have tests of their own;
+//! nothing else.
 
 use std::collections::HashMap;
 
@@ -298,7 +300,7 @@ impl<'a> Run<'a, '_> {
                 self.memory[output] = if chosen { 0 } else { calls };
                 chosen.into()
             }
-            other => panic!("nobody registered {other}"),
+            other => panic!("the function {other} is not registered"),
         }
     }
 }

@@ -70,7 +70,7 @@ impl Flow {
     }
 }
 
-/// Packets of so many flows in random order, some of UDP; and how many TCP packets each flow has.
+/// Packets of `flows` flows in random order, some of UDP; and the number of TCP packets of each flow.
 fn traffic(flows: u16, random: &mut Random) -> (Vec<Vec<u8>>, BTreeMap<Flow, u64>) {
     let mut truth = BTreeMap::new();
     let mut frames = Vec::new();
@@ -103,7 +103,7 @@ fn figure_6_counts_each_flow_in_its_cell() {
     assert!((20..=60).contains(&collisions), "{collisions} flows share a cell");
 }
 
-/// What the table of `flows.fpl` says of a flow.
+/// The count of a flow in the table of `flows.fpl`.
 fn counted(memory: &Memory, flow: &Flow) -> u64 {
     let tuple = flow.tuple();
     let mark = (hash(&tuple[..8], 0) ^ hash(&tuple[8..], 0).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
@@ -272,7 +272,7 @@ fn worm_runs() -> [Running; 2] {
 }
 
 #[test]
-fn figure_2_records_who_is_infected_and_passes_the_first() {
+fn figure_2_records_infected_hosts_and_passes_the_first() {
     for (mut running, pattern) in worm_runs().into_iter().zip([9, 0]) {
         let mut random = Random::new(4);
         let mut infected = Vec::new();

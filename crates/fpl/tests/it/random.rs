@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tapline_fpl::{Compiled, FplOptions, compile, parse, report};
-use tapline_ir::optimise::optimise_watched;
+use tapline_ir::optimise::optimise_with_observer;
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::fpl::{CELLS, packet, program};
@@ -33,7 +33,7 @@ impl Engine {
 fn engines(compiled: &Compiled, each_pass: bool) -> Vec<Engine> {
     let mut engines = vec![Engine::new("as made", &compiled.ir)];
     let mut optimised = compiled.ir.clone();
-    optimise_watched(&mut optimised, |pass, ir| {
+    optimise_with_observer(&mut optimised, |pass, ir| {
         if each_pass {
             engines.push(Engine::new(pass.name, ir));
         }
@@ -88,7 +88,7 @@ fn compiled(seed: u64) -> Option<(String, Compiled, Random)> {
 }
 
 #[test]
-fn the_form_computes_what_the_text_says() {
+fn the_graph_equals_the_text() {
     let mut count = 0;
     for (seed, (text, compiled, mut random)) in
         (0..programs()).filter_map(|seed| Some((seed, compiled(seed)?)))

@@ -1,23 +1,23 @@
-//! What a stage's arguments may be, and what they are.
+//! Arguments of stages: their declared types, and their values.
 
 use tapline_syntax::units;
 
-use crate::language::{Argument, Declared, Span, SyntaxError};
+use crate::language::{Argument, Span, StageDeclaration, SyntaxError};
 
 /// An argument that a class takes.
 #[derive(Debug)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it may be.
+    /// The type of the argument.
     pub kind: ParameterType,
-    /// What it is if it is not given; `None` if it must be.
+    /// The default value; `None` if the argument is required.
     pub default: Option<&'static str>,
-    /// What it means.
+    /// The meaning, as `tapline run --stages` shows it.
     pub meaning: &'static str,
 }
 
-/// What an argument may be.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterType {
     /// Any text.
@@ -39,7 +39,7 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
-    /// What people may write.
+    /// The values that may be written, for help texts and messages.
     pub fn shown(self) -> String {
         match self {
             ParameterType::Text => "text".to_owned(),
@@ -98,7 +98,7 @@ pub struct Arguments {
 impl Arguments {
     /// Checks what was written against what the class takes.
     pub(crate) fn check(
-        declared: &Declared,
+        declared: &StageDeclaration,
         parameters: &'static [Parameter],
     ) -> Result<Arguments, SyntaxError> {
         let mut given: Vec<Option<&Argument>> = vec![None; parameters.len()];
@@ -106,7 +106,7 @@ impl Arguments {
             let at = place(declared, parameters, position, argument)?;
             if let Some(before) = given[at].replace(argument) {
                 let message = format!("`{}` is given twice", parameters[at].name);
-                return Err(SyntaxError::at(argument.span, message).also(before.span));
+                return Err(SyntaxError::at(argument.span, message).with_earlier_place(before.span));
             }
         }
         let mut values = Vec::new();
@@ -154,7 +154,7 @@ impl Arguments {
 
 /// Which parameter an argument is for.
 fn place(
-    declared: &Declared,
+    declared: &StageDeclaration,
     parameters: &'static [Parameter],
     position: usize,
     argument: &Argument,
@@ -176,7 +176,7 @@ fn place(
 }
 
 fn value(
-    declared: &Declared,
+    declared: &StageDeclaration,
     parameter: &Parameter,
     given: Option<&Argument>,
 ) -> Result<String, SyntaxError> {

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_told() {
+    fn unterminated_strings_and_comments_are_errors() {
         assert_eq!(lex("a -> f(\"tcp").expect_err("open").span, Some(Span { start: 7, end: 8 }));
         assert!(lex("/* a").is_err());
     }

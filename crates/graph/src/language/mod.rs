@@ -34,21 +34,21 @@ pub type SyntaxError = tapline_syntax::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ast {
     /// Every stage, in the order of its declaration.
-    pub stages: Vec<Declared>,
-    /// Which output leads to which input.
-    pub links: Vec<Link>,
+    pub stages: Vec<StageDeclaration>,
+    /// The connections.
+    pub links: Vec<Connection>,
 }
 
 /// A stage as declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct StageDeclaration {
     /// Its name; made from the class and a number if none was given: `filter@2`.
     pub name: String,
     /// Whether the name was given.
     pub is_named: bool,
-    /// What it is.
+    /// The class name.
     pub class: String,
-    /// Where the class is written.
+    /// The place of the class name in the text.
     pub span: Span,
     /// Its arguments, in order.
     pub arguments: Vec<Argument>,
@@ -61,21 +61,21 @@ pub struct Argument {
     pub key: Option<String>,
     /// The value, without quotes.
     pub value: String,
-    /// Where it is written.
+    /// The place in the text.
     pub span: Span,
 }
 
 /// A connection: indices into [`Ast::stages`], with the number of the output and of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Whence.
+pub struct Connection {
+    /// The stage that packets come from.
     pub from: usize,
-    /// Which of its outputs.
+    /// The number of its output.
     pub output: usize,
-    /// Whither.
+    /// The stage that packets go to.
     pub to: usize,
-    /// Which of its inputs.
+    /// The number of its input.
     pub input: usize,
-    /// Where the arrow's right end is written.
+    /// The place of the arrow's right end in the text.
     pub span: Span,
 }

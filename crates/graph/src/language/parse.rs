@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::lex::{Token, lex};
-use super::{Argument, Ast, Declared, Link, Span, SyntaxError};
+use super::{Argument, Ast, Connection, Span, StageDeclaration, SyntaxError};
 
 /// The most stages in one text.
 const STAGES_MAX: usize = 1000;
@@ -13,7 +13,7 @@ const PORT_MAX: usize = 255;
 /// Parses a graph.
 ///
 /// # Errors
-/// What is wrong, where, and what to write instead.
+/// The fault of the text, its place, and the mend.
 ///
 /// ```
 /// let ast = tapline_graph::language::parse("web :: filter(\"tcp port 80\"); device(lo) -> web -> count").unwrap();
@@ -39,7 +39,7 @@ struct End {
 struct Parser<'t> {
     tokens: &'t [(Token, Span)],
     at: usize,
-    /// Where the text ends.
+    /// The offset of the end of the text.
     end: usize,
     ast: Ast,
     /// The ends of each connection, in order.
@@ -232,14 +232,14 @@ impl Parser<'_> {
                 }
                 if let Some(other) = self.ast.stages.iter().find(|other| other.name == name) {
                     return Err(SyntaxError::at(name_span, format!("there are two stages `{name}`"))
-                        .also(other.span)
+                        .with_earlier_place(other.span)
                         .hint("a name is declared once with ::, and used without"));
                 }
                 name
             }
             None => format!("{class}@{}", index + 1),
         };
-        self.ast.stages.push(Declared { name, is_named, class, span, arguments });
+        self.ast.stages.push(StageDeclaration { name, is_named, class, span, arguments });
         Ok(index)
     }
 
@@ -259,7 +259,7 @@ impl Parser<'_> {
                 };
                 by_name.entry(self.ast.stages[stage].name.clone()).or_insert(stage);
                 if let Some((from, output)) = before {
-                    let link = Link { from, output, to: stage, input: end.input, span: end.span };
+                    let link = Connection { from, output, to: stage, input: end.input, span: end.span };
                     self.ast.links.push(link);
                 }
                 before = Some((stage, end.output));
@@ -281,7 +281,7 @@ mod tests {
     fn links(text: &str) -> Vec<String> {
         let ast = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         let name = |index: usize| ast.stages[index].name.clone();
-        let show = |link: &Link| {
+        let show = |link: &Connection| {
             format!("{}[{}] -> [{}]{}", name(link.from), link.output, link.input, name(link.to))
         };
         ast.links.iter().map(show).collect()
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_connected() {
+    fn arrows_connect_outputs_to_inputs() {
         let text = "web :: filter(\"tcp port 80\"); // all\ndevice(eth0) -> web; web -> a::sample(1/100) -> record(\"x y\"); web -> count";
         assert_eq!(
             links(text),

@@ -19,46 +19,46 @@ mod split;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use crate::catalog::{Arguments, Class, Constructor};
+use crate::catalog::{Arguments, Constructor, StageClass};
 
-pub use build::{Maker, build, nodes};
-pub use split::Split;
+pub use build::{WorkerContext, build, nodes};
+pub use split::SplitPlan;
 
 /// The text of a graph, and what messages call it.
 #[derive(Clone, Debug)]
-pub struct Source<'t> {
-    /// Such as the name of its file.
+pub struct GraphText<'t> {
+    /// The name of the text, such as its file.
     pub name: &'t str,
     /// The text.
     pub text: &'t str,
 }
 
-/// Stages in an order in which each comes before those that it leads to, and what was found out about them.
+/// Stages in topological order, and remarks of the planner.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The stages.
     pub nodes: Vec<PlanNode>,
-    /// What the planner did, in words.
+    /// Remarks of the planner: filters moved or merged.
     pub notes: Vec<String>,
 }
 
 /// A stage of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanNode {
-    /// Its name, different from all others.
+    /// Its unique name.
     pub name: String,
-    /// What it is.
-    pub class: &'static Class,
+    /// The stage's class.
+    pub class: &'static StageClass,
     /// Its arguments.
     pub arguments: Arguments,
-    /// Which outputs of which nodes lead to it.
+    /// The outputs of other nodes that lead to it.
     pub inputs: Vec<(usize, usize)>,
     /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that follows, or what several
     /// need together.
     pub kernel_filter: Option<String>,
-    /// What stands before it has done its work: a source whose kernel runs the filter, or a set of filters.
-    pub is_done_before: bool,
-    /// It is one of the ways from several workers to what is done once: which, counted from 0.
+    /// Whether the node's filter already runs elsewhere: in the kernel of its source, or in a set of filters.
+    pub is_filtered_upstream: bool,
+    /// The number of this exit, from 0, if the node hands packets of a worker to the stages that run once.
     pub exit: Option<usize>,
 }
 
@@ -66,8 +66,8 @@ impl Plan {
     /// Plans graphs as one.
     ///
     /// # Errors
-    /// What is wrong, with the line and a caret.
-    pub fn new(sources: &[Source<'_>]) -> Result<Plan, String> {
+    /// The error, with the line and a caret.
+    pub fn new(sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::changeable(sources)?;
         kernel::push_down(&mut plan);
         sets::merge(&mut plan);
@@ -79,7 +79,7 @@ impl Plan {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn changeable(sources: &[Source<'_>]) -> Result<Plan, String> {
+    pub fn changeable(sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::default();
         let is_several = sources.len() > 1;
         for source in sources {
@@ -94,8 +94,9 @@ impl Plan {
         Ok(plan)
     }
 
-    /// For each node a number that is equal, in all plans of this process, for stages that do the same to the same packets. Of a meter it tells who
-    /// takes its flows, too: whoever came later would get flows with packets that it has not seen, so meter and followers begin anew together.
+    /// A key for each node, equal in all plans of this process for stages that do the same to the same packets. The key
+    /// of a meter includes the stages that take its flows: a stage added later would get flows with packets from before
+    /// its time, so the meter and its successors start anew together.
     pub fn keys(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -103,7 +104,7 @@ impl Plan {
                 node.inputs.iter().map(|&(from, output)| (keys[from], output)).collect();
             inputs.sort_unstable();
             let mut hasher = DefaultHasher::new();
-            (node.class.name, node.arguments.canonical(), node.is_done_before, node.exit, inputs)
+            (node.class.name, node.arguments.canonical(), node.is_filtered_upstream, node.exit, inputs)
                 .hash(&mut hasher);
             self.takers(index).hash(&mut hasher);
             keys.push(hasher.finish());
@@ -111,7 +112,7 @@ impl Plan {
         keys
     }
 
-    /// Who takes the flows of a node, in an order of their own.
+    /// The stages that take the flows of a node, sorted.
     fn takers(&self, node: usize) -> Vec<(&'static str, String)> {
         let takers = self.successors(node).map(|other| &self.nodes[other]);
         let mut takers: Vec<_> = takers
@@ -133,9 +134,9 @@ impl Plan {
         self.nodes.iter().enumerate().filter(move |other| leads(&other)).map(|(index, _)| index)
     }
 
-    /// What each of several workers does, and what is done once for all.
+    /// Splits the plan into the part of each worker and the part that runs once for all.
     #[must_use]
-    pub fn split(&self) -> Split {
+    pub fn split(&self) -> SplitPlan {
         split::split(self)
     }
 

@@ -12,7 +12,7 @@
 use super::{Plan, PlanNode};
 use crate::catalog::{self, Arguments};
 
-/// So many filters at least.
+/// The least number of filters that are merged into a set.
 const FILTERS_MIN: usize = 10;
 
 pub(super) fn merge(plan: &mut Plan) {
@@ -43,7 +43,7 @@ fn side_by_side(plan: &Plan, output: (usize, usize)) -> Vec<usize> {
     let is_filter = |node: &PlanNode| {
         node.class.name == "filter"
             && node.inputs == [output]
-            && !node.is_done_before
+            && !node.is_filtered_upstream
             && node.arguments.text("fragments") == "own"
             // The set's filters stand one a line.
             && !node.arguments.text("text").contains('\n')
@@ -65,7 +65,7 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
         filters.len(),
         plan.nodes[output.0].name
     ));
-    // What stood at or behind the place moves up by one.
+    // Nodes from this place on move up by one.
     for node in &mut plan.nodes {
         node.inputs.iter_mut().filter(|(from, _)| *from >= first).for_each(|(from, _)| *from += 1);
     }
@@ -75,13 +75,13 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
         arguments,
         inputs: vec![output],
         kernel_filter: None,
-        is_done_before: false,
+        is_filtered_upstream: false,
         exit: None,
     };
     plan.nodes.insert(first, set);
     for (place, filter) in filters.iter().enumerate() {
         let node = &mut plan.nodes[filter + 1];
         node.inputs = vec![(first, place)];
-        node.is_done_before = true;
+        node.is_filtered_upstream = true;
     }
 }

@@ -1,4 +1,4 @@
-//! Stages that do the same to the same packets run once, whoever wrote them.
+//! Common stages of several graphs: stages that do the same to the same packets run once.
 //!
 //! Two stages are one if their classes and arguments are equal and the same outputs lead to both. Taken in order from the sources on, that
 //! joins every common prefix of any number of graphs.
@@ -42,7 +42,7 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
             arguments,
             inputs,
             kernel_filter: None,
-            is_done_before: false,
+            is_filtered_upstream: false,
             exit: None,
         });
     }

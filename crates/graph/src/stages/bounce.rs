@@ -4,12 +4,13 @@
 //! device(a) -> bounce(b)      in at a, out of b            device(a) -> reflect      in at a, out of a
 //! ```
 //!
-//! What this host sends itself is captured too, and never sent again: else every packet would go round. [`Transmitter`] has the rest.
+//! Packets that this host sends are captured too, but not sent again: they would go round without end. See
+//! [`Transmitter`].
 
-use tapline_capture::transmit::{Causes, Transmitter};
+use tapline_capture::transmit::{DropReasons, Transmitter};
 use tapline_capture::{Error, OutputAccount};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
@@ -23,7 +24,7 @@ pub(super) const SWAP: Parameter = Parameter {
 };
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "bounce",
     summary: "packets go out of another interface, unmodified",
     description: "Each byte is as it was on the wire: a VLAN tag that the kernel took out is put back, a checksum that was left to an adapter is completed, and what was merged is \
@@ -66,8 +67,8 @@ impl Stage for Bounce {
     }
 }
 
-/// What an output that sends knows of its packets.
-pub(super) fn counters(name: String, sent: u64, unsent: Causes) -> StageCounters {
+/// The counters of a stage that sends packets.
+pub(super) fn counters(name: String, sent: u64, unsent: DropReasons) -> StageCounters {
     let lost = unsent.lost();
     StageCounters::of_output(OutputAccount { name, written: sent, lost, buffered: 0, unsent })
 }

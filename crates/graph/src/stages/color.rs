@@ -1,9 +1,9 @@
-//! Colour for the lines that people watch: the time steps back, and what matters at a glance stands out.
+//! Colours for lines on a terminal: time stamps are dimmed, and packets that often matter stand out.
 
 const RESET: &[u8] = b"\x1b[0m";
 const DIM: &[u8] = b"\x1b[2m";
 
-/// What stands in a packet's first line, and the colour (SGR) it gets. The first that is found wins.
+/// Texts in a packet's first line, and the colours (SGR) that they give the line. The first match wins.
 const MARKS: &[(&[u8], &[u8])] = &[
     (b"incorrect", b"\x1b[31m"),
     (b"[bad", b"\x1b[31m"),
@@ -16,7 +16,7 @@ const MARKS: &[(&[u8], &[u8])] = &[
     (b"UDP", b"\x1b[34m"),
 ];
 
-/// Colours the packet whose text starts at `start` and goes to the end of `buffer`.
+/// Colours the packet that has its text from `start` to the end of `buffer`.
 pub(super) fn paint(buffer: &mut Vec<u8>, start: usize) {
     let end = buffer[start..].iter().position(|&byte| byte == b'\n').map_or(buffer.len(), |at| start + at);
     let time_end = buffer[start..end].iter().position(|&byte| byte == b' ').map_or(start, |at| start + at);

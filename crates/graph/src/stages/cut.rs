@@ -4,16 +4,16 @@ use tapline_capture::Error;
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "cut",
     summary: "packets without what lies behind their headers",
-    description: "Keeps the headers up to a layer and so many bytes more. Lengths on the wire stay. Where a packet has no such layer it is cut after the \
+    description: "Keeps the headers up to a layer, and `bytes` bytes more. Lengths on the wire stay. A packet without such a layer is cut after the \
         last one below that it has; one without any layer that is known keeps its first 14 bytes and what `bytes` adds.",
     parameters: &[
         Parameter {
@@ -60,7 +60,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Where what is to be kept ends.
+    /// The offset behind the layer to be kept.
     fn end(&self, headers: &Headers, data: &[u8]) -> usize {
         let Some(l3) = headers.l3() else { return LINK_LEN };
         // In a later fragment what IP carries begins where its data does.

@@ -16,14 +16,14 @@ use tapline_packet::headers::{Headers, Tunnel};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
     description: "StageInput off what stands before the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
@@ -62,7 +62,7 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-/// What can be taken off.
+/// The layers that can be removed.
 const KINDS: [&str; 8] = ["gre", "erspan", "vxlan", "geneve", "gtp", "ipip", "mpls", "vlan"];
 const VLAN: usize = 7;
 
@@ -105,12 +105,12 @@ struct Decap {
     taken: [u64; KINDS.len()],
 }
 
-/// What is left of a packet.
+/// The packet inside, after removal of outer layers.
 struct Inside {
     /// Its place in the batch.
     index: usize,
     link_type: LinkType,
-    /// Where it lies in the captured bytes.
+    /// Its offset in the captured bytes.
     start: usize,
     len: usize,
     /// Bytes of tags behind its addresses that are to go.
@@ -121,7 +121,7 @@ struct Inside {
 }
 
 impl Decap {
-    /// What is left of a packet; `None` if that is all of it and such packets are refused.
+    /// The packet inside; `None` if no layer was removed and such packets are refused.
     fn inside(&mut self, packets: &Packets<'_>, index: usize) -> Option<Inside> {
         let Packet { data, meta } = packets.batch.packet(index);
         let interface = packets.interfaces.get(meta.interface.0 as usize);
@@ -163,7 +163,8 @@ impl Decap {
     }
 }
 
-/// Who checked the sum of the outer packet said nothing of the inner one. A sum that is left to the card is that of the innermost.
+/// The checksum state of an inner packet. A check of the outer checksum says nothing of the inner one; a checksum left
+/// to the adapter is the innermost.
 fn of_inner(checksum: Checksum) -> Checksum {
     if checksum == Checksum::NotReady { checksum } else { Checksum::Unknown }
 }
@@ -279,7 +280,7 @@ fn interface(from: Option<&Interface>, inside: &Inside) -> Interface {
     }
 }
 
-/// What a packet on the wire loses: what stands before the one inside, tags, and what was captured behind it.
+/// The length on the wire without the outer layers, the tags, and the bytes captured behind the inner packet.
 fn wire_len(outer: Packet<'_>, inside: &Inside) -> u32 {
     if inside.is_whole(outer.data) {
         return outer.meta.wire_len;
@@ -304,7 +305,7 @@ impl Stage for Decap {
             lending.lend_in_place(packets);
             packets.batch.base()
         };
-        // What is lent in place is cut where the batch was; copies are as short already.
+        // Packets lent in place get the snap length of the batch; copies are short enough already.
         let batch = Batch::new(base, &lending.records).cut(packets.batch.snap_len());
         let result = out.pass(&mut packets.replaced(batch, &lending.interfaces));
         self.lending = lending;

@@ -117,7 +117,7 @@ fn packets_without_a_tunnel_stay_if_asked() {
 }
 
 #[test]
-fn what_is_known_besides_stays_or_goes() {
+fn metadata_of_inner_packets_is_kept_or_reset() {
     let outer = in_udp(4789, &vxlan(5, &inner_frame()));
     let tag = VlanTag { tpid: 0x8100, tci: 5 };
     let meta = Meta {
@@ -143,7 +143,7 @@ fn what_is_known_besides_stays_or_goes() {
 }
 
 #[test]
-fn lengths_on_the_wire_lose_what_goes() {
+fn wire_lengths_exclude_removed_layers() {
     let inner = inner_frame();
     let full = in_udp(4789, &vxlan(5, &inner));
     let lost = (full.len() - inner.len()) as u32;
@@ -202,7 +202,7 @@ fn a_word_that_is_no_layer_is_refused() {
 
 /// Whatever the bytes: what comes out lies within what came in, and interfaces stay few.
 #[test]
-fn random_layers_stay_within_what_was_captured() {
+fn random_layers_stay_within_captured_bytes() {
     let mut random = Random::new(12);
     for round in 0..300 {
         let what = *random.pick(&["", "vlan", "gre,vlan", "vxlan,geneve,gtp", "mpls,ipip,erspan"]);

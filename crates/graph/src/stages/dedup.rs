@@ -13,13 +13,13 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "dedup",
     summary: "packets that were not seen before, within a window",
     description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy goes on. Copies are found by a keyed hash \
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_copies_have_in_common() {
+    fn copies_are_recognised_by_their_common_bytes() {
         let one = datagram(1, 64);
         let padded = [one.clone(), vec![0; 9]].concat();
         let (tagged, other) = (vlan(&one, 0x8100, 5), datagram(2, 64));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_packets_are_remembered() {
+    fn the_memory_of_packets_is_bounded() {
         for room in [1, 2, 5] {
             let text = format!("dedup(packets={room})");
             // As many different ones as there is room for, twice: all copies. One more, and the oldest is forgotten.

@@ -4,13 +4,13 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "delay",
     summary: "the same packets, so much later",
     description: "The first packet says by which time. If it comes from an interface, that is the clock: a packet goes on `time` after it was read, to within a \
@@ -31,7 +31,7 @@ pub(crate) const CLASS: Class = Class {
     }),
 };
 
-/// What says the time.
+/// The source of the time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// The steady clock: a wall clock that is set changes no delay.
@@ -108,7 +108,7 @@ impl Stage for Delay {
 #[cfg(test)]
 mod tests {
     use crate::trial::{Trial, lent, whole};
-    use tapline_packet::{Batch, Meta, Now, Timestamp};
+    use tapline_packet::{Batch, ClockReading, Meta, Timestamp};
 
     #[test]
     fn packets_of_files_wait_by_their_own_time() {
@@ -131,7 +131,7 @@ mod tests {
         let mut trial = Trial::of("s :: delay(1s)");
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
-        trial.now = Now::unset(Timestamp::from_nanos(4_999_999_999));
+        trial.now = ClockReading::unset(Timestamp::from_nanos(4_999_999_999));
         let (base, records) = lent(&[(frame.clone(), meta)]);
         trial.push(Batch::new(&base, &records));
         trial.tick(5_999_999_999);
@@ -149,17 +149,17 @@ mod tests {
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, ..whole(&frame) };
         let hours = |hours: i64| Timestamp::from_parts(hours * 3600, 0);
-        trial.now = Now { wall: hours(9), steady_ns: 0 };
+        trial.now = ClockReading { wall: hours(9), steady_ns: 0 };
         let (base, records) = lent(&[(frame.clone(), meta)]);
         trial.push(Batch::new(&base, &records));
-        trial.tick_at(Now { wall: hours(8), steady_ns: 999_999_999 });
+        trial.tick_at(ClockReading { wall: hours(8), steady_ns: 999_999_999 });
         assert_eq!(trial.data().len(), 0);
-        trial.tick_at(Now { wall: hours(8), steady_ns: 1_000_000_001 });
+        trial.tick_at(ClockReading { wall: hours(8), steady_ns: 1_000_000_001 });
         assert_eq!(trial.data().len(), 1);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_counted() {
+    fn packets_without_room_are_refused_and_counted() {
         let mut trial = Trial::of("s :: delay(1h, room=1M)");
         trial.push_stamps(&vec![0; 10_000]);
         let (refused, held) = trial.refused_and_held("s");

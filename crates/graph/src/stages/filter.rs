@@ -18,14 +18,14 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Compiles the filter for an interface; `None` accepts every packet.
-pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
+pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
 pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
 
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
-    compile: Compile,
+    compile: CompileFilter,
     filters: Filters,
     /// Whether it stands next to the source, which may have run it already.
     is_first: bool,
@@ -35,7 +35,7 @@ pub struct FilterStage {
 
 impl FilterStage {
     /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already: such packets pass.
-    pub fn new(compile: Compile, is_first: bool) -> FilterStage {
+    pub fn new(compile: CompileFilter, is_first: bool) -> FilterStage {
         let filters = Filters::new(Arc::new(native));
         FilterStage { compile, filters, is_first, unexamined: 0 }
     }
@@ -80,7 +80,7 @@ impl Stage for FilterStage {
 }
 
 /// The filter as native code, or why there is none: the interpreter goes on.
-pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
+fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
     Native::of(filter)
         .map(|native| Arc::new(native) as Arc<dyn PacketFilter>)
         .map_err(|error| error.to_string())
@@ -125,7 +125,7 @@ impl Filters {
         Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 
-    /// What runs them now.
+    /// The engine that runs the filters at present.
     fn account(&self) -> FilterAccount {
         let mut account = FilterAccount { compiled_after: self.faster_after, ..FilterAccount::default() };
         for filter in self.filters.iter().flatten() {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_faster_takes_over_once_it_pays() {
+    fn native_code_takes_over_once_it_pays() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
         let faster = move |_: &CompiledFilter| -> Result<Arc<dyn PacketFilter>, String> {

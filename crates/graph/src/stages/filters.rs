@@ -9,19 +9,19 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
+use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, FragmentOutcome, MatchPolicy, Matches};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
 use crate::catalog::{
-    Arguments, BuildContext, Class, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageInput,
+    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
+    StageClass, StageInput,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, TickContext};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "filters",
     summary: "many filters asked at once, each with an output of its own",
     description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
@@ -42,7 +42,7 @@ pub(crate) const CLASS: Class = Class {
     make: Constructor::Stage(make),
 };
 
-/// What filters do with later fragments.
+/// The treatment of later fragments.
 pub(crate) const FRAGMENTS: Parameter = Parameter {
     name: "fragments",
     kind: ParameterType::Choice(&["own", "follow"]),
@@ -81,32 +81,32 @@ pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &BuildCo
 
 struct Filters {
     texts: Vec<String>,
-    /// Later fragments go where their first went.
+    /// Whether later fragments follow their first fragment.
     follows: bool,
     options: InterfaceOptions,
-    sets: Vec<OfLinkType>,
+    sets: Vec<LinkTypeSet>,
     /// Which set is for each interface.
     by_interface: Vec<usize>,
     matches: Matches,
     /// For each output the packets of this batch.
     shares: Vec<Vec<u8>>,
-    /// Fragments that wait for their first, by the set that knows them and their ticket.
-    early: HashMap<(usize, u64), Early>,
-    /// Those whose first came in this batch, with the outputs that it went to.
-    late: Vec<(Early, Vec<usize>)>,
+    /// Fragments that wait for their first fragment, by its set and ticket.
+    early: HashMap<(usize, u64), EarlyFragment>,
+    /// Early fragments that got their first fragment in this batch, with the outputs that it went to.
+    late: Vec<(EarlyFragment, Vec<usize>)>,
     /// Packets that at least one filter accepted.
     matched: u64,
     unexamined: u64,
 }
 
-/// A copy of a fragment that came before its first.
-struct Early {
+/// A copy of a fragment that arrived before its first fragment.
+struct EarlyFragment {
     data: Vec<u8>,
     meta: Meta,
 }
 
 /// The filters for packets of one link type. Outputs are the filters' places in `ids`.
-struct OfLinkType {
+struct LinkTypeSet {
     link_type: LinkType,
     set: FilterSet,
     ids: Vec<FilterId>,
@@ -122,7 +122,7 @@ impl Filters {
                 continue;
             }
             let options = (self.options)(interface);
-            let mut set = FilterSet::new(Mode::All);
+            let mut set = FilterSet::new(MatchPolicy::All);
             let mut ids = Vec::new();
             for text in &self.texts {
                 let filter = compile(text, &options);
@@ -134,7 +134,7 @@ impl Filters {
                     .map_err(|error| Error::Filter(format!("{}: {error}", interface.name)))?;
             }
             self.by_interface.push(self.sets.len());
-            self.sets.push(OfLinkType { link_type: interface.link_type, set, ids });
+            self.sets.push(LinkTypeSet { link_type: interface.link_type, set, ids });
         }
         Ok(())
     }
@@ -146,12 +146,13 @@ impl Filters {
             let of = |index: usize| packets.batch.packet(index).meta.interface.0 as usize;
             selection.retain(|index| self.by_interface.get(of(index)) == Some(&at));
         }
-        let OfLinkType { set, ids, .. } = &mut self.sets[at];
+        let LinkTypeSet { set, ids, .. } = &mut self.sets[at];
         set.classify(&packets.batch, &selection, &mut self.matches);
         for index in selection.iter() {
             if let Some(ticket) = self.matches.ticket(index).filter(|_| self.follows) {
                 let packet = packets.batch.packet(index);
-                self.early.insert((at, ticket), Early { data: packet.data.to_vec(), meta: *packet.meta });
+                self.early
+                    .insert((at, ticket), EarlyFragment { data: packet.data.to_vec(), meta: *packet.meta });
                 continue;
             }
             let matches = self.matches.of(index);
@@ -165,26 +166,26 @@ impl Filters {
         }
         for report in self.matches.late_reports() {
             let Some(early) = self.early.remove(&(at, report.ticket)) else { continue };
-            let Outcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
+            let FragmentOutcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
             let output = |filter: &u32| ids.get(*filter as usize).map(|id| id.index() as usize);
             self.late.push((early, filters.iter().filter_map(output).collect()));
             self.matched += 1;
         }
     }
 
-    /// Hands on the fragments whose first has come.
+    /// Hands on the early fragments that got their first fragment.
     fn pass_late(&mut self, packets: &Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let late = std::mem::take(&mut self.late);
         let mut result = Ok(());
         for output in 0..self.shares.len() {
-            let of_output: Vec<&Early> = late
+            let of_output: Vec<&EarlyFragment> = late
                 .iter()
                 .filter(|(_, outputs)| outputs.contains(&output))
                 .map(|(early, _)| early)
                 .collect();
             for some in of_output.chunks(BATCH_MAX) {
                 let (mut base, mut records) = (Vec::new(), Vec::new());
-                for Early { data, meta } in some {
+                for EarlyFragment { data, meta } in some {
                     let cap_len = data.len() as u32;
                     records.push(Record { offset: base.len(), cap_len, options_len: 0, meta: *meta });
                     base.extend_from_slice(data);
@@ -217,7 +218,7 @@ impl Stage for Filters {
         if self.late.is_empty() { result } else { result.and(self.pass_late(packets, out)) }
     }
 
-    /// Whose first has not come by now is refused.
+    /// Fragments that still wait for their first fragment are refused.
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.early.clear();
         Ok(())
@@ -231,7 +232,7 @@ impl Stage for Filters {
 
 /// A filter of the set; what must run as a program runs as native code where there is any.
 fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
-    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::shared().ready(filter))
+    Filter::compile_with(text, options, &|filter| tapline_jit::NativeResiduals::shared().ready(filter))
 }
 
 /// The packets of ascending indices.

@@ -12,9 +12,11 @@ use tapline_capture::Error;
 use tapline_flow::{
     DetailFields, EndReason, Flow, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Statistics, UnmeteredCause,
 };
-use tapline_packet::{Now, Timestamp};
+use tapline_packet::{ClockReading, Timestamp};
 
-use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{
+    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
@@ -29,7 +31,7 @@ const AHEAD_NS: i64 = 1_000_000_000;
 const SET_BACK_NS: i64 = 1_000_000_000;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "flow",
     summary: "packets become flows, for ipfix or flowtop right behind",
     description: "One entry holds both directions of a flow. Packets that belong to a flow go on; those without IP, cut short or sampled out are refused. Time is that of \
@@ -57,13 +59,13 @@ pub(crate) const CLASS: Class = Class {
             name: "flows",
             kind: ParameterType::Number(1, 1_000_000_000),
             default: Some("1048576"),
-            meaning: "room for so many; if there are more, the longest silent ends. 195 bytes each, taken as they come",
+            meaning: "the most flows at a time; one more ends the flow that was idle longest. 195 bytes each, allocated as flows come",
         },
         Parameter {
             name: "key",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "what tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
+            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
         },
         Parameter {
             name: "inner",
@@ -81,19 +83,19 @@ pub(crate) const CLASS: Class = Class {
             name: "sample",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("1"),
-            meaning: "meter one of so many packets, chosen by chance in each block of so many; records tell the rate and are not scaled",
+            meaning: "the sampling interval: 1 in this many packets is metered, a random one of each block; records carry the interval and are not scaled",
         },
         Parameter {
             name: "details",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each input time a packet and memory a flow",
+            meaning: "groups of details to collect: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each costs time per packet and memory per flow",
         },
         Parameter {
             name: "payload",
             kind: ParameterType::Number(1, PAYLOAD_MAX as u64),
             default: Some("64"),
-            meaning: "of the first payload of each side so many bytes are kept, if details has payload",
+            meaning: "bytes of each side's first payload that are kept, if details has payload",
         },
     ],
     outputs: Outputs::Flows,
@@ -123,7 +125,7 @@ fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {
         flows_max: arguments.number("flows") as usize,
         key: KeyFields::parse(arguments.text("key")).map_err(|error| error.to_string())?,
         inner: arguments.text("inner") == "yes",
-        layer2: arguments.text("bytes") == "frame",
+        counts_frames: arguments.text("bytes") == "frame",
         details: DetailFields::parse(arguments.text("details")).map_err(|error| error.to_string())?,
         payload: arguments.number("payload") as u16,
     })
@@ -141,7 +143,7 @@ struct FlowStage {
     is_live: bool,
     /// The wall clock less the steady one, when the clocks were last looked at.
     offset_ns: Option<i64>,
-    /// What the same stage did in other workers.
+    /// Counters of this stage in other workers, after they ended.
     absorbed: Statistics,
     /// The earliest and the latest packet of flows that have ended.
     span: Option<(Timestamp, Timestamp)>,
@@ -165,7 +167,7 @@ impl FlowStage {
         let mut handed = Ok(());
         loop {
             let is_all = self.meter.expire(&mut self.ended);
-            // Whoever fails has counted its flows; the others go on.
+            // Flows of a failed export are counted there; the others go on.
             handed = handed.and(self.hand_on(now, out));
             if is_all {
                 return handed;
@@ -174,7 +176,7 @@ impl FlowStage {
     }
 
     /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come there again.
-    fn follow_clock(&mut self, clocks: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    fn follow_clock(&mut self, clocks: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         let offset_ns = clocks.wall.as_nanos().saturating_sub(clocks.steady_ns);
         let before = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
         if before.saturating_sub(offset_ns) < SET_BACK_NS {
@@ -218,7 +220,7 @@ impl Stage for FlowStage {
     }
 
     fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        // Those of a meter before this one are its own affair.
+        // Flows of a meter before this one are not metered again.
         Ok(())
     }
 
@@ -294,10 +296,11 @@ impl Stage for FlowStage {
     }
 }
 
-/// One of each block of packets, whichever chance says.
+/// Meters a random packet of each block.
 struct Sampler {
     interval: u64,
-    /// Where chance starts for files, which give the same each time. On live interfaces nobody is to know it: else who sends could stay unseen.
+    /// The random seed: fixed for files, so that each run is the same; secret on live interfaces, so that a sender
+    /// cannot avoid the sample.
     seed: u64,
     /// Since the first packets, which tell whether they are live.
     blocks: Option<Blocks>,
@@ -330,11 +333,11 @@ impl Sampler {
 mod tests {
     use std::net::UdpSocket;
 
-    use tapline_packet::{Now, Timestamp};
+    use tapline_packet::{ClockReading, Timestamp};
     use tapline_testkit::frames::*;
 
     use crate::TickContext;
-    use crate::plan::{Plan, Source};
+    use crate::plan::{GraphText, Plan};
     use crate::table::Cell;
     use crate::trial::{Trial, whole};
 
@@ -395,7 +398,7 @@ mod tests {
             datagram(1),
             tapline_packet::Meta { timestamp: Timestamp::from_nanos(100 * SECOND), ..whole(&datagram(1)) },
         );
-        trial.now = Now::unset(Timestamp::from_nanos(100 * SECOND));
+        trial.now = ClockReading::unset(Timestamp::from_nanos(100 * SECOND));
         trial.push_all(&[stamped], 1);
         for second in 100..120 {
             (0..10).for_each(|tenth| trial.tick(second * SECOND + tenth * SECOND / 10));
@@ -435,7 +438,7 @@ mod tests {
         trial.assert_balanced();
     }
 
-    /// A file gives the same packets each time; on live interfaces nobody can know which come next.
+    /// The sample of a file is the same in each run; that of a live interface cannot be predicted.
     #[test]
     fn chance_is_known_of_files_only() {
         let chosen = |if_index: u32| {
@@ -449,7 +452,7 @@ mod tests {
         assert_ne!(chosen(3), chosen(3));
     }
 
-    /// A packet whose clock is wrong: the flows of all others end in time.
+    /// One packet with a wrong time stamp does not delay the end of other flows.
     #[test]
     fn a_wrong_clock_stops_no_timer() {
         const SECOND: i64 = 1_000_000_000;
@@ -460,7 +463,7 @@ mod tests {
                 timestamp: Timestamp::from_nanos(second * SECOND),
                 ..whole(&datagram(src))
             };
-            trial.now = Now::unset(Timestamp::from_nanos(second.min(101) * SECOND));
+            trial.now = ClockReading::unset(Timestamp::from_nanos(second.min(101) * SECOND));
             trial.push_all(&[(datagram(src), meta)], 1);
         }
         for tenth in 1010..1200 {
@@ -475,11 +478,11 @@ mod tests {
         const SECOND: i64 = 1_000_000_000;
         let (_socket, mut trial) = exported("idle=5s", "");
         trial.interfaces[0].if_index = 3;
-        let now = |hour: i64, second: i64| Now {
+        let now = |hour: i64, second: i64| ClockReading {
             wall: Timestamp::from_nanos((hour * 3600 + second) * SECOND),
             steady_ns: second * SECOND,
         };
-        let push = |trial: &mut crate::trial::Trial, src, now: Now| {
+        let push = |trial: &mut crate::trial::Trial, src, now: ClockReading| {
             trial.now = now;
             let meta = tapline_packet::Meta { timestamp: now.wall, ..whole(&datagram(src)) };
             trial.push_all(&[(datagram(src), meta)], 1);
@@ -501,7 +504,7 @@ mod tests {
         let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";
         let mut trial = Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         trial.push_frames(&(0..3000).map(datagram).collect::<Vec<_>>());
-        let tick = TickContext::new(Now::default(), &[]);
+        let tick = TickContext::new(ClockReading::default(), &[]);
         let failed = trial.graph.finish(&tick).expect_err("nothing can be written").to_string();
         assert!(failed.contains("No space left"), "{failed}");
         trial.assert_balanced();
@@ -518,7 +521,7 @@ mod tests {
 
     #[test]
     fn an_exporter_takes_one_rate_of_sampling() {
-        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
         let two = |one: u32, other: u32, more: &str| {
             plan(&format!(
                 "e :: ipfix(\"127.0.0.1:9\"{more}); file(a) -> flow(sample={one}) -> e; file(b) -> flow(sample={other}) -> e"
@@ -534,8 +537,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_meter_leads_to_who_takes_flows() {
-        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+    fn only_a_meter_leads_to_takers_of_flows() {
+        let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
         let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
         assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
         assert!(plan("file(a) -> flow -> sample(1/2) -> flowtop").is_err());
@@ -543,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_have_what_one_has() {
+    fn two_workers_give_the_result_of_one() {
         let text = "file(\"in\") -> f :: flow -> t :: flowtop(n=3); f -> json";
         let made = || Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         let (mut one, mut other, mut all) = (made(), made(), made());

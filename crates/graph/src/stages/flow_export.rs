@@ -16,27 +16,27 @@ use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};
 use crate::table::{Table, grouped};
 
-/// Messages of live interfaces that are not full wait for so many ticks: a second. Those of files wait until they are full, so that they are the same
-/// however fast a file is read.
+/// Ticks, a second in all, after which a message of a live interface is sent though it is not full. Messages of files
+/// are sent full, so that they do not depend on the speed of reading.
 const TICKS_WAITING: u32 = 10;
-/// How long a TCP collector may keep a meter of live interfaces waiting, whose ring fills meanwhile; and one of files, which can wait.
+/// Timeout of a TCP message: short on live interfaces, where the ring fills meanwhile, and longer for files.
 const WRITE_TIMEOUT_LIVE: Duration = Duration::from_millis(250);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What `RowWriter` calls standard output.
+/// The name that `RowWriter` gives to standard output.
 const STANDARD_OUTPUT: &str = "standard output";
 
-/// What a template names that only meters know which are asked for it.
+/// Checks that the meters collect the details that a template needs.
 pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     let needed = Element::needs_of(own.text("template"));
     for meter in meters {
-        // A mistake there is the meter's to tell.
+        // A wrong word is reported by the meter.
         let asked = DetailFields::parse(meter.text("details")).unwrap_or(needed);
         let missing = needed.without(asked);
         if missing.any() {
             let words = needed.with(asked).words();
             return Err(format!(
-                "its template has elements of {}, which its meter is not asked for: flow(details=\"{words}\")",
+                "its template has elements of {}, which its meter does not collect: write flow(details=\"{words}\")",
                 missing.words()
             ));
         }
@@ -44,9 +44,9 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
     Ok(())
 }
 
-/// Where flows go.
+/// A destination of flows.
 pub(super) trait Destination: Send {
-    /// One of so many packets is metered.
+    /// Sets the sampling interval N (1 packet in N).
     fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error>;
     fn set_write_timeout(&mut self, _timeout: Duration) {}
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
@@ -56,15 +56,15 @@ pub(super) trait Destination: Send {
     }
     fn account(&self) -> ExportAccount;
     fn names(&self) -> &str;
-    /// What a person should know of it, each thing once.
+    /// Takes the events that are to be shown to the user.
     fn take_events(&mut self) -> Vec<String> {
         Vec::new()
     }
-    /// Of several places: those that did not take everything, with messages and packets.
+    /// Losses of each of several targets: its name, messages and packets.
     fn losses(&self) -> Vec<(String, u64, u64)> {
         Vec::new()
     }
-    /// What its result tells besides flows, records and octets.
+    /// Further columns of the result, behind flows, records and octets.
     fn told(&self, _all: &ExportAccount) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -97,7 +97,7 @@ pub(super) fn stage(class: &'static str, exporter: impl Destination + 'static) -
 struct ExportStage {
     class: &'static str,
     exporter: Box<dyn Destination>,
-    /// Packets that came, and packets of flows that came.
+    /// Packets received, and packets counted by the flows received.
     received: u64,
     given: u64,
     /// The time of the last flows.
@@ -105,7 +105,7 @@ struct ExportStage {
     is_live: bool,
     ticks: u32,
     is_finished: bool,
-    /// What the same stage did in other workers.
+    /// Counters of this stage in other workers, after they ended.
     absorbed: ExportAccount,
     losses_absorbed: Vec<(String, u64, u64)>,
 }
@@ -133,7 +133,7 @@ fn losses_text(losses: &[(String, u64, u64)]) -> String {
 impl ExportStage {
     fn checked(&self, result: Result<(), tapline_flow::Error>) -> Result<(), Error> {
         result.map_err(|error| match error {
-            // Lines whose reader has enough, as those of packets.
+            // As for lines of packets: the reader of the pipe has closed it.
             tapline_flow::Error::Write { collector, source }
                 if source.kind() == io::ErrorKind::BrokenPipe && collector == STANDARD_OUTPUT =>
             {

@@ -11,16 +11,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::Error;
-use tapline_packet::{BATCH_MAX, Batch, Interface, Now, Packet, Record, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, Packet, Record, Timestamp};
 
 use crate::catalog::{Parameter, ParameterType};
 use crate::graph::Out;
 use crate::packets::Packets;
 
-/// What a packet takes besides its bytes.
-const RECORD_SIZE: usize = size_of::<Record>() + size_of::<Place>();
+/// Bytes that a packet takes besides its data.
+const RECORD_SIZE: usize = size_of::<Record>() + size_of::<DueEntry>();
 
-/// Fewer dead bytes than these are not worth moving the others.
+/// The least number of freed bytes for which the rest is moved together.
 const DEAD_MAX: usize = 64 * 1024;
 
 /// How the room of such a stage is declared. Any packet fits into the least room.
@@ -31,8 +31,8 @@ pub(super) const ROOM: Parameter = Parameter {
     meaning: "bytes of packets that are kept at most, about 130 for each packet included; the buffers behind them may take four times as many",
 };
 
-/// When it is due, its number in the order of arrival, its slot.
-type Place = (Timestamp, u64, u32);
+/// Due time, number in the order of arrival, slot.
+type DueEntry = (Timestamp, u64, u32);
 
 /// Packets that a stage keeps.
 pub(super) struct Held {
@@ -44,16 +44,16 @@ pub(super) struct Held {
     live: usize,
     slots: Vec<Record>,
     free: Vec<u32>,
-    places: BinaryHeap<Reverse<Place>>,
+    places: BinaryHeap<Reverse<DueEntry>>,
     kept: u64,
-    /// When the packet was due that was due last of those that have gone.
+    /// The latest due time of the packets handed on.
     gone: Option<Timestamp>,
     lent: Vec<Record>,
     interfaces: Vec<Interface>,
 }
 
 impl Held {
-    /// Room for packets of so many bytes, their records included.
+    /// Room for `room` bytes of packets with their records.
     pub(super) fn new(room: usize) -> Held {
         Held {
             room,
@@ -121,7 +121,12 @@ impl Held {
     ///
     /// # Errors
     /// The first of all stages that failed; all that is due has left all the same.
-    pub(super) fn release(&mut self, until: Timestamp, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    pub(super) fn release(
+        &mut self,
+        until: Timestamp,
+        now: ClockReading,
+        out: &mut Out<'_>,
+    ) -> Result<(), Error> {
         let mut result = Ok(());
         while self.take(|due| due <= until, BATCH_MAX) {
             result = result.and(self.lend(now, out));
@@ -130,7 +135,11 @@ impl Held {
     }
 
     /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that follow took them.
-    pub(super) fn release_some(&mut self, now: Now, out: &mut Out<'_>) -> (usize, Result<(), Error>) {
+    pub(super) fn release_some(
+        &mut self,
+        now: ClockReading,
+        out: &mut Out<'_>,
+    ) -> (usize, Result<(), Error>) {
         self.take(|_| true, BATCH_MAX);
         (self.lent.len(), self.lend(now, out))
     }
@@ -139,7 +148,7 @@ impl Held {
     ///
     /// # Errors
     /// As for [`release`](Self::release).
-    pub(super) fn release_all(&mut self, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    pub(super) fn release_all(&mut self, now: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         self.release(Timestamp::from_nanos(i64::MAX), now, out)
     }
 
@@ -158,7 +167,7 @@ impl Held {
         !self.lent.is_empty()
     }
 
-    fn lend(&self, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
+    fn lend(&self, now: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         let batch = Batch::new(&self.bytes, &self.lent);
         out.pass(&mut Packets::all(batch, &self.interfaces, now))
     }
@@ -192,7 +201,7 @@ mod tests {
         Packet { data, meta }
     }
 
-    /// What is due at `until`, as bytes.
+    /// The packets due at `until`, as bytes.
     fn taken(held: &mut Held, until: i64) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while held.take(|due| due.as_nanos() <= until, 3) {
@@ -214,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_until_something_has_gone() {
+    fn packets_without_room_are_refused_until_some_leave() {
         let mut held = Held::new(2 * (RECORD_SIZE + 10));
         let meta = Meta::default();
         let keeps = |held: &mut Held| held.keep(Timestamp::EPOCH, packet_of(&[1; 10], &meta));
@@ -226,7 +235,7 @@ mod tests {
 
     /// Packets of random sizes come and go: each comes out as it went in, and the bytes stay within twice what is kept.
     #[test]
-    fn bytes_move_together_and_stay_what_they_are() {
+    fn compaction_keeps_bytes_unchanged() {
         let mut random = tapline_testkit::random::Random::new(4);
         let mut held = Held::new(600_000);
         let (mut inside, mut refused) = (Vec::<(i64, Vec<u8>)>::new(), 0);

@@ -1,4 +1,4 @@
-//! `limit`: the first so many packets of all workers together; then the run ends.
+//! `limit`: the first packets of all workers, up to a number; then the run ends.
 
 use std::sync::Arc;
 

@@ -17,11 +17,11 @@ use crate::stage::{Stage, StageCounters, TickContext};
 /// The buffer is written out beyond this size.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// What a line says.
-pub enum Format {
+/// The format of lines.
+pub enum LineFormat {
     /// tcpdump's text.
     Text {
-        /// What prints.
+        /// The printer.
         printer: Box<Printer>,
         /// Whether lines get colour.
         colored: bool,
@@ -32,11 +32,11 @@ pub enum Format {
 
 /// Packets as lines on a stream, which must not keep bytes back by itself.
 pub struct LinesOutput<W> {
-    format: Format,
+    format: LineFormat,
     stream: W,
     eager: bool,
     buffer: Vec<u8>,
-    /// Where each line in the buffer ends.
+    /// The offset of each line's end in the buffer.
     ends: Vec<usize>,
     number: u64,
     account: OutputAccount,
@@ -45,9 +45,9 @@ pub struct LinesOutput<W> {
 }
 
 impl<W: Write + Send> LinesOutput<W> {
-    /// `eager` writes after each batch, for people who watch.
-    pub fn new(format: Format, stream: W, eager: bool) -> LinesOutput<W> {
-        let name = if matches!(format, Format::Json) { "json" } else { "text" }.to_owned();
+    /// With `eager` the lines are written after each batch, for a terminal.
+    pub fn new(format: LineFormat, stream: W, eager: bool) -> LinesOutput<W> {
+        let name = if matches!(format, LineFormat::Json) { "json" } else { "text" }.to_owned();
         let account = OutputAccount { name, ..OutputAccount::default() };
         let buffer = Vec::with_capacity(2 * BUFFER_SIZE);
         LinesOutput { format, stream, eager, buffer, ends: Vec::new(), number: 0, account, broken: None }
@@ -60,8 +60,8 @@ impl<W: Write + Send> LinesOutput<W> {
         };
         self.number += 1;
         match &mut self.format {
-            Format::Json => json::packet(packet, interface, self.number, &mut self.buffer),
-            Format::Text { printer, colored } => {
+            LineFormat::Json => json::packet(packet, interface, self.number, &mut self.buffer),
+            LineFormat::Text { printer, colored } => {
                 let start = self.buffer.len();
                 printer.print(packet, interface, &mut self.buffer);
                 if *colored {
@@ -134,7 +134,7 @@ impl<W: Write + Send> Stage for LinesOutput<W> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::{Batch, LinkType, Meta, Now, Record};
+    use tapline_packet::{Batch, ClockReading, LinkType, Meta, Record};
 
     use super::*;
 
@@ -162,11 +162,12 @@ mod tests {
         let bytes = [0u8; 60];
         let meta = Meta { wire_len: 60, ..Meta::default() };
         let records = [Record { offset: 0, cap_len: 60, options_len: 0, meta }; 2];
-        let mut sink = LinesOutput::new(Format::Json, Pipe { room }, true);
+        let mut sink = LinesOutput::new(LineFormat::Json, Pipe { room }, true);
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
         let mut result = Ok(());
         for _ in 0..batches {
-            let mut packets = Packets::all(Batch::new(&bytes, &records), &interfaces, Now::default());
+            let mut packets =
+                Packets::all(Batch::new(&bytes, &records), &interfaces, ClockReading::default());
             result = result.and(sink.push(&mut packets, &mut Out::nowhere()));
         }
         (sink, result)
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_costs_what_it_did_not_take() {
+    fn a_closed_pipe_loses_only_unread_lines() {
         let (sink, result) = write_packets(0, 3);
         assert!(matches!(result, Err(Error::BrokenPipe { .. })));
         assert_eq!(written_and_lost(&sink), (0, 6));

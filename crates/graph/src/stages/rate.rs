@@ -1,4 +1,4 @@
-//! `rate`: no more than so many packets or bits a second, by leaving out whole flows.
+//! `rate`: a limit of packets or bits per second that drops whole flows.
 //!
 //! ```text
 //! flow hash --> at or above `bound`?            shed: other flows than these have room together, as the last second showed
@@ -15,16 +15,16 @@ use std::collections::HashSet;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "rate",
-    summary: "no more than so many packets or bits a second, by leaving out whole flows",
+    summary: "limits packets or bits per second by dropping whole flows",
     description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet input one for itself (packets) and one for each of \
         its bits on the wire (bits). A packet goes on while there is any token left of both kinds, and may leave the last one overdrawn: in any time t at most rate \
         x (t + burst) and one packet more go on. Where a packet finds none, its flow is left out, both directions, until the second ends (a second by the time \
@@ -92,7 +92,7 @@ struct Bucket {
     rate: i128,
     tokens: i128,
     tokens_max: i128,
-    /// What the flows below the bound brought in this second.
+    /// Tokens that packets of flows below the bound asked for in this second.
     brought: u64,
 }
 
@@ -177,7 +177,7 @@ impl Rate {
         self.buckets.iter_mut().for_each(|bucket| bucket.brought = 0);
     }
 
-    /// Whether a packet goes on that takes so many tokens.
+    /// Whether a packet that costs these tokens goes on.
     fn passes(&mut self, hash: u64, costs: [u64; 2]) -> bool {
         if u128::from(hash) >= self.bound {
             self.note(hash);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_rate_goes_on_whole() {
+    fn traffic_within_the_rate_passes_unchanged() {
         for text in ["s :: rate(packets=1000)", "s :: rate(bits=800k)", "s :: rate"] {
             let mut trial = Trial::of(text);
             trial.push_all(&traffic(3, 4, 1000, 50), 100); // of 100 bytes each

@@ -1,7 +1,7 @@
-//! What is remembered of flows: for certain of the last so many, and never of more than twice as many.
+//! A bounded memory of flows: it keeps at least the last `room` keys, and at most twice as many.
 //!
-//! Two tables, young and old: what is met in the old one is young again. When the young one is full it becomes the old one, and what was old is
-//! forgotten.
+//! Two tables, young and old: a key met in the old one moves to the young one. A full young table becomes the old one,
+//! whose entries are forgotten.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -20,7 +20,7 @@ impl<K: Eq + Hash + Copy, V> Recent<K, V> {
         Recent { room, young: HashMap::new(), old: HashMap::new(), forgotten: 0 }
     }
 
-    /// What is remembered of a key; `new` if nothing is.
+    /// The value of a key; `new` gives the value of an unknown one.
     pub(super) fn of(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         if !self.young.contains_key(&key) {
             if self.young.len() == self.room {

@@ -1,7 +1,7 @@
 //! `record`: packets into capture files.
 
-use tapline_capture::{Count, Error, InterfaceAccount, Loss, OutputAccount, Place};
-use tapline_file::{FileWriter, InterfaceStatistics, Progress};
+use tapline_capture::{Count, Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
+use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_packet::{InterfaceId, Timestamp};
 
 use crate::graph::Out;
@@ -23,7 +23,7 @@ impl FileOutput {
     }
 }
 
-/// What interface statistics blocks say of an account: `start` is when the capture began, if it is ours.
+/// Interface statistics blocks for an account. `start` is the time when the capture began, if it is ours.
 pub(super) fn statistics(
     now: Timestamp,
     start: Option<Timestamp>,
@@ -36,7 +36,7 @@ pub(super) fn statistics(
         end: Some(now),
         ..counters(interface)
     };
-    // What is known of several together says nothing of one.
+    // Counters of several interfaces together are not counters of one.
     let is_of_one =
         |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
     interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
@@ -50,18 +50,18 @@ fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
     let unfiltered = interface.kernel_filtered == Count::Known(0);
     InterfaceStatistics {
         received: filter_accepted.filter(|_| unfiltered),
-        dropped: sum_of(interface, Place::Nic, None)
-            .or_else(|| sum_of(interface, Place::Daemon, None))
-            .or_else(|| sum_of(interface, Place::File, Some("isb_ifdrop"))),
+        dropped: sum_of(interface, LossPoint::Nic, None)
+            .or_else(|| sum_of(interface, LossPoint::Daemon, None))
+            .or_else(|| sum_of(interface, LossPoint::File, Some("isb_ifdrop"))),
         filter_accepted,
-        os_dropped: os_dropped.or_else(|| sum_of(interface, Place::File, Some("isb_osdrop"))),
+        os_dropped: os_dropped.or_else(|| sum_of(interface, LossPoint::File, Some("isb_osdrop"))),
         delivered: Some(interface.delivered),
         ..InterfaceStatistics::default()
     }
 }
 
 /// The sum of the losses at a place, of one counter or of all; `None` if there are none or one is unknown.
-fn sum_of(interface: &InterfaceAccount, place: Place, counter: Option<&str>) -> Option<u64> {
+fn sum_of(interface: &InterfaceAccount, place: LossPoint, counter: Option<&str>) -> Option<u64> {
     let of_place = |loss: &&Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
     let mut counts = interface.losses.iter().filter(of_place).map(|loss| loss.count.known()).peekable();
     counts.peek()?;
@@ -81,8 +81,8 @@ impl Stage for FileOutput {
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         let statistics = statistics(tick.now, self.start, tick.interfaces);
         Ok(match self.writer.tick(tick.clocks(), &statistics)? {
-            Progress::Writing => StageStatus::Running,
-            Progress::Done => StageStatus::Complete,
+            WriteProgress::Writing => StageStatus::Running,
+            WriteProgress::Done => StageStatus::Complete,
         })
     }
 

@@ -1,16 +1,16 @@
 //! `reflect`: packets go back out of the interface from which they came.
 
 use tapline_capture::Error;
-use tapline_capture::transmit::{Cause, Causes, Transmitter};
+use tapline_capture::transmit::{DropReason, DropReasons, Transmitter};
 
 use super::bounce::{SWAP, counters};
-use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "reflect",
     summary: "packets go back out of the interface from which they came",
     description: "As bounce, but each packet goes to where it was captured.",
@@ -27,13 +27,13 @@ pub struct Reflect {
     /// By the kernel's number of the interface.
     transmitters: Vec<(u32, Transmitter)>,
     /// Packets for which there is none.
-    causes: Causes,
+    causes: DropReasons,
 }
 
 impl Reflect {
     /// Sends with these transmitters, each for the packets of the interface with its number.
     pub fn new(transmitters: Vec<(u32, Transmitter)>) -> Reflect {
-        Reflect { transmitters, causes: Causes::default() }
+        Reflect { transmitters, causes: DropReasons::default() }
     }
 }
 
@@ -48,7 +48,7 @@ impl Stage for Reflect {
             let which = selection.iter().filter(|index| of(*index) == *if_index);
             result = result.and(transmitter.send(batch, which, packets.interfaces));
         }
-        self.causes.add(Cause::NoInterface, left as u64);
+        self.causes.add(DropReason::NoInterface, left as u64);
         result
     }
 

@@ -1,20 +1,22 @@
-//! `sample`: one of so many packets, whole flows, or one in so much time.
+//! `sample`: a share of the packets, a share of the flows, or one packet per interval.
 
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{
+    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of such stages that count packets or time.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "sample",
-    summary: "one of so many packets, whole flows, or one packet in so much time",
-    description: "By packets, one of each block of n goes on, at a place within the block that chance chooses: unlike every n-th packet, that is \
-        no rhythm which traffic could share. By flow, whole flows go on or not, both directions alike, as a hash of addresses and ports \
-        decides: statistics of flows stay right. By time, the first packet goes on that comes so long after the last that did.",
+    summary: "a share of the packets, a share of the flows, or one packet per interval",
+    description: "By packet, a random one of each block of n packets goes on: unlike with every n-th packet, \
+        periodic traffic is not sampled unevenly. By flow, whole flows go on or not, both directions alike, as a hash of addresses and ports \
+        decides: statistics of flows stay right. By time, a packet goes on if the last one that did is at least `every` older.",
     parameters: &[
         Parameter {
             name: "share",
@@ -26,7 +28,7 @@ pub(crate) const CLASS: Class = Class {
             name: "by",
             kind: ParameterType::Choice(&["packet", "flow", "time"]),
             default: Some("packet"),
-            meaning: "what is chosen",
+            meaning: "the unit of sampling",
         },
         Parameter {
             name: "every",
@@ -38,7 +40,7 @@ pub(crate) const CLASS: Class = Class {
             name: "seed",
             kind: ParameterType::Number(0, u64::MAX),
             default: Some("1"),
-            meaning: "where chance starts: the same seed chooses the same packets of the same traffic",
+            meaning: "seed of the random choice: the same seed chooses the same packets of the same traffic",
         },
     ],
     outputs: Outputs::One,
@@ -87,7 +89,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Where chance starts is the seed.
+    /// `seed` is the seed of the random choice.
     pub(super) fn new(over: u64, under: u64, seed: u64) -> Blocks {
         Blocks { over, under, chance: Chance(seed), left: 0, wanted: 0 }
     }
@@ -111,7 +113,7 @@ impl Stage for Blocks {
     }
 }
 
-/// Flows whose hash lies below a bound.
+/// Passes flows with a hash below a bound.
 struct ByFlow {
     /// Of 2^64.
     bound: u128,

@@ -1,4 +1,4 @@
-//! Packets cut to so many bytes: what `-s` asks for.
+//! Packets cut to a snap length, as with `-s`.
 
 use tapline_capture::Error;
 
@@ -6,7 +6,7 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
-/// Cuts every packet to so many bytes. Their lengths on the wire stay.
+/// Cuts every packet to this many bytes. Lengths on the wire stay.
 pub struct Snap(pub u32);
 
 impl Stage for Snap {

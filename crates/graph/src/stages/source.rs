@@ -1,4 +1,4 @@
-//! Where packets enter the graph.
+//! The first node of a graph, through which the packets of a source enter.
 
 use tapline_capture::Error;
 

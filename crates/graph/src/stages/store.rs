@@ -1,7 +1,7 @@
 //! Packets into a store: `tapline record`.
 
-use tapline_capture::transmit::{Cause, Causes};
-use tapline_capture::{Error, InterfaceAccount, OutputAccount, Place};
+use tapline_capture::transmit::{DropReason, DropReasons};
+use tapline_capture::{Error, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_packet::{Interface, Timestamp};
 use tapline_store::{Losses, Overload, Recorder, Totals};
 
@@ -36,7 +36,7 @@ impl StoreOutput {
         output
     }
 
-    /// What became of the store so far.
+    /// The recorder's counters so far.
     pub fn totals(&self) -> Totals {
         self.recorder.totals()
     }
@@ -50,12 +50,15 @@ impl StoreOutput {
     }
 }
 
-/// What the source counted, of all its interfaces.
+/// The losses that the source counted on all its interfaces.
 fn losses(interfaces: &[InterfaceAccount]) -> Losses {
     let ring = |interface: &InterfaceAccount| interface.ring.map(|ring| ring.received);
     let tap = |interface: &InterfaceAccount| interface.tap.map(|tap| tap.offered);
     let before = |interface: &InterfaceAccount| {
-        let told = interface.losses.iter().filter(|loss| loss.place != Place::File && !loss.is_doubtful());
+        let told = interface
+            .losses
+            .iter()
+            .filter(|loss| loss.place != LossPoint::File && !loss.counts_unwanted_frames());
         told.map(|loss| loss.count.known()).sum::<Option<u64>>().map(|told| told + interface.lost())
     };
     Losses {
@@ -95,13 +98,13 @@ impl Stage for StoreOutput {
     fn counters(&self) -> StageCounters {
         let Totals { written, lost, cut, overload, buffered, .. } = self.recorder.totals();
         let name = self.name.clone();
-        let mut unsent = Causes::default();
-        unsent.add(Cause::Cut, cut);
+        let mut unsent = DropReasons::default();
+        unsent.add(DropReason::Cut, cut);
         match self.recorder.overload() {
             Overload::Wait => {}
-            Overload::Newest => unsent.add(Cause::OverloadNewest, overload),
-            Overload::Oldest => unsent.add(Cause::OverloadOldest, overload),
-            Overload::Flows => unsent.add(Cause::OverloadFlows, overload),
+            Overload::Newest => unsent.add(DropReason::OverloadNewest, overload),
+            Overload::Oldest => unsent.add(DropReason::OverloadOldest, overload),
+            Overload::Flows => unsent.add(DropReason::OverloadFlows, overload),
         }
         let lost = lost + overload;
         StageCounters::of_output(OutputAccount { name, written, lost, buffered, unsent })

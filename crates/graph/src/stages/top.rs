@@ -1,4 +1,4 @@
-//! `top`: who talks most.
+//! `top`: the values of a field with the most traffic.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -10,16 +10,32 @@ use std::net::IpAddr;
 use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
+/// The number of rows in the result.
+pub(super) const ROWS: Parameter = Parameter {
+    name: "n",
+    kind: ParameterType::Number(1, 1_000_000),
+    default: Some("10"),
+    meaning: "how many are shown",
+};
+
+/// The quantity that ranks the rows.
+pub(super) const RANKED_BY: Parameter = Parameter {
+    name: "order",
+    kind: ParameterType::Choice(&["bytes", "packets"]),
+    default: Some("bytes"),
+    meaning: "the quantity that ranks them",
+};
+
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
-    summary: "who talks most, by any field",
+    summary: "ranks hosts, flows, ports and others by traffic",
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
         without such a field stand in the row `none`. All packets go on.",
     parameters: &[
@@ -42,18 +58,8 @@ pub(crate) const CLASS: Class = Class {
             meaning: "source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
                 source port, destination port, IP protocol, outer VLAN, EtherType",
         },
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10"),
-            meaning: "how many are shown",
-        },
-        Parameter {
-            name: "order",
-            kind: ParameterType::Choice(&["bytes", "packets"]),
-            default: Some("bytes"),
-            meaning: "by what they are ranked",
-        },
+        ROWS,
+        RANKED_BY,
         Parameter {
             name: "entries",
             kind: ParameterType::Number(1, 100_000_000),
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_one_by_one_stands_in_rows_of_its_own() {
+    fn values_not_shown_are_summed_in_rows_of_their_own() {
         let frames: Vec<Vec<u8>> = [(1, 100), (2, 90), (2, 10), (3, 80), (4, 70)]
             .map(|(src, len)| datagram(src, 9, len))
             .into_iter()
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_have_what_one_has() {
+    fn two_workers_give_the_result_of_one() {
         let frames: Vec<Vec<u8>> = Traffic::new(8).take(3000).map(|(_, frame)| frame).collect();
         for by in ["src", "host", "pair", "flow", "port", "protocol", "ethertype"] {
             let text = format!("t :: top({by}, n=5)");

@@ -5,12 +5,13 @@ use tapline_capture::{Advance, Source};
 use tapline_packet::{Meta, Timestamp};
 use tapline_testkit::random::Random;
 
-/// Two files of so many packets each.
+/// Packets in each of two files.
 const PACKETS: u64 = 4000;
 const EXITS: usize = 2;
 const INLETS: usize = 2;
 
-/// What a worker hands over of a batch: its share of the packets from `start` on. A packet is its number.
+/// A block that a worker hands over: its share of the packets of the batch that begins at `start`. A packet is its
+/// number.
 fn block(start: u64, numbers: &[u64]) -> PacketBlock {
     let mut block = PacketBlock::default();
     for &number in numbers {
@@ -84,7 +85,7 @@ fn every_line_is_in_order_and_whole_however_workers_wait() {
 }
 
 #[test]
-fn a_worker_ends_that_nobody_reads_from() {
+fn a_worker_ends_without_a_reader() {
     let merge = WorkerMerge::new(1, 1, 1, Vec::new());
     merge.lock().queue_len = 0;
     drop(MergedSource::all(&merge));

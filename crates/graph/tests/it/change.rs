@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan};
+use tapline_graph::plan::{self, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
-use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
+use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
 use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
@@ -52,15 +52,15 @@ impl Source for Endless {
     }
 }
 
-fn clock() -> Now {
+fn clock() -> ClockReading {
     static TICKS: AtomicU64 = AtomicU64::new(0);
-    Now::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
+    ClockReading::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
 }
 
 const STAYS: &str =
     "s :: file(endless); s -> mine :: count; s -> filter(\"tcp\") -> tcp :: count -> first -> flows :: count";
 
-/// What is there besides, in turn.
+/// Other graphs that come and go beside it, in turn.
 const OTHERS: [&str; 4] = [
     "file(endless) -> filter(\"tcp\") -> other :: top(by=flow)",
     "file(endless) -> sample(1/10) -> delay(5ms) -> late :: count",
@@ -71,13 +71,13 @@ const OTHERS: [&str; 4] = [
 fn planned(others: &[&str]) -> Plan {
     let texts: Vec<&str> = std::iter::once(STAYS).chain(others.iter().copied()).collect();
     let names: Vec<String> = (0..texts.len()).map(|number| format!("g{number}")).collect();
-    let sources: Vec<plan::Source<'_>> =
-        names.iter().zip(texts).map(|(name, text)| plan::Source { name, text }).collect();
+    let sources: Vec<plan::GraphText<'_>> =
+        names.iter().zip(texts).map(|(name, text)| plan::GraphText { name, text }).collect();
     Plan::changeable(&sources).unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]
-fn a_hundred_changes_cost_nobody_a_packet() {
+fn a_hundred_changes_lose_no_packet() {
     let frames: Vec<Vec<u8>> = Traffic::new(4).take(200).map(|(_, frame)| frame).collect();
     let lent = FrameBatches::new(&frames);
     let records: &[Record] = lent.batch().records();
@@ -90,8 +90,9 @@ fn a_hundred_changes_cost_nobody_a_packet() {
         GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-    let (mut graph, nodes) = plan::build(&first, &Meters::private(), maker).expect("a graph");
+    let context =
+        WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
+    let (mut graph, nodes) = plan::build(&first, &Meters::private(), context).expect("a graph");
     let reports = AtomicU64::new(0);
     let outcome = thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -116,11 +117,16 @@ fn a_hundred_changes_cost_nobody_a_packet() {
                 .collect();
             let plan = planned(&others);
             let mut no_output = |_: usize| Err("there is no output here".to_owned());
-            let maker =
-                Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-            let new = plan::nodes(&plan, &there, maker).expect("stages");
+            let context = WorkerContext {
+                worker: 0,
+                control: &control,
+                common: &common,
+                exits: None,
+                output: &mut no_output,
+            };
+            let new = plan::nodes(&plan, &there, context).expect("stages");
             there = plan.keys().into_iter().collect();
-            let mut change: tapline_graph::Change =
+            let mut change: tapline_graph::GraphChange =
                 Box::new(move |graph: &mut Graph, tick: &TickContext<'_>| {
                     let ids = graph.change(new, tick)?;
                     Ok(plan.sources(&ids))
@@ -129,7 +135,7 @@ fn a_hundred_changes_cost_nobody_a_packet() {
                 change = waits;
                 thread::yield_now();
             }
-            control.report();
+            control.request_report();
         }
         control.stop();
         running.join().expect("no panic")
@@ -158,7 +164,7 @@ fn a_hundred_changes_cost_nobody_a_packet() {
 }
 
 fn plan_of(text: &str) -> Plan {
-    Plan::changeable(&[plan::Source { name: "g", text }]).unwrap_or_else(|why| panic!("{why}"))
+    Plan::changeable(&[plan::GraphText { name: "g", text }]).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// A graph that changes between batches.
@@ -197,10 +203,15 @@ impl Changing {
             directory: PathBuf::new(),
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
-        let maker =
-            Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-        let new = plan::nodes(&plan, &self.there, maker).expect("stages");
-        let tick = TickContext::new(Now::default(), &[]);
+        let context = WorkerContext {
+            worker: 0,
+            control: &control,
+            common: &common,
+            exits: None,
+            output: &mut no_output,
+        };
+        let new = plan::nodes(&plan, &self.there, context).expect("stages");
+        let tick = TickContext::new(ClockReading::default(), &[]);
         let ids = self.graph.change(new, &tick).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
         self.there = plan.keys().into_iter().collect();
@@ -209,7 +220,7 @@ impl Changing {
     fn push(&mut self) {
         let batch = self.lent.batch();
         self.delivered += batch.len() as u64;
-        let mut packets = Packets::all(batch, &self.interfaces, Now::default());
+        let mut packets = Packets::all(batch, &self.interfaces, ClockReading::default());
         self.graph.push(self.source, &mut packets, 0).expect("nothing fails");
     }
 
@@ -247,7 +258,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         changing.push();
         assert_eq!(changing.account().balance(), Balance::Balanced);
     }
-    let tick = TickContext::new(Now::default(), &[]);
+    let tick = TickContext::new(ClockReading::default(), &[]);
     changing.graph.finish(&tick).expect("nothing fails");
     let account = changing.account();
     assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
@@ -270,7 +281,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
 }
 
 #[test]
-fn who_takes_packets_changes_no_meter() {
+fn takers_of_packets_change_no_meter() {
     let key = |text: &str| plan_of(text).keys()[1];
     let one = "file(a) -> m :: flow -> ipfix(\"127.0.0.1:9\")";
     assert_eq!(key(one), key(&format!("{one}; m -> drop")));

@@ -8,40 +8,40 @@
 use super::{Check, Run};
 use crate::scope::quoted;
 use crate::{Change, Facts, Finding, Interface, Severity};
-use tapline_sys::Feature;
+use tapline_sys::Offload;
 
 pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "receive_merging",
-        looks_at: "offloads that merge received packets",
+        subject: "offloads that merge received packets",
         why: "Packets of a connection are merged before the tap: fewer and larger ones than were on the wire, without their own time stamps.",
         source: "Documentation/networking/segmentation-offloads.rst; packet_mmap: taps stand behind GRO",
         run: Run::Interface(receive_merging),
     },
     Check {
         name: "send_segmentation",
-        looks_at: "offloads that segment sent packets",
+        subject: "offloads that segment sent packets",
         why: "What this host sends is seen before it is cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
         source: "Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(send_segmentation),
     },
     Check {
         name: "peer_segmentation",
-        looks_at: "whether the other end of a veth cuts what it sends",
+        subject: "whether the other end of a veth cuts what it sends",
         why: "Between the ends of a veth nothing cuts packets: what a container sends with TSO arrives with up to 64 KiB.",
         source: "drivers/net/veth.c; Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(peer_segmentation),
     },
     Check {
         name: "send_checksums",
-        looks_at: "checksums that are left to the adapter",
+        subject: "checksums that are left to the adapter",
         why: "What is sent is seen without its checksum; between the ends of a veth it stays so, and programs that check it take it for broken.",
         source: "Documentation/networking/checksum-offloads.rst; if_packet.h TP_STATUS_CSUMNOTREADY",
         run: Run::Interface(send_checksums),
     },
     Check {
         name: "vlan_stripping",
-        looks_at: "whether VLAN tags are taken out by the adapter",
+        subject: "whether VLAN tags are taken out by the adapter",
         why: "The outer tag is not in the packet but beside it: this program keeps it, others and AF_XDP may not.",
         source: "if_packet.h tp_vlan_tci; Documentation/networking/xdp-rx-metadata.rst",
         run: Run::Interface(vlan_stripping),
@@ -59,7 +59,8 @@ const MERGING: [(&str, &str); 5] = [
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
-/// Kernels add kinds of TCP; ethtool's "tso" is all of them. Those of tunnels matter to who sends through a tunnel only.
+/// Kernels have several kinds of TCP segmentation; ethtool's "tso" switches all of them. Segmentation for tunnels
+/// matters only if the machine sends through one.
 const SEGMENTATION: [(&str, &str); 4] = [
     ("tx-tcp*-segmentation", "tso"),
     ("tx-udp-segmentation", "tx-udp-segmentation"),
@@ -88,7 +89,8 @@ fn send_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     switched_on(interface, facts, &SEGMENTATION, "sends packets as they are seen", say)
 }
 
-/// What one end of a veth sends without cutting it, the other receives so. Where both ends are looked at, the other says it of itself.
+/// Findings about the other end of a veth: packets that one end sends unsegmented arrive so at the other. If both ends
+/// are checked, each has its own finding.
 fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     if interface.link.kind != "veth" {
@@ -112,7 +114,7 @@ fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 }
 
 fn send_checksums(interface: &Interface, facts: &Facts) -> Vec<Finding> {
-    // On a real link the adapter fills them in; between the ends of a veth nobody does.
+    // On a real link the adapter fills them in; on a veth they are never filled in.
     let is_veth = interface.link.kind == "veth";
     let say = |on: &[&str]| match is_veth {
         true => (Severity::Alters, format!("packets pass without a checksum: {}", on.join(", "))),
@@ -156,7 +158,7 @@ fn switched_on(
 }
 
 /// The features that are on, by their ethtool names.
-fn those_on<'a>(features: &'a [Feature], names: &'a Names) -> Vec<(&'a Feature, &'static str)> {
+fn those_on<'a>(features: &'a [Offload], names: &'a Names) -> Vec<(&'a Offload, &'static str)> {
     let of = |&(pattern, word): &(&'static str, &'static str)| {
         let named = features.iter().filter(move |feature| matches(pattern, &feature.name));
         named.filter(|feature| feature.is_on).map(move |feature| (feature, word))
@@ -165,14 +167,14 @@ fn those_on<'a>(features: &'a [Feature], names: &'a Names) -> Vec<(&'a Feature, 
 }
 
 /// The words of ethtool, each once.
-fn words(on: &[(&Feature, &'static str)]) -> Vec<&'static str> {
+fn words(on: &[(&Offload, &'static str)]) -> Vec<&'static str> {
     let mut words: Vec<&str> = on.iter().map(|(_, word)| *word).collect();
     words.dedup();
     words
 }
 
 /// With what is on by its names in the kernel; what cannot be switched is said.
-fn evident(finding: Finding, on: &[(&Feature, &str)]) -> Finding {
+fn evident(finding: Finding, on: &[(&Offload, &str)]) -> Finding {
     let fixed: Vec<&str> = on
         .iter()
         .filter(|(feature, _)| !feature.is_changeable)
@@ -187,7 +189,7 @@ fn evident(finding: Finding, on: &[(&Feature, &str)]) -> Finding {
 }
 
 /// With the command that switches off what can be switched at `owner`.
-fn mended(finding: Finding, owner: &str, on: &[(&Feature, &'static str)], facts: &Facts) -> Finding {
+fn mended(finding: Finding, owner: &str, on: &[(&Offload, &'static str)], facts: &Facts) -> Finding {
     let can: Vec<_> = on.iter().filter(|(feature, _)| feature.is_changeable).copied().collect();
     if can.is_empty() || finding.severity >= Severity::Fine {
         return finding;
@@ -196,7 +198,7 @@ fn mended(finding: Finding, owner: &str, on: &[(&Feature, &'static str)], facts:
     let command = facts.scope.within(&format!("ethtool -K {} {}", quoted(owner), switches.join(" ")));
     // A note is nothing to be mended unasked.
     if finding.severity == Severity::Note {
-        return finding.mend(command);
+        return finding.with_remedy(command);
     }
     let features = can.iter().map(|(feature, _)| (feature.name.clone(), false)).collect();
     finding.fix(command, vec![Change::Features { interface: owner.to_owned(), features }])
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     fn interface(kind: &str, features: &[(&str, bool, bool)]) -> Interface {
-        let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| Feature {
+        let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| Offload {
             name: name.into(),
             is_on,
             is_changeable,
@@ -246,7 +248,7 @@ mod tests {
             finding.text,
             "received packets are merged: gro, rx-gro-hw (rx-gro-hw cannot be switched)"
         );
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.command, "ethtool -K eth0 gro off");
         let features = vec![("rx-gro".to_owned(), false)];
         assert_eq!(mend.changes, [Change::Features { interface: "eth0".into(), features }]);
@@ -264,7 +266,7 @@ mod tests {
             ],
         );
         let [finding] = send_segmentation(&one, &Facts::default()).try_into().unwrap();
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.command, "sudo ethtool -K eth0 tso off gso off");
         let [Change::Features { features, .. }] = mend.changes.as_slice() else { panic!("one change") };
         assert_eq!(features.len(), 4);
@@ -277,7 +279,7 @@ mod tests {
         let near = Interface { peer: Some(("far0".into(), far.features.clone().unwrap())), ..near };
         let [finding] = peer_segmentation(&near, &Facts::default()).try_into().unwrap();
         assert_eq!(finding.severity, Severity::Alters);
-        assert_eq!(finding.mend.unwrap().command, "sudo ethtool -K far0 tso off");
+        assert_eq!(finding.remedy.unwrap().command, "sudo ethtool -K far0 tso off");
         let link = Link { name: "far0".into(), ..Link::default() };
         let both = Facts { interfaces: vec![Interface { link, ..far }], ..Facts::default() };
         assert_eq!(peer_segmentation(&near, &both), [], "it says so of itself");

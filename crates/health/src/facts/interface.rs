@@ -3,10 +3,10 @@
 use std::fs;
 
 use tapline_sys::packet_diag;
-use tapline_sys::proc_packet::{self, Holder};
+use tapline_sys::proc_packet::{self, SocketHolder};
 use tapline_sys::{
-    Channels, Coalescing, DriverInfo, Feature, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Pause,
-    ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
+    Channels, Coalescing, DriverInfo, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Offload,
+    PauseFrames, ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
 };
 
 use super::processors::{Interrupt, parse_cpu_list};
@@ -28,13 +28,13 @@ pub struct Interface {
     /// The bridge or bond that it is a port of.
     pub controller: Option<Link>,
     /// The other end of a veth and its offloads, if it is in the same namespace.
-    pub peer: Option<(String, Vec<Feature>)>,
+    pub peer: Option<(String, Vec<Offload>)>,
     /// Devices above it: VLANs, a bridge.
-    pub on_top: Vec<Link>,
+    pub upper_devices: Vec<Link>,
     /// The driver.
     pub driver: Option<DriverInfo>,
     /// Its offloads.
-    pub features: Option<Vec<Feature>>,
+    pub features: Option<Vec<Offload>>,
     /// Descriptors.
     pub rings: Option<RingSizes>,
     /// Queues.
@@ -42,7 +42,7 @@ pub struct Interface {
     /// Interrupt moderation.
     pub coalescing: Option<Coalescing>,
     /// Pause frames.
-    pub pause: Option<Pause>,
+    pub pause: Option<PauseFrames>,
     /// Receive-side scaling: the hash that spreads packets over queues.
     pub hash: Option<ReceiveHash>,
     /// Fields that are hashed (`RXH_*`), for flows whose fields are told.
@@ -60,9 +60,9 @@ pub struct Interface {
     /// Packets received.
     pub received: Option<Counter>,
     /// Programs that capture here.
-    pub sniffers: Vec<Sniffer>,
+    pub packet_sockets: Vec<PacketSocket>,
     /// For each receive queue the processors to which software spreads its packets, as a mask.
-    pub steering: Option<Vec<String>>,
+    pub rps_masks: Option<Vec<String>>,
     /// The memory node of the adapter.
     pub node: Option<u32>,
     /// Its interrupts.
@@ -80,14 +80,14 @@ pub struct Counter {
     pub growth: Option<u64>,
 }
 
-/// A socket that captures here, and who has it.
+/// A packet socket of another program, and its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sniffer {
+pub struct PacketSocket {
     /// The interface's number; 0 for all.
     pub if_index: u32,
     /// The processes that hold it; empty if we may not see them.
-    pub holders: Vec<Holder>,
-    /// The user whose it is.
+    pub holders: Vec<SocketHolder>,
+    /// The user id of its owner.
     pub uid: u32,
     /// Bytes of its ring.
     pub ring_len: Option<u64>,
@@ -139,7 +139,7 @@ fn grow<'a>(counters: impl Iterator<Item = &'a mut Counter>, before: Option<&[Co
 pub(super) struct Reader {
     pub(super) control: LinkControl,
     pub(super) netdev: Option<NetdevSocket>,
-    pub(super) sniffers: Vec<Sniffer>,
+    pub(super) packet_sockets: Vec<PacketSocket>,
     pub(super) interrupts: Option<Vec<Interrupt>>,
     /// Whether /sys shows this namespace.
     pub(super) has_sysfs: bool,
@@ -165,13 +165,13 @@ impl Reader {
             nic_losses: nic_losses(link),
             driver_losses: control.statistics(name).ok().map(losses),
             received: link.statistics.map(|counts| counter("rx_packets", counts.rx_packets)),
-            sniffers: self
-                .sniffers
+            packet_sockets: self
+                .packet_sockets
                 .iter()
                 .filter(|s| s.if_index == 0 || s.if_index == link.index)
                 .cloned()
                 .collect(),
-            steering: if self.has_sysfs { steering(link) } else { None },
+            rps_masks: if self.has_sysfs { rps_masks(link) } else { None },
             node: bus.as_deref().and_then(node),
             irqs: bus.as_deref().zip(self.interrupts.as_deref()).and_then(|(bus, all)| irqs(bus, all)),
             link: link.clone(),
@@ -207,7 +207,7 @@ fn losses(all: Vec<(String, u64)>) -> Vec<Counter> {
 }
 
 /// The sockets of this namespace that capture, but for our own.
-pub(super) fn sniffers() -> Vec<Sniffer> {
+pub(super) fn packet_sockets() -> Vec<PacketSocket> {
     let sockets: Vec<_> = proc_packet::sockets()
         .into_iter()
         .filter(|socket| socket.protocol == ALL_PROTOCOLS && socket.is_running)
@@ -216,7 +216,7 @@ pub(super) fn sniffers() -> Vec<Sniffer> {
     let details = packet_diag::sockets().unwrap_or_default();
     let sniffer = |socket: &proc_packet::PacketSocketEntry| {
         let detail = details.iter().find(|detail| detail.inode == socket.inode);
-        Sniffer {
+        PacketSocket {
             if_index: socket.if_index,
             holders: holders.get(&socket.inode).cloned().unwrap_or_default(),
             uid: socket.uid,
@@ -224,11 +224,12 @@ pub(super) fn sniffers() -> Vec<Sniffer> {
             fanout: detail.and_then(|detail| detail.fanout),
         }
     };
-    let is_ours = |sniffer: &Sniffer| sniffer.holders.iter().any(|holder| holder.pid == std::process::id());
+    let is_ours =
+        |sniffer: &PacketSocket| sniffer.holders.iter().any(|holder| holder.pid == std::process::id());
     sockets.iter().map(sniffer).filter(|sniffer| !is_ours(sniffer)).collect()
 }
 
-/// Where /sys has a device that ethtool names by its place on a PCI bus. It does not depend on network namespaces.
+/// The /sys directory of a device that ethtool names by its PCI address. It does not depend on network namespaces.
 fn bus_folder(bus: &str) -> Option<String> {
     let is_pci = !bus.is_empty() && bus.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
     is_pci.then(|| format!("/sys/bus/pci/devices/{bus}")).filter(|folder| fs::metadata(folder).is_ok())
@@ -246,7 +247,7 @@ fn irqs(folder: &str, interrupts: &[Interrupt]) -> Option<Vec<Irq>> {
     numbers.sort_unstable();
     let irq = |&number: &u32| {
         let line = interrupts.iter().find(|line| line.number == number)?;
-        // Where it goes may be narrower than where it may go.
+        // The effective affinity may be narrower than the one set.
         let list = |name: &str| fs::read_to_string(format!("/proc/irq/{number}/{name}")).ok();
         let cpus = list("effective_affinity_list").filter(|text| !text.trim().is_empty());
         let cpus = parse_cpu_list(&cpus.or_else(|| list("smp_affinity_list"))?)?;
@@ -257,7 +258,7 @@ fn irqs(folder: &str, interrupts: &[Interrupt]) -> Option<Vec<Irq>> {
 }
 
 /// /sys may show another namespace, as after nsenter(1): then the number under this name is another, or there is none.
-fn steering(link: &Link) -> Option<Vec<String>> {
+fn rps_masks(link: &Link) -> Option<Vec<String>> {
     let name = &link.name;
     let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?;
     if index.trim().parse() != Ok(link.index) {

@@ -3,10 +3,10 @@
 //! ```text
 //! v1 = load16 [12]   v7 = load16 [12]     v1 and v7 are one class
 //! v3 = v1 + v2       v9 = v2 + v7         so are v3 and v9
-//! b4(v5): all ways give it v1 or v7       so is v5, and v1
+//! b4(v5): all paths give it v1 or v7       so is v5, and v1
 //! ```
 
-use crate::{Binary, BlockId, Ir, Op, Test, Type, Value};
+use crate::{Binary, BlockId, Comparison, Ir, Op, Type, Value};
 use rustc_hash::FxHashMap as Map;
 
 /// For each value the first one, in order, that is the same number.
@@ -45,7 +45,7 @@ impl Classes {
         op.map_operands(|operand| self.of(operand));
         match &mut op {
             Op::Binary(Binary::Add | Binary::Mul | Binary::And | Binary::Or | Binary::Xor, left, right)
-            | Op::Compare(Test::Equal | Test::AnySet, left, right)
+            | Op::Compare(Comparison::Equal | Comparison::AnySet, left, right)
                 if *left > *right =>
             {
                 std::mem::swap(left, right);
@@ -77,7 +77,7 @@ impl Classes {
     }
 }
 
-/// What each block with parameters is given, way by way.
+/// The arguments that each block with parameters is given, edge by edge.
 struct Arguments {
     of_block: Vec<Vec<Value>>,
 }
@@ -93,7 +93,7 @@ impl Arguments {
         Arguments { of_block }
     }
 
-    /// What the parameter in place `at` of so many is given on each way.
+    /// The arguments for parameter `at` of `parameters`, one for each edge.
     fn of(&self, id: BlockId, parameters: usize, at: usize) -> impl Iterator<Item = Value> {
         self.of_block[id.0 as usize].chunks_exact(parameters).map(move |way| way[at])
     }

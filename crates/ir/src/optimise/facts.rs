@@ -1,16 +1,16 @@
-//! What is known on ways through a graph: of values, and of outcomes of tests.
+//! Facts along paths through a graph: about values, and about outcomes of tests.
 //!
 //! ```text
-//! way     := the newest of what is known of values, the newest of the outcomes
-//! newest  := what, the one before          two ways share what they learned before they parted
+//! path    := the newest of what is known of values, the newest of the outcomes
+//! newest  := what, the one before          two paths share what they learned before they parted
 //! ```
 //!
-//! A way is two numbers; to go on from a fork copies nothing, and where ways meet only what they learned since they parted is
-//! compared. Looks go back a bounded number of steps: what is older is forgotten.
+//! A path is two numbers; to go on from a fork copies nothing, and where paths join only what they learned since they
+//! parted is compared. Looks go back a bounded number of steps: what is older is forgotten.
 
 use super::classes::Classes;
 use super::known::Known;
-use crate::{Binary, BlockId, Field, Ir, Op, Place, Test, Type, Value};
+use crate::{Binary, BlockId, Comparison, Ir, MetaField, Op, PacketOffset, Type, Value};
 
 /// So far back a look goes.
 const LOOKS_MAX: usize = 48;
@@ -31,7 +31,7 @@ pub(super) type Given = [(Value, Value)];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outcome {
     left: Value,
-    test: Test,
+    test: Comparison,
     right: Value,
     holds: bool,
 }
@@ -48,14 +48,14 @@ struct Chain<T> {
     nodes: Vec<Node<T>>,
 }
 
-/// All that is known on all ways.
+/// All that is known on all paths.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     ir: &'a Ir,
     classes: &'a Classes,
     known: Chain<(Value, Known)>,
     outcomes: Chain<Outcome>,
-    /// What stands for the number of captured bytes, if the graph reads it.
+    /// The value that holds the number of captured bytes, if the graph reads it.
     captured: Option<Value>,
 }
 
@@ -102,7 +102,7 @@ impl<T: Copy> Chain<T> {
         0
     }
 
-    /// What was added since `shared`.
+    /// The facts added since `shared`.
     fn since(&self, newest: u32, shared: u32) -> Vec<T> {
         self.iter(newest).take_while(|(at, _)| *at != shared).map(|(_, what)| what).collect()
     }
@@ -110,7 +110,7 @@ impl<T: Copy> Chain<T> {
 
 impl<'a> Facts<'a> {
     pub(super) fn new(ir: &'a Ir, order: &[BlockId], classes: &'a Classes) -> Facts<'a> {
-        let reads = |value: &&Value| *ir.op(**value) == Op::Field(Field::CapLen);
+        let reads = |value: &&Value| *ir.op(**value) == Op::MetaField(MetaField::CapLen);
         let captured = order.iter().flat_map(|id| &ir[*id].instructions).find(reads);
         let captured = captured.map(|value| classes.of(*value));
         Facts { ir, classes, known: Chain::new(), outcomes: Chain::new(), captured }
@@ -121,8 +121,8 @@ impl<'a> Facts<'a> {
         Value(3 * self.ir.instructions.len() as u32)
     }
 
-    /// Stands for the number of bytes that guards have shown behind a value, and one: 0 is for nothing shown, not even that the packet
-    /// reaches to where it counts to.
+    /// Stands for the number of bytes that guards have shown behind a value, and one: 0 is for nothing shown, not
+    /// even that the packet reaches to where it counts to.
     fn bytes_from(&self, base: Value) -> Value {
         Value(self.ir.instructions.len() as u32 + base.0)
     }
@@ -140,7 +140,7 @@ impl<'a> Facts<'a> {
         self.look(way, what).map_or(0, |known| known.least)
     }
 
-    /// What is known of a value.
+    /// The facts about a value.
     pub(super) fn number(&self, way: Way, value: Value, given: &Given) -> Known {
         self.number_within(way, value, given, DEPTH_MAX)
     }
@@ -164,7 +164,7 @@ impl<'a> Facts<'a> {
             }
             Op::Extend(operand) => of(operand),
             Op::Truncate(operand) if of(operand).greatest <= Type::U32.max() => of(operand),
-            Op::Load(..) | Op::Field(_) => Known::between(0, self.ir.greatest(value)),
+            Op::Load(..) | Op::MetaField(_) => Known::between(0, self.ir.upper_bound(value)),
             _ => return learned,
         };
         learned.and(made)
@@ -174,7 +174,7 @@ impl<'a> Facts<'a> {
     pub(super) fn decide(
         &self,
         way: Way,
-        test: Test,
+        test: Comparison,
         left: Value,
         right: Value,
         given: &Given,
@@ -185,7 +185,7 @@ impl<'a> Facts<'a> {
     fn decide_within(
         &self,
         way: Way,
-        test: Test,
+        test: Comparison,
         left: Value,
         right: Value,
         given: &Given,
@@ -199,10 +199,12 @@ impl<'a> Facts<'a> {
         let (left, right) = (resolved(left, given), resolved(right, given));
         let asked = self.outcome(test, left, right, true);
         match test {
-            Test::Equal | Test::GreaterEqual | Test::SignedGreaterEqual if asked.left == asked.right => {
+            Comparison::Equal | Comparison::GreaterEqual | Comparison::SignedGreaterEqual
+                if asked.left == asked.right =>
+            {
                 Some(true)
             }
-            Test::Greater | Test::SignedGreater if asked.left == asked.right => Some(false),
+            Comparison::Greater | Comparison::SignedGreater if asked.left == asked.right => Some(false),
             _ => self
                 .outcomes
                 .iter(way.outcomes)
@@ -211,23 +213,25 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn outcome(&self, test: Test, left: Value, right: Value, holds: bool) -> Outcome {
+    fn outcome(&self, test: Comparison, left: Value, right: Value, holds: bool) -> Outcome {
         let (left, right) = (self.classes.of(left), self.classes.of(right));
         match test {
-            Test::Equal | Test::AnySet if left > right => Outcome { left: right, test, right: left, holds },
+            Comparison::Equal | Comparison::AnySet if left > right => {
+                Outcome { left: right, test, right: left, holds }
+            }
             _ => Outcome { left, test, right, holds },
         }
     }
 
-    /// A test has this outcome on the way.
-    pub(super) fn learn(&mut self, way: &mut Way, test: Test, left: Value, right: Value, holds: bool) {
+    /// A test has this outcome on the path.
+    pub(super) fn learn(&mut self, way: &mut Way, test: Comparison, left: Value, right: Value, holds: bool) {
         self.learn_within(way, test, left, right, holds, DEPTH_MAX);
     }
 
     fn learn_within(
         &mut self,
         way: &mut Way,
-        test: Test,
+        test: Comparison,
         left: Value,
         right: Value,
         holds: bool,
@@ -236,7 +240,7 @@ impl<'a> Facts<'a> {
         let (known, other) = (self.number(*way, left, &[]), self.number(*way, right, &[]));
         if let Some(k) = other.exact() {
             self.refine(way, left, known.given(test, k, holds), depth);
-        } else if test == Test::Equal && holds {
+        } else if test == Comparison::Equal && holds {
             self.refine(way, left, other, depth);
             self.refine(way, right, known, depth);
         }
@@ -290,7 +294,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// So many bytes were captured at least, as the proof sees it ([`crate::Coverage`]).
+    /// Records that at least this number of bytes was captured, as the proof sees it ([`crate::Coverage`]).
     pub(super) fn learn_bytes(&mut self, way: &mut Way, bytes: u32) {
         self.at_least(way, self.bytes(), bytes.into());
         if let Some(captured) = self.captured {
@@ -305,16 +309,19 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether guards before have shown what this one would. They are told apart by value, not by class, as in the proof.
+    /// Whether guards before have shown what this one would. They are told apart by value, not by class, as in the
+    /// proof.
     pub(super) fn is_passed(&self, way: Way, op: &Op, given: &Given) -> bool {
         match op {
-            Op::Need(Place { base: None, offset }) => self.look_least(way, self.bytes()) >= (*offset).into(),
-            Op::Need(Place { base: Some(base), offset }) => {
+            Op::Need(PacketOffset { base: None, offset }) => {
+                self.look_least(way, self.bytes()) >= (*offset).into()
+            }
+            Op::Need(PacketOffset { base: Some(base), offset }) => {
                 let base = resolved(*base, given);
                 let end = u64::from(*offset);
                 let before_end = self.look_least(way, self.bytes()).checked_sub(end);
                 self.look_least(way, self.bytes_from(base)) > end
-                    || before_end.is_some_and(|before| self.ir.greatest(base) <= before)
+                    || before_end.is_some_and(|before| self.ir.upper_bound(base) <= before)
             }
             Op::NonZero(value) => {
                 let value = resolved(*value, given);
@@ -325,7 +332,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What is known of a parameter, from what it is given.
+    /// The facts about a parameter, from those about its argument.
     pub(super) fn give(&mut self, way: &mut Way, parameter: Value, argument: Value) {
         let ty = self.ir.ty(parameter);
         let known = self.number(*way, argument, &[]);
@@ -334,7 +341,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What both ways know.
+    /// The facts that hold on both paths.
     pub(super) fn meet(&mut self, a: Way, b: Way) -> Way {
         let mut met = Way {
             known: self.known.shared(a.known, b.known),
@@ -373,7 +380,7 @@ fn resolved(value: Value, given: &Given) -> Value {
     given.iter().find(|(parameter, _)| *parameter == value).map_or(value, |(_, argument)| *argument)
 }
 
-/// What follows for `operand` from what is known of `operand op k`.
+/// The facts about `operand` that follow from those about `operand op k`.
 fn operand_of(op: Binary, ty: Type, result: Known, k: u64) -> Option<Known> {
     let by = u32::try_from(k).ok().filter(|&by| by < ty.bits());
     let Known { zeros, ones, .. } = result;

@@ -8,9 +8,11 @@
 //! nonzero 0 => return 0
 //! ```
 
-use crate::{Binary, BlockId, Instruction, Ir, Op, Place, Target, Terminator, Test, Type, Value};
+use crate::{
+    Binary, BlockId, Comparison, Instruction, Ir, Op, PacketOffset, Target, Terminator, Type, Value,
+};
 
-/// So many rewritings of one branch at most; each takes a step towards the packet's bytes.
+/// Rewritings of one branch at most; each takes a step towards the packet's bytes.
 const STEPS_MAX: usize = 8;
 
 /// The most bytes of a load.
@@ -121,15 +123,17 @@ impl Fold {
         let Some(k) = ir.as_const(*right) else { return false };
         let ty = ir.ty(*left);
         match (*test, ir.op(*left).clone()) {
-            // What a comparison gave is asked for.
-            (Test::Equal, Op::Compare(inner, a, b)) if k <= 1 => {
+            // The result of a comparison is tested.
+            (Comparison::Equal, Op::Compare(inner, a, b)) if k <= 1 => {
                 if k == 0 {
                     std::mem::swap(yes, no);
                 }
                 (*test, *left, *right) = (inner, a, b);
             }
-            (Test::Equal, Op::Binary(Binary::Sub | Binary::Xor, a, b)) if k == 0 => (*left, *right) = (a, b),
-            (Test::Equal, Op::Binary(op @ (Binary::Add | Binary::Sub | Binary::Xor), a, b)) => {
+            (Comparison::Equal, Op::Binary(Binary::Sub | Binary::Xor, a, b)) if k == 0 => {
+                (*left, *right) = (a, b)
+            }
+            (Comparison::Equal, Op::Binary(op @ (Binary::Add | Binary::Sub | Binary::Xor), a, b)) => {
                 let Some(by) = ir.as_const(b) else { return false };
                 let inverse = match op {
                     Binary::Add => Binary::Sub,
@@ -139,18 +143,19 @@ impl Fold {
                 let Some(k) = inverse.compute(ty, k, by) else { return false };
                 (*left, *right) = (a, self.constant(ir, k, ty));
             }
-            (Test::AnySet, Op::Binary(Binary::And, a, b)) => {
+            (Comparison::AnySet, Op::Binary(Binary::And, a, b)) => {
                 let Some(mask) = ir.as_const(b) else { return false };
                 (*left, *right) = (a, self.constant(ir, k & mask, ty));
             }
             // A mask of bits, none of which may be set, is asked for at once.
-            (Test::Equal, Op::Binary(Binary::And, a, b)) if k == 0 && ir.as_const(b).is_some() => {
-                (*test, *left, *right) = (Test::AnySet, a, b);
+            (Comparison::Equal, Op::Binary(Binary::And, a, b)) if k == 0 && ir.as_const(b).is_some() => {
+                (*test, *left, *right) = (Comparison::AnySet, a, b);
                 std::mem::swap(yes, no);
             }
-            (Test::Equal | Test::Greater | Test::GreaterEqual | Test::AnySet, Op::Extend(a))
-                if k <= Type::U32.max() =>
-            {
+            (
+                Comparison::Equal | Comparison::Greater | Comparison::GreaterEqual | Comparison::AnySet,
+                Op::Extend(a),
+            ) if k <= Type::U32.max() => {
                 (*left, *right) = (a, self.constant(ir, k, Type::U32));
             }
             _ => return false,
@@ -163,7 +168,7 @@ impl Fold {
 fn turn_round(
     ty: Type,
     k: u64,
-    test: &mut Test,
+    test: &mut Comparison,
     left: &mut Value,
     right: &mut Value,
     (yes, no): (&mut Target, &mut Target),
@@ -171,22 +176,23 @@ fn turn_round(
     debug_assert!(k <= ty.max());
     // k > v is not v >= k.
     match *test {
-        Test::Equal | Test::AnySet => {}
-        Test::Greater => *test = Test::GreaterEqual,
-        Test::GreaterEqual => *test = Test::Greater,
-        Test::SignedGreater => *test = Test::SignedGreaterEqual,
-        Test::SignedGreaterEqual => *test = Test::SignedGreater,
+        Comparison::Equal | Comparison::AnySet => {}
+        Comparison::Greater => *test = Comparison::GreaterEqual,
+        Comparison::GreaterEqual => *test = Comparison::Greater,
+        Comparison::SignedGreater => *test = Comparison::SignedGreaterEqual,
+        Comparison::SignedGreaterEqual => *test = Comparison::SignedGreater,
     }
-    if !matches!(*test, Test::Equal | Test::AnySet) {
+    if !matches!(*test, Comparison::Equal | Comparison::AnySet) {
         std::mem::swap(yes, no);
     }
     std::mem::swap(left, right);
     true
 }
 
-/// A place that counts from a constant, or from a sum with a constant that cannot wrap, counts from what is behind it.
-/// Offsets stop at `offset_max`: no packet is so long, and the guard, whose end is behind the bytes that it guards, stops all.
-fn nearer(ir: &Ir, place: &mut Place, offset_max: u32) -> bool {
+/// A place that counts from a constant, or from a sum with a constant that cannot wrap, counts from what is behind
+/// it. Offsets stop at `offset_max`: no packet is so long, and the guard, whose end is behind the bytes that it
+/// guards, stops all.
+fn nearer(ir: &Ir, place: &mut PacketOffset, offset_max: u32) -> bool {
     let mut changed = false;
     while let Some(base) = place.base {
         let nearer = match *ir.op(base) {
@@ -198,7 +204,7 @@ fn nearer(ir: &Ir, place: &mut Place, offset_max: u32) -> bool {
                     (Some(k), _) => (right, k),
                     _ => break,
                 };
-                if ir.greatest(value).checked_add(k).is_none_or(|sum| sum > ir.ty(base).max()) {
+                if ir.upper_bound(value).checked_add(k).is_none_or(|sum| sum > ir.ty(base).max()) {
                     break;
                 }
                 (Some(value), k)
@@ -206,7 +212,7 @@ fn nearer(ir: &Ir, place: &mut Place, offset_max: u32) -> bool {
             _ => break,
         };
         let offset = u64::from(place.offset).saturating_add(nearer.1).min(offset_max.into());
-        *place = Place { base: nearer.0, offset: offset as u32 };
+        *place = PacketOffset { base: nearer.0, offset: offset as u32 };
         changed = true;
     }
     changed
@@ -215,7 +221,7 @@ fn nearer(ir: &Ir, place: &mut Place, offset_max: u32) -> bool {
 /// Whether all packets pass a guard, or none; `None` if that depends, or if it is none.
 fn guard(ir: &Ir, op: &Op) -> Option<bool> {
     match op {
-        Op::Need(Place { base: None, offset: 0 }) => Some(true),
+        Op::Need(PacketOffset { base: None, offset: 0 }) => Some(true),
         Op::NonZero(value) => ir.as_const(*value).map(|k| k != 0),
         _ => None,
     }
@@ -249,7 +255,7 @@ fn arithmetic(ir: &Ir, op: Binary, ty: Type, left: Value, right: Value) -> Optio
         (None, Some(1)) if op == Mod => Some(Simpler::Constant(0)),
         (None, Some(by)) if matches!(op, Shl | Shr) && by >= ty.bits().into() => Some(Simpler::Constant(0)),
         // A mask that takes nothing away.
-        (None, Some(k)) if op == And && k.trailing_ones() >= 64 - ir.greatest(left).leading_zeros() => {
+        (None, Some(k)) if op == And && k.trailing_ones() >= 64 - ir.upper_bound(left).leading_zeros() => {
             Some(Simpler::Same(left))
         }
         (None, Some(k)) if k.is_power_of_two() && matches!(op, Mul | Div | Mod) => {

@@ -1,5 +1,5 @@
-//! Length checks, merged: the first guard on a way asks for all that the ways behind it that accept will ask for anyway, and those
-//! behind it go.
+//! Length checks, merged: the first guard on a path asks for all that the paths behind it that accept will ask for
+//! anyway, and those behind it go.
 //!
 //! ```text
 //! need 14                                   need 24
@@ -8,18 +8,20 @@
 //!     branch load8 [23] == 6 ? ...              branch load8 [23] == 6 ? ...
 //! ```
 //!
-//! A comparison of the captured length that leads to nothing but a rejection if it fails is a guard, and becomes one first.
+//! A comparison of the captured length that leads to nothing but a rejection if it fails is a guard, and becomes one
+//! first.
 //!
-//! Backward, what is wanted: at a point, the guards that stand on every way from it that accepts. A packet without those bytes is
-//! rejected on each of these ways and on each other, so to reject it at once changes nothing, unless an effect stood between: in
-//! front of an effect, nothing is wanted. Forward, what is covered ([`Coverage`], the rule of the proof): guards that ask for no more go.
+//! Backward, what is wanted: at a point, the guards that stand on every path from it that accepts. A packet without
+//! those bytes is rejected on each of these paths and on each other, so to reject it at once changes nothing, unless
+//! an effect stood between: in front of an effect, nothing is wanted. Forward, what is covered ([`Coverage`], the
+//! rule of the proof): guards that ask for no more go.
 //!
-//! A guard is made larger where it stands and never added. To add one at a still earlier point would put it on ways that now have
-//! none of their own, and would save none on any way.
+//! A guard is made larger where it stands and never added. To add one at a still earlier point would put it on paths
+//! that now have none of their own, and would save none on any path.
 
-use crate::{Coverage, Dominators, Ir, Op, Place, Terminator, Type, Value};
+use crate::{Coverage, Dominators, Ir, Op, PacketOffset, Terminator, Type, Value};
 
-/// So many values at most are remembered from which bytes are wanted.
+/// Values remembered at most from which bytes are wanted.
 const BASES_MAX: usize = 8;
 
 /// Makes first guards larger and removes the others.
@@ -62,14 +64,14 @@ struct Wanted {
 /// From the ends to the entry: each guard asks for what is wanted behind it. Whether one changed.
 fn enlarge(ir: &mut Ir, dominators: &Dominators) -> bool {
     let mut changed = false;
-    // `None`: no way accepts, so whatever is asked for is right.
+    // `None`: no path accepts, so whatever is asked for is right.
     let mut at_start: Vec<Option<Wanted>> = vec![Some(Wanted::default()); ir.blocks.len()];
     for (place, &id) in dominators.order.iter().enumerate().rev() {
         let mut wanted = match ir[id].terminator {
             Terminator::Return(value) if ir.as_const(value) == Some(0) => None,
             Terminator::Return(_) => Some(Wanted::default()),
             _ => behind(ir, &ir[id].terminator, |to| match dominators.place[to] as usize <= place {
-                // A way back: nothing is promised.
+                // A back edge: nothing is promised.
                 true => Some(Wanted::default()),
                 false => at_start[to].clone(),
             }),
@@ -93,7 +95,7 @@ fn enlarge(ir: &mut Ir, dominators: &Dominators) -> bool {
     changed
 }
 
-/// What all ways out of a block want; `None` if none accepts.
+/// The bytes that all edges out of a block want; `None` if none of them accepts.
 fn behind(ir: &Ir, terminator: &Terminator, at_start: impl Fn(usize) -> Option<Wanted>) -> Option<Wanted> {
     let mut all: Option<Wanted> = None;
     terminator.for_each_target(|target| {
@@ -112,17 +114,17 @@ fn behind(ir: &Ir, terminator: &Terminator, at_start: impl Fn(usize) -> Option<W
 
 impl Wanted {
     /// Adds a guard's wish; gives the largest wish of its kind.
-    fn ask(&mut self, place: Place) -> Place {
+    fn ask(&mut self, place: PacketOffset) -> PacketOffset {
         // Whatever the base, it is not negative.
         self.bytes = self.bytes.max(place.offset);
-        let Some(base) = place.base else { return Place::at(self.bytes) };
+        let Some(base) = place.base else { return PacketOffset::at(self.bytes) };
         let mut largest = place.offset;
         self.from.iter().filter(|(value, _)| *value == base).for_each(|&(_, end)| largest = largest.max(end));
         self.from.retain(|(value, _)| *value != base);
         if self.from.len() < BASES_MAX {
             self.from.push((base, largest));
         }
-        Place::from(base, largest)
+        PacketOffset::from(base, largest)
     }
 
     /// Keeps what both want.
@@ -147,7 +149,7 @@ fn remove(ir: &mut Ir, dominators: &Dominators) -> bool {
         instructions.retain(|&value| {
             let answered = match ir.op(value) {
                 Op::Need(place) => covered.covers(ir, place.base, place.offset),
-                Op::NonZero(value) => covered.nonzero(ir, *value),
+                Op::NonZero(value) => covered.is_nonzero(ir, *value),
                 _ => false,
             };
             covered.learn(ir, value);
@@ -158,7 +160,7 @@ fn remove(ir: &mut Ir, dominators: &Dominators) -> bool {
         let terminator = &ir[id].terminator;
         terminator.for_each_target(|target| {
             let mut there = covered.clone();
-            there.learn_edge(ir, terminator, target);
+            there.learn_from_edge(ir, terminator, target);
             match &mut arriving[target.block.0 as usize] {
                 Some(known) => known.meet(&there),
                 unknown => *unknown = Some(there),

@@ -1,8 +1,8 @@
-//! Which values cannot be computed a second time, and how far on they are still read.
+//! Values that cannot be computed a second time, and the blocks up to which they are still read.
 //!
 //! ```text
-//! b1(v5): v6 = load8 [v5]        a way past b1 must end where nobody behind reads v5 or v6 any more: at b4, not at b2;
-//! b2: branch v6 == 6 ? b3 : b4   or it must say what v5 is
+//! b1(v5): v6 = load8 [v5]        an edge past b1 must lead to where v5 and v6 are no longer read: to b4, not to b2;
+//! b2: branch v6 == 6 ? b3 : b4   or it must pass the value of v5
 //! b3: ...
 //! b4: return 0
 //! ```
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap as Map;
 /// A value that takes more operations than this is not computed twice.
 const COPIED_MAX: u32 = 6;
 
-/// So many places on average, for each block of the graph, are remembered at which values are wanted.
+/// Places remembered on average, for each block of the graph, at which values are wanted.
 const WANTED_PER_BLOCK: usize = 16;
 
 /// Why a value cannot be computed again.
@@ -29,7 +29,8 @@ pub(super) enum Stay {
 #[derive(Debug)]
 pub(super) struct Held {
     of: Vec<Vec<(Value, Stay)>>,
-    /// The blocks at whose start a value will be read without its own block being passed before. Complete, or with the value in `everywhere`.
+    /// The blocks at whose start a value will be read without its own block being passed before. Complete, or with
+    /// the value in `everywhere`.
     wanted: Map<(Value, BlockId), ()>,
     everywhere: Map<Value, ()>,
 }
@@ -89,7 +90,7 @@ impl Held {
 struct Readers<'a> {
     home: &'a [BlockId],
     costs: Vec<u32>,
-    /// Why a value stays, and who reads it.
+    /// The reason for which a value stays, and the blocks that read it.
     of: Map<Value, (Stay, Vec<BlockId>)>,
 }
 
@@ -131,7 +132,7 @@ impl<'a> Readers<'a> {
         }
     }
 
-    /// Who reads a value that can be computed again may have to read what it is made from.
+    /// A block that computes a copy of a value may have to read the operands of that value.
     fn read_for_copy(&mut self, ir: &Ir, id: BlockId, value: Value) {
         let proved = matches!(ir.op(value), Op::Load(..) | Op::Binary(Binary::Div | Binary::Mod, ..));
         ir.op(value).for_each_operand(|operand| {

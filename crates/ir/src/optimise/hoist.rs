@@ -1,12 +1,13 @@
-//! What every round of a loop computes anew though nothing in the loop changes it, computed once before.
+//! Loop-invariant code motion: a value that is the same in every round of a loop is computed once, before the loop.
 //!
 //! ```text
 //! b1: goto b2(0)                          b1: v3 = M[4]; goto b2(0)
 //! b2(v1): v3 = M[4]; v4 = v1 >= v3 ...    b2(v1): v4 = v1 >= v3 ...
 //! ```
 //!
-//! Only from a loop's first block, which is run if the loop is, and neither loads, whose guards would have to come along, nor divisions. A
-//! cell may be read once for all rounds if the loop writes none and calls nothing: its owner promises no order.
+//! Only from a loop's first block, which is run if the loop is, and neither loads, whose guards would have to come
+//! along, nor divisions. A cell may be read once for all rounds if the loop writes none and calls nothing: its owner
+//! promises no order.
 
 use crate::{Binary, Block, BlockId, Dominators, Ir, Loop, Op, Target, Terminator, Value};
 
@@ -62,7 +63,7 @@ fn unchanging(ir: &Ir, body: &[BlockId]) -> Vec<Value> {
     if is_gain { moved } else { Vec::new() }
 }
 
-/// A new block on the ways into the loop.
+/// A new block on the edges into the loop.
 fn put_before(ir: &mut Ir, header: BlockId, body: &[BlockId], moved: Vec<Value>, dominators: &Dominators) {
     let types: Vec<_> = ir[header].parameters.iter().map(|parameter| ir.ty(*parameter)).collect();
     let parameters: Vec<Value> = types.into_iter().map(|ty| ir.add(Op::Parameter, ty)).collect();

@@ -1,4 +1,4 @@
-//! What is known of a number: between which numbers it lies, and which of its bits are 0 or 1.
+//! Facts about a number: the range that it lies in, and its bits that are 0 or 1 for certain.
 //!
 //! ```text
 //! load8 [14]              0..=255     bits ........
@@ -6,9 +6,9 @@
 //! after == 0x45           69          bits 01000101
 //! ```
 
-use crate::{Binary, Test, Type};
+use crate::{Binary, Comparison, Type};
 
-/// Numbers that a value can be. Contradictory knowledge is possible on ways that no packet takes.
+/// Numbers that a value can be. Contradictory knowledge is possible on paths that no packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) least: u64,
@@ -48,7 +48,7 @@ impl Known {
         self.least > self.greatest || self.zeros & self.ones != 0
     }
 
-    /// What both say.
+    /// The facts that follow if both hold.
     pub(super) fn and(self, other: Known) -> Known {
         Known {
             least: self.least.max(other.least),
@@ -59,7 +59,7 @@ impl Known {
         .settled()
     }
 
-    /// What holds if one of both does.
+    /// The facts that follow if at least one of both holds.
     pub(super) fn or(self, other: Known) -> Known {
         Known {
             least: self.least.min(other.least),
@@ -140,7 +140,7 @@ impl Known {
     }
 
     /// The outcome of a test, if it follows.
-    pub(super) fn decide(test: Test, ty: Type, left: Known, right: Known) -> Option<bool> {
+    pub(super) fn decide(test: Comparison, ty: Type, left: Known, right: Known) -> Option<bool> {
         if left.is_contradictory() || right.is_contradictory() {
             return None;
         }
@@ -149,49 +149,50 @@ impl Known {
         }
         let not_negative = |known: Known| known.greatest <= ty.max() >> 1;
         match test {
-            Test::Equal => {
+            Comparison::Equal => {
                 let apart = left.least > right.greatest || right.least > left.greatest;
                 let differ = left.ones & right.zeros | left.zeros & right.ones;
                 (apart || differ != 0).then_some(false)
             }
-            Test::Greater => above(left.least > right.greatest, left.greatest <= right.least),
-            Test::GreaterEqual => above(left.least >= right.greatest, left.greatest < right.least),
-            Test::AnySet => above(left.ones & right.ones != 0, !left.zeros & !right.zeros == 0),
-            Test::SignedGreater if not_negative(left) && not_negative(right) => {
-                Known::decide(Test::Greater, ty, left, right)
+            Comparison::Greater => above(left.least > right.greatest, left.greatest <= right.least),
+            Comparison::GreaterEqual => above(left.least >= right.greatest, left.greatest < right.least),
+            Comparison::AnySet => above(left.ones & right.ones != 0, !left.zeros & !right.zeros == 0),
+            Comparison::SignedGreater if not_negative(left) && not_negative(right) => {
+                Known::decide(Comparison::Greater, ty, left, right)
             }
-            Test::SignedGreaterEqual if not_negative(left) && not_negative(right) => {
-                Known::decide(Test::GreaterEqual, ty, left, right)
+            Comparison::SignedGreaterEqual if not_negative(left) && not_negative(right) => {
+                Known::decide(Comparison::GreaterEqual, ty, left, right)
             }
-            Test::SignedGreater | Test::SignedGreaterEqual => None,
+            Comparison::SignedGreater | Comparison::SignedGreaterEqual => None,
         }
     }
 
-    /// What the outcome of a test says of its left side, of which this was known, beside a number.
-    pub(super) fn given(self, test: Test, k: u64, holds: bool) -> Known {
+    /// The facts about the left side that follow from a test's outcome, given those of before and a constant right
+    /// side.
+    pub(super) fn given(self, test: Comparison, k: u64, holds: bool) -> Known {
         let unknown = !(self.zeros | self.ones);
         let more = match (test, holds) {
-            (Test::Equal, true) => Some(Known::exactly(k)),
-            (Test::Equal, false) if unknown.count_ones() == 1 && k == self.ones => {
+            (Comparison::Equal, true) => Some(Known::exactly(k)),
+            (Comparison::Equal, false) if unknown.count_ones() == 1 && k == self.ones => {
                 Some(Known::bits(0, unknown))
             }
-            (Test::Equal, false) if unknown.count_ones() == 1 && k == self.ones | unknown => {
+            (Comparison::Equal, false) if unknown.count_ones() == 1 && k == self.ones | unknown => {
                 Some(Known::bits(unknown, 0))
             }
-            (Test::Equal, false) if k == self.least => {
+            (Comparison::Equal, false) if k == self.least => {
                 k.checked_add(1).map(|least| Known::between(least, u64::MAX))
             }
-            (Test::Equal, false) if k == self.greatest => {
+            (Comparison::Equal, false) if k == self.greatest => {
                 k.checked_sub(1).map(|greatest| Known::between(0, greatest))
             }
-            (Test::Greater, true) => k.checked_add(1).map(|least| Known::between(least, u64::MAX)),
-            (Test::Greater, false) => Some(Known::between(0, k)),
-            (Test::GreaterEqual, true) => Some(Known::between(k, u64::MAX)),
-            (Test::GreaterEqual, false) => k.checked_sub(1).map(|greatest| Known::between(0, greatest)),
-            (Test::AnySet, true) if (k & !self.zeros).count_ones() == 1 => {
+            (Comparison::Greater, true) => k.checked_add(1).map(|least| Known::between(least, u64::MAX)),
+            (Comparison::Greater, false) => Some(Known::between(0, k)),
+            (Comparison::GreaterEqual, true) => Some(Known::between(k, u64::MAX)),
+            (Comparison::GreaterEqual, false) => k.checked_sub(1).map(|greatest| Known::between(0, greatest)),
+            (Comparison::AnySet, true) if (k & !self.zeros).count_ones() == 1 => {
                 Some(Known::bits(0, k & !self.zeros))
             }
-            (Test::AnySet, false) => Some(Known::bits(k, 0)),
+            (Comparison::AnySet, false) => Some(Known::bits(k, 0)),
             _ => None,
         };
         more.map_or(self, |more| self.and(more))

@@ -7,12 +7,13 @@
 //! b3: v5 = v1 + 1; branch v5 >= 64 ? b4 : b1(v5)       branch v5 >= v9 ? b4 : b2(v5)
 //! ```
 //!
-//! That is a FOR whose first statement leaves it: a round asks once less. The loop then starts with its second block; what is read of
-//! the first one's parameters becomes parameters of the second ([`Reaching`]). A graph that the proof does not like afterwards is left as
-//! it was.
+//! That is a FOR whose first statement leaves it: a round asks once less. The loop then starts with its second block;
+//! what is read of the first one's parameters becomes parameters of the second ([`ReachingDefinitions`]). A graph
+//! that the proof does not like afterwards is left as it was.
 
 use crate::{
-    Binary, Block, BlockId, Dominators, Ir, Loop, Op, Reaching, Target, Terminator, Test, Type, Value,
+    Binary, Block, BlockId, Comparison, Dominators, Ir, Loop, Op, ReachingDefinitions, Target, Terminator,
+    Type, Value,
 };
 
 /// Makes the limits of loops one.
@@ -35,7 +36,7 @@ struct Limits {
     header: BlockId,
     /// The counter's place among the header's parameters.
     place: usize,
-    /// What the header compares it with.
+    /// The value that the header compares it with.
     first: Value,
     out: Target,
     next: BlockId,
@@ -98,7 +99,7 @@ impl Limits {
             let terminator = Terminator::Goto(Target::to(self.next));
             ir.add_block(Block { parameters: Vec::new(), instructions: Vec::new(), terminator })
         });
-        let test = Test::GreaterEqual;
+        let test = Comparison::GreaterEqual;
         let out = substituted(ir, &self.out, self.header, &self.given);
         let (left, no) = (self.given[self.place], Target::to(enter));
         ir[self.before].terminator = Terminator::Branch { test, left, right: self.first, yes: out, no };
@@ -107,7 +108,7 @@ impl Limits {
         }
         ir.loops[at].header = self.next;
         let dominators = Dominators::new(ir);
-        let mut reaching = Reaching::new(ir, &dominators);
+        let mut reaching = ReachingDefinitions::new(ir, &dominators);
         for (place, parameter) in parameters.iter().enumerate() {
             reaching.define(enter, *parameter, self.given[place]);
             reaching.define(again, *parameter, self.onward[place]);
@@ -126,7 +127,7 @@ impl Limits {
             value
         };
         let second = put(second, ty);
-        let mut is_greater = put(Op::Compare(Test::Greater, first, second), Type::U32);
+        let mut is_greater = put(Op::Compare(Comparison::Greater, first, second), Type::U32);
         if ty == Type::U64 {
             is_greater = put(Op::Extend(is_greater), ty);
         }
@@ -139,14 +140,14 @@ impl Limits {
 /// A block's last question, if it is whether a value is at least another.
 fn question(ir: &Ir, id: BlockId) -> Option<(Value, Value, &Target, &Target)> {
     match &ir[id].terminator {
-        Terminator::Branch { test: Test::GreaterEqual, left, right, yes, no } => {
+        Terminator::Branch { test: Comparison::GreaterEqual, left, right, yes, no } => {
             Some((*left, *right, yes, no))
         }
         _ => None,
     }
 }
 
-/// A way out of a block, with its parameters as they are given.
+/// An edge out of a block, with its parameters as they are given.
 fn substituted(ir: &Ir, to: &Target, block: BlockId, given: &[Value]) -> Target {
     let mut to = to.clone();
     for argument in &mut to.arguments {

@@ -4,11 +4,12 @@
 //! fold       arithmetic on constants; branches on constants
 //! number     equal values become one value
 //! ...
-//! dead       what nobody reads, and blocks that nobody reaches, go
+//! dead       unread values and unreachable blocks go
 //! ```
 //!
-//! Each pass is a function of a graph in a file of its own, keeps it safe ([`Ir::verify`]), and gives for every packet, however
-//! short, exactly what the given graph gives. Which passes run, and in which order, is said here and nowhere else.
+//! Each pass is a function of a graph in a file of its own, keeps it safe ([`Ir::verify`]), and gives for every
+//! packet, however short, exactly what the given graph gives. Which passes run, and in which order, is said here and
+//! nowhere else.
 
 mod classes;
 mod dead;
@@ -29,7 +30,7 @@ mod widen;
 
 use crate::Ir;
 
-/// A pass: its name, and what it does. It says whether it changed anything.
+/// A pass: its name, and its purpose. Its function returns whether anything changed.
 pub struct Pass {
     /// For people and for `tapline filter explain --stage`.
     pub name: &'static str,
@@ -54,7 +55,8 @@ const PREDICATES: Pass =
 const MERGE: Pass = Pass { name: "merge", purpose: "makes equal blocks one", run: merge::merge };
 const HOIST: Pass =
     Pass { name: "hoist", purpose: "computes once what loops do not change", run: hoist::hoist };
-const DEAD: Pass = Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead };
+const DEAD: Pass =
+    Pass { name: "dead", purpose: "removes unread values and unreachable blocks", run: dead::dead };
 const LIMITS: Pass =
     Pass { name: "limits", purpose: "makes two limits of a counter one", run: limits::limits };
 const WIDEN: Pass =
@@ -69,11 +71,11 @@ const ORDER: Pass =
 
 /// Runs all passes.
 pub fn optimise(ir: &mut Ir) {
-    optimise_watched(ir, |_, _| {});
+    optimise_with_observer(ir, |_, _| {});
 }
 
-/// Runs all passes but the one that swaps constants: for engines whose loads give numbers in network order by themselves, as those of
-/// socket filters in the kernel do.
+/// Runs all passes but the one that swaps constants: for engines whose loads give numbers in network order by
+/// themselves, as those of socket filters in the kernel do.
 pub fn optimise_for_sockets(ir: &mut Ir) {
     PASSES.iter().filter(|pass| pass.name != ORDER.name).for_each(|pass| {
         (pass.run)(ir);
@@ -81,14 +83,14 @@ pub fn optimise_for_sockets(ir: &mut Ir) {
 }
 
 /// Runs the passes that remove what another transformation left superfluous.
-pub fn tidy(ir: &mut Ir) {
+pub fn clean_up(ir: &mut Ir) {
     for pass in [NUMBER, FOLD, NUMBER, DEAD] {
         (pass.run)(ir);
     }
 }
 
 /// Runs all passes and calls `watch` after each that changed something.
-pub fn optimise_watched(ir: &mut Ir, mut watch: impl FnMut(&Pass, &Ir)) {
+pub fn optimise_with_observer(ir: &mut Ir, mut watch: impl FnMut(&Pass, &Ir)) {
     for pass in PASSES {
         if (pass.run)(ir) {
             watch(pass, ir);

@@ -6,11 +6,13 @@
 //! v1 = load32 [14]; v2 = v1 >> 28; v2 == 6        v1 = load32le [14]; v2 = v1 & 0xf0; v2 == 0x60
 //! ```
 //!
-//! Equality and bits in common do not mind the order of bytes; greater and less, and sums, do. So a load is turned around if all that
-//! is ever done with it is to mask it, shift it right, and compare it with constants. Lookups that want keys close together (tables, words
-//! of bits) keep the order that their keys are close in.
+//! Equality and bits in common do not mind the order of bytes; greater and less, and sums, do. So a load is turned
+//! around if all that is ever done with it is to mask it, shift it right, and compare it with constants. Lookups that
+//! want keys close together (tables, words of bits) keep the order that their keys are close in.
 
-use crate::{Binary, BlockId, Case, Ir, Op, Order, Search, Terminator, Test, Type, Value, Width};
+use crate::{
+    Binary, BlockId, ByteOrder, Case, Comparison, Ir, Op, SwitchSearch, Terminator, Type, Value, Width,
+};
 
 /// Turns loads around where that costs nothing.
 pub(super) fn order(ir: &mut Ir) -> bool {
@@ -20,10 +22,10 @@ pub(super) fn order(ir: &mut Ir) -> bool {
     for id in ir.order() {
         for at in 0..ir[id].instructions.len() {
             let value = ir[id].instructions[at];
-            let Op::Load(place, width, Order::Big) = *ir.op(value) else { continue };
+            let Op::Load(place, width, ByteOrder::Big) = *ir.op(value) else { continue };
             let seen = Seen { width, shift: 0 };
             if width != Width::Byte && readers.any(value) && readers.indifferent(ir, value, seen) {
-                ir.instructions[value.0 as usize].op = Op::Load(place, width, Order::Little);
+                ir.instructions[value.0 as usize].op = Op::Load(place, width, ByteOrder::Little);
                 turned.readers(ir, &readers, value, seen);
                 changed = true;
             }
@@ -33,7 +35,7 @@ pub(super) fn order(ir: &mut Ir) -> bool {
     changed
 }
 
-/// How a value comes from a load: shifted right by so many bits, perhaps masked.
+/// The steps between a load and a value: a shift to the right by this number of bits, perhaps a mask.
 #[derive(Clone, Copy)]
 struct Seen {
     width: Width,
@@ -49,7 +51,8 @@ impl Seen {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// The number that the turned load is compared with, where the shifted one was compared with `k`; `None` if no load is so great.
+    /// The number that the turned load is compared with, where the shifted one was compared with `k`; `None` if no
+    /// load is so great.
     fn number(self, k: u64) -> Option<u64> {
         (k <= self.max() >> self.shift).then(|| self.swap(k << self.shift))
     }
@@ -141,17 +144,17 @@ fn choice_is_indifferent(ir: &Ir, terminator: &Terminator, value: Value, seen: S
         Terminator::Branch { test, left, right, .. } => {
             question_is_indifferent(ir, *test, other(value, *left, *right), seen)
         }
-        Terminator::Switch { cases, search: Search::Binary | Search::PerfectHash, .. } => {
+        Terminator::Switch { cases, search: SwitchSearch::Binary | SwitchSearch::PerfectHash, .. } => {
             cases.iter().all(|case| seen.number(case.key).is_some())
         }
         _ => false,
     }
 }
 
-fn question_is_indifferent(ir: &Ir, test: Test, with: Value, seen: Seen) -> bool {
+fn question_is_indifferent(ir: &Ir, test: Comparison, with: Value, seen: Seen) -> bool {
     match (test, ir.as_const(with)) {
-        (Test::Equal, Some(k)) => seen.number(k).is_some(),
-        (Test::AnySet, Some(_)) => true,
+        (Comparison::Equal, Some(k)) => seen.number(k).is_some(),
+        (Comparison::AnySet, Some(_)) => true,
         _ => false,
     }
 }
@@ -221,10 +224,10 @@ impl Turned {
         ir.instructions[by.0 as usize].op = op;
     }
 
-    fn turned(&mut self, ir: &mut Ir, id: BlockId, test: Test, constant: Value, seen: Seen) -> Value {
+    fn turned(&mut self, ir: &mut Ir, id: BlockId, test: Comparison, constant: Value, seen: Seen) -> Value {
         let k = ir.as_const(constant).unwrap_or(0);
         let turned = match test {
-            Test::AnySet => seen.mask(k),
+            Comparison::AnySet => seen.mask(k),
             _ => seen.number(k).unwrap_or(k),
         };
         self.constant(ir, id, ir.ty(constant), turned)

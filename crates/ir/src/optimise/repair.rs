@@ -1,15 +1,16 @@
-//! Makes a graph whose ways were changed one of SSA values again: what is read where it was not computed on every way to it is
-//! computed there once more.
+//! Makes a graph whose edges were changed one of SSA values again: what is read where it was not computed on every path
+//! to it is computed there once more.
 //!
 //! ```text
-//! b1: v1 = load16 [12]; goto b2      b2: branch v1 == 5 ? ...      a new way b0 -> b2 leaves b1 out
+//! b1: v1 = load16 [12]; goto b2      b2: branch v1 == 5 ? ...      a new edge b0 -> b2 leaves b1 out
 //! b2: v9 = load16 [12]; branch v9 == 5 ? ...
 //! ```
 //!
-//! Only values that are the same wherever they stand can be computed again. Parameters cannot; a way that leaves their block out says
-//! what they are on it ([`Definition`]), and where it meets others, a new parameter tells which it was ([`Reaching`]).
+//! Only values that are the same wherever they stand can be computed again. Parameters cannot; an edge that leaves
+//! their block out says what they are on it ([`Definition`]), and where it meets others, a new parameter tells which
+//! it was ([`ReachingDefinitions`]).
 
-use crate::{BlockId, Dominators, Instruction, Ir, Op, Reaching, Value};
+use crate::{BlockId, Dominators, Instruction, Ir, Op, ReachingDefinitions, Value};
 use rustc_hash::FxHashMap as Map;
 
 /// The definition of a value from a block on.
@@ -21,8 +22,8 @@ pub(super) struct Definition {
     pub(super) by: Value,
 }
 
-/// Computes again what is read without having been computed. Values that are defined anew are parameters, with all their definitions but
-/// those as parameters of their own blocks.
+/// Computes again what is read without having been computed. Values that are defined anew are parameters, with all
+/// their definitions but those as parameters of their own blocks.
 pub(super) fn repair(ir: &mut Ir, definitions: &[Definition]) {
     let dominators = Dominators::new(ir);
     let children = dominators.children();
@@ -30,7 +31,7 @@ pub(super) fn repair(ir: &mut Ir, definitions: &[Definition]) {
         at_hand: vec![None; ir.instructions.len()],
         undo: Vec::new(),
         redefined: Map::default(),
-        reaching: Reaching::new(ir, &dominators),
+        reaching: ReachingDefinitions::new(ir, &dominators),
     };
     walk.redefine(ir, &dominators, definitions);
     let mut stack = vec![(ir.entry, None)];
@@ -52,7 +53,7 @@ struct Walk {
     undo: Vec<(Value, Option<Value>)>,
     /// The parameters that have more than one definition.
     redefined: Map<Value, ()>,
-    reaching: Reaching,
+    reaching: ReachingDefinitions,
 }
 
 impl Walk {
@@ -105,12 +106,12 @@ impl Walk {
         ir[id].terminator.map_operands(|value| read.get(&value).copied().unwrap_or(value));
     }
 
-    /// What to read for a value; computes it into `new` if it is not at hand.
+    /// The value to read in place of `value`; computes it into `new` if it is not at hand.
     fn read(&mut self, ir: &mut Ir, id: BlockId, new: &mut Vec<Value>, value: Value) -> Value {
         if self.redefined.contains_key(&value) {
             return self.reaching.at_end(ir, id, value);
         }
-        if ir.op(value) == &Op::Parameter && self.reaching.has_made(value) {
+        if ir.op(value) == &Op::Parameter && self.reaching.is_new_parameter(value) {
             return value;
         }
         if let Some(known) = self.at_hand.get(value.0 as usize).copied().flatten() {
@@ -122,7 +123,7 @@ impl Walk {
         let copy = ir.add(op, ty);
         new.push(copy);
         self.define(value, copy);
-        // What was computed before from this copy may be computed again from it.
+        // Values computed from this copy before may be computed from it again.
         self.define(copy, copy);
         copy
     }

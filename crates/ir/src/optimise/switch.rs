@@ -11,27 +11,28 @@
 //! group := the links of a chain that ask the same value, where they may be asked together
 //! ```
 //!
-//! Links with one exit may be asked in any order: whichever holds, the same follows. A block with a guard ends a chain, because a
-//! packet that it rejects must not reach an exit before it; the pass that moves guards makes chains longer.
+//! Links with one exit may be asked in any order: whichever holds, the same follows. A block with a guard ends a
+//! chain, because a packet that it rejects must not reach an exit before it; the pass that moves guards makes chains
+//! longer.
 //!
-//! How a value is looked up, [`Search`], is decided by [`choose`](lookup::choose), in one place.
+//! The method of a lookup, [`SwitchSearch`], is chosen by [`choose`](lookup::choose), in one place.
 
 mod lookup;
 
-use crate::{BlockId, Case, Ir, Op, Search, Target, Terminator, Test, Value};
+use crate::{BlockId, Case, Comparison, Ir, Op, SwitchSearch, Target, Terminator, Value};
 use lookup::rebuild;
 use rustc_hash::FxHashMap as Map;
 
 /// So few keys are compared one by one.
 const COMPARED_MAX: usize = 3;
 
-/// From so many keys on a word of bits pays, if they lie close together.
+/// Least number of keys for which a word of bits pays, if they lie close together.
 const BITMAP_MIN: usize = 3;
 
 /// The bits of a word.
 const BITMAP_SPAN: u64 = 64;
 
-/// So many blocks are looked at to find out whether ways out of copies come back to what was copied.
+/// Blocks searched at most for edges that lead from a copy back to its original.
 const BACK_STEPS: usize = 64;
 
 /// Looks values up instead of comparing them one by one.
@@ -77,17 +78,17 @@ struct Link {
     to: Target,
 }
 
-/// What one block of a chain asks: all about one value.
+/// The test of one block in a chain: all tests of a chain are about one value.
 struct Asked {
     value: Value,
     links: Vec<Link>,
-    /// Where it goes if nothing holds, and in how many ways.
+    /// The target if no test holds, and the number of edges that lead there.
     next: Target,
     ways: i64,
     /// The block that it needs besides, for a range.
     second: Option<BlockId>,
-    /// How it is asked now.
-    search: Option<Search>,
+    /// The present method of the search.
+    search: Option<SwitchSearch>,
 }
 
 struct Chain {
@@ -97,17 +98,18 @@ struct Chain {
     next: Target,
 }
 
-/// What is known of the graph as it is now.
+/// The chains of the graph as it is now.
 struct Chains {
-    /// How many ways lead to each block.
+    /// Number of edges into each block.
     ways_in: Vec<i64>,
-    /// How often each value is read.
+    /// Number of reads of each value.
     reads: Vec<i64>,
     /// Blocks that are parts of chains that were looked at.
     seen: Vec<bool>,
-    /// For each block that was there at the start its place in the order; without loops, ways lead to later places only.
+    /// For each block that was there at the start its place in the order; without loops, edges lead to later places
+    /// only.
     places: Vec<u32>,
-    /// How many blocks may still be copied.
+    /// Number of blocks that may still be copied.
     copies_left: usize,
 }
 
@@ -191,8 +193,9 @@ impl Chains {
         }
     }
 
-    /// Whether a way out of the copies may lead to one of the blocks that were copied, other than through the first of them. These
-    /// blocks stay, and read what those before them have as parameters: such a way would come without it.
+    /// Whether an edge out of the copies may lead to one of the blocks that were copied, other than through the first
+    /// of them. These blocks stay, and read what those before them have as parameters: such an edge would come without
+    /// it.
     fn comes_back(
         &self,
         ir: &Ir,
@@ -230,7 +233,7 @@ impl Chains {
 
     fn asked(&self, ir: &Ir, id: BlockId) -> Option<Asked> {
         match &ir[id].terminator {
-            Terminator::Branch { test: Test::Equal, left, right, yes, no } => {
+            Terminator::Branch { test: Comparison::Equal, left, right, yes, no } => {
                 let (value, k) = against_constant(ir, *left, *right)?;
                 let link = Link { first: k, last: k, to: yes.clone() };
                 Some(Asked {
@@ -242,7 +245,7 @@ impl Chains {
                     search: None,
                 })
             }
-            Terminator::Branch { test: Test::Greater | Test::GreaterEqual, yes, no, .. } => {
+            Terminator::Branch { test: Comparison::Greater | Comparison::GreaterEqual, yes, no, .. } => {
                 self.range(ir, id, yes, no).or_else(|| self.range(ir, id, no, yes))
             }
             Terminator::Switch { value, cases, default, search } => {
@@ -255,8 +258,8 @@ impl Chains {
         }
     }
 
-    /// Two comparisons, one in `id` and one in the block that `inner` leads to, that together ask for a range; both go to `next`
-    /// outside of it.
+    /// Two comparisons, one in `id` and one in the block that `inner` leads to, that together ask for a range; both
+    /// go to `next` outside of it.
     fn range(&self, ir: &Ir, id: BlockId, inner: &Target, next: &Target) -> Option<Asked> {
         let second = inner.block;
         let outer = half(ir, &ir[id].terminator, inner)?;
@@ -336,10 +339,10 @@ fn half(ir: &Ir, terminator: &Terminator, to: &Target) -> Option<Half> {
         return None;
     }
     let (first, last) = match (test, to == yes) {
-        (Test::Greater, true) => (k.checked_add(1)?, max),
-        (Test::Greater, false) => (0, k),
-        (Test::GreaterEqual, true) => (k, max),
-        (Test::GreaterEqual, false) => (0, k.checked_sub(1)?),
+        (Comparison::Greater, true) => (k.checked_add(1)?, max),
+        (Comparison::Greater, false) => (0, k),
+        (Comparison::GreaterEqual, true) => (k, max),
+        (Comparison::GreaterEqual, false) => (0, k.checked_sub(1)?),
         _ => return None,
     };
     Some(Half { value, first, last })
@@ -349,12 +352,12 @@ fn half(ir: &Ir, terminator: &Terminator, to: &Target) -> Option<Half> {
 struct Group {
     value: Value,
     links: Vec<Link>,
-    /// What is computed before.
+    /// The instructions that are computed before.
     instructions: Vec<Value>,
     /// From how many blocks it is made.
     blocks: usize,
-    /// How its first block asks.
-    search: Option<Search>,
+    /// The method of its first block.
+    search: Option<SwitchSearch>,
 }
 
 impl Group {
@@ -378,7 +381,7 @@ impl Group {
 /// Brings the links together that ask the same value: a link moves up past links with the same exit only.
 fn group(links: Vec<(Asked, Vec<Value>)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    // Where to put the next link of a value, as long as links have this exit.
+    // The place of the next link of a value, as long as links have this exit.
     let mut places: Map<Value, usize> = Map::default();
     let mut exit: Option<Target> = None;
     for (asked, instructions) in links {
@@ -398,7 +401,7 @@ fn group(links: Vec<(Asked, Vec<Value>)>) -> Vec<Group> {
         }
         groups[at].links.extend(links);
         groups[at].blocks += 1;
-        // What later links compute may rest on this, so it goes to the last group.
+        // Later links may use values computed here, so this link goes to the last group.
         if let Some(last) = groups.last_mut() {
             last.instructions.extend(instructions);
         }

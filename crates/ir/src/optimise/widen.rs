@@ -10,20 +10,25 @@
 //! atom  := bytes of a chain's test, which of their bits count, and what these must be
 //! ```
 //!
-//! The tests of a chain may be asked in any order, as long as nothing but computation stands between them; guards may stand there if
-//! to fail is to reject. Two atoms become one where both lie in one load whose bytes are known to be there, and where it pays:
+//! The tests of a chain may be asked in any order, as long as nothing but computation stands between them; guards may
+//! stand there if to fail is to reject. Two atoms become one where both lie in one load whose bytes are known to be
+//! there, and where it pays:
 //!
-//! - The wide load must take the place of the narrow ones. A load that other tests need as well stays, so it gains little.
+//! - The wide load must take the place of the narrow ones. A load that other tests need as well stays, so it gains
+//!   little.
 //! - Up to four bytes, one masked comparison takes four instructions where two comparisons take six.
-//! - Eight bytes with a mask take six instructions, two of them with constants of eight bytes: as many as two comparisons, with
-//!   one branch less. That pays if at least six bytes count, as in a hardware address.
+//! - Eight bytes with a mask take six instructions, two of them with constants of eight bytes: as many as two
+//!   comparisons, with one branch less. That pays if at least six bytes count, as in a hardware address.
 
-use crate::{Binary, BlockId, Coverage, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width};
+use crate::{
+    Binary, BlockId, ByteOrder, Comparison, Coverage, Ir, Op, PacketOffset, Target, Terminator, Type, Value,
+    Width,
+};
 
-/// An atom is tried with so many before it.
+/// Atoms before it, at most, with which an atom is tried.
 const TRIED_MAX: usize = 8;
 
-/// Of eight bytes under a mask so many bits must count.
+/// Bits that must count, at least, of eight bytes under a mask.
 const WIDE_BITS_MIN: u32 = 48;
 
 /// Makes comparisons wider.
@@ -41,14 +46,14 @@ pub(super) fn widen(ir: &mut Ir) -> bool {
             merge_chain(ir, &chain, &coverage, &mut merged);
         }
     }
-    keep_what_pays(&mut merged, &reads);
+    keep_worthwhile_atoms(&mut merged, &reads);
     for one in &merged {
         apply(ir, one, &coverage);
     }
     !merged.is_empty()
 }
 
-/// What is known of the packet's length where each block ends.
+/// The proved length of the packet at the end of each block.
 fn coverage_at_end(ir: &Ir, order: &[BlockId]) -> Vec<Coverage> {
     let mut arriving: Vec<Option<Coverage>> = vec![None; ir.blocks.len()];
     let mut at_end = vec![Coverage::default(); ir.blocks.len()];
@@ -60,10 +65,10 @@ fn coverage_at_end(ir: &Ir, order: &[BlockId]) -> Vec<Coverage> {
         ir[id].instructions.iter().for_each(|value| known.learn(ir, *value));
         ir[id].terminator.for_each_target(|target| {
             let mut there = known.clone();
-            there.learn_edge(ir, &ir[id].terminator, target);
+            there.learn_from_edge(ir, &ir[id].terminator, target);
             match &mut arriving[target.block.0 as usize] {
                 Some(known) => known.meet(&there),
-                nobody => *nobody = Some(there),
+                unset => *unset = Some(there),
             }
         });
         at_end[id.0 as usize] = known;
@@ -92,7 +97,7 @@ fn reads(ir: &Ir, order: &[BlockId]) -> Vec<u32> {
 /// A block of a chain.
 struct Link {
     block: BlockId,
-    /// What it compares, if that can be made wider.
+    /// The comparison, if it can be made wider.
     atom: Option<Atom>,
 }
 
@@ -135,9 +140,9 @@ fn atom_of(ir: &Ir, id: BlockId) -> Option<(Atom, &Target, &Target)> {
         _ => return None,
     };
     let (mask, key, yes, no) = match test {
-        Test::Equal => (u64::MAX, k, yes, no),
-        Test::AnySet if k.is_power_of_two() => (k, k, yes, no),
-        Test::AnySet => (k, 0, no, yes),
+        Comparison::Equal => (u64::MAX, k, yes, no),
+        Comparison::AnySet if k.is_power_of_two() => (k, k, yes, no),
+        Comparison::AnySet => (k, 0, no, yes),
         _ => return None,
     };
     Some((atom(ir, value, mask, key)?, yes, no))
@@ -148,11 +153,11 @@ fn atom(ir: &Ir, value: Value, mask: u64, key: u64) -> Option<Atom> {
         Op::Binary(Binary::And, left, right) => (left, mask & ir.as_const(right)?),
         _ => (value, mask),
     };
-    let Op::Load(place, width, Order::Big) = *ir.op(load) else { return None };
+    let Op::Load(place, width, ByteOrder::Big) = *ir.op(load) else { return None };
     let bytes = width.bytes() as usize;
     let max = u64::MAX >> (64 - 8 * bytes);
     if key & !(mask & max) != 0 {
-        // It never holds.
+        // The comparison never holds.
         return None;
     }
     let bytes_of = |number: u64| number.to_be_bytes()[8 - bytes..].to_vec();
@@ -298,7 +303,7 @@ impl Atom {
 }
 
 /// Drops single atoms, and those with loads that stay for the most part because others read them.
-fn keep_what_pays(merged: &mut Vec<Merged>, reads: &[u32]) {
+fn keep_worthwhile_atoms(merged: &mut Vec<Merged>, reads: &[u32]) {
     let mut replaced = vec![0_u32; reads.len()];
     merged.retain(|one| !one.others.is_empty());
     for value in merged.iter().flat_map(|one| &one.atom.sources) {
@@ -311,7 +316,7 @@ fn keep_what_pays(merged: &mut Vec<Merged>, reads: &[u32]) {
 /// Puts the wide comparison into the host, and takes the others away.
 fn apply(ir: &mut Ir, one: &Merged, coverage: &[Coverage]) {
     let (atom, window) = (&one.atom, one.window);
-    let end = Place { base: atom.base, offset: window.start + window.width.bytes() };
+    let end = PacketOffset { base: atom.base, offset: window.start + window.width.bytes() };
     if coverage[one.host.0 as usize].bytes_from(atom.base) < end.offset {
         let need = ir.add(Op::Need(end), Type::None);
         ir[one.host].instructions.push(need);
@@ -323,14 +328,15 @@ fn apply(ir: &mut Ir, one: &Merged, coverage: &[Coverage]) {
         ir[one.host].instructions.push(value);
         value
     };
-    let mut left = put(ir, Op::Load(Place { offset: window.start, ..end }, window.width, Order::Big));
+    let mut left =
+        put(ir, Op::Load(PacketOffset { offset: window.start, ..end }, window.width, ByteOrder::Big));
     if mask != u64::MAX >> (64 - 8 * window.width.bytes()) {
         let mask = put(ir, Op::Const(mask));
         left = put(ir, Op::Binary(Binary::And, left, mask));
     }
     let right = put(ir, Op::Const(key));
     ir[one.host].terminator =
-        Terminator::Branch { test: Test::Equal, left, right, yes: one.yes.clone(), no: one.no.clone() };
+        Terminator::Branch { test: Comparison::Equal, left, right, yes: one.yes.clone(), no: one.no.clone() };
     for (block, to) in &one.others {
         ir[*block].terminator = Terminator::Goto(to.clone());
         let mut instructions = std::mem::take(&mut ir[*block].instructions);
@@ -340,6 +346,6 @@ fn apply(ir: &mut Ir, one: &Merged, coverage: &[Coverage]) {
 }
 
 /// Whether a guard says no more than another.
-fn follows(guard: Place, known: Place) -> bool {
+fn follows(guard: PacketOffset, known: PacketOffset) -> bool {
     guard.base == known.base && guard.offset <= known.offset
 }

@@ -16,12 +16,14 @@
 //! outside:                    -> packet(base, 0): reads as empty
 //! ```
 //!
-//! `cut` is rare: captures filter whole packets and cut what they hand on. A branch that is not taken costs one step, a minimum two.
+//! `cut` is rare: captures filter whole packets and cut what they hand on. A branch that is not taken costs one step,
+//! a minimum two.
 //!
-//! Headers are fetched ahead one by one (fetch.rs). Measured on 4,096 frames of 2.8 MB in the third cache: filters of 6 loads and more take 7 to
-//! 15 % less time; those of fewer take up to 14 % more, as their branches wait for little. A round of fetches before the loop made all 11 to
-//! 20 % slower: more are then under way than the first cache takes. Where the bytes fit that cache there is nothing to fetch: `plain` is
-//! `count` then, and the loop is what it would be without. The two blocks stand where they do so that a packet costs one jump either way.
+//! Headers are fetched ahead one by one (fetch.rs). Measured on 4,096 frames of 2.8 MB in the third cache: filters of
+//! 6 loads and more take 7 to 15 % less time; those of fewer take up to 14 % more, as their branches wait for little.
+//! A round of fetches before the loop made all 11 to 20 % slower: more are then under way than the first cache takes.
+//! Bytes that fit that cache need no fetch: `plain` is `count` then, and the loop is what it would be without. The
+//! two blocks stand where they do so that a packet costs one jump either way.
 //!
 //! Indices are written at or before the place where they were read, so the list is narrowed in place.
 
@@ -37,10 +39,10 @@ use super::body::{Accept, Body, Surroundings};
 use super::fetch::fetch;
 use super::{Source, c_function, constant_memory, memory};
 
-/// So many packets ahead, headers are fetched: 8 and 12 take the same time, 4 more.
+/// Packets ahead for which headers are fetched: 8 and 12 take the same time, 4 more.
 const AHEAD: usize = 8;
 
-/// A base of at most so many bytes is in the first cache soon enough.
+/// Bytes of a base, at most, that are in the first cache soon enough.
 const NEAR: usize = 32 << 10;
 
 /// The argument of the generated function.
@@ -64,7 +66,8 @@ pub(crate) struct BatchContext {
     pub(crate) cells: *const u8,
 }
 
-/// How much of a selection of `count` packets in so many bytes is done without fetching, and how much with it: see [`BatchContext`].
+/// The part of a selection of `count` packets in a base of `base_len` bytes that is done without fetching, and the
+/// part with: see [`BatchContext`].
 pub(crate) fn stretches(base_len: usize, count: usize) -> (usize, usize) {
     if base_len > NEAR { (0, count.saturating_sub(AHEAD)) } else { (count, 0) }
 }
@@ -187,7 +190,7 @@ struct Read {
     offset: Value,
 }
 
-/// Fills `some` and `fetching`: the way into the loop.
+/// Fills `some` and `fetching`: the edge into the loop.
 fn start(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context) {
     builder.switch_to_block(blocks.some);
     let first = args([context.zero, context.zero]);
@@ -246,7 +249,7 @@ fn settle(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context,
     builder.ins().jump(blocks.next, &args([read.kept]));
 }
 
-/// Fills `next` and `more`: the ways back.
+/// Fills `next` and `more`: the back edges.
 fn advance(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context, at: Value) {
     builder.switch_to_block(blocks.next);
     let [kept] = parameters(builder, blocks.next);
@@ -299,7 +302,7 @@ fn load_32(builder: &mut FunctionBuilder<'_>, address: Value, offset: usize) -> 
     builder.ins().uload32(constant_memory().with_aligned(), address, offset as i32)
 }
 
-/// The index that stands so many places behind a slot of the selection, and the address of its record.
+/// The index that stands `ahead` places behind a slot of the selection, and the address of its record.
 fn record_at(
     builder: &mut FunctionBuilder<'_>,
     records: Value,

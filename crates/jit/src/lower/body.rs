@@ -1,14 +1,17 @@
 //! The graph itself: its blocks and instructions, the same in both functions.
 //!
-//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every way, and each guard becomes a comparison and a
-//! branch at its own place; what the generator moves, it does not move over a branch (see [`constant_memory`]).
+//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every path, and each guard becomes
+//! a comparison and a branch at its own place; what the generator moves, it does not move over a branch (see
+//! [`constant_memory`]).
 
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as clif, BlockArg, InstBuilder, StackSlotData, StackSlotKind, types};
 use cranelift_frontend::FunctionBuilder;
-use tapline_ir::{BlockId, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width};
+use tapline_ir::{
+    BlockId, ByteOrder, Comparison, Ir, MetaField, Op, PacketOffset, Target, Terminator, Type, Value, Width,
+};
 use tapline_packet::Meta;
 
 use super::{Source, c_function, constant_memory, memory};
@@ -27,9 +30,9 @@ pub(super) struct Surroundings {
     pub(super) memory: clif::Value,
     /// Address of the first cell.
     pub(super) cells: clif::Value,
-    /// Where rejected packets go.
+    /// The target of rejected packets.
     pub(super) reject: clif::Block,
-    /// What becomes of the others.
+    /// The action on the others.
     pub(super) accept: Accept,
 }
 
@@ -47,13 +50,13 @@ pub(super) struct Body<'a, 'b> {
     pub(super) ir: &'a Ir,
     pub(super) builder: &'a mut FunctionBuilder<'b>,
     pub(super) around: Surroundings,
-    /// What stands for each value; constants are made where they are read.
+    /// The generator's value for each value; constants are made where they are read.
     values: Vec<Option<clif::Value>>,
-    /// The same with 16 bits, for loads of so many.
+    /// The same with 16 bits, for loads of two bytes.
     halves: Vec<Option<Half>>,
-    /// How many guards count from each value.
+    /// Number of guards on each value.
     guards: Vec<u32>,
-    /// What stands for each block.
+    /// The generator's block for each block.
     blocks: Vec<Option<clif::Block>>,
 }
 
@@ -124,7 +127,7 @@ impl<'a, 'b> Body<'a, 'b> {
         self.blocks[id.0 as usize].expect("each block of the order is declared")
     }
 
-    /// What stands for a value.
+    /// The generator's value for a value.
     pub(super) fn value(&mut self, value: Value) -> clif::Value {
         match self.ir.as_const(value) {
             Some(k) => self.constant(self.ir.ty(value), k),
@@ -180,7 +183,7 @@ impl<'a, 'b> Body<'a, 'b> {
             Op::Const(_) => return,
             // Verified: parameters stand in no block's list.
             Op::Parameter => unreachable!("a parameter is no instruction"),
-            Op::Field(field) => self.field(*field),
+            Op::MetaField(field) => self.field(*field),
             Op::Load(place, width, order) => self.load(value, *place, *width, *order),
             Op::Binary(op, left, right) => self.binary(*op, ty, *left, *right),
             Op::Compare(test, left, right) => {
@@ -188,13 +191,13 @@ impl<'a, 'b> Body<'a, 'b> {
                 self.builder.ins().uextend(types::I32, holds)
             }
             // The length has 64 bits to begin with.
-            Op::Extend(value) if *self.ir.op(*value) == Op::Field(Field::CapLen) => self.around.len,
+            Op::Extend(value) if *self.ir.op(*value) == Op::MetaField(MetaField::CapLen) => self.around.len,
             Op::Extend(value) => self.wide(*value),
             Op::Truncate(value) => {
                 let value = self.value(*value);
                 self.builder.ins().ireduce(types::I32, value)
             }
-            Op::Need(place) => return self.need(*place),
+            Op::Need(place) => return self.require_bytes(*place),
             Op::NonZero(value) => {
                 let value = self.value(*value);
                 return self.reject_unless(value);
@@ -213,16 +216,16 @@ impl<'a, 'b> Body<'a, 'b> {
         self.values[value.0 as usize] = Some(result);
     }
 
-    fn field(&mut self, field: Field) -> clif::Value {
+    fn field(&mut self, field: MetaField) -> clif::Value {
         let place_or_call: Result<usize, helper::FieldOf> = match field {
-            Field::CapLen => return self.builder.ins().ireduce(types::I32, self.around.len),
-            Field::WireLen => Ok(offset_of!(Meta, wire_len)),
-            Field::InterfaceIndex => Ok(offset_of!(Meta, if_index)),
-            Field::ReceiveHash => Ok(offset_of!(Meta, rx_hash)),
-            Field::PacketType => Err(helper::packet_type),
-            Field::VlanTag => Err(helper::vlan_tag),
-            Field::VlanPresent => Err(helper::vlan_present),
-            Field::VlanProtocol => Err(helper::vlan_protocol),
+            MetaField::CapLen => return self.builder.ins().ireduce(types::I32, self.around.len),
+            MetaField::WireLen => Ok(offset_of!(Meta, wire_len)),
+            MetaField::InterfaceIndex => Ok(offset_of!(Meta, if_index)),
+            MetaField::ReceiveHash => Ok(offset_of!(Meta, rx_hash)),
+            MetaField::PacketType => Err(helper::packet_type),
+            MetaField::VlanTag => Err(helper::vlan_tag),
+            MetaField::VlanPresent => Err(helper::vlan_present),
+            MetaField::VlanProtocol => Err(helper::vlan_protocol),
         };
         let meta = self.around.meta;
         match place_or_call {
@@ -239,7 +242,7 @@ impl<'a, 'b> Body<'a, 'b> {
     }
 
     /// Address of a place, and what is still to be added to it.
-    fn start(&mut self, place: Place) -> (clif::Value, i32) {
+    fn start(&mut self, place: PacketOffset) -> (clif::Value, i32) {
         let mut start = self.around.data;
         if let Some(base) = place.base {
             let base = self.wide(base);
@@ -251,7 +254,7 @@ impl<'a, 'b> Body<'a, 'b> {
         }
     }
 
-    fn load(&mut self, value: Value, place: Place, width: Width, order: Order) -> clif::Value {
+    fn load(&mut self, value: Value, place: PacketOffset, width: Width, order: ByteOrder) -> clif::Value {
         let ty = match width {
             Width::Double => types::I64,
             _ => types::I32,
@@ -261,15 +264,15 @@ impl<'a, 'b> Body<'a, 'b> {
         let ins = self.builder.ins();
         match (width, order) {
             (Width::Byte, _) => ins.uload8(ty, constant, start, offset),
-            (Width::Half, Order::Little) => ins.uload16(ty, constant, start, offset),
-            (Width::Half, Order::Big) => {
+            (Width::Half, ByteOrder::Little) => ins.uload16(ty, constant, start, offset),
+            (Width::Half, ByteOrder::Big) => {
                 let unswapped = ins.load(types::I16, constant, start, offset);
                 let number = self.builder.ins().bswap(unswapped);
                 self.halves[value.0 as usize] = Some(Half { number, unswapped });
                 self.builder.ins().uextend(ty, number)
             }
-            (Width::Word | Width::Double, Order::Little) => ins.load(ty, constant, start, offset),
-            (Width::Word | Width::Double, Order::Big) => {
+            (Width::Word | Width::Double, ByteOrder::Little) => ins.load(ty, constant, start, offset),
+            (Width::Word | Width::Double, ByteOrder::Big) => {
                 let number = ins.load(ty, constant, start, offset);
                 self.builder.ins().bswap(number)
             }
@@ -277,7 +280,7 @@ impl<'a, 'b> Body<'a, 'b> {
     }
 
     /// Rejects packets that end before a place.
-    fn need(&mut self, place: Place) {
+    fn require_bytes(&mut self, place: PacketOffset) {
         let condition = match place.base {
             None => {
                 let offset = i64::from(place.offset);
@@ -288,7 +291,7 @@ impl<'a, 'b> Body<'a, 'b> {
         self.reject_if(condition);
     }
 
-    /// Whether the packet ends before the byte that is so many behind a value.
+    /// Whether the packet ends before the byte at `offset` behind a value.
     fn ends_before(&mut self, base: Value, offset: u32) -> clif::Value {
         let (wide, len) = (self.wide(base), self.around.len);
         let offset = i64::from(offset);
@@ -299,7 +302,7 @@ impl<'a, 'b> Body<'a, 'b> {
             return self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, len);
         }
         if self.guards[base.0 as usize] > 1 {
-            // What is left behind the value is computed once for all its guards. It may be negative.
+            // The length behind the value is computed once for all its guards. It may be negative.
             let left = self.builder.ins().isub(len, wide);
             return self.builder.ins().icmp_imm_s(IntCC::SignedLessThan, left, offset);
         }
@@ -336,7 +339,7 @@ impl<'a, 'b> Body<'a, 'b> {
         value
     }
 
-    /// A way, as the generator takes it.
+    /// An edge, as the generator takes it.
     pub(super) fn target(&mut self, target: &Target) -> (clif::Block, Vec<BlockArg>) {
         let arguments = target.arguments.iter().map(|value| BlockArg::Value(self.value(*value))).collect();
         (self.block(target.block), arguments)
@@ -367,13 +370,13 @@ impl<'a, 'b> Body<'a, 'b> {
     }
 
     /// A condition for a branch: 0, or anything else if it holds.
-    fn test(&mut self, test: Test, left: Value, right: Value) -> clif::Value {
-        if test == Test::Equal
+    fn test(&mut self, test: Comparison, left: Value, right: Value) -> clif::Value {
+        if test == Comparison::Equal
             && let Some(equal) = self.equal_unswapped(left, right)
         {
             return equal;
         }
-        let signed = matches!(test, Test::SignedGreater | Test::SignedGreaterEqual);
+        let signed = matches!(test, Comparison::SignedGreater | Comparison::SignedGreaterEqual);
         let (left, right) = match self.ir.as_const(right) {
             Some(k) if !signed => {
                 let left = self.compared(left, k);
@@ -383,12 +386,12 @@ impl<'a, 'b> Body<'a, 'b> {
             _ => (self.value(left), self.value(right)),
         };
         let condition = match test {
-            Test::Equal => IntCC::Equal,
-            Test::Greater => IntCC::UnsignedGreaterThan,
-            Test::GreaterEqual => IntCC::UnsignedGreaterThanOrEqual,
-            Test::SignedGreater => IntCC::SignedGreaterThan,
-            Test::SignedGreaterEqual => IntCC::SignedGreaterThanOrEqual,
-            Test::AnySet => {
+            Comparison::Equal => IntCC::Equal,
+            Comparison::Greater => IntCC::UnsignedGreaterThan,
+            Comparison::GreaterEqual => IntCC::UnsignedGreaterThanOrEqual,
+            Comparison::SignedGreater => IntCC::SignedGreaterThan,
+            Comparison::SignedGreaterEqual => IntCC::SignedGreaterThanOrEqual,
+            Comparison::AnySet => {
                 let common = self.builder.ins().band(left, right);
                 return self.builder.ins().icmp_imm_u(IntCC::NotEqual, common, 0);
             }
@@ -433,7 +436,7 @@ impl<'a, 'b> Body<'a, 'b> {
 fn guards(ir: &Ir) -> Vec<u32> {
     let mut guards = vec![0; ir.instructions.len()];
     for value in ir.order().iter().flat_map(|id| &ir[*id].instructions) {
-        if let Op::Need(Place { base: Some(base), .. }) = *ir.op(*value) {
+        if let Op::Need(PacketOffset { base: Some(base), .. }) = *ir.op(*value) {
             guards[base.0 as usize] += 1;
         }
     }

@@ -6,11 +6,12 @@
 //!               prfm pldl1keep, [x0, 24]       aarch64, 4 bytes
 //! ```
 //!
-//! The generator has no such instruction. It has calls that are meant to be replaced in its output, whose address stands in the first register
-//! of the system's calling convention; one instruction of the same length fits there. To fetch never faults, whatever the address.
+//! The generator has no such instruction. It has calls that are meant to be replaced in its output, with their
+//! address in the first register of the system's calling convention; one instruction of the same length fits there.
+//! To fetch never faults, whatever the address.
 //!
-//! Why at all: a filter's branches wait for the header. If they were guessed wrong and the header lies in the third cache, that is found
-//! out so much later, and what the processor had under way by then is thrown away.
+//! Why at all: a filter's branches wait for the header. If they were guessed wrong and the header lies in the third
+//! cache, that is found out so much later, and what the processor had under way by then is thrown away.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{
@@ -19,8 +20,8 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-/// The instruction that fetches the line of a byte about 20 behind the address in the first register: most of what filters read
-/// stands from the EtherType to the ports, bytes 12 to 38.
+/// The instruction that fetches the line of a byte about 20 behind the address in the first register: most of what
+/// filters read stands from the EtherType to the ports, bytes 12 to 38.
 const INSTRUCTION: &[u8] = if cfg!(target_arch = "aarch64") {
     // PRFM (immediate): 0xf9800000 | offset / 8 << 10 | register << 5 | PLDL1KEEP (Arm ARM, C6.2).
     &[0x00, 0x0c, 0x80, 0xf9]
@@ -29,11 +30,11 @@ const INSTRUCTION: &[u8] = if cfg!(target_arch = "aarch64") {
     &[0x0f, 0x18, 0x4c, 0x27, 20]
 };
 
-/// How the instruction is written in listings.
+/// The instruction's form in listings.
 const TEXT: &str =
     if cfg!(target_arch = "aarch64") { "prfm pldl1keep, [x0, #24]" } else { "prefetcht0 0x14(%rdi)" };
 
-/// How the generator writes the call.
+/// The generator's form of the call.
 const CALL: &str = "userextname0";
 
 /// Fetches the line of the header that begins at `address`.
@@ -52,7 +53,8 @@ fn declared(builder: &mut FunctionBuilder<'_>) -> FuncRef {
     builder.import_function(ExtFuncData { name, signature, colocated: true, patchable: true })
 }
 
-/// The machine code with the instruction in the place of each call. None if it has calls of other kinds that are still open.
+/// The machine code with the instruction in the place of each call. None if it has calls of other kinds that are
+/// still open.
 pub(super) fn replaced(code: &CompiledCode) -> Option<Vec<u8>> {
     let mut bytes = code.code_buffer().to_vec();
     let mut open = code.buffer.relocs().len();

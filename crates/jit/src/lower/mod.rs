@@ -56,7 +56,7 @@ pub(crate) struct Code {
     pub(crate) listing: String,
 }
 
-/// From so many loads on, headers are fetched ahead: see `batch.rs`.
+/// Least number of loads for which headers are fetched ahead: see `batch.rs`.
 const FETCHED_MIN: usize = 6;
 
 impl Source<'_> {
@@ -120,8 +120,8 @@ fn c_function(parameters: &[types::Type], results: &[types::Type]) -> Signature 
     signature
 }
 
-/// Memory that is there and does not change while the function runs, at any address. Such loads stay behind the guards before them:
-/// nothing here says that they may be moved.
+/// Memory that is there and does not change while the function runs, at any address. Such loads stay behind the
+/// guards before them: nothing here says that they may be moved.
 fn constant_memory() -> MemFlagsData {
     MemFlagsData::new().with_notrap().with_readonly()
 }

@@ -8,7 +8,7 @@ use super::body::Body;
 use super::constant_memory;
 use crate::search::{PerfectHash, Plan, Range};
 
-/// So many ranges are tried one after the other; more are halved first.
+/// Ranges that are tried one after the other at most; more are halved first.
 const LINEAR_MAX: usize = 3;
 
 /// Numbers of 16 bits that are compared at once, and how many such comparisons are faster than a table of bits.
@@ -50,8 +50,9 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Whether 16 bits of the packet are one of a few numbers that all lead to the same place: compared with eight at once, in the byte order of the
-    /// packet, and without a branch that ports of all kinds would mislead. `None` where there are others.
+    /// Whether 16 bits of the packet are one of a few numbers that all lead to the same place: compared with eight at
+    /// once, in the byte order of the packet, and without a branch that ports of all kinds would mislead. `None`
+    /// where there are others.
     fn lanes(&mut self, value: Value, cases: &[Case]) -> Option<clif::Value> {
         let unswapped = self.unswapped(value)?;
         if cases.len() > VECTORS_MAX * LANES || cases.iter().any(|case| case.to != cases[0].to) {

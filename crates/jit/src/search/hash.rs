@@ -6,8 +6,9 @@
 //! table[slot] == value ?
 //! ```
 //!
-//! Multipliers are tried until one fits. With many keys no single one does; each bucket of keys then gets a number that moves
-//! it to free slots, the fullest bucket first ("hash and displace": Pagh 1999; Belazzougui, Botelho, Dietzfelbinger 2009).
+//! Multipliers are tried until one fits. With many keys no single one does; each bucket of keys then gets a number
+//! that moves it to free slots, the fullest bucket first ("hash and displace": Pagh 1999; Belazzougui, Botelho,
+//! Dietzfelbinger 2009).
 //!
 //! A slot without a key holds some key of another slot, which no value that comes to this slot can equal.
 
@@ -18,7 +19,7 @@ pub(crate) struct PerfectHash {
     pub(crate) multiplier: u64,
     /// 64 less the table's bits.
     pub(crate) shift: u32,
-    /// How slots move, for many keys.
+    /// The displacement of slots, for many keys.
     pub(crate) displacement: Option<Displacement>,
     /// A key in each slot.
     pub(crate) table: Box<[u64]>,
@@ -33,14 +34,14 @@ pub(crate) struct Displacement {
     pub(crate) multiplier: u64,
     /// 64 less the bits of the buckets' number.
     pub(crate) shift: u32,
-    /// What each bucket's slots are combined with.
+    /// The numbers with which each bucket's slots are combined.
     pub(crate) shifts: Box<[u32]>,
 }
 
 /// More keys than this are placed by displacement.
 const SINGLE_MAX: usize = 32;
 
-/// How many multipliers are tried for each size of the table.
+/// Multipliers tried for each size of the table.
 const TRIES: u64 = 256;
 
 impl PerfectHash {

@@ -1,4 +1,4 @@
-//! How a switch finds its case: plans, made once for each switch, without a word of any machine.
+//! Search plans of switches, made once for each switch, independent of any machine.
 //!
 //! ```text
 //! plan := bits  first span word          (word >> (value - first)) & 1
@@ -8,14 +8,14 @@
 //!       | tree  range*                   by halves; range := low high case
 //! ```
 //!
-//! A plan for a wish that the keys do not allow (keys too far apart, several targets) is a tree. With one target, neighbouring keys
-//! become one range; keys that are all neighbours need nothing else, whatever was wished.
+//! A plan for a wish that the keys do not allow (keys too far apart, several targets) is a tree. With one target,
+//! neighbouring keys become one range; keys that are all neighbours need nothing else, whatever was wished.
 
 mod hash;
 
 pub(crate) use hash::PerfectHash;
 
-use tapline_ir::{Case, Search};
+use tapline_ir::{Case, SwitchSearch};
 
 /// The largest table of bits: 2^20 bits are 128 KiB, as much as a second-level cache lends.
 const TABLE_SPAN_MAX: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const TABLE_SPAN_MAX: u64 = 1 << 20;
 /// The longest table of targets.
 const JUMP_SPAN_MAX: u64 = 4096;
 
-/// How one switch is searched.
+/// The search of one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// One target; bit `key - first` of a word is set for each key.
@@ -51,7 +51,7 @@ pub(crate) struct Range {
 
 impl Plan {
     /// The plan for cases in ascending order.
-    pub(crate) fn new(cases: &[Case], search: Search) -> Plan {
+    pub(crate) fn new(cases: &[Case], search: SwitchSearch) -> Plan {
         let tree = || Plan::Tree(ranges(cases));
         let (Some(first), Some(last)) = (cases.first(), cases.last()) else { return tree() };
         let (first, span) = (first.key, last.key - first.key);
@@ -61,16 +61,16 @@ impl Plan {
             return tree();
         }
         match search {
-            Search::Bitmap if one_target && span < 64 => {
+            SwitchSearch::Bitmap if one_target && span < 64 => {
                 Plan::Bits { first, span, word: places().fold(0, |word, at| word | 1 << at) }
             }
-            Search::BitTable if one_target && span < TABLE_SPAN_MAX => {
+            SwitchSearch::BitTable if one_target && span < TABLE_SPAN_MAX => {
                 let mut words = vec![0; span as usize / 64 + 1];
                 places().for_each(|at| words[at as usize / 64] |= 1 << (at % 64));
                 Plan::Table { first, span, words: words.into() }
             }
-            Search::JumpTable if span < JUMP_SPAN_MAX => Plan::Jump { first, span },
-            Search::PerfectHash if one_target => {
+            SwitchSearch::JumpTable if span < JUMP_SPAN_MAX => Plan::Jump { first, span },
+            SwitchSearch::PerfectHash if one_target => {
                 let keys: Vec<u64> = cases.iter().map(|case| case.key).collect();
                 PerfectHash::new(&keys).map_or_else(tree, Plan::Hash)
             }
@@ -106,14 +106,14 @@ mod tests {
     fn wishes_that_fit_are_granted() {
         let close = cases(&[(80, 1), (82, 1), (143, 1)]);
         assert_eq!(
-            Plan::new(&close, Search::Bitmap),
+            Plan::new(&close, SwitchSearch::Bitmap),
             Plan::Bits { first: 80, span: 63, word: 1 | 1 << 2 | 1 << 63 }
         );
         let far = cases(&[(1, 1), (66, 1)]);
         let words = Box::new([1, 2]);
-        assert_eq!(Plan::new(&far, Search::BitTable), Plan::Table { first: 1, span: 65, words });
-        assert_eq!(Plan::new(&far, Search::JumpTable), Plan::Jump { first: 1, span: 65 });
-        assert!(matches!(Plan::new(&far, Search::PerfectHash), Plan::Hash(_)));
+        assert_eq!(Plan::new(&far, SwitchSearch::BitTable), Plan::Table { first: 1, span: 65, words });
+        assert_eq!(Plan::new(&far, SwitchSearch::JumpTable), Plan::Jump { first: 1, span: 65 });
+        assert!(matches!(Plan::new(&far, SwitchSearch::PerfectHash), Plan::Hash(_)));
     }
 
     #[test]
@@ -121,13 +121,15 @@ mod tests {
         let two = cases(&[(5, 1), (6, 1), (7, 2), (9, 2)]);
         let range = |low, high, case| Range { low, high, case };
         let tree = Plan::Tree(Box::new([range(5, 6, 0), range(7, 7, 2), range(9, 9, 3)]));
-        for wish in [Search::Bitmap, Search::BitTable, Search::PerfectHash, Search::Binary] {
+        for wish in
+            [SwitchSearch::Bitmap, SwitchSearch::BitTable, SwitchSearch::PerfectHash, SwitchSearch::Binary]
+        {
             assert_eq!(Plan::new(&two, wish), tree);
         }
         let wide = cases(&[(0, 1), (u64::MAX, 2)]);
-        assert!(matches!(Plan::new(&wide, Search::JumpTable), Plan::Tree(_)));
+        assert!(matches!(Plan::new(&wide, SwitchSearch::JumpTable), Plan::Tree(_)));
         let neighbours = cases(&[(5, 1), (6, 1), (7, 1)]);
-        assert_eq!(Plan::new(&neighbours, Search::Bitmap), Plan::Tree(Box::new([range(5, 7, 0)])));
-        assert_eq!(Plan::new(&[], Search::Bitmap), Plan::Tree(Box::new([])));
+        assert_eq!(Plan::new(&neighbours, SwitchSearch::Bitmap), Plan::Tree(Box::new([range(5, 7, 0)])));
+        assert_eq!(Plan::new(&[], SwitchSearch::Bitmap), Plan::Tree(Box::new([])));
     }
 }

@@ -6,20 +6,20 @@
 //!     for all packets:  Native::select of both = those with a verdict other than 0, also of a batch that was cut, and of records outside
 //! ```
 //!
-//! `TAPLINE_FILTER_PAIRS=10000000` sets how many pairs of text and packet are judged (else 100,000), `TAPLINE_FILTER_SEED=7` where chance
-//! starts (else 1).
+//! `TAPLINE_FILTER_PAIRS=10000000` sets how many pairs of text and packet are judged (else 100,000),
+//! `TAPLINE_FILTER_SEED=7` where chance starts (else 1).
 
 use crate::support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::Packets;
 use tapline_bpf::{DumpFormat, Program};
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::optimise::optimise;
 use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
-use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts, Wording};
 use tapline_testkit::volume::{number, volume};
@@ -130,15 +130,16 @@ fn same_verdicts_on_texts() {
         let wording = texts.wording(&mut random);
         let Wording { dlt, ref text, scoped, ipv6_extensions, .. } = wording;
         let link_type = LinkType::from_dlt(dlt as u16);
-        let handle = if random.one_of(1, 4) { Handle::Live } else { Handle::Dead };
+        let handle = if random.one_of(1, 4) { HandleKind::Live } else { HandleKind::Dead };
         let options =
             Options { netmask: Some(0), handle, scoped, ipv6_extensions, ..Options::new(link_type) };
         let Ok(program) = compile(text, &options) else { continue };
-        // Where libpcap's program would go, or ours where libpcap has none, packets are bent to match.
-        let oracle = match pcap.compile(text, Settings { optimise: false, ..Settings::new(dlt) }) {
-            Ok(oracle) => oracle,
-            Err(_) => Oracle::new(program.insns().to_vec()),
-        };
+        // Packets are bent to follow the path of libpcap's program, or of ours if libpcap has none.
+        let oracle =
+            match pcap.compile(text, CompileSettings { optimise: false, ..CompileSettings::new(dlt) }) {
+                Ok(oracle) => oracle,
+                Err(_) => LibpcapProgram::new(program.insns().to_vec()),
+            };
         let mut engines = Engines::new(format!("{wording:?}, {handle:?}"), program.program().clone());
         let mut packets = Packets::default();
         for _ in 0..PACKETS_PER_TEXT {
@@ -223,7 +224,7 @@ fn nothing_is_read_past_the_end() {
     }
 }
 
-/// What was narrowed before stays out.
+/// Packets that were left out before stay out.
 #[test]
 fn a_selection_is_narrowed_further() {
     let program = compile("ip", &Options::default()).expect("compiles");
@@ -244,8 +245,8 @@ fn a_selection_is_narrowed_further() {
     assert!(selection.is_empty());
 }
 
-/// Headers are fetched ahead in a base of more than 32 KiB: whatever the number of selected packets, nothing is left out, and a record outside of the
-/// base disturbs nobody.
+/// Headers are fetched ahead in a base of more than 32 KiB: whatever the number of selected packets, none is left
+/// out, and a record outside of the base does no harm.
 #[test]
 fn headers_that_are_fetched_ahead_change_nothing() {
     let text = "tcp port 10 or 20 or 30 or 40 or 50";
@@ -279,9 +280,10 @@ fn headers_that_are_fetched_ahead_change_nothing() {
     }
 }
 
-/// Lists of every length, around those that are compared eight at once: each key, its neighbours and its bytes the other way round.
+/// Lists of every length, around those that are compared eight at once: each key, its neighbours and its bytes the
+/// other way round.
 #[test]
-fn lists_of_ports_hold_what_they_name_and_nothing_else() {
+fn lists_of_ports_match_the_named_ports_alone() {
     for count in 2..=20u16 {
         let keys: Vec<u16> = (0..count).map(|index| index.wrapping_mul(2711).wrapping_add(80)).collect();
         let list = keys.iter().map(u16::to_string).collect::<Vec<_>>().join(" or ");

@@ -6,7 +6,8 @@
 //!     the same packets through each, one by one and as a batch: the same verdicts, and after each packet the same cells
 //! ```
 //!
-//! `TAPLINE_FPL_PROGRAMS=100000` sets how many programs are judged (else 2,000), `TAPLINE_FPL_SEED=7` where chance starts.
+//! `TAPLINE_FPL_PROGRAMS=100000` sets how many programs are judged (else 2,000), `TAPLINE_FPL_SEED=7` where chance
+//! starts.
 
 use crate::support::{Guarded, Packets};
 use tapline_fpl::{FplOptions, compile};
@@ -100,7 +101,7 @@ fn judge(text: &str, ir: &Ir, packets: &Packets, guarded: &mut Guarded) -> usize
     wanted.len()
 }
 
-/// What was judged.
+/// The verdicts of a run.
 #[derive(Clone, Copy, Default)]
 struct Judged {
     programs: usize,
@@ -130,7 +131,7 @@ fn judge_seeds(first: u64, end: u64, step: u64) -> Judged {
 }
 
 #[test]
-fn native_code_computes_what_the_interpreter_computes() {
+fn native_code_equals_the_interpreter() {
     let (programs, seed) = (volume("TAPLINE_FPL_PROGRAMS", 200), number("TAPLINE_FPL_SEED", 0));
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     let all = std::thread::scope(|scope| {

@@ -5,23 +5,24 @@
 //! random FPL program without state           --> interpreter, eBPF in the kernel
 //! ```
 //!
-//! Without the right to load programs the kernel is left out, and the tests say so. `TAPLINE_FPL_PACKETS=100000` sets how many packets each
-//! pair is judged on (else 1,000), `TAPLINE_FPL_SEED=7` where chance starts.
+//! Without the right to load programs the kernel is left out, and the tests say so. `TAPLINE_FPL_PACKETS=100000` sets
+//! how many packets each pair is judged on (else 1,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
 use tapline_ebpf::{self as ebpf, Hook, XdpAction, emit};
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::{optimise, optimise_for_sockets};
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_jit::Native;
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{LoadError, Program, ProgramKind, probe};
+use tapline_sys::bpf::{LoadError, LoadedProgram, ProgramKind, probe};
 use tapline_testkit::fpl::{packet, program};
-use tapline_testkit::libpcap::Oracle;
+use tapline_testkit::libpcap::LibpcapProgram;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::{number, volume};
 
-/// The same question in both languages. Fields of FPL are found behind tags, and only in headers that are whole; filters are told so.
+/// The same question in both languages. Fields of FPL are found behind tags, and only in headers that are whole;
+/// filters are told so.
 const PAIRS: &[(&str, &str)] = &[
     ("RETURN PKT.W[12] == TYPE_IP;", "ip"),
     ("RETURN PKT.W[12] == TYPE_ARP && PKT.W[20] == 1;", "arp[6:2] = 1"),
@@ -76,15 +77,15 @@ fn may_load() -> bool {
     probe(ProgramKind::Xdp).map_err(|error| eprintln!("without the kernel: {error}")).is_ok()
 }
 
-fn load(program: &ebpf::Program) -> Result<Program, LoadError> {
+fn load(program: &ebpf::Program) -> Result<LoadedProgram, LoadError> {
     let kind = match program.hook() {
         Hook::SocketFilter => ProgramKind::SocketFilter,
         _ => ProgramKind::Xdp,
     };
-    Program::load(kind, "tapline_test", program.insns())
+    LoadedProgram::load(kind, "tapline_test", program.insns())
 }
 
-fn run(program: &Program, packet: &[u8]) -> u32 {
+fn run(program: &LoadedProgram, packet: &[u8]) -> u32 {
     loop {
         match program.test_run(packet, 1) {
             Ok(run) => return run.value,
@@ -97,8 +98,8 @@ fn run(program: &Program, packet: &[u8]) -> u32 {
 
 /// A program in the kernel, at a socket and before the stack.
 struct Kernel {
-    socket: Program,
-    xdp: Program,
+    socket: LoadedProgram,
+    xdp: LoadedProgram,
 }
 
 impl Kernel {
@@ -140,10 +141,11 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
             .unwrap_or_else(|error| panic!("{}", fpl::report(&error, text)))
             .ir;
         assert!(!ir.has_state(), "{text}");
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let classic = tapline_filter::compile(filter, &options)
             .unwrap_or_else(|error| panic!("{}", error.render(filter)));
-        let steering = Oracle::new(classic.insns().to_vec());
+        let steering = LibpcapProgram::new(classic.insns().to_vec());
         let mut optimised = ir.clone();
         optimise(&mut optimised);
         let native = Native::compile(&optimised).expect("native code");
@@ -216,7 +218,7 @@ fn headers_behind_ipv6_extensions_are_found_in_the_kernel() {
     }
 }
 
-/// What is as likely to be a program with IPv6 extension headers and loops as a plain one.
+/// Random programs: as likely with IPv6 extension headers and loops as plain.
 #[test]
 fn random_programs_without_state_run_in_the_kernel() {
     if !may_load() {

@@ -1,4 +1,5 @@
-//! Native code against the graphs' own interpreter, on random graphs: every operation, width, test, switch and search, cells, calls, loops.
+//! Native code against the graphs' own interpreter, on random graphs: every operation, width, test, switch and
+//! search, cells, calls, loops.
 //!
 //! ```text
 //! graph    := segment+ return
@@ -11,8 +12,8 @@ use std::sync::Arc;
 
 use crate::support::{Guarded, Packets};
 use tapline_ir::{
-    Binary, BlockId, Builder, Case, Field, Function, Ir, Machine, Memory, Op, Order, Place, Search, Target,
-    Terminator, Test, Type, Value, Width,
+    Binary, BlockId, Builder, ByteOrder, Case, Comparison, Function, Ir, Machine, Memory, MetaField, Op,
+    PacketOffset, SwitchSearch, Target, Terminator, Type, Value, Width,
 };
 use tapline_jit::Native;
 use tapline_packet::{Batch, Meta, Packet, Selection, VlanTag};
@@ -66,38 +67,22 @@ struct Maker<'a> {
 }
 
 const TYPES: [Type; 2] = [Type::U32, Type::U64];
-const SEARCHES: [Search; 5] =
-    [Search::Bitmap, Search::BitTable, Search::JumpTable, Search::Binary, Search::PerfectHash];
-const TESTS: [Test; 6] = [
-    Test::Equal,
-    Test::Greater,
-    Test::GreaterEqual,
-    Test::AnySet,
-    Test::SignedGreater,
-    Test::SignedGreaterEqual,
+const SEARCHES: [SwitchSearch; 5] = [
+    SwitchSearch::Bitmap,
+    SwitchSearch::BitTable,
+    SwitchSearch::JumpTable,
+    SwitchSearch::Binary,
+    SwitchSearch::PerfectHash,
 ];
-const BINARIES: [Binary; 11] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Mod,
-    Binary::And,
-    Binary::Or,
-    Binary::Xor,
-    Binary::Shl,
-    Binary::Shr,
-    Binary::SignedShr,
-];
-const FIELDS: [Field; 8] = [
-    Field::WireLen,
-    Field::CapLen,
-    Field::PacketType,
-    Field::InterfaceIndex,
-    Field::ReceiveHash,
-    Field::VlanTag,
-    Field::VlanPresent,
-    Field::VlanProtocol,
+const FIELDS: [MetaField; 8] = [
+    MetaField::WireLen,
+    MetaField::CapLen,
+    MetaField::PacketType,
+    MetaField::InterfaceIndex,
+    MetaField::ReceiveHash,
+    MetaField::VlanTag,
+    MetaField::VlanPresent,
+    MetaField::VlanProtocol,
 ];
 
 fn graph(random: &mut Random) -> Ir {
@@ -147,7 +132,7 @@ impl Maker<'_> {
             0 => Terminator::Goto(self.target(first)),
             1 | 2 => {
                 let ty = *self.random.pick(&TYPES);
-                let (test, left, right) = (*self.random.pick(&TESTS), self.pick(ty), self.pick(ty));
+                let (test, left, right) = (*self.random.pick(&Comparison::ALL), self.pick(ty), self.pick(ty));
                 Terminator::Branch { test, left, right, yes: self.target(first), no: self.target(first) }
             }
             _ => self.switch(first),
@@ -206,7 +191,7 @@ impl Maker<'_> {
         self.builder.switch_to(header);
         let last = self.builder.const32(rounds);
         let (yes, no) = (to(after, vec![]), to(body, vec![]));
-        let test = Test::GreaterEqual;
+        let test = Comparison::GreaterEqual;
         self.builder.finish(Terminator::Branch { test, left: count, right: last, yes, no });
         self.builder.switch_to(body);
         self.here = vec![count, sum];
@@ -238,7 +223,7 @@ impl Maker<'_> {
             }
             2 | 3 => self.load(),
             4..=6 => {
-                let (op, left, right) = (*self.random.pick(&BINARIES), self.pick(ty), self.pick(ty));
+                let (op, left, right) = (*self.random.pick(&Binary::ALL), self.pick(ty), self.pick(ty));
                 if matches!(op, Binary::Div | Binary::Mod) && self.random.one_of(1, 2) {
                     let by = *self.random.pick(&[1, 2, 3, 7, 8, 10, ty.max()]);
                     let by = self.constant(ty, by);
@@ -247,7 +232,7 @@ impl Maker<'_> {
                 self.builder.binary(op, left, right)
             }
             7 => {
-                let (test, left, right) = (*self.random.pick(&TESTS), self.pick(ty), self.pick(ty));
+                let (test, left, right) = (*self.random.pick(&Comparison::ALL), self.pick(ty), self.pick(ty));
                 self.builder.compare(test, left, right)
             }
             8 => {
@@ -289,7 +274,7 @@ impl Maker<'_> {
             let base = if self.random.one_of(15, 16) { small } else { value };
             let offset = *self.random.pick(&[0, 1, 8, 30, 0x8000_0000, u32::MAX]);
             let offset = if self.random.one_of(7, 8) { offset % 16 } else { offset };
-            self.builder.need(Place::from(base, offset));
+            self.builder.require_bytes(PacketOffset::from(base, offset));
         }
         None
     }
@@ -301,20 +286,21 @@ impl Maker<'_> {
             _ => self.random.below(24) as u32,
         };
         let place = match self.random.below(3) {
-            0 => Place::at(offset),
+            0 => PacketOffset::at(offset),
             _ => {
                 let ty = *self.random.pick(&TYPES);
                 let (value, mask) = (self.pick(ty), self.constant(ty, 15));
                 let small = self.builder.binary(Binary::And, value, mask);
-                Place::from(if self.random.one_of(11, 12) { small } else { value }, offset)
+                PacketOffset::from(if self.random.one_of(11, 12) { small } else { value }, offset)
             }
         };
         if self.random.one_of(1, 2) {
             return self.builder.load(place, width);
         }
-        self.builder.need(Place { offset: place.offset.saturating_add(width.bytes()), ..place });
-        let place = Place { offset: place.offset.min(u32::MAX - 8), ..place };
-        self.builder.push(Op::Load(place, width, Order::Little), width.ty())
+        self.builder
+            .require_bytes(PacketOffset { offset: place.offset.saturating_add(width.bytes()), ..place });
+        let place = PacketOffset { offset: place.offset.min(u32::MAX - 8), ..place };
+        self.builder.push(Op::Load(place, width, ByteOrder::Little), width.ty())
     }
 
     /// A value of a type that can be read here.
@@ -449,11 +435,11 @@ fn switches_are_exact() {
     }
 }
 
-fn one_switch(ty: Type, width: Width, search: Search, keys: &[u64], targets: usize) -> Ir {
+fn one_switch(ty: Type, width: Width, search: SwitchSearch, keys: &[u64], targets: usize) -> Ir {
     let mut builder = Builder::new();
     let entry = builder.block();
     builder.switch_to(entry);
-    let value = builder.load(Place::at(0), width);
+    let value = builder.load(PacketOffset::at(0), width);
     let ends: Vec<BlockId> = (0..=targets).map(|_| builder.block()).collect();
     let case = |(at, &key): (usize, &u64)| Case { key, to: Target::to(ends[1 + at % targets]) };
     let cases = keys.iter().filter(|key| **key <= ty.max()).enumerate().map(case).collect();

@@ -1,15 +1,16 @@
 //! A set whose filters' programs are native code answers as its filters' programs do one by one, interpreted.
 //!
-//! `TAPLINE_FILTER_SEED=7` sets where chance starts (else 1), `TAPLINE_SET_ROUNDS=100` how many sets are tried (else 8).
+//! `TAPLINE_FILTER_SEED=7` sets where chance starts (else 1), `TAPLINE_SET_ROUNDS=100` how many sets are tried (else
+//! 8).
 
 use std::sync::Arc;
 
 use crate::support::Packets;
 use tapline_bpf::PacketFilter;
 use tapline_filter::{Options, compile};
-use tapline_filterset::{Filter, FilterSet, Matches, Mode};
+use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
 use tapline_ir::CompiledFilter;
-use tapline_jit::{RESIDUALS_MAX, Residuals};
+use tapline_jit::{NativeResiduals, RESIDUALS_MAX};
 use tapline_packet::{Batch, LinkType, Meta, Selection};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::gallery::exhibits;
@@ -48,12 +49,12 @@ fn classify(set: &mut FilterSet, batch: &Batch<'_>) -> Vec<Vec<u32>> {
 #[test]
 fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1));
-    let residuals = Residuals::new(RESIDUALS_MAX);
+    let residuals = NativeResiduals::new(RESIDUALS_MAX);
     let (mut accepted, mut texts, mut native) = (0, 0, 0);
     for _ in 0..volume("TAPLINE_SET_ROUNDS", 2) {
         let options = Options { netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
         let mut expressions = Expressions::new(random.bits(), 1);
-        let mut set = FilterSet::new(Mode::All);
+        let mut set = FilterSet::new(MatchPolicy::All);
         let mut programs: Vec<(u32, CompiledFilter)> = Vec::new();
         while programs.len() < FILTERS {
             let text = expressions.text();
@@ -82,7 +83,7 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
 
 #[test]
 fn beyond_the_limit_programs_are_interpreted() {
-    let residuals = Residuals::new(1);
+    let residuals = NativeResiduals::new(1);
     let text = "ip[8] + ip[9] = 70";
     let program = || compile(text, &Options::default()).expect("compiles");
     let ready: [Arc<dyn PacketFilter>; 2] = [(); 2].map(|()| residuals.ready(program()));

@@ -1,39 +1,42 @@
-//! Compile time: from text to a program, and on to native code.
+//! Tapline's compile time, step by step: text to classic BPF, classic BPF to SSA form, SSA form to native code.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tapline_filter::{Handle, Options, compile};
+use tapline_filter::{HandleKind, Options, compile};
 use tapline_ir::CompiledFilter;
 use tapline_packet::LinkType;
 
 use crate::runs::median;
 
-/// Medians of the times of compiling one text.
-pub(crate) struct Compiling {
+/// Median time of each step of compiling one filter.
+pub(crate) struct CompileTimes {
     /// Text to classic BPF.
-    pub(crate) program: Duration,
-    /// Classic BPF to values, after all passes.
-    pub(crate) values: Duration,
-    /// Values to native code; `None` where there is none.
-    pub(crate) native: Option<Duration>,
+    pub(crate) to_bpf: Duration,
+    /// Classic BPF to values (the SSA form), with all optimisation passes.
+    pub(crate) to_values: Duration,
+    /// Values to native code; `None` where native code cannot be made.
+    pub(crate) to_native: Option<Duration>,
 }
 
-impl Compiling {
-    pub(crate) fn measure(text: &str, runs: usize) -> anyhow::Result<Compiling> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-        let program = time(runs, || compile(text, &options).map(drop).map_err(|e| anyhow!(e.render(text))))?;
+impl CompileTimes {
+    pub(crate) fn measure(text: &str, runs: usize) -> anyhow::Result<CompileTimes> {
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
+        let to_bpf = time(runs, || compile(text, &options).map(drop).map_err(|e| anyhow!(e.render(text))))?;
         let filter = compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
-        let values = time(runs, || {
+        // A new object in each run, as an object keeps the values it has made.
+        let to_values = time(runs, || {
             black_box(CompiledFilter::from(filter.program().clone()).values());
             Ok(())
         })?;
-        let native = super::native::compile_time(filter.values(), |compile| time(runs, compile));
-        Ok(Compiling { program, values, native })
+        let to_native = super::native::compile_time(filter.values(), |compile| time(runs, compile));
+        Ok(CompileTimes { to_bpf, to_values, to_native })
     }
 }
 
+/// Median duration of `work`, in at least three runs.
 fn time(runs: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let mut seconds = Vec::new();
     for _ in 0..runs.max(3) {

@@ -1,65 +1,65 @@
-//! The engines: each runs one filter over packets and says what that costs.
+//! The engines that run a compiled filter, and how they are timed.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tapline_arena::libpcap::{Libpcap, Oracle};
+use tapline_arena::libpcap::{Libpcap, LibpcapProgram};
 use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Selection;
 use tapline_sys::usage::thread_time;
 
 use super::Subject;
-use super::kernel::Kernel;
+use super::kernel::KernelJit;
 use super::packets::Packets;
 
-/// Cost of one packet.
+/// Cost per packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Nanoseconds of processor time.
+    /// CPU time of the thread, in nanoseconds.
     pub ns: f64,
 }
 
-/// A way to run a filter.
+/// An engine with one filter loaded: an interpreter, native code, or the kernel's JIT.
 pub(crate) trait Engine {
     /// Name in reports.
     fn name(&self) -> &'static str;
 
-    /// Whether what it costs to run the empty filter is taken off already.
-    fn is_above_empty(&self) -> bool {
+    /// Whether [`measure`](Engine::measure) has subtracted the cost of the empty filter (loop and calls) already.
+    fn excludes_overhead(&self) -> bool {
         false
     }
 
-    /// Which packets it accepts.
+    /// For each packet, in order: whether the filter accepts it.
     fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>>;
 
-    /// Cost of a packet, measured for about `time`.
+    /// Filters the packets over and over for about `time`; gives the mean cost of a packet.
     fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<Cost>;
 }
 
-/// libpcap's interpreter: what the others are compared with.
+/// Name of libpcap's interpreter in reports: the reference of the column `times faster`.
 pub(crate) const LIBPCAP: &str = "libpcap, interpreted";
 
-/// All engines of this machine, libpcap's first.
+/// All engines that this machine can run, with the filter loaded; those of libpcap's program first.
 pub(crate) fn all(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine + '_>>> {
     let mut engines: Vec<Box<dyn Engine + '_>> = Vec::new();
     if let (Some(oracle), Ok(libpcap)) = (&subject.theirs, Libpcap::get()) {
-        engines.push(Box::new(Bpf { oracle, libpcap }));
-        engines.extend(Kernel::of_libpcap(oracle)?);
+        engines.push(Box::new(LibpcapInterpreter { oracle, libpcap }));
+        engines.extend(KernelJit::of_libpcap(oracle)?);
     }
-    engines.extend(Kernel::of_ours(&subject.ours));
-    engines.push(Box::new(Interpreter { program: &subject.ours }));
+    engines.extend(KernelJit::of_ours(&subject.ours));
+    engines.push(Box::new(TaplineInterpreter { program: &subject.ours }));
     engines.extend(super::native::engines(subject)?);
     Ok(engines)
 }
 
-/// `bpf_filter` of libpcap, one packet a call.
-struct Bpf<'a> {
-    oracle: &'a Oracle,
+/// libpcap's `bpf_filter()`, one call per packet.
+struct LibpcapInterpreter<'a> {
+    oracle: &'a LibpcapProgram,
     libpcap: &'static Libpcap,
 }
 
-impl Engine for Bpf<'_> {
+impl Engine for LibpcapInterpreter<'_> {
     fn name(&self) -> &'static str {
         LIBPCAP
     }
@@ -71,21 +71,21 @@ impl Engine for Bpf<'_> {
 
     fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<Cost> {
         let round = || {
-            let one = |packet: tapline_packet::Packet<'_>| {
+            let accepts = |packet: tapline_packet::Packet<'_>| {
                 self.oracle.run(self.libpcap, packet.data, packet.meta.wire_len) != 0
             };
-            packets.batches().map(|batch| batch.iter().filter(|packet| one(*packet)).count()).sum()
+            packets.batches().map(|batch| batch.iter().filter(|packet| accepts(*packet)).count()).sum()
         };
         Ok(spin(packets.len(), time, round))
     }
 }
 
-/// Our interpreter, a batch a call.
-struct Interpreter<'a> {
+/// Tapline's interpreter of classic BPF, one call per batch.
+struct TaplineInterpreter<'a> {
     program: &'a CompiledFilter,
 }
 
-impl Engine for Interpreter<'_> {
+impl Engine for TaplineInterpreter<'_> {
     fn name(&self) -> &'static str {
         "ours, interpreted"
     }
@@ -99,7 +99,7 @@ impl Engine for Interpreter<'_> {
     }
 }
 
-/// The verdicts of an engine that selects from batches.
+/// For each packet: whether `select` leaves it in the selection of its batch.
 pub fn verdicts(
     packets: &Packets,
     mut select: impl FnMut(&tapline_packet::Batch<'_>, &mut Selection),
@@ -116,7 +116,7 @@ pub fn verdicts(
     verdicts
 }
 
-/// Filters all batches once. Gives the number of accepted packets.
+/// Calls `select` once on each batch, with all packets selected; gives the number of packets that stay selected.
 pub fn select_all(
     packets: &Packets,
     mut select: impl FnMut(&tapline_packet::Batch<'_>, &mut Selection),
@@ -131,22 +131,23 @@ pub fn select_all(
     accepted
 }
 
-/// Rounds between two looks at the clock are as many as take so long.
-const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
+/// The clock is read about this often while an engine is timed: reading it each round would count as filter time.
+const CLOCK_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Does `round`, which filters `packets` packets, over and over for `time`.
+/// Repeats `round` for about `time`, after one round of warm-up; gives the CPU time per packet. A round filters all
+/// `packets` packets once.
 pub fn spin(packets: usize, time: Duration, mut round: impl FnMut() -> usize) -> Cost {
     let warm_up = Instant::now();
     black_box(round());
-    let rounds = (BETWEEN_LOOKS.as_nanos() / warm_up.elapsed().as_nanos().max(1)).max(1);
+    let rounds = (CLOCK_INTERVAL.as_nanos() / warm_up.elapsed().as_nanos().max(1)).max(1);
     let (start, before) = (Instant::now(), thread_time());
-    let mut done = 0_u64;
+    let mut filtered = 0_u64;
     while start.elapsed() < time {
         for _ in 0..rounds {
             black_box(round());
         }
-        done += rounds as u64 * packets as u64;
+        filtered += rounds as u64 * packets as u64;
     }
     let cpu = thread_time().saturating_sub(before);
-    Cost { ns: cpu.as_nanos() as f64 / done as f64 }
+    Cost { ns: cpu.as_nanos() as f64 / filtered as f64 }
 }

@@ -1,21 +1,26 @@
 //! Cost of a filter: all engines side by side, on the same packets.
 //!
 //! ```text
-//! filter --libpcap--> its program --> libpcap's interpreter, the kernel's JIT          the peers
-//!        --ours-----> our program --> interpreted, native one packet a call, native a batch a call
-//! packets: worst   256 frames of 64 bytes that go through every test of the filter
-//!          mixed   frames of a small network       FILE  real ones
+//! filter text --libpcap--> libpcap's classic BPF --> libpcap's interpreter (a call per packet)
+//!                                                --> the kernel's eBPF JIT (translated, not optimised)
+//!             --Tapline--> Tapline's classic BPF --> Tapline's interpreter (a call per batch)
+//!                                                --> the kernel's eBPF JIT (optimised by Tapline)
+//!                                                --> native code (a call per packet; a call per batch)
+//! packets: worst   256 frames of 64 bytes that pass every test of the filter and match the last one
+//!          mixed   generated traffic of a small network
+//!          FILE    packets of a capture file
 //! ```
 //!
-//! Every engine's verdicts are compared before anything is measured. Runs of the engines take turns; the median counts.
+//! On each set of packets all engines must accept the same packets; only then are they timed. The engines are timed in
+//! turn, `runs` times each, so that a disturbance meets all of them; reports show the median of an engine's runs.
 
 mod compile;
 pub mod engines;
 mod kernel;
+mod libpcap_child;
 mod native;
 pub mod packets;
-mod peer;
-pub use peer::answered;
+pub use libpcap_child::answered;
 mod table;
 
 use std::path::PathBuf;
@@ -23,36 +28,36 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
-use tapline_filter::{Handle, Options};
+use tapline_arena::libpcap::{CompileSettings, Libpcap, LibpcapProgram};
+use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::count_in;
 
 use crate::filters::{FILTERS, Filter};
 use crate::runs::median;
-use compile::Compiling;
+use compile::CompileTimes;
 use engines::{Cost, Engine};
+use libpcap_child::LibpcapCompile;
 use packets::Packets;
-use peer::Peer;
 use table::Table;
 
-/// What to measure.
+/// Command-line arguments of `tapline filter bench`: filters, packets and duration.
 #[derive(Clone, Debug, Args)]
 pub struct FilterArgs {
-    /// The filter. By default those of the papers (3, 21 and 50 instructions) and a few common ones.
+    /// Filter in the pcap-filter language. Default: six built-in ones, from "ip" to ten hosts and ten ports.
     #[arg(value_name = "FILTER")]
     pub filter: Vec<String>,
-    /// Measure on the packets of this file too (pcap or pcapng, Ethernet).
+    /// Also measure on the first packets of this capture file (pcap or pcapng, Ethernet).
     #[arg(short = 'r', value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Length of each run of an engine, in milliseconds, 1 to 60000.
+    /// Duration of one run of one engine, in milliseconds, 1 to 60000.
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = count_in::<u64>(1..=60_000))]
     pub time_ms: u64,
-    /// Time limit for libpcap's compiler, in seconds, 1 to 3600; beyond it the compiler is ended, and the other engines are
-    /// measured without it.
+    /// Time limit for libpcap's compiler, in seconds, 1 to 3600. After it the compiler is killed; if it had no program
+    /// by then, the engines that run libpcap's program are left out.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count_in::<u64>(1..=3600))]
     pub libpcap_limit: u64,
-    /// One JSON array instead of text.
+    /// Print one JSON array instead of tables.
     #[arg(long)]
     pub json: bool,
 }
@@ -63,19 +68,20 @@ impl Default for FilterArgs {
     }
 }
 
-/// Measures all and prints the result.
+/// Measures every filter on every set of packets, with `runs` runs of each engine, and prints the result. In the child
+/// that [`answered`] describes it only compiles.
 ///
 /// # Errors
-/// If a filter or a file cannot be read, or two engines give different verdicts.
+/// If a filter does not compile, the file cannot be read, or two engines accept different packets.
 pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
-    if peer::answered()? {
+    if answered()? {
         return Ok(());
     }
     let typed = args.filter.join(" ");
     let is_empty = !args.filter.is_empty() && typed.trim().is_empty();
     anyhow::ensure!(
         !is_empty,
-        "the empty filter is what all others are compared with: give one that asks something"
+        "the empty filter accepts every packet: it is the baseline of the others; give one that tests something"
     );
     let one = [Filter { name: "filter", text: &typed, worst: None }];
     let filters = if args.filter.is_empty() { FILTERS } else { &one };
@@ -84,70 +90,73 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
     let empty = Subject::new("")?;
     let mut table = Table::new(args.json);
     for filter in filters.iter().filter(|filter| !filter.text.trim().is_empty()) {
-        let peer = Peer::compile(filter.text, runs, Duration::from_secs(args.libpcap_limit))?;
-        let compiling = Compiling::measure(filter.text, runs)?;
-        let subject = Subject::beside(filter.text, peer.program())?;
-        table.filter(filter, &subject, &compiling, &peer);
+        let libpcap = LibpcapCompile::run(filter.text, runs, Duration::from_secs(args.libpcap_limit))?;
+        let compile_times = CompileTimes::measure(filter.text, runs)?;
+        let subject = Subject::with_libpcap(filter.text, libpcap.program())?;
+        table.filter(filter, &subject, &compile_times, &libpcap);
         let worst = filter.worst.map(Packets::worst);
         for packets in worst.iter().chain([&mixed]).chain(&file) {
-            let series = subject
+            let costs = subject
                 .measure(&empty, packets, runs, Duration::from_millis(args.time_ms))
                 .with_context(|| format!("{}, {}", filter.text, packets.name))?;
-            table.series(packets, &series);
+            table.engine_costs(packets, &costs);
         }
     }
     table.finish();
     Ok(())
 }
 
-/// A filter, compiled by Tapline and by libpcap.
+/// One filter text as two programs of classic BPF: Tapline's and, where there is one, libpcap's.
 pub struct Subject {
-    /// The compiled filter: the object that captures run.
+    /// Tapline's program: what a capture runs.
     pub ours: tapline_ir::CompiledFilter,
-    /// The program of libpcap's compiler; `None` without libpcap, or if it refuses the text.
-    pub theirs: Option<Oracle>,
+    /// libpcap's program; `None` if libpcap is not installed, refuses the text, or took longer than the time limit.
+    pub theirs: Option<LibpcapProgram>,
 }
 
-/// One engine's costs: the median of its runs, and the best.
-pub(crate) struct Series {
+/// The cost of an engine per packet: the median of its runs, and the fastest run.
+pub(crate) struct EngineCosts {
     pub(crate) engine: &'static str,
     pub(crate) median: Cost,
     pub(crate) least: Cost,
-    /// The median of the same engine with the empty filter, which accepts all: what its loop and its calls cost. `None` where the figure is
-    /// without them already.
+    /// Overhead: the median of the same engine with the empty filter, which accepts all packets, so only the loop and
+    /// the calls are timed. `None` where `median` and `least` exclude it already ([`Engine::excludes_overhead`]).
     pub(crate) empty: Option<Cost>,
 }
 
 impl Subject {
-    /// Compiles `text` for Ethernet.
+    /// Compiles `text` for Ethernet with both compilers, without a time limit.
     ///
     /// # Errors
     /// If Tapline's compiler refuses the text.
     pub fn new(text: &str) -> anyhow::Result<Subject> {
-        // Without libpcap, or where it knows no such filter, our engines are measured alone.
-        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, Settings::new(1)).ok());
-        Subject::beside(text, theirs.as_ref())
+        // Without libpcap's program only the engines that run Tapline's are measured.
+        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, CompileSettings::new(1)).ok());
+        Subject::with_libpcap(text, theirs.as_ref())
     }
 
-    /// Our program, beside one of libpcap that is there already.
-    fn beside(text: &str, theirs: Option<&Oracle>) -> anyhow::Result<Subject> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    /// Compiles `text` with Tapline only; `theirs` is libpcap's program for the same text.
+    fn with_libpcap(text: &str, theirs: Option<&LibpcapProgram>) -> anyhow::Result<Subject> {
+        let options =
+            Options { netmask: Some(0), handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
         let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         Ok(Subject { ours, theirs: theirs.cloned() })
     }
 
-    /// All engines take turns, with this filter and with the empty one.
+    /// Checks that all engines accept the same packets, then times them in turn for `time` each, `runs` times, with
+    /// this filter and with the `empty` one.
     fn measure(
         &self,
         empty: &Subject,
         packets: &Packets,
         runs: usize,
         time: Duration,
-    ) -> anyhow::Result<Vec<Series>> {
+    ) -> anyhow::Result<Vec<EngineCosts>> {
         let mut engines = engines::all(self)?;
         ensure_equal(&mut engines, packets)?;
-        let filters = engines.len();
-        engines.extend(engines::all(empty)?.into_iter().filter(|engine| !engine.is_above_empty()));
+        // Engines with the filter come first, then the same engines with the empty filter.
+        let with_filter = engines.len();
+        engines.extend(engines::all(empty)?.into_iter().filter(|engine| !engine.excludes_overhead()));
         let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];
         for round in 0..runs.max(1) {
             for turn in 0..engines.len() {
@@ -155,30 +164,33 @@ impl Subject {
                 costs[at].push(engines[at].measure(packets, time)?);
             }
         }
-        let mut series: Vec<Series> =
-            engines.iter().zip(&costs).map(|(engine, costs)| Series::new(engine.name(), costs)).collect();
-        let of_empty = series.split_off(filters);
-        for one in &mut series {
-            one.empty = of_empty.iter().find(|empty| empty.engine == one.engine).map(|empty| empty.median);
+        let mut all_costs: Vec<EngineCosts> = engines
+            .iter()
+            .zip(&costs)
+            .map(|(engine, costs)| EngineCosts::new(engine.name(), costs))
+            .collect();
+        let empty_costs = all_costs.split_off(with_filter);
+        for one in &mut all_costs {
+            one.empty = empty_costs.iter().find(|empty| empty.engine == one.engine).map(|empty| empty.median);
         }
-        Ok(series)
+        Ok(all_costs)
     }
 }
 
-impl Series {
-    fn new(engine: &'static str, costs: &[Cost]) -> Series {
+impl EngineCosts {
+    fn new(engine: &'static str, costs: &[Cost]) -> EngineCosts {
         let median = Cost { ns: median(costs.iter().map(|cost| cost.ns)) };
         let least = Cost { ns: costs.iter().map(|cost| cost.ns).fold(f64::INFINITY, f64::min) };
-        Series { engine, median, least, empty: None }
+        EngineCosts { engine, median, least, empty: None }
     }
 
-    /// Nanoseconds that a packet takes more than with the empty filter.
+    /// Cost of the filter alone, in nanoseconds per packet: the median less that of the empty filter, at least 0.
     pub(crate) fn above_empty(&self) -> f64 {
         (self.median.ns - self.empty.map_or(0.0, |empty| empty.ns)).max(0.0)
     }
 }
 
-/// Every engine accepts the same packets.
+/// Fails unless every engine accepts the same packets as the first.
 fn ensure_equal(engines: &mut [Box<dyn Engine + '_>], packets: &Packets) -> anyhow::Result<()> {
     let Some((first, others)) = engines.split_first_mut() else { return Ok(()) };
     let expected = first.verdicts(packets)?;

@@ -1,4 +1,4 @@
-//! Native code, one packet a call and a batch a call.
+//! Tapline's native code (its JIT), called once per packet and called once per batch.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::Subject;
 use super::engines::{Cost, Engine, select_all, spin, verdicts};
 use super::packets::Packets;
 
-/// Both ways to call native code; none where none can be made.
+/// Two engines, one per way to call; none where native code cannot be made.
 pub(crate) fn engines(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine>>> {
     Ok(match (Native::of(&subject.ours), Native::of(&subject.ours)) {
-        (Ok(one), Ok(batch)) => vec![Box::new(One(one)), Box::new(Whole(batch))],
+        (Ok(one), Ok(batch)) => vec![Box::new(NativePerPacket(one)), Box::new(NativePerBatch(batch))],
         _ => Vec::new(),
     })
 }
 
-/// Time to make native code, by `time`.
+/// Time to compile `ir` to native code, taken by the stopwatch `time`; `None` where native code cannot be made.
 pub(crate) fn compile_time(
     ir: &Ir,
     time: impl FnOnce(&mut dyn FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration>,
@@ -29,9 +29,10 @@ pub(crate) fn compile_time(
     .ok()
 }
 
-struct One(Native);
+/// Called with one packet at a time.
+struct NativePerPacket(Native);
 
-impl Engine for One {
+impl Engine for NativePerPacket {
     fn name(&self) -> &'static str {
         "ours, native, a packet a call"
     }
@@ -52,9 +53,10 @@ impl Engine for One {
     }
 }
 
-struct Whole(Native);
+/// Called with a batch at a time.
+struct NativePerBatch(Native);
 
-impl Engine for Whole {
+impl Engine for NativePerBatch {
     fn name(&self) -> &'static str {
         "ours, native, a batch a call"
     }

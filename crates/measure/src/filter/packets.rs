@@ -1,4 +1,4 @@
-//! The packets that filters are measured on.
+//! The sets of packets that filters are measured on.
 
 use std::path::Path;
 
@@ -8,39 +8,43 @@ use tapline_arena::libpcap::Libpcap;
 use tapline_arena::traffic::Traffic;
 use tapline_packet::{BATCH_MAX, Batch};
 
-use crate::filters::Worst;
+use crate::filters::WorstCasePacket;
 
-/// Different packets of the mixed set.
+/// Number of packets in the mixed set.
 const MIXED: usize = 4096;
 
-/// The most packets of a file: they fit the second cache, as a capture's own block would.
+/// The most packets taken from a file. At 500 bytes each they are 2 MB, so that filters are measured more than memory.
 const FILE_MAX: usize = 4096;
 
-/// Shortest packet that the kernel's test runs take.
+/// Shortest packet that the kernel's test runs take: an Ethernet header.
 const LEN_MIN: usize = 14;
+/// Longest packet that is used: a test run takes at most a page less some hundred bytes.
 const LEN_MAX: usize = 3000;
 
-/// Packets under a name.
+/// A set of packets with a name, stored in batches as a source lends them.
 pub struct Packets {
     /// Name in reports.
     pub name: String,
-    lent: FrameBatches,
+    stored: FrameBatches,
 }
 
 impl Packets {
-    /// 256 frames of 64 bytes that go through every test of a filter and match at its end.
-    pub fn worst(worst: Worst) -> Packets {
+    /// 256 frames of 64 bytes that pass every test of the filter `worst` belongs to, and match the last one.
+    pub fn worst(worst: WorstCasePacket) -> Packets {
         let frames: Vec<Vec<u8>> = (0..BATCH_MAX).map(|n| worst_frame(worst, n as u16)).collect();
         Packets::new("worst case, 256 frames of 64 bytes".to_owned(), &frames)
     }
 
-    /// The traffic of a small network.
+    /// Generated traffic of a small network; the same packets each time.
     pub fn mixed() -> Packets {
         let frames: Vec<Vec<u8>> = Traffic::new(1).take(MIXED).map(|(_, frame)| frame).collect();
         Packets::new(format!("mixed, {MIXED} frames of a small network"), &frames)
     }
 
-    /// The first packets of an Ethernet capture.
+    /// The first 4,096 packets of 14 to 3,000 bytes in a pcap or pcapng file.
+    ///
+    /// # Errors
+    /// If libpcap is not installed, or the file cannot be read, is not Ethernet, or has no packet of such a length.
     pub fn of_file(path: &Path) -> anyhow::Result<Packets> {
         let libpcap = Libpcap::get().map_err(|reason| anyhow!("files are read by libpcap: {reason}"))?;
         let (dlt, packets) =
@@ -49,38 +53,38 @@ impl Packets {
         let fits = |frame: &Vec<u8>| (LEN_MIN..=LEN_MAX).contains(&frame.len());
         let frames: Vec<Vec<u8>> =
             packets.into_iter().map(|packet| packet.data).filter(fits).take(FILE_MAX).collect();
-        ensure!(!frames.is_empty(), "{}: no packets", path.display());
+        ensure!(!frames.is_empty(), "{}: no packet of {LEN_MIN} to {LEN_MAX} bytes", path.display());
         Ok(Packets::new(format!("{}, {} packets", path.display(), frames.len()), &frames))
     }
 
-    /// These frames.
+    /// A set of these frames, in their order.
     pub fn new(name: String, frames: &[Vec<u8>]) -> Packets {
-        Packets { name, lent: FrameBatches::new(frames) }
+        Packets { name, stored: FrameBatches::new(frames) }
     }
 
     /// Number of packets.
     pub fn len(&self) -> usize {
-        self.lent.len()
+        self.stored.len()
     }
 
     /// Whether the set has no packets.
     pub fn is_empty(&self) -> bool {
-        self.lent.is_empty()
+        self.stored.is_empty()
     }
 
     /// The packets in batches, all full except the last.
     pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
-        self.lent.batches()
+        self.stored.batches()
     }
 
-    /// The frames one by one.
+    /// The bytes of each packet, in order.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         self.batches().flat_map(|batch| batch.iter().map(|packet| packet.data).collect::<Vec<_>>())
     }
 }
 
-/// An IPv4 packet with a transport header in a frame of 64 bytes.
-fn worst_frame(worst: Worst, number: u16) -> Vec<u8> {
+/// An Ethernet frame of 64 bytes: IPv4, then a header with ports; `number` makes the source port differ.
+fn worst_frame(worst: WorstCasePacket, number: u16) -> Vec<u8> {
     let mut frame = vec![0; 64];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     frame[12..14].copy_from_slice(&[8, 0]);

@@ -1,24 +1,26 @@
-//! The result: a table for people, an array of objects for programs.
+//! Prints the result: text tables, or with `--json` one array with an object for each filter.
 
 use serde_json::{Value, json};
 use tapline_sys::tsc;
 
-use super::compile::Compiling;
+use super::compile::CompileTimes;
 use super::engines::LIBPCAP;
-use super::kernel::KERNEL;
+use super::kernel::KERNEL_LIBPCAP;
+use super::libpcap_child::LibpcapCompile;
 use super::packets::Packets;
-use super::peer::Peer;
-use super::{Series, Subject};
+use super::{EngineCosts, Subject};
 use crate::filters::Filter;
 use std::time::Duration;
 
-/// Long enough to count the clock's rate to four digits.
+/// How long the time stamp counter is compared with the clock: gives its rate to four digits.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// Times below cannot be told apart.
-const SHORTEST_NS: f64 = 0.05;
+/// Costs below this, in nanoseconds, are noise: no ratio is printed for them.
+const RESOLUTION_NS: f64 = 0.05;
 
+/// Prints as it goes, or collects rows for JSON until [`finish`](Table::finish).
 pub(crate) struct Table {
+    /// The objects of the filters so far; `None` for text.
     json: Option<Vec<Value>>,
     /// Ticks of the time stamp counter in a nanosecond.
     ticks_per_ns: f64,
@@ -29,29 +31,29 @@ impl Table {
         let ticks_per_ns = tsc::frequency(CALIBRATION) / 1e9;
         if !json {
             println!(
-                "ns/packet: processor time, the median of the runs; least: of the best run; times faster: than {LIBPCAP}"
+                "ns/packet: CPU time, median of the runs; least: fastest run; times faster: than \"{LIBPCAP}\""
             );
             println!(
-                "above: without what the same engine takes for the empty filter (its loop and calls), as the kernel's figures are; \
-                 than the kernel's: than {KERNEL}, both so"
+                "of empty: the same engine with the empty filter (loop and calls alone; \"-\": subtracted already); \
+                 above: ns/packet less of empty; than the kernel's: times faster than \"{KERNEL_LIBPCAP}\", by above"
             );
-            println!("a cycle is one of the time stamp counter: {ticks_per_ns:.3} in a nanosecond");
+            println!("cycles: ticks of the time stamp counter, {ticks_per_ns:.3} per nanosecond");
             if cfg!(debug_assertions) {
                 println!(
-                    "this tapline was built for debugging: its own code is many times slower than in a release"
+                    "this is a debug build of tapline: its own code is many times slower than in a release build"
                 );
             }
         }
         Table { json: json.then(Vec::new), ticks_per_ns }
     }
 
-    /// The filter that is measured next, and its compile time.
+    /// Begins a filter: prints its text, its instructions and its compile times.
     pub(crate) fn filter(
         &mut self,
         filter: &Filter<'_>,
         subject: &Subject,
-        compiling: &Compiling,
-        peer: &Peer,
+        compile_times: &CompileTimes,
+        libpcap: &LibpcapCompile,
     ) {
         let ours = subject.ours.insns().len();
         let theirs = subject.theirs.as_ref().map(|oracle| oracle.insns().len());
@@ -61,11 +63,11 @@ impl Table {
                 "filter": filter.text,
                 "instructions": ours,
                 "libpcap_instructions": theirs,
-                "compile_us": us(compiling.program),
-                "compile_values_us": us(compiling.values),
-                "compile_native_us": compiling.native.map(us),
-                "libpcap_compile_us": peer.time().map(us),
-                "libpcap_ended_after_s": peer.ended_after().map(|limit| limit.as_secs_f64()),
+                "compile_us": us(compile_times.to_bpf),
+                "compile_values_us": us(compile_times.to_values),
+                "compile_native_us": compile_times.to_native.map(us),
+                "libpcap_compile_us": libpcap.time().map(us),
+                "libpcap_ended_after_s": libpcap.killed_after().map(|limit| limit.as_secs_f64()),
                 "measured": [],
             }));
             return;
@@ -73,28 +75,28 @@ impl Table {
         let or_none = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.0} us"));
         println!("\n{}: {}", filter.name, filter.text);
         println!(
-            "  {ours} instructions of classic BPF (libpcap: {}); compiled in {:.0} us (libpcap: {}), from there to values in {:.0} us, \
-             and to native code in {}",
+            "  {ours} instructions of classic BPF (libpcap: {}); compile time: text to classic BPF {:.0} us \
+             (libpcap: {}), then to SSA form {:.0} us, then to native code {}",
             theirs.map_or("none".to_owned(), |count| count.to_string()),
-            us(compiling.program),
-            or_none(peer.time().map(us)),
-            us(compiling.values),
-            or_none(compiling.native.map(us)),
+            us(compile_times.to_bpf),
+            or_none(libpcap.time().map(us)),
+            us(compile_times.to_values),
+            or_none(compile_times.to_native.map(us)),
         );
-        if let Some(limit) = peer.ended_after() {
+        if let Some(limit) = libpcap.killed_after() {
             println!(
-                "  {LIBPCAP}: left out; its compiler was ended after {} s (--libpcap-limit)",
+                "  libpcap: left out; its compiler was killed after {} s (--libpcap-limit)",
                 limit.as_secs_f64()
             );
         }
     }
 
-    /// Times of the engines on these packets.
-    pub(crate) fn series(&mut self, packets: &Packets, series: &[Series]) {
-        let reference = series.iter().find(|one| one.engine == LIBPCAP).map(|one| one.median.ns);
-        let kernel = series.iter().find(|one| one.engine == KERNEL).map(Series::above_empty);
+    /// Prints the engines' costs on one set of packets.
+    pub(crate) fn engine_costs(&mut self, packets: &Packets, costs: &[EngineCosts]) {
+        let reference = costs.iter().find(|one| one.engine == LIBPCAP).map(|one| one.median.ns);
+        let kernel = costs.iter().find(|one| one.engine == KERNEL_LIBPCAP).map(EngineCosts::above_empty);
         if let Some(rows) = &mut self.json {
-            let engines: Vec<Value> = series
+            let engines: Vec<Value> = costs
                 .iter()
                 .map(|one| {
                     json!({
@@ -119,7 +121,7 @@ impl Table {
             "    {:<34} {:>10} {:>8} {:>8} {:>8} {:>8}  times faster  than the kernel's",
             "engine", "ns/packet", "least", "cycles", "of empty", "above"
         );
-        for one in series {
+        for one in costs {
             let cycles = one.median.ns * self.ticks_per_ns;
             let (times, than_kernel) = (ratio(reference, one.median.ns), ratio(kernel, one.above_empty()));
             let empty = one.empty.map_or("-".to_owned(), |empty| format!("{:.2}", empty.ns));
@@ -134,6 +136,7 @@ impl Table {
         }
     }
 
+    /// Prints the JSON array, if one was asked for.
     pub(crate) fn finish(self) {
         if let Some(rows) = self.json {
             println!("{}", Value::Array(rows));
@@ -141,10 +144,10 @@ impl Table {
     }
 }
 
-/// How often `ns` goes into the reference; "-" without one, or for what is too short to be told apart.
+/// `reference / ns`, how many times faster `ns` is; "-" without a reference or where `ns` is below [`RESOLUTION_NS`].
 fn ratio(reference: Option<f64>, ns: f64) -> String {
     match reference {
-        Some(reference) if ns >= SHORTEST_NS => format!("{:.2}", reference / ns),
+        Some(reference) if ns >= RESOLUTION_NS => format!("{:.2}", reference / ns),
         _ => "-".to_owned(),
     }
 }

@@ -16,9 +16,9 @@ const MATCH: f64 = 1000.0;
 
 pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
     for count in [10, 1000] {
-        tasks.push(miss(count)?.beside(MISS_BYTE));
+        tasks.push(miss(count)?.with_reference(MISS_BYTE));
     }
-    tasks.push(first_match(10)?.beside(MATCH));
+    tasks.push(first_match(10)?.with_reference(MATCH));
     Ok(())
 }
 
@@ -49,7 +49,9 @@ fn first_match(count: usize) -> anyhow::Result<Task<'static>> {
     let name = format!("searching {count} patterns, first match");
     Ok(Task::new(&name, "payload", PAYLOADS as f64, PAYLOADS as u64, move || {
         let mut matching = 0;
-        set.matching(black_box(&workload.payloads).iter().map(Vec::as_slice), |_| matching += 1);
+        set.for_each_matching_payload(black_box(&workload.payloads).iter().map(Vec::as_slice), |_| {
+            matching += 1
+        });
         matching
     }))
 }

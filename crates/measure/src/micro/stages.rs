@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tapline_arena::frame_batches::FrameBatches;
 use tapline_graph::{Error, Graph, NodeId, Out, Packets, Stage};
-use tapline_packet::{BATCH_MAX, Batch, Now};
+use tapline_packet::{BATCH_MAX, Batch, ClockReading};
 use tapline_profile::{Meters, Task};
 use tapline_sys::tsc;
 
@@ -30,7 +30,7 @@ impl Stage for Pass {
 
 /// A packet at one stage, alone and in a full batch.
 pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) {
-    tasks.push(task(1).beside(STAGE));
+    tasks.push(task(1).with_reference(STAGE));
     tasks.push(task(BATCH_MAX));
 }
 
@@ -65,6 +65,6 @@ fn row(passed: &Arc<AtomicU64>) -> (Graph, NodeId) {
 }
 
 fn push(graph: &mut Graph, source: NodeId, batch: Batch<'_>) {
-    let mut packets = Packets::all(batch, &[], Now::default());
+    let mut packets = Packets::all(batch, &[], ClockReading::default());
     graph.push(source, &mut packets, tsc::now()).expect("stages that do nothing do not fail");
 }

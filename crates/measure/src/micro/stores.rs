@@ -12,7 +12,7 @@ const PACKETS: usize = 256;
 const PACKET: f64 = 7479.0;
 const INDEX: f64 = 154.0;
 
-/// Where a packet lies, as an index has it.
+/// An entry of an index: the packet's place.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     offset: u64,
@@ -21,9 +21,9 @@ struct Entry {
 }
 
 pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) {
-    tasks.push(index().beside(INDEX));
+    tasks.push(index().with_reference(INDEX));
     tasks.extend([64, 512].map(packet));
-    tasks.push(packet(1500).beside(PACKET));
+    tasks.push(packet(1500).with_reference(PACKET));
 }
 
 /// Each entry is read again: the sum of all lengths.

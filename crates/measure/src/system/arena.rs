@@ -1,4 +1,4 @@
-//! Where it all happens: two machines in one.
+//! The arena: a sending and a receiving machine, made of one.
 //!
 //! ```text
 //! core A: generator --> near0 =====veth===== far0 --> ring of the link --> kernel thread (NAPI) --> tap --> program :core B
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use tapline_arena::netns::{FAR, NEAR, Namespace};
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
-use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
 
 use crate::scheduled;
@@ -149,8 +149,8 @@ impl Arena {
     /// Lets XDP drop every packet that `far0` receives, until what is returned is dropped.
     pub fn drop_all(&mut self) -> Result<XdpLink> {
         let insns = [Insn::set(R0, xdp_action::DROP), Insn::EXIT];
-        let program =
-            Program::load(ProgramKind::Xdp, "tapline_drop", &insns).map_err(|error| anyhow!("{error}"))?;
+        let program = LoadedProgram::load(ProgramKind::Xdp, "tapline_drop", &insns)
+            .map_err(|error| anyhow!("{error}"))?;
         let far = self.far;
         let link = self.place.run(|| XdpLink::attach(&program, far, XdpMode::Native))??;
         self.thread()?;

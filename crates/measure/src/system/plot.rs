@@ -46,7 +46,7 @@ impl Bars {
         bars[group] = Some(bar);
     }
 
-    /// Whose bars have which colour: names, and colours as HTML has them.
+    /// The legend: names of series, and their colours as HTML has them.
     pub(crate) fn legend(&self) -> impl Iterator<Item = (&str, String)> {
         self.series.iter().enumerate().map(|(at, (name, _))| {
             let RGBColor(red, green, blue) = colour(at);

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use super::Headers;
 use crate::numbers::ip_protocol::{SCTP, TCP, UDP, has_ports};
 
-/// One direction of a flow. As text it is a filter: `ip src host 192.0.2.1 and ip dst host 192.0.2.2 and tcp src port 1024 and tcp
-/// dst port 80`.
+/// One direction of a flow. As text it is a filter: `ip src host 192.0.2.1 and ip dst host 192.0.2.2 and tcp src port
+/// 1024 and tcp dst port 80`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FiveTuple {
-    /// Where it comes from.
+    /// The source address.
     pub src: IpAddr,
-    /// Where it goes, of the same IP version.
+    /// The destination address, of the same IP version.
     pub dst: IpAddr,
     /// 6 TCP, 17 UDP, 132 SCTP.
     pub protocol: u8,
@@ -30,7 +30,8 @@ impl FiveTuple {
         FiveTuple { src: dst, dst: src, src_port: dst_port, dst_port: src_port, ..self }
     }
 
-    /// The same for both directions: that which comes from the lower address, or from the lower port if the addresses are equal.
+    /// The same for both directions: that which comes from the lower address, or from the lower port if the addresses
+    /// are equal.
     #[must_use]
     pub fn canonical(self) -> FiveTuple {
         if (self.src, self.src_port) <= (self.dst, self.dst_port) { self } else { self.reversed() }

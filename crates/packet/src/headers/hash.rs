@@ -6,8 +6,9 @@
 //! fold  = both halves of a product of 128 bits, one laid on the other
 //! ```
 //!
-//! The product lets each bit of a side reach each bit of the hash; ordering the sides makes directions equal and, unlike adding them, keeps
-//! flows apart whose addresses or ports are exchanged. Without the seed, nobody can choose flows that meet in one place.
+//! The product lets each bit of a side reach each bit of the hash; ordering the sides makes directions equal and,
+//! unlike adding them, keeps flows apart that differ by an exchange of addresses or ports. Without the seed, an
+//! attacker cannot choose flows that collide.
 
 use super::read::{array, u32_at};
 use super::{Headers, IpVersion, Place};
@@ -17,13 +18,15 @@ const KEYS: [u64; 4] =
     [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
 
 impl Headers {
-    /// A number that tells flows apart: all 64 bits are good, and both directions have the same. Of one seed it is the same in every run
-    /// and on every machine.
+    /// A number that tells flows apart: all 64 bits are good, and both directions have the same. Of one seed it is
+    /// the same in every run and on every machine.
     ///
     /// - An IP packet whose [`ports`](Self::ports) are known: of addresses, protocol and ports.
-    /// - A fragment, the first one too: of addresses and [`Fragment::protocol`](super::Fragment::protocol). So all fragments of a packet
-    ///   have the same, which is not that of the flow's whole packets: only who puts fragments together could know it.
-    /// - Other IP packets, and those whose ports were not captured: of addresses and protocol; where not even that is known, of addresses.
+    /// - A fragment, the first one too: of addresses and [`Fragment::protocol`](super::Fragment::protocol). So all
+    ///   fragments of a packet have the same, which is not that of the flow's whole packets: only reassembly would tell
+    ///   that.
+    /// - Other IP packets, and those whose ports were not captured: of addresses and protocol; where not even that is
+    ///   known, of addresses.
     /// - Without IP: of the EtherType, so that all of one kind have the same.
     #[inline]
     pub fn flow_hash(&self, data: &[u8], seed: u64) -> u64 {
@@ -33,8 +36,8 @@ impl Headers {
         })
     }
 
-    /// The same of addresses alone, both directions alike: all packets between two hosts have the same, fragments too. Without IP: of the
-    /// EtherType.
+    /// The same of addresses alone, both directions alike: all packets between two hosts have the same, fragments
+    /// too. Without IP: of the EtherType.
     #[inline]
     pub fn host_hash(&self, data: &[u8], seed: u64) -> u64 {
         let hosts = Headers { fragment: None, protocol: None, l4: Place::NONE, ..*self };

@@ -27,7 +27,7 @@ const EXTENSIONS_MAX: usize = 8;
 const MORE: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// Which internet protocol.
+/// A version of the internet protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpVersion {
     /// RFC 791.
@@ -36,12 +36,12 @@ pub enum IpVersion {
     V6,
 }
 
-/// Which part of a packet this is.
+/// The part of a packet that a fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
     /// Identification, common to the fragments of one packet, beside their addresses; 16 bits in IPv4.
     pub id: u32,
-    /// Where its data belongs, in bytes, a multiple of 8.
+    /// The offset of its data in the packet, in bytes, a multiple of 8.
     pub offset: u16,
     /// Whether it is not the last.
     pub more: bool,
@@ -165,7 +165,8 @@ impl Headers {
         self.walk_transport(data, next, at, data.len())
     }
 
-    /// Notes the fragment header at `at`; whether it is that of a later fragment. A second one in the same packet is not noted.
+    /// Notes the fragment header at `at`; whether it is that of a later fragment. A second one in the same packet is
+    /// not noted.
     fn cuts(&mut self, data: &[u8], at: usize) -> Option<bool> {
         let &[protocol, _, o0, o1, i0, i1, i2, i3] = array(data, at)?;
         let word = u16::from_be_bytes([o0, o1]);

@@ -4,7 +4,8 @@
 //! label 20b | traffic class 3b | bottom 1b | time to live 8b     ... until the bottom, then IP or a pseudo-wire
 //! ```
 //!
-//! Labels do not say what is behind them. An IP header's first byte does: 45 to 4f, or 60 to 6f (RFC 4928). All else is a pseudo-wire.
+//! Labels do not say what is behind them. An IP header's first byte does: 45 to 4f, or 60 to 6f (RFC 4928). All else
+//! is a pseudo-wire.
 //!
 //! Sources: RFC 3032, 2.1; RFC 4385, 3; RFC 4448, 4.
 
@@ -12,7 +13,7 @@ use super::read::{u8_at, u16_at, u32_at};
 use super::{Headers, Place};
 use crate::numbers::ethertype;
 
-/// Labels in one stack; more are nobody's.
+/// Labels in one stack at most; headers behind more are not found.
 const LABELS_MAX: u8 = 16;
 
 const BOTTOM: u32 = 0x100;
@@ -56,10 +57,12 @@ pub(super) fn stack(data: &[u8], at: usize) -> Option<Mpls> {
     Some(Mpls { label, count })
 }
 
-/// Where the Ethernet frame of a pseudo-wire begins that starts at `at`: there, or behind a control word of four bytes.
+/// The start of the Ethernet frame in a pseudo-wire that starts at `at`: there, or behind a control word of four
+/// bytes.
 ///
-/// A control word begins with four zero bits, and so do many Ethernet addresses; nothing else tells. Then it is where an EtherType follows that we
-/// know, and if in both places, behind a control word. A word that begins with 1 is no data (RFC 4385, 5).
+/// A control word begins with four zero bits, and so do many Ethernet addresses; nothing else tells. Then it is where
+/// an EtherType follows that we know, and if in both places, behind a control word. A word that begins with 1 is no
+/// data (RFC 4385, 5).
 pub(super) fn pseudo_wire(data: &[u8], at: usize) -> Option<usize> {
     let behind_word = at + 4;
     match u8_at(data, at)? >> 4 {

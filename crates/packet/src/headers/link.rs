@@ -13,7 +13,8 @@
 //! others      IPoIB, IPNET, SLIP: a header of a fixed length; FDDI, ATM: 802.2 behind one, or at once
 //! ```
 //!
-//! A type leads to a header, and that to the next type, until one is that of a network header; at most [`LINK_HEADERS_MAX`] times.
+//! A type leads to a header, and that to the next type, until one is that of a network header; at most
+//! [`LINK_HEADERS_MAX`] times.
 //!
 //! Sources: IEEE 802.1Q; RFC 1042; RFC 1661, RFC 1662, RFC 2516; <https://www.tcpdump.org/linktypes.html>.
 
@@ -30,7 +31,8 @@ const LINK_HEADERS_MAX: usize = 16;
 const ETHERNET_TYPE: usize = 12;
 const ETHERNET_LEN: usize = 14;
 
-/// Types of cooked captures up to 1500 that are no EtherTypes; of these only 802.2 is followed (`linux/if_ether.h`, ETH_P_802_2).
+/// Types of cooked captures up to 1500 that are no EtherTypes; of these only 802.2 is followed (`linux/if_ether.h`,
+/// ETH_P_802_2).
 const COOKED_802_2: u16 = 4;
 
 /// The numbers that libpcap has for raw IP in memory, which old files carry too.

@@ -1,4 +1,4 @@
-//! Where each header of a packet starts, and what flows are told apart by.
+//! The offset of each header of a packet, and the fields that tell flows apart.
 //!
 //! ```text
 //! | link header | VLAN tags, MPLS labels | IP | IPv6 extensions | transport | payload | link padding |
@@ -13,16 +13,17 @@
 //! [`Headers::parse`] goes over a packet once and allocates nothing. What it gives is a small value of offsets; addresses and ports are read
 //! from the bytes when they are asked for. So most methods take the captured bytes again: the same that were parsed.
 //!
-//! Packets are hostile. Each read is checked against the captured bytes, each stack of headers has a bound, and nothing panics, whatever
-//! the bytes are. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured length, of those that there are. A header
-//! that is cut short gives `None` for itself and what is behind it, and more captured bytes never change what fewer bytes told, except
-//! from `None` to something, and `ip_end`.
+//! Packets are hostile. Each read is checked against the captured bytes, each stack of headers has a bound, and
+//! nothing panics, whatever the bytes are. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured
+//! length, of those that there are. A header that is cut short gives `None` for itself and what is behind it, and
+//! more captured bytes never change what fewer bytes told, except from `None` to something, and `ip_end`.
 //!
-//! Where the filter language looks at the same thing, it finds the same: `tcp port 80` is true of a packet without tags exactly when its
-//! [`ports`](Headers::ports) say so (`extensions(tcp port 80)` behind IPv6 extension headers). There are three differences, all in
-//! packets that are malformed or seldom. Filters believe the EtherType, and look at neither the version nor the lengths in an IP header;
-//! here a header of another version, or shorter than 20 bytes, is no IP, and nothing is found behind the end that IP gives itself. And
-//! filters do not look for IP in 802.3 frames with SNAP.
+//! Where the filter language looks at the same header, it finds the same: `tcp port 80` is true of a packet without
+//! tags exactly when its [`ports`](Headers::ports) say so (`extensions(tcp port 80)` behind IPv6 extension headers).
+//! There are three differences, all in malformed or rare packets. Filters believe the EtherType, and look at neither
+//! the version nor the lengths in an IP header; here a header of another version, or shorter than 20 bytes, is no IP,
+//! and no header is found behind the end that IP gives itself. And filters do not look for IP in 802.3 frames with
+//! SNAP.
 
 mod flow;
 mod hash;
@@ -41,14 +42,14 @@ pub use flow::FiveTuple;
 pub use hash::plain_host_hash;
 pub use ip::{Fragment, IpVersion};
 pub use label::Mpls;
-pub use tunnel::{Inner, Tunnel};
+pub use tunnel::{InnerPacket, Tunnel};
 
 use crate::{LinkType, Packet, VlanTag};
 
 /// VLAN tags that are kept; more are counted, up to what [`link`] walks over.
 const VLANS_KEPT: usize = 4;
 
-/// Where each header of a packet starts, and what flows are told apart by. See the [module](self).
+/// The offset of each header of a packet, and the fields that tell flows apart. See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     l3: Place,
@@ -78,8 +79,9 @@ impl Headers {
         Headers::parse_tagged(link_type, data, None)
     }
 
-    /// Most packets are [plain](link::Plain). For these nothing here takes the address of the value that is made, so that it stays in
-    /// registers until it is whole: built in memory and then copied, it took more than twice as long.
+    /// Most packets are [plain](link::Plain). For these nothing here takes the address of the value that is made, so
+    /// that it stays in registers until it is whole: built in memory and then copied, it took more than twice as
+    /// long.
     #[inline]
     fn parse_tagged(link_type: LinkType, data: &[u8], tag: Option<VlanTag>) -> Headers {
         let data = addressable(data);
@@ -104,8 +106,8 @@ impl Headers {
         headers
     }
 
-    /// Finds the headers from an IP header on, which begins at `offset` and whose version decides. Offsets count from the start of
-    /// `data`; the link type is [`LinkType::RAW`].
+    /// Finds the headers from an IP header on, which begins at `offset` and whose version decides. Offsets count from
+    /// the start of `data`; the link type is [`LinkType::RAW`].
     pub fn parse_ip(data: &[u8], offset: usize) -> Headers {
         let data = addressable(data);
         let mut headers = Headers::none(LinkType::RAW, data);
@@ -139,7 +141,8 @@ impl Headers {
         self.link_type
     }
 
-    /// The VLAN tags, outermost first, at most four; that of the metadata is among them. [`vlan_count`](Self::vlan_count) says how many there are.
+    /// The VLAN tags, outermost first, at most four; that of the metadata is among them.
+    /// [`vlan_count`](Self::vlan_count) says how many there are.
     #[inline]
     pub fn vlans(&self) -> &[VlanTag] {
         &self.vlans[..VLANS_KEPT.min(self.vlan_count.into())]
@@ -157,14 +160,15 @@ impl Headers {
         self.mpls
     }
 
-    /// The EtherType of what stands at [`l3`](Self::l3), whatever the link type: 0x0800 for IPv4, also in PPP and behind labels. Of a
-    /// pseudo-wire in MPLS it is that of MPLS. `None` for 802.2 without SNAP, and where the link type has no such types.
+    /// The EtherType of what stands at [`l3`](Self::l3), whatever the link type: 0x0800 for IPv4, also in PPP and
+    /// behind labels. Of a pseudo-wire in MPLS it is that of MPLS. `None` for 802.2 without SNAP, and where the link
+    /// type has no such types.
     #[inline]
     pub fn ether_type(&self) -> Option<u16> {
         self.ether_type
     }
 
-    /// Where the network header begins (IP, ARP, whatever it is): behind link header, tags and labels.
+    /// The start of the network header (IP, ARP, whatever it is): behind link header, tags and labels.
     #[inline]
     pub fn l3(&self) -> Option<usize> {
         self.l3.get()
@@ -184,13 +188,14 @@ impl Headers {
         self.protocol
     }
 
-    /// Which part of a packet this is; `None` if it is whole. An IPv6 fragment header that cuts nothing (RFC 6946) is none.
+    /// Which part of a packet this is; `None` if it is whole. An IPv6 fragment header that cuts nothing (RFC 6946) is
+    /// none.
     #[inline]
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
     }
 
-    /// Where the header of what IP carries begins; `None` in later fragments, which have none.
+    /// The start of the header behind IP; `None` in later fragments, which have none.
     #[inline]
     pub fn l4(&self) -> Option<usize> {
         self.l4.get()
@@ -204,8 +209,8 @@ impl Headers {
         self.payload.get()
     }
 
-    /// Where the IP packet ends in the captured bytes by its own length: what follows is padding of the link. The captured length, if there is no
-    /// IP or it gives no length (segmentation offload, jumbograms).
+    /// The end of the IP packet in the captured bytes, by its own length: the bytes behind it are padding of the
+    /// link. The captured length, if there is no IP or it gives no length (segmentation offload, jumbograms).
     #[inline]
     pub fn ip_end(&self) -> usize {
         self.end as usize

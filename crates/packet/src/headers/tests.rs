@@ -1,4 +1,5 @@
-//! Single packets, byte by byte. Any bytes, filters and tshark judge in `testkit/tests/it/headers.rs` and `filter/tests/it/headers.rs`.
+//! Single packets, byte by byte. Any bytes, filters and tshark judge in `testkit/tests/it/headers.rs` and
+//! `filter/tests/it/headers.rs`.
 
 use super::*;
 use crate::Meta;

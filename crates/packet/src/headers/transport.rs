@@ -19,7 +19,8 @@ const ICMP_LEN: usize = 8;
 const SCTP_LEN: usize = 12;
 
 impl Headers {
-    /// Source and destination port of TCP, UDP or SCTP; `None` for other protocols, in later fragments, and if they were not captured.
+    /// Source and destination port of TCP, UDP or SCTP; `None` for other protocols, in later fragments, and if they
+    /// were not captured.
     ///
     /// `data` is what was parsed; of other bytes any answer may come, but no panic.
     #[inline]

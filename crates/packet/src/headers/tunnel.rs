@@ -13,10 +13,11 @@
 //!               extensions: words 1 ... next 1] | IP
 //! ```
 //!
-//! What is known as a tunnel here is the same as in the filter language's `inner(...)`, and MPLS besides. A tunnel's header is one in a first
-//! fragment too.
+//! The tunnels here are those of the filter language's `inner(...)`, and MPLS besides. A tunnel's header in a first
+//! fragment counts as well.
 //!
-//! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5; draft-foschiano-erspan-03; RFC 4385.
+//! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5;
+//! draft-foschiano-erspan-03; RFC 4385.
 
 use super::label::{pseudo_wire, stack};
 use super::read::{array, u8_at, u16_at, u32_at};
@@ -52,20 +53,21 @@ pub enum Tunnel {
 
 /// The packet inside one layer of tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inner {
+pub struct InnerPacket {
     /// The kind of tunnel.
     pub tunnel: Tunnel,
-    /// Which of its kind: MPLS's outermost label, GRE's key, ERSPAN's session, the network of VXLAN and Geneve, GTP's endpoint.
+    /// Which of its kind: MPLS's outermost label, GRE's key, ERSPAN's session, the network of VXLAN and Geneve, GTP's
+    /// endpoint.
     pub id: Option<u32>,
     /// Link type of the inner packet: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
     pub link_type: LinkType,
-    /// Where it begins, counted from the first byte that was parsed.
+    /// The start of the inner packet, counted from the first byte that was parsed.
     pub offset: usize,
     /// Its captured bytes, without what pads the outer packet.
     pub len: usize,
 }
 
-impl Inner {
+impl InnerPacket {
     /// The bytes of the packet inside, of those of the packet around it.
     #[inline]
     pub fn data<'a>(&self, outer: &'a [u8]) -> &'a [u8] {
@@ -79,7 +81,7 @@ impl Inner {
     }
 }
 
-/// What is known of a packet inside before where the outer one ends.
+/// The inner packet, before the end of the outer one is known.
 struct Found {
     tunnel: Tunnel,
     id: Option<u32>,
@@ -88,11 +90,11 @@ struct Found {
 }
 
 impl Headers {
-    /// The packet inside, one layer of tunnel taken off: labels if there are any, else what IP or UDP carries. `None` if there is no tunnel, its
-    /// header is cut short, or it carries neither IP nor Ethernet.
+    /// The packet inside, one layer of tunnel taken off: labels if there are any, else what IP or UDP carries. `None`
+    /// if there is no tunnel, its header is cut short, or it carries neither IP nor Ethernet.
     ///
     /// `data` is what was parsed; of other bytes any answer may come, but no panic.
-    pub fn inner(&self, data: &[u8]) -> Option<Inner> {
+    pub fn inner(&self, data: &[u8]) -> Option<InnerPacket> {
         let (found, end) = match self.mpls {
             Some(mpls) => {
                 let id = Some(mpls.label);
@@ -106,14 +108,14 @@ impl Headers {
         };
         let Found { tunnel, id, link_type, offset } = found;
         let len = end.min(data.len()).checked_sub(offset)?;
-        Some(Inner { tunnel, id, link_type, offset, len })
+        Some(InnerPacket { tunnel, id, link_type, offset, len })
     }
 
     fn ip_type(&self) -> Option<u16> {
         self.ether_type.filter(|kind| matches!(*kind, IPV4 | IPV6))
     }
 
-    /// What IP carries, and where that ends.
+    /// The packet that IP carries, and its end.
     fn carried(&self, data: &[u8]) -> Option<(Found, usize)> {
         let (at, end) = (self.l4()?, self.ip_end());
         let data = data.get(..end)?;
@@ -143,7 +145,7 @@ fn any_ip(data: &[u8], at: usize) -> Option<(LinkType, usize)> {
     matches!(u8_at(data, at)? >> 4, 4 | 6).then_some((LinkType::RAW, at))
 }
 
-/// What an EtherType says is at `at`, if it is IP, a frame, or either behind labels.
+/// The packet at `at` by its EtherType, if that is IP, a frame, or either behind labels.
 fn of_type(data: &[u8], kind: u16, at: usize) -> Option<(LinkType, usize)> {
     match kind {
         IPV4 => Some((LinkType::RAW, ip_of(data, at, IpVersion::V4)?)),
@@ -213,7 +215,7 @@ fn erspan_iii(data: &[u8], at: usize) -> Option<(LinkType, usize)> {
     }
 }
 
-/// What a tunnel over UDP carries, and where the datagram ends.
+/// The packet that a tunnel over UDP carries, and the end of the datagram.
 fn in_udp(data: &[u8], at: usize) -> Option<(Found, usize)> {
     let &[_, _, p0, p1, l0, l1, _, _] = array::<UDP_LEN>(data, at)?;
     let len = usize::from(u16::from_be_bytes([l0, l1]));

@@ -17,7 +17,7 @@ const NO_DATA: u8 = 0x4;
 const BOTH_DS: u8 = 0x03;
 const PROTECTED: u8 = 0x40;
 
-/// Where the 802.2 header of a data frame begins; `None` if it has none or is encrypted.
+/// The start of a data frame's 802.2 header; `None` if it has none or is encrypted.
 pub(super) fn body(data: &[u8], at: usize, padded: bool) -> Option<usize> {
     let &[first, second] = array(data, at)?;
     let (kind, subtype) = (first >> 2 & 3, first >> 4);

@@ -16,7 +16,7 @@ const HEARD: u8 = 5;
 const UPDATE: u8 = 8;
 const SOURCE_UPDATE: u8 = 13;
 
-/// What each type is called without `-v`, and with it.
+/// Names of TLV types, without and with `-v`.
 const TYPES: [(&str, &str); 20] = [
     (" pad1", "Pad 1"),
     (" padN", "Pad "),

@@ -29,7 +29,7 @@ const ERRORS: &[(u8, &str)] = &[
     (7, "Capability Message Error"),
 ];
 
-/// What is wrong in detail: code, subcode, name.
+/// Subcodes of errors: code, subcode, name.
 const DETAILS: &[((u8, u8), &str)] = &[
     ((1, 1), "Connection Not Synchronized"),
     ((1, 2), "Bad Message Length"),
@@ -61,7 +61,7 @@ const DETAILS: &[((u8, u8), &str)] = &[
     ((6, 7), "Connection Collision Resolution"),
 ];
 
-/// What is wrong in the state of a session, and in a capability.
+/// Subcodes of errors in the state of a session, and in a capability.
 const STATE_DETAILS: [&str; 4] =
     ["Unspecified Error", "In OpenSent State", "In OpenConfirm State", "In Established State"];
 const CAPABILITY_DETAILS: [&str; 5] = [
@@ -370,7 +370,7 @@ fn print_notification(cx: &mut Context<'_>, body: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What an operator says of a shutdown (RFC 9003): length 1, text; any other bytes are shown.
+/// Shutdown communication of an operator (RFC 9003): length 1, text; any other bytes are shown.
 fn print_communication(cx: &mut Context<'_>, data: Span<'_>) -> Printed {
     let length = usize::from(data.u8(0)?);
     let rest = match length {

@@ -108,7 +108,7 @@ const DEPTH_MAX: u32 = 16;
 
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    // What was not captured is missing as what is not there.
+    // Bytes that were not captured are treated as absent.
     print_message(cx, span.limit(span.length.min(span.captured())), 0)
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     print_data(cx, kind, span.skip(5))
 }
 
-/// What a request or response of a type holds.
+/// Prints the type data of a request or response.
 fn print_data(cx: &mut Context<'_>, kind: u8, data: Span<'_>) -> Printed {
     let name = match kind {
         2 => "Notification",

@@ -37,7 +37,7 @@ const ACTIONS: [&str; 8] =
     ["No-Action", "Natively-Forward", "Send-Map-Request", "Drop", "unknown", "unknown", "unknown", "unknown"];
 const LOCATOR_FLAGS: &[(u32, &str)] = &[(4, "Local-Locator"), (2, "RLoc-Probed"), (1, "Reachable")];
 
-/// Where a message's text ends.
+/// The end of a message's text.
 enum End {
     Done,
     Invalid,

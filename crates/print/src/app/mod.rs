@@ -18,6 +18,7 @@ mod dhcp6;
 pub(crate) mod dns;
 mod eap;
 mod eigrp;
+mod enterprises;
 mod hsrp;
 pub(crate) mod isakmp;
 mod kerberos;
@@ -184,7 +185,7 @@ fn datagram_congestion_control(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) ->
     Ok(())
 }
 
-/// What follows an EtherType, for those other than IPv4, IPv6, ARP, VLAN tags, MPLS and PPPoE.
+/// Prints the payload of an EtherType, except IPv4, IPv6, ARP, VLAN tags, MPLS and PPPoE.
 pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) -> Result<bool, Cut> {
     match ethertype {
         kind::LLDP => crate::llc::lldp::print(cx, span)?,

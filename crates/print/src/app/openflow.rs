@@ -87,7 +87,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What follows a header.
+/// The bytes behind a header, and the message that they belong to.
 type Body<'p> = (Span<'p>, Option<&'static Message>);
 
 /// Prints a header; its body's length, and where the body begins. `None` ends the text.
@@ -214,7 +214,7 @@ fn put_error(
 enum Otherwise {
     Decimal,
     Hex(usize),
-    /// A word, and the number in hexadecimal with so many digits.
+    /// A word, and the number in hexadecimal with this many digits.
     Word(&'static str, usize),
 }
 

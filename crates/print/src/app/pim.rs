@@ -52,7 +52,7 @@ const OPTIONS: &[(u16, &str)] = &[
     (65_001, "Address List (Old)"),
 ];
 
-/// What became of a message: `false` ends it with the mark of a cut.
+/// The result of a message's printer: `false` ends the text with the mark of a cut.
 type Whole = Result<bool, Cut>;
 
 /// A message of IP protocol 103.
@@ -133,7 +133,7 @@ fn verdict(span: Span<'_>, kind: u8, ip: &Ip) -> Result<&'static str, Cut> {
     })
 }
 
-/// What is left of a message, and how its addresses are written.
+/// The rest of a message, and the encoding of its addresses.
 struct Body<'p> {
     rest: Span<'p>,
     /// Bytes of an address as the header says (RFC 2117); 0 where each address has its family before it.

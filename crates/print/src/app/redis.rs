@@ -19,7 +19,7 @@ const DEPTH_MAX: u32 = 32;
 /// The packet does not hold what it announces.
 struct Broken;
 
-/// What a length line says.
+/// The value of a length line.
 enum Length {
     Of(usize),
     Null,
@@ -130,7 +130,7 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    /// Where the next CR LF from `at` on stands.
+    /// The offset of the next CR LF from `at` on.
     fn line_end(&self, mut at: usize) -> Result<usize, Broken> {
         while (self.byte(at)?, self.byte(at + 1)?) != (b'\r', b'\n') {
             at += 1;

@@ -46,7 +46,7 @@ pub(crate) const CHUNKS: &[(u8, &str)] = &[
     (I_FORWARD_TSN, "I-FORWARD-FSN"),
 ];
 
-/// What a payload protocol identifier names.
+/// Names of payload protocol identifiers.
 const PAYLOADS: &[(u32, &str)] = &[
     (1, "ISDN Q.921"),
     (2, "M2UA"),

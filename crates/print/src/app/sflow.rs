@@ -54,7 +54,7 @@ const COUNTER_RECORDS: &[(u32, &str)] = &[
 const RAW_PROTOCOLS: &[(u32, &str)] = &[(1, "Ethernet"), (11, "IPv4"), (12, "IPv6")];
 const DIRECTIONS: [&str; 5] = ["unknown", "full-duplex", "half-duplex", "in", "out"];
 
-/// What goes before a number, and its bytes: 4 or 8.
+/// The label of a number, and its length: 4 or 8 bytes.
 type Field = (&'static str, usize);
 
 const INTERFACE: &[Field] =

@@ -121,7 +121,7 @@ pub(crate) const SIP: Protocol = Protocol {
 /// Longest word that is taken for a command or a code.
 const WORD_MAX: usize = 128;
 
-/// What a packet of `protocol` says.
+/// Prints a packet of `protocol`.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, protocol: &Protocol) -> Printed {
     cx.protocol = protocol.name;
     cx.text(protocol.title);

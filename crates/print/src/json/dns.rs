@@ -1,7 +1,7 @@
 //! DNS messages. Names are as in zone files, without escapes, with a dot at the end.
 
 use tapline_wire::dns::flag;
-use tapline_wire::dns::name::{self, Piece};
+use tapline_wire::dns::name::{self, NamePart};
 
 use super::walk::Walk;
 use super::write::Writer;
@@ -172,10 +172,10 @@ fn write_texts(json: &mut Writer, mut bytes: &[u8]) {
 fn write_name(json: &mut Writer, key: &'static str, message: Span<'_>, at: usize) -> Result<usize, Cut> {
     let end = json.string_field(key, |part| {
         name::walk(message.data, at, |piece| match piece {
-            Piece::Label(label) => part.bytes(label),
-            Piece::Bits { bits, .. } => part.hex(bits),
-            Piece::Dot => part.bytes(b"."),
-            Piece::TooLong => {}
+            NamePart::Label(label) => part.bytes(label),
+            NamePart::Bits { bits, .. } => part.hex(bits),
+            NamePart::Dot => part.bytes(b"."),
+            NamePart::TooLong => {}
         })
     });
     end.map_err(|_| Cut)

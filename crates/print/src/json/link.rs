@@ -54,12 +54,12 @@ fn by_kind(walk: &mut Walk, kind: u16, span: Span<'_>) -> Printed {
     }
 }
 
-/// What stands where an EtherType may stand, behind a switch's tag.
+/// Writes the payload behind the addresses, after a switch's tag.
 pub(super) fn behind_addresses(walk: &mut Walk, kind: u16, span: Span<'_>) -> Printed {
     tagged(walk, kind, span, None)
 }
 
-/// What may begin with VLAN tags: a stripped one, then those among the bytes, outermost first.
+/// Writes a payload that may begin with VLAN tags: a stripped one, then those among the bytes, outermost first.
 fn tagged(walk: &mut Walk, kind: u16, span: Span<'_>, stripped: Option<VlanTag>) -> Printed {
     if stripped.is_none() && !is_shown_as_vlan(kind) {
         return by_kind(walk, kind, span);

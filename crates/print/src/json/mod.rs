@@ -47,7 +47,7 @@ pub fn packet(packet: Packet<'_>, interface: &Interface, number: u64, out: &mut 
     out.push(b'\n');
 }
 
-/// What is known about the packet besides its bytes.
+/// Writes the packet's metadata.
 fn record(json: &mut Writer, packet: Packet<'_>, interface: &Interface) {
     let meta = packet.meta;
     json.string_field("time", |part| time::rfc3339(meta.timestamp, part));
@@ -62,7 +62,7 @@ fn record(json: &mut Writer, packet: Packet<'_>, interface: &Interface) {
     state(json, meta);
 }
 
-/// What only live captures and pcapng files know: each key stands only where its value is known.
+/// Writes metadata of live captures and pcapng files: a key is left out if its value is not known.
 fn state(json: &mut Writer, meta: &Meta) {
     match meta.direction {
         Direction::Unknown => {}

@@ -1,4 +1,4 @@
-//! What EtherTypes name: IPv4, IPv6 and its extension headers, MPLS, ARP; and what IP protocol numbers name.
+//! Payloads of EtherTypes: IPv4, IPv6 and its extension headers, MPLS, ARP; and payloads of IP protocol numbers.
 
 use tapline_packet::numbers::ethertype;
 use tapline_packet::numbers::ip_protocol::{self, FRAGMENT, MOBILITY, NONE, ROUTING};
@@ -60,7 +60,7 @@ pub(super) fn ipv4(walk: &mut Walk, span: Span<'_>) -> Printed {
     by_protocol(walk, protocol, rest)
 }
 
-/// What an IPv4 header says about what follows it.
+/// Fields of an IPv4 header that its payload needs.
 struct Next {
     header_len: usize,
     total_len: usize,
@@ -115,7 +115,7 @@ pub(super) fn ipv6(walk: &mut Walk, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What follows an IPv6 header and its extensions.
+/// The payload behind an IPv6 header and its extensions.
 struct After<'p> {
     protocol: u8,
     rest: Span<'p>,

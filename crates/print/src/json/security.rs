@@ -1,6 +1,6 @@
-//! What encrypted protocols say before they encrypt: TLS hellos, QUIC headers, SSH identification.
+//! Plaintext of encrypted protocols: TLS hellos, QUIC headers, SSH identification.
 
-use tapline_wire::quic::{LongHeader, PacketType};
+use tapline_wire::quic::{LongHeader, LongPacketType};
 use tapline_wire::tls::{ClientHello, Hello, ServerHello};
 
 use super::walk::Walk;
@@ -90,12 +90,12 @@ pub(super) fn quic(walk: &mut Walk, span: Span<'_>) {
     });
 }
 
-fn type_name(packet_type: PacketType) -> &'static [u8] {
+fn type_name(packet_type: LongPacketType) -> &'static [u8] {
     match packet_type {
-        PacketType::VersionNegotiation => b"version_negotiation",
-        PacketType::Initial => b"initial",
-        PacketType::ZeroRtt => b"0rtt",
-        PacketType::Handshake => b"handshake",
-        PacketType::Retry => b"retry",
+        LongPacketType::VersionNegotiation => b"version_negotiation",
+        LongPacketType::Initial => b"initial",
+        LongPacketType::ZeroRtt => b"0rtt",
+        LongPacketType::Handshake => b"handshake",
+        LongPacketType::Retry => b"retry",
     }
 }

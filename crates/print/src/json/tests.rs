@@ -173,7 +173,7 @@ fn text_and_json_show_the_same_tags() {
 }
 
 #[test]
-fn what_a_tunnel_carries_stands_inside() {
+fn a_tunnels_payload_is_a_nested_object() {
     let inner = &DNS_QUESTION[14..];
     let mut outer = DNS_QUESTION[14..34].to_vec();
     outer[2..4].copy_from_slice(&((20 + inner.len()) as u16).to_be_bytes());

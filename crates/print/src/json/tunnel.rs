@@ -1,4 +1,4 @@
-//! What carries packets: PPPoE, GRE, VXLAN, Geneve, GTP-U.
+//! Tunnels: PPPoE, GRE, VXLAN, Geneve, GTP-U.
 
 use super::walk::Walk;
 use super::{link, network};

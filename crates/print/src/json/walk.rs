@@ -61,7 +61,7 @@ impl<'w, 'o> Walk<'w, 'o> {
         result
     }
 
-    /// What a tunnel carries or a message quotes: an object of its own, unless it lies too deep.
+    /// Writes a packet in a tunnel or a quoted one as an object of its own, unless it is nested too deeply.
     pub(super) fn inner(&mut self, span: Span<'_>, body: impl FnOnce(&mut Self) -> Printed) -> Printed {
         if self.depth == DEPTH_MAX {
             self.payload(span);
@@ -75,7 +75,7 @@ impl<'w, 'o> Walk<'w, 'o> {
         result
     }
 
-    /// Where decoding ends: the bytes on the wire that are left.
+    /// Ends the decoding: writes the number of bytes on the wire that are left.
     pub(super) fn payload(&mut self, span: Span<'_>) {
         self.json.number_field("payload_length", span.length as u64);
     }

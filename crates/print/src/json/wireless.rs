@@ -22,7 +22,7 @@ const DATA: u16 = 2;
 const QOS: u16 = 8;
 const NO_DATA: u16 = 4;
 
-/// What a receiver says of how it received a frame, and the frame.
+/// Writes a radiotap header and the frame behind it.
 pub(super) fn radiotap(walk: &mut Walk, span: Span<'_>) -> Printed {
     let length = walk.layer("radiotap", |json| {
         let length = span.u16_le(2)?;
@@ -78,8 +78,8 @@ pub(super) fn frame(walk: &mut Walk, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What a management frame (type 0) decides, if its body was captured: the reason of a farewell, the status of a response
-/// (IEEE 802.11, 9.3.3).
+/// Writes the result in a management frame (type 0), if its body was captured: the reason of a disassociation or
+/// deauthentication, the status of a response (IEEE 802.11, 9.3.3).
 fn verdict(json: &mut Writer<'_>, frame: (u16, u16), body: Span<'_>) {
     let (name, at) = match frame {
         (0, 1 | 3) => ("status", 2),

@@ -37,7 +37,7 @@ const TYPES: &[(u8, &str)] = &[
 /// The flag of a header that is followed by the real one.
 const EXCEPTION: u8 = 0xff;
 
-/// Where a packet stands among the fragments of a datagram.
+/// The position of a packet among the fragments of a datagram.
 #[derive(Clone, Copy)]
 struct Fragment {
     flag: u8,

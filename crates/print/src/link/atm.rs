@@ -112,7 +112,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         if cx.options.link_header {
             put!(cx, "{:08x}", span.u32(0)?);
             let [second, third, fourth] = [span.u32(4), span.u32(8), span.u32(12)];
-            // What was not captured of the header leaves the line without all of it.
+            // A header that was not captured whole is left out of the line.
             let (second, third, fourth) = match (second, third, fourth) {
                 (Ok(second), Ok(third), Ok(fourth)) => (second, third, fourth),
                 _ => {

@@ -55,7 +55,7 @@ pub(super) fn print_with_ethertype(cx: &mut Context<'_>, span: Span<'_>) -> Prin
     Ok(())
 }
 
-/// What a tag is for.
+/// The purpose of a tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     ToCpu,

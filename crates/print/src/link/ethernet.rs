@@ -54,7 +54,7 @@ pub(super) fn switched(
     Ok(tag_len + after_addresses(cx, span.skip(ADDRESSES_LEN + tag_len), &frame)?)
 }
 
-/// What of a frame is shown late if its payload turns out to be unknown.
+/// Fields of a frame that are printed only if its payload turns out to be unknown.
 struct Frame {
     addresses: [u8; ADDRESSES_LEN],
     length: usize,

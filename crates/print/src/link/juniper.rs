@@ -1,4 +1,4 @@
-//! What Juniper's routers put before a packet that they capture.
+//! The headers that Juniper's routers put before captured packets.
 //!
 //! ```text
 //! | "MGC" 3 | flags 1 | [length 2 | extensions: type 1, length 1, value] | [cookie] | frame of the link type |
@@ -40,7 +40,7 @@ const ISO: u16 = 0x30;
 const PPP_OSI: u16 = 0x0023;
 const PPP_FRAMED: u16 = 0xff03;
 
-/// What the headers before the frame say.
+/// Fields of the headers before the frame.
 #[derive(Default)]
 struct Header {
     len: usize,
@@ -236,7 +236,7 @@ fn cookie(
     Ok(true)
 }
 
-/// What the cookie means on each card. `rest` begins behind it.
+/// Reads the cookie, whose meaning depends on the card. `rest` begins behind it.
 fn by_card(cx: &mut Context<'_>, rest: Span<'_>, link_type: LinkType, header: &mut Header) -> Printed {
     match link_type {
         LinkType::JUNIPER_MLPPP | LinkType::JUNIPER_MLFR | LinkType::JUNIPER_MFR => match header.cookie[0] {
@@ -401,7 +401,7 @@ fn multilink_ppp(cx: &mut Context<'_>, rest: Span<'_>, span: Span<'_>, header: &
         put!(cx, "Bundle-ID {}: ", header.bundle);
     }
     match header.protocol {
-        // What goes to the routing engine has no such cookie: this is IS-IS over PPP.
+        // Packets to the routing engine have no such cookie: this is IS-IS over PPP.
         IPV4 if header.cookie[4] == 0x0c => ppp::print(cx, rest),
         IPV4 => ipv4::print(cx, rest),
         IPV6 => ipv6::print(cx, rest),
@@ -435,7 +435,7 @@ fn multilink_frame_relay(cx: &mut Context<'_>, rest: Span<'_>, span: Span<'_>, h
     }
 }
 
-/// What the cards for ATM carry: cells of operation, LLC, ISO protocols, Ethernet, PPP, IP, told by first bytes.
+/// Prints the payload of ATM cards: OAM cells, LLC, ISO protocols, Ethernet, PPP, IP, told apart by their first bytes.
 fn cells(cx: &mut Context<'_>, rest: Span<'_>, link_type: LinkType, header: &Header) -> Printed {
     let is_second = link_type == LinkType::JUNIPER_ATM2;
     let is_operation = if is_second { header.cookie[7] & 0x70 != 0 } else { header.cookie[0] == 0x80 };

@@ -97,7 +97,7 @@ pub(super) fn frame(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> 
 }
 
 fn elements(cx: &mut Context<'_>, mut rest: Span<'_>) -> Printed {
-    // One that claims more than the frame has leads to the end of the captured bytes, not of the frame.
+    // An element longer than the frame extends to the end of the captured bytes, not of the frame.
     let mut overrun = false;
     while overrun || rest.length > 2 {
         let [kind, length] = rest.array(0)?;

@@ -1,4 +1,4 @@
-//! What drivers of 802.11 cards put before a frame: the header of Prism cards, and that of AVS.
+//! The headers that drivers of 802.11 cards put before a frame: Prism's, and AVS.
 //!
 //! ```text
 //! Prism:  | message 4 | length 4 | device 16 | fields, 144 bytes in all | 802.11 frame |

@@ -103,7 +103,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What stands before the elements, a first shift with it.
+/// The header before the information elements, including a first shift.
 struct Header {
     call_reference_len: usize,
     message: u8,
@@ -181,7 +181,7 @@ fn elements(cx: &mut Context<'_>, mut rest: Span<'_>, mut codeset: Codeset) -> R
     Ok(true)
 }
 
-/// What an element says. `false`, and nothing printed, if it is not known.
+/// Prints an element. `false`, and nothing printed, if it is not known.
 fn element(cx: &mut Context<'_>, identifier: u8, bytes: &[u8]) -> bool {
     let separator = if cx.verbose() > 0 { "" } else { ", " };
     if REPORT_TYPE.contains(&identifier) {

@@ -27,7 +27,8 @@ const ECHO: u8 = NEW_SEQUENCE | NEW_WINDOW | NEW_URGENT;
 /// Data in one direction: the sequence advances by the last packet's length.
 const ONE_WAY: u8 = NEW_SEQUENCE | NEW_ACK | NEW_WINDOW | NEW_URGENT;
 
-/// What compressed headers leave out: the connection of the last packet, and how long the last packet of each was.
+/// Values that compressed headers leave out: the connection of the last packet, and the length of each connection's
+/// last packet.
 pub(crate) struct Lengths {
     connection: u8,
     lengths: Box<[[u32; 256]; 2]>,

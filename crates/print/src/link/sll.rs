@@ -19,7 +19,7 @@ const VERSION_2_LEN: usize = 20;
 const NOVELL: u16 = 0x0001;
 const LLC: u16 = 0x0004;
 
-/// What both versions know about a packet.
+/// Fields of both versions of the header.
 struct Header {
     interface: Option<u32>,
     packet_type: u16,

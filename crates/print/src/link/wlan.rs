@@ -35,7 +35,7 @@ const CONTROL_TYPES: [(u16, &str, usize); 9] = [
     (15, "CF-End+CF-Ack", 16),
 ];
 
-/// What surrounds a frame, as a radio header tells.
+/// Bytes around a frame, as a radio header describes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trim {
     /// The header is padded to a multiple of 4 bytes.
@@ -124,7 +124,7 @@ impl FrameControl {
         }
     }
 
-    /// Where source and destination of a data frame stand.
+    /// The offsets of source and destination of a data frame.
     fn ends_at(self) -> (usize, usize) {
         match (self.enters_ds(), self.leaves_ds()) {
             (false, false) => (10, 4),
@@ -228,7 +228,7 @@ fn print_data_header(cx: &mut Context<'_>, control: FrameControl, span: Span<'_>
     Ok(())
 }
 
-/// What follows the header; how many bytes of headers there are in all.
+/// Prints the payload behind the header. The number of bytes of all headers.
 fn body(
     cx: &mut Context<'_>,
     control: FrameControl,

@@ -86,7 +86,7 @@ pub(super) fn print_tap(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What a frame ends with.
+/// The checksum at the end of a frame.
 struct Checksum {
     len: usize,
     read: u32,
@@ -139,7 +139,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, step)
 }
 
-/// What was read of the security header.
+/// Fields of the security header.
 struct Security {
     level: u8,
     len: usize,
@@ -425,7 +425,7 @@ fn security_header(cx: &mut Context<'_>, span: Span<'_>) -> Part<Security> {
 
 fn payload(cx: &mut Context<'_>, rest: Span<'_>, kind: u16, version: u16) -> Part<()> {
     let rest = match kind {
-        // What is wrong with a beacon does not keep the rest from being shown.
+        // An error in a beacon does not keep the rest from being printed.
         BEACON if version < 2 => beacon(cx, rest)?,
         COMMAND => command::print(cx, rest)?,
         _ => Some(rest),

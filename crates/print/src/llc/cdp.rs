@@ -91,7 +91,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What is left where a field does not fit.
+/// Prints the fields. The bytes that are left if a field does not fit.
 fn print_fields<'p>(cx: &mut Context<'_>, mut rest: Span<'p>) -> Result<Option<Span<'p>>, Cut> {
     while rest.length > 0 {
         if rest.length < HEADER_LEN {

@@ -20,7 +20,7 @@ use crate::link::{self, ethertype};
 use crate::text::Text;
 use crate::{names, net};
 
-/// What became of an LLC header.
+/// The result of printing an LLC header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Llc {
     /// Bytes of LLC and SNAP headers: part of the link-layer header that `-x` leaves out.
@@ -89,7 +89,7 @@ const CISCO_PROTOCOLS: &[(u16, &str)] = &[
     (0x010c, "VLAN Bridge"),
 ];
 
-/// What RFC 2684 bridges over ATM and frame relay.
+/// Protocols that RFC 2684 bridges over ATM and frame relay.
 const BRIDGED_PROTOCOLS: &[(u16, &str)] = &[
     (0x0001, "Ethernet + FCS"),
     (0x0007, "Ethernet w/o FCS"),
@@ -233,7 +233,7 @@ fn print_access_point(cx: &mut Context<'_>, point: u8, kind: &str) {
     }
 }
 
-/// What a frame of an access point that is not known says. Whether there is nothing more to show.
+/// Prints the control field of a frame with an unknown service access point. Whether there is nothing more to print.
 fn print_control(cx: &mut Context<'_>, header: Header, rest: Span<'_>) -> bool {
     let control = header.control;
     let length = rest.length + header.len();
@@ -335,7 +335,7 @@ fn print_snap_header(cx: &mut Context<'_>, organization: u32, protocol: u16, len
     put!(cx, "{kind} {name} (0x{protocol:04x}), length {length}: ");
 }
 
-/// What a SNAP header announces. Whether it was known.
+/// Prints the payload of a SNAP header. Whether it was known.
 fn print_snap_payload(
     cx: &mut Context<'_>,
     rest: Span<'_>,

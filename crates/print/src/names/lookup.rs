@@ -23,7 +23,7 @@ const NAME_MAX: usize = 255;
 
 /// A resolver: gives the name of an address, and may block.
 type Resolve = Box<dyn FnMut(IpAddr) -> Option<String> + Send>;
-/// What the resolver found for an address.
+/// The resolver's answer for an address.
 type Answer = (IpAddr, Option<String>);
 
 /// Looks names up by a resolver in a thread of its own.
@@ -126,8 +126,8 @@ impl HostNames for HostLookup {
     }
 }
 
-/// Letters, digits, hyphens, dots and underscores only: whoever owns an address chooses its name, which must not forge a
-/// line of text or steer a terminal.
+/// Whether a name has letters, digits, hyphens, dots and underscores only: the owner of an address chooses its name,
+/// which must not forge a line of text or control a terminal.
 fn is_host_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_allowed)

@@ -27,7 +27,7 @@ const TIMESTAMP: u8 = 13;
 const TIMESTAMP_REPLY: u8 = 14;
 const MASK_REPLY: u8 = 18;
 
-/// Where the quoted packet starts.
+/// Offset of the quoted packet.
 const QUOTE_AT: usize = 8;
 
 const NAMES: &[(u8, &str)] = &[

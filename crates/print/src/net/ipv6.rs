@@ -80,9 +80,9 @@ fn print_fields(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What an extension header's printer found.
+/// The result of printing an extension header.
 enum Step {
-    /// Go on after so many bytes.
+    /// The next header follows after this many bytes.
     Next(usize),
     /// All is said.
     Done,
@@ -93,7 +93,7 @@ struct Chain<'p> {
     packet: Span<'p>,
     ip: Ip,
     payload_len: usize,
-    /// Where the next header starts.
+    /// The offset of the next header.
     at: usize,
     next: u8,
     jumbo: Option<usize>,

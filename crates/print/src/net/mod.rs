@@ -23,7 +23,7 @@ pub(crate) struct Ip {
     pub(crate) source: IpAddr,
     /// As the header has it.
     pub(crate) destination: IpAddr,
-    /// Where source routing leads in the end; checksums cover this one.
+    /// The last address of the source route, which checksums cover.
     pub(crate) final_destination: IpAddr,
     /// Time to live, or hop limit.
     pub(crate) ttl: u8,

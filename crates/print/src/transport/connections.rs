@@ -35,7 +35,7 @@ pub(crate) struct Relative {
 /// Connections seen so far.
 pub(crate) struct Connections {
     origins: HashMap<Ends, Origin>,
-    /// What SLIP's compression leaves to the receiver's memory.
+    /// Lengths of earlier packets, which SLIP's compression requires of a receiver.
     pub(crate) slip: Lengths,
 }
 

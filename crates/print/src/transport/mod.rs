@@ -9,15 +9,15 @@ pub(crate) use connections::Connections;
 use tapline_packet::Checksum;
 
 use crate::bytes::Span;
-use crate::checksum::Sum;
+use crate::checksum::RunningChecksum;
 use crate::context::Context;
 use crate::names::PortKind;
 use crate::net::Ip;
 use crate::text::Text;
 
-/// What a transport checksum turned out to be.
+/// The result of checking a transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ChecksumResult {
     Correct,
     /// The computed sum, over the bytes with the checksum in them.
     Wrong(u16),
@@ -26,28 +26,28 @@ pub(crate) enum Verdict {
 }
 
 /// Verifies the checksum of the first `length` bytes with their pseudo-header; all must be captured.
-pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> Verdict {
+pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> ChecksumResult {
     if cx.meta.checksum == Checksum::Valid && cx.is_outermost() {
-        return Verdict::Correct;
+        return ChecksumResult::Correct;
     }
     let computed = pseudo_header(bytes.len(), number, ip).with(bytes).finish();
     match (computed, cx.meta.checksum) {
-        (0, _) => Verdict::Correct,
-        (_, Checksum::NotReady) => Verdict::Unfinished,
-        (computed, _) => Verdict::Wrong(computed),
+        (0, _) => ChecksumResult::Correct,
+        (_, Checksum::NotReady) => ChecksumResult::Unfinished,
+        (computed, _) => ChecksumResult::Wrong(computed),
     }
 }
 
 /// The sum of addresses, length and protocol (RFC 9293, 3.1; RFC 8200, 8.1).
-pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> Sum {
+pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> RunningChecksum {
     let sum = match (ip.source, ip.final_destination) {
         (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) => {
-            Sum::default().with(&source.octets()).with(&destination.octets())
+            RunningChecksum::default().with(&source.octets()).with(&destination.octets())
         }
         (std::net::IpAddr::V6(source), std::net::IpAddr::V6(destination)) => {
-            Sum::default().with(&source.octets()).with(&destination.octets())
+            RunningChecksum::default().with(&source.octets()).with(&destination.octets())
         }
-        _ => Sum::default(),
+        _ => RunningChecksum::default(),
     };
     sum.with(&(length as u32).to_be_bytes()).with(&[0, number])
 }

@@ -124,7 +124,7 @@ fn print_option_data(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Pri
     Ok(())
 }
 
-/// Who defines an option (IANA, "Geneve Option Class").
+/// The organisation that defines an option class (IANA, "Geneve Option Class").
 fn class_name(class: u16) -> &'static str {
     match class {
         0x0000..=0x00ff => "Standard",

@@ -170,7 +170,7 @@ fn print_demarcation(cx: &mut Context<'_>) {
 
 fn print_payload(cx: &mut Context<'_>, protocol: u16, span: Span<'_>) -> Result<(), Stop> {
     match protocol {
-        // What Cisco's routers send to themselves through the tunnel.
+        // Keep-alives that Cisco's routers send to themselves through the tunnel.
         0 => cx.text("keep-alive"),
         WCCP => return print_wccp(cx, span),
         0x0800 => net::ipv4::print(cx, span)?,

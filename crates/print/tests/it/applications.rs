@@ -77,7 +77,7 @@ fn changed() -> impl Strategy<Value = (Vec<u8>, usize)> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8);
     (case, changes, any::<prop::sample::Index>()).prop_map(|(mut frame, changes, cut)| {
         for (at, value) in changes {
-            // What leads to the protocol stays: Ethernet and the IP protocol number.
+            // The headers that lead to the protocol stay unchanged: Ethernet and the IP protocol number.
             let at = at.index(frame.len());
             if at >= 24 || (14..23).contains(&at) {
                 frame[at] = value;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use tapline_sys::futex::{self, Woken};
+use tapline_sys::futex::{self, FutexWaitEnd};
 use tapline_sys::{BellEvent, clock};
 
 use super::Reader;
@@ -87,15 +87,15 @@ impl Reader {
             if left == 0 {
                 return Ok(WaitEnd::TimedOut);
             }
-            self.nap(left.min(NAP_NS).min(self.patience_ns(now)))?;
+            self.nap(left.min(NAP_NS).min(self.wait_left_ns(now)))?;
         }
     }
 
     /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there, else
     /// why not. After the wait [`advance`](Self::advance) says what there is; it may be nothing.
     ///
-    /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when it is gone. It
-    /// says nothing of packets that were there before: so ask here each time.
+    /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when the writer is
+    /// gone. Packets that were there before do not make it readable: so call this before each wait.
     ///
     /// # Errors
     /// [`Error::IndexDamaged`].
@@ -124,7 +124,7 @@ impl Reader {
             }
             if self.announce_sleep(index::ON_BELL, wake_after_ns) {
                 self.is_armed = true;
-                return Ok(Ok(self.patience_ns(now)));
+                return Ok(Ok(self.wait_left_ns(now)));
             }
         }
     }
@@ -133,7 +133,7 @@ impl Reader {
     pub(crate) fn hear(&mut self) {
         match self.bell.answer() {
             BellEvent::Nothing => {}
-            // What was rung for before we read is no call any more.
+            // A ring from before the last read is out of date.
             BellEvent::Rung => self.is_called |= self.is_armed,
             BellEvent::Gone => self.is_gone = true,
         }
@@ -167,8 +167,8 @@ impl Reader {
         Ok(is_over && self.unread()? == 0)
     }
 
-    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind
-    /// what waits: a reader that holds packets back should not do so any longer.
+    /// Whether packets lent or waiting take up a quarter of the index, or the buffer has been filled by a quarter
+    /// behind those that wait: a reader that holds packets back should not do so any longer.
     pub(crate) fn is_pressed(&mut self) -> Result<bool, Error> {
         let unread = self.unread()?;
         let behind = match unread {
@@ -199,7 +199,7 @@ impl Reader {
 
     /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and
     /// nothing is there.
-    fn patience_ns(&self, now_ns: u64) -> u64 {
+    fn wait_left_ns(&self, now_ns: u64) -> u64 {
         let max_delay_ns = self.wish.max_delay_ns();
         let is_ours = self.wish.max_delay >= OWN_TIME_MIN || self.index.ready() > self.outcome.total();
         let all_read_ns = self.all_read_ns.unwrap_or(now_ns);
@@ -211,13 +211,13 @@ impl Reader {
     }
 
     /// Sleeps for `ns` at most, if nothing has come since the last look, and says how that ended.
-    pub(crate) fn nap(&mut self, ns: u64) -> Result<Woken, Error> {
+    pub(crate) fn nap(&mut self, ns: u64) -> Result<FutexWaitEnd, Error> {
         let result = if self.announce_sleep(index::ON_FUTEX, self.wish.max_delay_ns()) {
             let woken = futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns));
             self.is_called = self.index.was_woken();
             woken
         } else {
-            Ok(Woken::Changed)
+            Ok(FutexWaitEnd::Changed)
         };
         self.index.announce_awake();
         result.map_err(Error::system("wait for packets"))

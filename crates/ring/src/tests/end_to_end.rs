@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
 
-use crate::layout::Standing;
+use crate::layout::Guarantee;
 use crate::*;
 
 /// Packets whose bytes and times tell their numbers.
@@ -107,7 +107,7 @@ fn every_policy_gets_every_packet() {
 }
 
 #[test]
-fn a_lossy_reader_counts_what_went_round() {
+fn a_lossy_reader_counts_overwritten_packets() {
     let mut writer = writer(4096, 4);
     let (id, mut reader) = attach(&mut writer, Policy::Lossy, 1024);
     for round in 0..10 {
@@ -146,12 +146,12 @@ fn a_block_that_is_looked_at_stays() {
         offer(&mut writer, &Made::new(31 + round * 31, 31, 60), &[id, other]);
         drain(&mut lossy);
     }
-    assert!(writer.passed_over() >= 5);
+    assert!(writer.skipped_blocks() >= 5);
     let found: Vec<u64> = reader.batch().iter().map(|packet| number(packet.data)).collect();
     assert_eq!(found, (0..31).collect::<Vec<_>>());
     assert_eq!(
-        (reader.standing(), writer.standing(id).unwrap()),
-        (Standing::LossyByBytes, Standing::LossyByBytes)
+        (reader.guarantee(), writer.guarantee(id).unwrap()),
+        (Guarantee::LossyByBytes, Guarantee::LossyByBytes)
     );
     // The other lost nothing.
     assert_eq!(writer.account(other).unwrap().delivered, 101 * 31);
@@ -167,10 +167,10 @@ fn within_its_credit_nothing_is_lost_and_beyond_it_is_told() {
     let mut writer = writer(4096, 16);
     let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 4096);
     offer(&mut writer, &Made::new(0, 31 * 4, 60), &[id]);
-    assert_eq!(writer.standing(id).unwrap(), Standing::Leased);
+    assert_eq!(writer.guarantee(id).unwrap(), Guarantee::Leased);
     offer(&mut writer, &Made::new(31 * 4, 31, 60), &[id]);
     offer(&mut writer, &Made::new(31 * 5, 31, 60), &[id]);
-    assert_eq!(reader.standing(), Standing::LossyByBytes);
+    assert_eq!(reader.guarantee(), Guarantee::LossyByBytes);
     assert_eq!(drain(&mut reader).len(), 31 * 6, "told, and nothing lost yet");
 }
 
@@ -181,9 +181,9 @@ fn time_is_a_credit_too() {
     let (id, mut reader) = attach(&mut writer, policy, 4096);
     offer(&mut writer, &Made::new(0, 10, 60), &[id]);
     writer.tick(1090);
-    assert_eq!(reader.standing(), Standing::Leased);
+    assert_eq!(reader.guarantee(), Guarantee::Leased);
     writer.tick(1091);
-    assert_eq!(reader.standing(), Standing::LossyByTime);
+    assert_eq!(reader.guarantee(), Guarantee::LossyByTime);
     assert_eq!(drain(&mut reader).len(), 10);
 }
 
@@ -196,7 +196,7 @@ fn blocks_that_one_batch_fills_are_as_young_as_it_is() {
         // Five blocks at once, and the times of rounds are far apart.
         offer(&mut writer, &Made::new(round * 1000, 155, 60), &[id]);
         writer.tick((round * 1000 + 154) * 10);
-        assert_eq!(writer.standing(id).unwrap(), Standing::Leased, "{round}");
+        assert_eq!(writer.guarantee(id).unwrap(), Guarantee::Leased, "{round}");
         assert_eq!(drain(&mut reader).len(), 155);
     }
 }
@@ -208,7 +208,7 @@ fn a_lossless_reader_is_waited_for_until_the_caller_gives_up() {
     let mut stored = 0;
     loop {
         let made = Made::new(stored, 20, 60);
-        if writer.make_room(&made.batch(), &made.all()).unwrap() != Room::Ready {
+        if writer.make_room(&made.batch(), &made.all()).unwrap() != WriteRoom::Ready {
             break;
         }
         offer(&mut writer, &made, &[id]);
@@ -216,15 +216,15 @@ fn a_lossless_reader_is_waited_for_until_the_caller_gives_up() {
     }
     assert!(stored >= 60, "{stored}");
     let made = Made::new(stored, 20, 60);
-    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Blocked(id));
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), WriteRoom::Blocked(id));
     writer.wait_for(id, Duration::from_millis(1)).unwrap();
     let seen = drain(&mut reader);
     assert_eq!(seen, (0..stored).collect::<Vec<_>>());
-    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Ready);
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), WriteRoom::Ready);
     for round in 0..20 {
         offer(&mut writer, &Made::new(stored + round * 20, 20, 60), &[id]);
     }
-    assert_eq!(reader.standing(), Standing::LossyByBytes, "stored without asking");
+    assert_eq!(reader.guarantee(), Guarantee::LossyByBytes, "stored without asking");
     drain(&mut reader);
     let account = writer.account(id).unwrap();
     assert!(account.balances() && account.lost.overwritten > 0);
@@ -250,13 +250,13 @@ fn a_batch_that_never_fits_is_refused() {
 fn replay(
     writer: &mut Writer,
     id: ReaderId,
-    start: Start,
+    start: StartPosition,
     mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
 ) -> u64 {
     let mut offered = 0;
     writer.begin(id, start).unwrap();
     let verdict = |held: &HistoryPacket<'_>| verdict(held).inspect(|_| offered += 1);
-    if writer.replay(id, usize::MAX, verdict).unwrap() == Replay::Done {
+    if writer.replay(id, usize::MAX, verdict).unwrap() == ReplayProgress::Done {
         writer.finish_replay(id).unwrap();
     }
     offered
@@ -275,15 +275,15 @@ fn a_new_reader_starts_in_the_past() {
         numbers.push(held.number);
         None
     };
-    assert_eq!(replay(&mut writer, id, Start::Oldest, none), 0);
+    assert_eq!(replay(&mut writer, id, StartPosition::Oldest, none), 0);
     assert_eq!(numbers, (93..200).collect::<Vec<_>>());
     writer.detach(id).unwrap();
     let cases = [
-        (Start::Newest, 200..200),
-        (Start::Oldest, 93..200),
-        (Start::Since(Timestamp::from_nanos(1505)), 151..200),
-        (Start::Since(Timestamp::from_nanos(1991)), 200..200),
-        (Start::Since(Timestamp::from_nanos(0)), 93..200),
+        (StartPosition::Newest, 200..200),
+        (StartPosition::Oldest, 93..200),
+        (StartPosition::Since(Timestamp::from_nanos(1505)), 151..200),
+        (StartPosition::Since(Timestamp::from_nanos(1991)), 200..200),
+        (StartPosition::Since(Timestamp::from_nanos(0)), 93..200),
     ];
     for (start, expected) in cases {
         let (id, mut reader) = attach(&mut writer, Policy::Lossy, 256);
@@ -301,19 +301,19 @@ fn the_past_waits_for_places_in_the_index() {
     (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
     for policy in [Policy::Lossy, Policy::Lossless, leased(8 * 4096)] {
         let (id, mut reader) = attach(&mut writer, policy, 16);
-        writer.begin(id, Start::Since(Timestamp::from_nanos(500))).unwrap();
+        writer.begin(id, StartPosition::Since(Timestamp::from_nanos(500))).unwrap();
         let (mut found, mut looks) = (Vec::new(), 0);
         // Every third from 50 on; a few are looked at in each step.
         loop {
             let verdict = |held: &HistoryPacket<'_>| held.number.is_multiple_of(3).then_some(9);
             let replay = writer.replay(id, 20, verdict).unwrap();
             writer.publish(0);
-            assert_eq!(writer.replay_left(id).unwrap() == 0, replay == Replay::Done);
+            assert_eq!(writer.replay_left(id).unwrap() == 0, replay == ReplayProgress::Done);
             looks += 1;
             match replay {
-                Replay::Done => break,
-                Replay::Full => found.extend(drain(&mut reader)),
-                Replay::More => {}
+                ReplayProgress::Done => break,
+                ReplayProgress::Full => found.extend(drain(&mut reader)),
+                ReplayProgress::More => {}
             }
         }
         writer.finish_replay(id).unwrap();
@@ -333,7 +333,7 @@ fn the_past_is_offered_or_counted_before_it_is_overwritten() {
         let mut writer = writer(4096, 16);
         (0..16).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
         let (id, mut reader) = attach(&mut writer, Policy::Lossy, entries);
-        writer.begin(id, Start::Oldest).unwrap();
+        writer.begin(id, StartPosition::Oldest).unwrap();
         let (mut found, mut is_present) = (Vec::new(), false);
         for round in 16..48 {
             let made = Made::new(round * 31, 31, 60);
@@ -357,7 +357,7 @@ fn the_past_is_offered_or_counted_before_it_is_overwritten() {
             }
         }
         assert_eq!(is_present, entries == 16 && !is_read, "a reader that reads loses no place");
-        while writer.replay(id, 100, third).unwrap() != Replay::Done {
+        while writer.replay(id, 100, third).unwrap() != ReplayProgress::Done {
             writer.publish(0);
             found.extend(drain(&mut reader));
         }
@@ -372,29 +372,29 @@ fn the_past_is_offered_or_counted_before_it_is_overwritten() {
 }
 
 #[test]
-fn history_is_kept_like_what_came_after() {
+fn history_is_kept_like_the_present() {
     // In blocks of 31, of which there are ten. Replayed is what is in one block, and it lags as far behind the tenth.
-    use Standing::{Leased, LossyByBytes};
+    use Guarantee::{Leased, LossyByBytes};
     for (block, expected) in [(8, Leased), (7, Leased), (6, LossyByBytes), (3, LossyByBytes)] {
         let mut writer = writer(4096, 16);
         (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
         let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 64);
         let in_block = |held: &HistoryPacket<'_>| (held.number / 31 + 1 == block).then_some(9);
-        assert_eq!(replay(&mut writer, id, Start::Oldest, in_block), 31);
+        assert_eq!(replay(&mut writer, id, StartPosition::Oldest, in_block), 31);
         writer.publish(0);
         writer.tick(0);
-        assert_eq!(writer.standing(id).unwrap(), expected, "block {block}");
+        assert_eq!(writer.guarantee(id).unwrap(), expected, "block {block}");
         // One more block, of which it wants nothing: what lags by five now is beyond its credit of four.
         offer(&mut writer, &Made::new(310, 31, 60), &[]);
         writer.tick(0);
         let later = if block == 8 { Leased } else { LossyByBytes };
-        assert_eq!(writer.standing(id).unwrap(), later, "block {block}");
+        assert_eq!(writer.guarantee(id).unwrap(), later, "block {block}");
         assert_eq!(drain(&mut reader).len(), 31, "nothing of it was overwritten yet");
     }
 }
 
 #[test]
-fn history_is_kept_for_as_long_as_what_came_after() {
+fn history_is_kept_for_as_long_as_the_present() {
     let second = 1_000_000_000;
     let mut writer = writer(4096, 16);
     let none: [ReaderId; 0] = [];
@@ -403,11 +403,12 @@ fn history_is_kept_for_as_long_as_what_came_after() {
     writer.tick(100 * second);
     let policy = Policy::Leased { bytes: 4 * 4096, time: Duration::from_secs(5) };
     let (id, _reader) = attach(&mut writer, policy, 64);
-    assert_eq!(replay(&mut writer, id, Start::Oldest, |_| Some(9)), 10);
+    assert_eq!(replay(&mut writer, id, StartPosition::Oldest, |_| Some(9)), 10);
     writer.publish(101 * second);
-    for (now, expected) in [(102, Standing::Leased), (106, Standing::Leased), (107, Standing::LossyByTime)] {
+    for (now, expected) in [(102, Guarantee::Leased), (106, Guarantee::Leased), (107, Guarantee::LossyByTime)]
+    {
         writer.tick(now * second);
-        assert_eq!(writer.standing(id).unwrap(), expected, "{now} s");
+        assert_eq!(writer.guarantee(id).unwrap(), expected, "{now} s");
     }
 }
 
@@ -415,9 +416,9 @@ fn history_is_kept_for_as_long_as_what_came_after() {
 fn assert_demoted(writer: &mut Writer, id: ReaderId) {
     let account = writer.account(id).unwrap();
     assert!(account.balances() && account.lost.total() > account.lost.unread, "{account}");
-    assert_eq!(writer.standing(id).unwrap(), Standing::LossyByBytes, "{account}");
+    assert_eq!(writer.guarantee(id).unwrap(), Guarantee::LossyByBytes, "{account}");
     let large = Made::new(0, 10, 3000);
-    assert_eq!(writer.make_room(&large.batch(), &large.all()).unwrap(), Room::Ready);
+    assert_eq!(writer.make_room(&large.batch(), &large.all()).unwrap(), WriteRoom::Ready);
 }
 
 #[test]
@@ -430,23 +431,23 @@ fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
     assert_demoted(&mut writer, id);
     // Likewise of the past, when it is waited for no longer.
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
-    assert_eq!(replay(&mut writer, id, Start::Oldest, |_| Some(9)), 16);
+    assert_eq!(replay(&mut writer, id, StartPosition::Oldest, |_| Some(9)), 16);
     writer.publish(0);
-    assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
+    assert_eq!(writer.guarantee(id).unwrap(), Guarantee::Lossless);
     writer.skip(id).unwrap();
     let mut counted = 0;
     let count = |_: &HistoryPacket<'_>| Some(9).inspect(|_| counted += 1);
-    assert_eq!(writer.replay(id, 100, count).unwrap(), Replay::Done);
+    assert_eq!(writer.replay(id, 100, count).unwrap(), ReplayProgress::Done);
     writer.finish_replay(id).unwrap();
     assert_eq!(drain(&mut reader), (0..16).collect::<Vec<_>>());
     assert_eq!((counted, writer.account(id).unwrap().lost.index_full), (24, 24));
     assert_demoted(&mut writer, id);
     let (id, _reader) = attach(&mut writer, Policy::Lossless, 64);
-    assert_eq!(replay(&mut writer, id, Start::Oldest, |_| Some(9)), 40);
-    assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
+    assert_eq!(replay(&mut writer, id, StartPosition::Oldest, |_| Some(9)), 40);
+    assert_eq!(writer.guarantee(id).unwrap(), Guarantee::Lossless);
     // In the present it has nothing to skip.
     writer.skip(id).unwrap();
-    assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
+    assert_eq!(writer.guarantee(id).unwrap(), Guarantee::Lossless);
 }
 
 #[test]
@@ -463,7 +464,7 @@ fn a_batch_that_overwrites_itself_demotes_its_readers() {
 }
 
 #[test]
-fn who_wanted_only_what_is_left_of_a_batch_lost_nothing() {
+fn a_reader_of_a_batchs_remaining_packets_lost_none() {
     for policy in [Policy::Lossless, leased(4096)] {
         let mut writer = writer(4096, 4);
         let (id, mut reader) = attach(&mut writer, policy, 64);
@@ -473,13 +474,13 @@ fn who_wanted_only_what_is_left_of_a_batch_lost_nothing() {
         writer.store(&made.batch(), &all);
         writer.index(id, &last, 9).unwrap();
         writer.publish(0);
-        assert!(writer.standing(id).unwrap().is_kept());
+        assert!(writer.guarantee(id).unwrap().keeps_unread());
         assert_eq!(drain(&mut reader), [9]);
     }
 }
 
 #[test]
-fn what_was_indexed_and_not_shown_is_promised_too() {
+fn unpublished_entries_are_promised_too() {
     for policy in [Policy::Lossless, leased(4096)] {
         let mut writer = writer(4096, 4);
         let (id, mut reader) = attach(&mut writer, policy, 64);
@@ -507,17 +508,17 @@ fn packets_are_cut_to_the_snap_length() {
 }
 
 #[test]
-fn what_the_source_counted_is_there() {
+fn the_sources_counters_are_there() {
     let mut writer = writer(4096, 4);
     let (_, reader) = attach(&mut writer, Policy::Lossy, 16);
-    assert_eq!(reader.source().get(Place::Nic), None);
+    assert_eq!(reader.source().get(SourceCounter::Nic), None);
     let mut counts = SourceCounts::new();
-    counts.set(Place::Nic, Some(0));
-    counts.set(Place::KernelRing, Some(17));
+    counts.set(SourceCounter::Nic, Some(0));
+    counts.set(SourceCounter::KernelRing, Some(17));
     writer.set_source(&counts);
-    assert_eq!(reader.source().get(Place::Nic), Some(0));
-    assert_eq!(reader.source().get(Place::KernelRing), Some(17));
-    assert_eq!(reader.source().get(Place::Xdp), None);
+    assert_eq!(reader.source().get(SourceCounter::Nic), Some(0));
+    assert_eq!(reader.source().get(SourceCounter::KernelRing), Some(17));
+    assert_eq!(reader.source().get(SourceCounter::Xdp), None);
 }
 
 #[test]

@@ -10,14 +10,14 @@ use tapline_packet::Timestamp;
 use tapline_sys::{Bell, Memfd, Seals, SharedWords};
 
 use super::end_to_end::{Made, attach, drain, offer, writer};
-use crate::layout::{HEADER_WORDS, Standing, buffer, index};
+use crate::layout::{Guarantee, HEADER_WORDS, buffer, index};
 use crate::*;
 
 /// A reader's parts, with the index's memory kept by the lying side.
 pub(super) fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).unwrap();
     let copy = attachment.parts.index.try_clone().unwrap();
-    let words = Memfd::adopt(copy).map().unwrap();
+    let words = Memfd::from_descriptor(copy).map().unwrap();
     (attachment.id, Reader::open(attachment.parts).unwrap(), words)
 }
 
@@ -45,7 +45,7 @@ fn counts_that_cannot_be_are_not_believed() {
         assert!(account.is_implausible && account.balances());
         words[word].store(before, SeqCst);
     }
-    // It gets its room as believed, and no more.
+    // The reader gets its room as believed, and no more.
     words[index::DELIVERED].store(u64::MAX, SeqCst);
     offer(&mut writer, &Made::new(10, 30, 60), &[id]);
     let account = writer.account(id).unwrap();
@@ -53,7 +53,7 @@ fn counts_that_cannot_be_are_not_believed() {
 }
 
 #[test]
-fn who_holds_what_it_likes_costs_nobody_a_packet() {
+fn a_reader_that_holds_at_will_loses_no_others_packet() {
     let mut writer = writer(4096, 16);
     let (liar, _reader, words) = attached(&mut writer, leased(), 16);
     let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
@@ -62,7 +62,7 @@ fn who_holds_what_it_likes_costs_nobody_a_packet() {
         offer(&mut writer, &Made::new(round * 20, 20, 60), &[liar, honest]);
         assert_eq!(drain(&mut reader).len(), 20);
     }
-    assert_eq!((writer.not_stored(), writer.account(honest).unwrap().delivered), (0, 6000));
+    assert_eq!((writer.unstored_packets(), writer.account(honest).unwrap().delivered), (0, 6000));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn concurrent_cursor_change_loses_no_packet() {
         }
         stop.store(true, Relaxed);
     });
-    assert_eq!((writer.not_stored(), writer.account(honest).unwrap().delivered), (0, 40_000));
+    assert_eq!((writer.unstored_packets(), writer.account(honest).unwrap().delivered), (0, 40_000));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_mark_that_follows_the_search_ends_in_refusal() {
     use crate::store::Holders;
     for blocks in [4, 8, 16, 64] {
         let (mut readers, words) = super::super::writer::tests_only_readers(blocks);
-        let standing = |words: &SharedWords| Standing::from_word(words[index::STANDING].load(Relaxed));
+        let standing = |words: &SharedWords| Guarantee::from_word(words[index::STANDING].load(Relaxed));
         // The liars follow the search one after the other: that costs the most.
         let mut liars = words.iter();
         let mut liar = liars.next();
@@ -105,9 +105,9 @@ fn a_mark_that_follows_the_search_ends_in_refusal() {
             words[index::HELD].store(sequence, Relaxed);
             if readers.hold(sequence) {
                 passed += 1;
-                assert_eq!(standing(words), Standing::Leased);
+                assert_eq!(standing(words), Guarantee::Leased);
             } else {
-                assert_eq!(standing(words), Standing::Refused);
+                assert_eq!(standing(words), Guarantee::Refused);
                 liar = liars.next();
             }
         }
@@ -119,14 +119,14 @@ fn a_mark_that_follows_the_search_ends_in_refusal() {
 }
 
 #[test]
-fn who_claims_to_sleep_is_woken_once_a_batch_at_most() {
+fn a_reader_that_claims_to_sleep_is_woken_once_a_batch() {
     let mut writer = writer(4096, 16);
     let (id, _reader, words) = attached(&mut writer, Policy::Lossy, 16);
     for round in 0..1000 {
         words[index::WAITING].store(1 + round % 3, SeqCst);
         offer(&mut writer, &Made::new(round, 1, 60), &[id]);
     }
-    assert_eq!(writer.wakes(id).unwrap(), 667);
+    assert_eq!(writer.wake_count(id).unwrap(), 667);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn entries_that_lead_nowhere_are_damaged_or_overwritten() {
 }
 
 #[test]
-fn what_is_not_sealed_is_not_mapped() {
+fn memory_without_seals_is_not_mapped() {
     let whole = crate::layout::index_len(16);
     let bell = || OwnedFd::from(Bell::pair().unwrap().0);
     let mut writer = writer(4096, 16);
@@ -246,7 +246,7 @@ fn headers_that_lie_are_refused() {
     ] {
         let mut writer = writer(4096, 16);
         let attachment = writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 16 }).unwrap();
-        let original = Memfd::adopt(attachment.parts.buffer).map_to_read().unwrap();
+        let original = Memfd::from_descriptor(attachment.parts.buffer).map_to_read().unwrap();
         let forged = Memfd::create(c"forged", original.len() as u64 * 8).unwrap();
         let words = forged.map().unwrap();
         (0..original.len()).for_each(|at| words[at].store(original.load(at), Relaxed));
@@ -297,7 +297,7 @@ fn nothing_is_taken_that_comes_after_the_last_look() {
 }
 
 #[test]
-fn packets_in_vain_keep_nobody_for_long() {
+fn false_entries_block_no_reader_for_long() {
     let mut writer = writer(1 << 20, 16);
     let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 1024);
     (0..4).for_each(|round| offer(&mut writer, &Made::new(round * 250, 250, 60), &[id]));
@@ -318,7 +318,7 @@ proptest! {
 
     /// Whatever a reader writes into its index, its own packets are counted right and the other's come.
     #[test]
-    fn no_reader_forges_what_it_was_offered(
+    fn no_reader_forges_its_offered_count(
         lies in prop::collection::vec((0usize..544, any::<u64>(), 0u8..4), 0..60),
     ) {
         let mut writer = writer(4096, 16);
@@ -339,27 +339,27 @@ proptest! {
             prop_assert!(account.balances() && account.offered == offered, "{}", account);
             prop_assert_eq!(drain(&mut reader).len(), 7);
         }
-        prop_assert_eq!(writer.not_stored(), 0);
+        prop_assert_eq!(writer.unstored_packets(), 0);
     }
 }
 
-/// What is older than was asked for is a look too, and what was stored since a reader went on to the present is not
-/// counted once more, whatever its time.
+/// A packet older than the start asked for takes a look too, and packets stored since a reader went on to the present
+/// are not counted once more, whatever their time.
 #[test]
-fn times_out_of_order_count_once_and_keep_nobody() {
+fn times_out_of_order_count_once_and_block_no_reader() {
     let mut writer = writer(4096, 16);
     offer(&mut writer, &Made::new(100, 10, 60), &[]);
     offer(&mut writer, &Made::new(1, 20, 60), &[]);
     let (id, reader) = attach(&mut writer, Policy::Lossy, 64);
-    writer.begin(id, Start::Since(Timestamp::from_nanos(500))).unwrap();
+    writer.begin(id, StartPosition::Since(Timestamp::from_nanos(500))).unwrap();
     assert_eq!(
         (writer.replay_left(id).unwrap(), writer.replay(id, 15, |_| Some(1)).unwrap()),
-        (30, Replay::More)
+        (30, ReplayProgress::More)
     );
     assert_eq!(writer.replay_left(id).unwrap(), 15, "as many looks as were allowed");
     writer.skip(id).unwrap();
     offer(&mut writer, &Made::new(110, 3, 60), &[id]);
-    assert_eq!(writer.replay(id, 100, |_| Some(1)).unwrap(), Replay::Done);
+    assert_eq!(writer.replay(id, 100, |_| Some(1)).unwrap(), ReplayProgress::Done);
     let account = writer.account(id).unwrap();
     assert_eq!((account.offered, account.lost.index_full), (13, 0), "10 of the past and 3 of the present");
     drop(reader);
@@ -368,17 +368,17 @@ fn times_out_of_order_count_once_and_keep_nobody() {
 /// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken
 /// that was not offered or counted.
 #[test]
-fn who_holds_block_after_block_costs_nobody_the_past() {
+fn a_reader_that_holds_blocks_costs_no_other_its_past() {
     for round in 0..200 {
         let mut writer = writer(1 << 16, 16);
         let spec = ReaderSpec { policy: leased(), entries: 16 };
         let leased = writer.attach(&spec).unwrap();
-        let words = Memfd::adopt(leased.parts.index.try_clone().unwrap()).map().unwrap();
-        let blocks = Memfd::adopt(leased.parts.buffer.try_clone().unwrap()).map_to_read().unwrap();
+        let words = Memfd::from_descriptor(leased.parts.index.try_clone().unwrap()).map().unwrap();
+        let blocks = Memfd::from_descriptor(leased.parts.buffer.try_clone().unwrap()).map_to_read().unwrap();
         // One packet a block.
         (0..16).for_each(|number| offer(&mut writer, &Made::new(number, 1, 60_000), &[]));
         let (id, reader) = attach(&mut writer, Policy::Lossy, 64);
-        writer.begin(id, Start::Oldest).unwrap();
+        writer.begin(id, StartPosition::Oldest).unwrap();
         let made = Made::new(16, 6, 60_000);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -395,7 +395,7 @@ fn who_holds_block_after_block_costs_nobody_the_past() {
             writer.publish(round);
             stop.store(true, Relaxed);
         });
-        while writer.replay(id, 100, |_| Some(1)).unwrap() != Replay::Done {}
+        while writer.replay(id, 100, |_| Some(1)).unwrap() != ReplayProgress::Done {}
         assert_eq!(writer.account(id).unwrap().offered, 22, "round {round}");
         drop(reader);
     }

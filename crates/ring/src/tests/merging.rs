@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tapline_packet::Timestamp;
+use tapline_packet::{ClockReading, Timestamp};
 
 use super::end_to_end::{Made, number, offer, writer};
 use crate::*;
 
-fn merged(count: usize, order: Order) -> (Vec<(Writer, ReaderId)>, MergedReader) {
+fn merged(count: usize, order: MergeOrder) -> (Vec<(Writer, ReaderId)>, MergedReader) {
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let mut writer = writer(4096, 64);
@@ -20,8 +20,8 @@ fn merged(count: usize, order: Order) -> (Vec<(Writer, ReaderId)>, MergedReader)
 }
 
 /// All that comes at a moment, by a clock that has nothing to do with the times of packets.
-fn all_now(merged: &mut MergedReader, now_ns: u64) -> Vec<u64> {
-    all_at(merged, ClockReading { monotonic_ns: now_ns, time: Timestamp::from_nanos(i64::MIN) })
+fn all_now(merged: &mut MergedReader, now_ns: i64) -> Vec<u64> {
+    all_at(merged, ClockReading { wall: Timestamp::from_nanos(i64::MIN), steady_ns: now_ns })
 }
 
 fn all_at(merged: &mut MergedReader, moment: ClockReading) -> Vec<u64> {
@@ -37,8 +37,8 @@ fn send(writer: &mut (Writer, ReaderId), first: u64, count: usize) {
 }
 
 #[test]
-fn by_time_waits_for_who_may_have_older_ones() {
-    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
+fn merging_by_time_waits_for_buffers_with_older_packets() {
+    let (mut writers, mut merged) = merged(2, MergeOrder::ByTime(Duration::from_nanos(1000)));
     send(&mut writers[0], 10, 5);
     assert_eq!(all_now(&mut merged, 0), [], "the other said nothing");
     assert!(merged.is_holding_back(), "and no bell will ring for these");
@@ -68,11 +68,11 @@ fn by_time_waits_for_who_may_have_older_ones() {
 
 #[test]
 fn the_past_of_one_buffer_is_waited_for() {
-    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
+    let (mut writers, mut merged) = merged(2, MergeOrder::ByTime(Duration::from_nanos(1000)));
     let late = |writer: &mut (Writer, ReaderId), looks: usize| {
         let third = |held: &HistoryPacket<'_>| held.number.is_multiple_of(3).then_some(9);
         let replay = writer.0.replay(writer.1, looks, third).unwrap();
-        if replay == Replay::Done {
+        if replay == ReplayProgress::Done {
             writer.0.finish_replay(writer.1).unwrap();
         }
         writer.0.publish(0);
@@ -81,23 +81,23 @@ fn the_past_of_one_buffer_is_waited_for() {
     // 0 to 29 are stored in both before anybody comes.
     for (writer, id) in &mut writers {
         offer(writer, &Made::new(0, 30, 60), &[]);
-        writer.begin(*id, Start::Oldest).unwrap();
+        writer.begin(*id, StartPosition::Oldest).unwrap();
     }
-    assert_eq!(late(&mut writers[0], 1000), Replay::Done);
+    assert_eq!(late(&mut writers[0], 1000), ReplayProgress::Done);
     send(&mut writers[0], 30, 1);
     assert_eq!(all_now(&mut merged, 0), [], "of the other's past nothing is known");
     assert_eq!(all_now(&mut merged, 5000), [], "that takes as long as it takes");
     // The second buffer's own watermark says 29 all the while.
-    assert_eq!(late(&mut writers[1], 11), Replay::More);
+    assert_eq!(late(&mut writers[1], 11), ReplayProgress::More);
     assert_eq!(all_now(&mut merged, 5001), [0, 0, 3, 3, 6, 6, 9, 9]);
-    assert_eq!(late(&mut writers[1], 1000), Replay::Done);
+    assert_eq!(late(&mut writers[1], 1000), ReplayProgress::Done);
     // And in the present patience counts, which is over for what has been there since 0.
     assert_eq!(all_now(&mut merged, 5002), [12, 12, 15, 15, 18, 18, 21, 21, 24, 24, 27, 27, 30]);
 }
 
 #[test]
-fn what_was_never_handed_on_is_not_delivered() {
-    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_secs(1)));
+fn packets_never_handed_on_are_not_delivered() {
+    let (mut writers, mut merged) = merged(2, MergeOrder::ByTime(Duration::from_secs(1)));
     send(&mut writers[0], 10, 5);
     send(&mut writers[1], 12, 3);
     // 10, 11 and the first 12 are lent; of the first buffer two wait, of the second all.
@@ -112,10 +112,9 @@ fn what_was_never_handed_on_is_not_delivered() {
 /// A buffer that never has anything holds each packet up for as long as something older may come, and not only the
 /// first ones.
 #[test]
-fn who_has_nothing_is_waited_for_each_time() {
-    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
-    let at =
-        |time: i64| ClockReading { monotonic_ns: 5_000_000 + time as u64, time: Timestamp::from_nanos(time) };
+fn an_empty_buffer_is_waited_for_each_time() {
+    let (mut writers, mut merged) = merged(2, MergeOrder::ByTime(Duration::from_nanos(1000)));
+    let at = |time: i64| ClockReading { wall: Timestamp::from_nanos(time), steady_ns: 5_000_000 + time };
     for round in 1..50 {
         let first = round * 1000;
         // Of 10,000 ns and 10 more in each round.
@@ -124,7 +123,7 @@ fn who_has_nothing_is_waited_for_each_time() {
         assert_eq!(all_at(&mut merged, at(time + 999)), []);
         assert_eq!(all_at(&mut merged, at(time + 1000)), [first]);
         assert_eq!(all_at(&mut merged, at(time + 1010)), [first + 1]);
-        // What the other has stored by then is in time.
+        // Packets that the other has stored by then are in time.
         send(&mut writers[1], first + 1, 1);
         assert_eq!(all_at(&mut merged, at(time + 1015)), [first + 1]);
         assert_eq!(all_at(&mut merged, at(time + 1020)), [first + 2]);
@@ -135,7 +134,7 @@ fn who_has_nothing_is_waited_for_each_time() {
 
 /// A reader that would lose packets by waiting does not wait.
 #[test]
-fn nobody_waits_until_packets_are_lost() {
+fn no_reader_waits_until_packets_are_lost() {
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let mut writer = writer(4096, 64);
@@ -144,7 +143,7 @@ fn nobody_waits_until_packets_are_lost() {
         readers.push(Reader::open(attachment.parts).unwrap());
         writers.push((writer, attachment.id));
     }
-    let mut merged = MergedReader::new(readers, Order::ByTime(Duration::from_secs(1)));
+    let mut merged = MergedReader::new(readers, MergeOrder::ByTime(Duration::from_secs(1)));
     send(&mut writers[0], 0, 15);
     assert_eq!(all_now(&mut merged, 0), []);
     send(&mut writers[0], 15, 1);
@@ -160,7 +159,7 @@ fn nobody_waits_until_packets_are_lost() {
 
 #[test]
 fn as_they_come_takes_turns() {
-    let (mut writers, mut merged) = merged(3, Order::AsTheyCome);
+    let (mut writers, mut merged) = merged(3, MergeOrder::AsTheyCome);
     for round in 0..3 {
         (0..3).for_each(|at| send(&mut writers[at], 100 * at as u64 + round, 1));
     }
@@ -176,10 +175,10 @@ proptest! {
 
     /// Packets in order, dealt to buffers, read at random moments: all come, in order.
     #[test]
-    fn what_was_dealt_comes_back_in_order(
+    fn packets_dealt_to_buffers_come_back_in_order(
         deals in prop::collection::vec((0usize..3, 1usize..40, any::<bool>()), 1..60),
     ) {
-        let (mut writers, mut merged) = merged(3, Order::ByTime(Duration::from_secs(1)));
+        let (mut writers, mut merged) = merged(3, MergeOrder::ByTime(Duration::from_secs(1)));
         let (mut next, mut found) = (0, Vec::new());
         for (at, count, reads) in deals {
             send(&mut writers[at], next, count);

@@ -19,7 +19,7 @@ fn crowd(entries: u32) -> (Writer, Vec<ReaderId>, Reader) {
 }
 
 #[test]
-fn a_watermark_speaks_of_what_can_be_seen() {
+fn a_watermark_covers_visible_packets_only() {
     const PACKETS: u64 = 20_000;
     let (mut writer, ids, mut reader) = crowd(1 << 15);
     thread::scope(|scope| {
@@ -38,7 +38,7 @@ fn a_watermark_speaks_of_what_can_be_seen() {
 }
 
 #[test]
-fn what_was_indexed_before_the_end_is_read_before_it() {
+fn entries_before_the_end_are_read_before_it() {
     for round in 0..100 {
         let (mut writer, ids, mut reader) = crowd(16);
         thread::scope(|scope| {

@@ -7,16 +7,16 @@ use tapline_packet::{Meta, Packet, Timestamp};
 use crate::atomic::Relaxed;
 use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
-use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing, index};
+use crate::layout::{BLOCK_HEAD_LEN, Geometry, Guarantee, HEADER_WORDS, LINE_LEN, index};
 use crate::memory::Words;
 use crate::producer::{Producer, to_words};
-use crate::store::{Facts, Holders, Next, Start, Store};
+use crate::store::{Facts, Holders, Next, StartPosition, Store};
 use crate::view::{View, release};
 
 const PACKETS: u64 = if cfg!(miri) { 150 } else { 200_000 };
 const ENTRIES: u64 = 16;
 
-fn pairs(standing: Standing) -> (Store, View, Producer, Consumer) {
+fn pairs(standing: Guarantee) -> (Store, View, Producer, Consumer) {
     let geometry = Geometry::tiny(1024, 4);
     let words = Words::private((geometry.file_len() / 8) as usize);
     let facts = Facts { generation: 1, link_type: 1, snap_len: 700, created_ns: 0, worker: 0 };
@@ -61,7 +61,7 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
     }
     store.close(|_| {});
     assert_eq!(store.records(), PACKETS);
-    let mut past = store.past(Start::Oldest).expect("something is stored");
+    let mut past = store.past(StartPosition::Oldest).expect("something is stored");
     let mut number = || match store.next_held(&mut past) {
         Next::Held(held) => Some(held.number),
         Next::Older | Next::End => None,
@@ -93,8 +93,8 @@ fn read(view: &View, consumer: &mut Consumer, mut one: impl FnMut(&View, &Consum
 }
 
 #[test]
-fn copies_are_whole() {
-    let (store, view, producer, mut consumer) = pairs(Standing::Lossy);
+fn copies_are_complete() {
+    let (store, view, producer, mut consumer) = pairs(Guarantee::Lossy);
     let writer = thread::spawn(move || write(store, producer));
     let mut arena = [0; 128];
     let mut copied = 0;
@@ -117,8 +117,8 @@ fn copies_are_whole() {
 }
 
 #[test]
-fn what_is_held_is_a_slice_that_stays() {
-    let (store, view, producer, mut consumer) = pairs(Standing::Leased);
+fn a_held_packet_is_a_slice_that_stays() {
+    let (store, view, producer, mut consumer) = pairs(Guarantee::Leased);
     let writer = thread::spawn(move || write(store, producer));
     let mut looked = 0;
     read(&view, &mut consumer, |view, consumer, _| {
@@ -147,8 +147,8 @@ fn what_is_held_is_a_slice_that_stays() {
 fn without_news_nothing_is_stored() {
     const MARK: u64 = 77;
     let words = Words::private(HEADER_WORDS + 2 * ENTRIES as usize);
-    let mut producer = Producer::new(words.clone(), ENTRIES, 1, 1, Standing::Lossy);
-    let entry = |number: u32| to_words(crate::Entry { position: number.into(), cap_len: 1 }, 0);
+    let mut producer = Producer::new(words.clone(), ENTRIES, 1, 1, Guarantee::Lossy);
+    let entry = |number: u32| to_words(crate::IndexEntry { position: number.into(), cap_len: 1 }, 0);
     let shown = [index::HEAD, index::INDEX_FULL, index::BYTES];
     producer.push((0..10).map(entry));
     producer.publish();

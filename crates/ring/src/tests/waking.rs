@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tapline_packet::LinkType;
-use tapline_sys::futex::Woken;
+use tapline_sys::futex::FutexWaitEnd;
 use tapline_sys::{Bell, SharedWords};
 
 use super::end_to_end::{Made, attach, drain, offer, writer};
@@ -37,13 +37,13 @@ fn rings(reader: &Reader) -> bool {
 fn only_sleepers_are_woken_and_once_a_batch() {
     let (mut writer, id, mut reader) = pair();
     offer(&mut writer, &Made::new(0, 64, 60), &[id]);
-    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (0, false));
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (0, false));
     assert_eq!(reader.arm().unwrap(), Some(WaitEnd::Ready));
     assert_eq!(drain(&mut reader).len(), 64);
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(64, 64, 60), &[id]);
     offer(&mut writer, &Made::new(128, 64, 60), &[id]);
-    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (1, true));
     assert_eq!(drain(&mut reader).len(), 128);
     assert_eq!(reader.arm().unwrap(), None);
     assert!(!rings(&reader));
@@ -55,24 +55,24 @@ fn bytes_and_delay_are_wishes() {
     reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay: Duration::from_nanos(500_000_000_000) });
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(0, 9, 100), &[id]);
-    assert_eq!((writer.wakes(id).unwrap(), reader.arm().unwrap()), (0, None));
+    assert_eq!((writer.wake_count(id).unwrap(), reader.arm().unwrap()), (0, None));
     offer(&mut writer, &Made::new(9, 1, 100), &[id]);
-    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (1, true));
     assert_eq!(drain(&mut reader).len(), 10);
     assert_eq!(reader.arm().unwrap(), None);
     // Bytes that were read do not count again.
     offer(&mut writer, &Made::new(10, 9, 100), &[id]);
-    assert_eq!(writer.wakes(id).unwrap(), 1);
+    assert_eq!(writer.wake_count(id).unwrap(), 1);
     let due = writer.next_wake_ns().unwrap();
     assert_eq!(due, 180 + 500_000_000_000, "counted from the batch at 180 ns");
     writer.tick(due - 1);
-    assert_eq!(writer.wakes(id).unwrap(), 1);
+    assert_eq!(writer.wake_count(id).unwrap(), 1);
     writer.tick(due);
-    assert_eq!((writer.wakes(id).unwrap(), writer.next_wake_ns()), (2, None));
+    assert_eq!((writer.wake_count(id).unwrap(), writer.next_wake_ns()), (2, None));
 }
 
 #[test]
-fn what_is_lent_is_nothing_to_be_woken_for() {
+fn lent_packets_wake_no_reader() {
     let (mut writer, id, mut reader) = pair();
     let max_delay = Duration::from_nanos(1000);
     reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay });
@@ -81,19 +81,19 @@ fn what_is_lent_is_nothing_to_be_woken_for() {
     assert_eq!(reader.arm().unwrap(), None, "the batch is still lent");
     writer.tick(1_000_000);
     writer.tick(2_000_000);
-    assert_eq!((writer.wakes(id).unwrap(), writer.next_wake_ns()), (0, None), "its age is no reason");
+    assert_eq!((writer.wake_count(id).unwrap(), writer.next_wake_ns()), (0, None), "its age is no reason");
     offer(&mut writer, &Made::new(10, 9, 100), &[id]);
-    assert_eq!(writer.wakes(id).unwrap(), 0, "its bytes do not count");
+    assert_eq!(writer.wake_count(id).unwrap(), 0, "its bytes do not count");
     offer(&mut writer, &Made::new(19, 1, 100), &[id]);
-    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
-    // It takes some of it, sleeps on, and is woken for the rest when that is old.
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (1, true));
+    // The reader takes some of the packets, sleeps on, and is woken for the rest when they are old.
     reader.set_wake(WakeThreshold { min_bytes: 100_000, max_delay: LONG });
     assert_eq!(reader.advance().unwrap(), 10);
     offer(&mut writer, &Made::new(20, 1, 100), &[id]);
     assert_eq!(reader.arm().unwrap(), None);
     writer.tick(3_000_000);
     writer.tick(3_000_000 + LONG.as_nanos() as u64);
-    assert_eq!(writer.wakes(id).unwrap(), 2);
+    assert_eq!(writer.wake_count(id).unwrap(), 2);
     assert_eq!(drain(&mut reader), [20]);
 }
 
@@ -116,7 +116,7 @@ fn a_sleeper_on_the_futex_is_woken() {
                 match reader.wait(Duration::ZERO).unwrap() {
                     WaitEnd::Ready => found.extend(drain(&mut reader)),
                     WaitEnd::TimedOut => {
-                        assert_ne!(reader.nap(LONG.as_nanos() as u64).unwrap(), Woken::TimedOut);
+                        assert_ne!(reader.nap(LONG.as_nanos() as u64).unwrap(), FutexWaitEnd::TimedOut);
                     }
                     end => return (found, end),
                 }
@@ -153,8 +153,8 @@ fn a_writer_that_sleeps_over_room_is_woken() {
     });
     for round in 0..30 {
         let made = Made::new(round * 16, 16, 60);
-        while writer.make_room(&made.batch(), &made.all()).unwrap() == Room::Blocked(id) {
-            assert_ne!(writer.wait_long_for(id, LONG).unwrap(), Woken::TimedOut);
+        while writer.make_room(&made.batch(), &made.all()).unwrap() == WriteRoom::Blocked(id) {
+            assert_ne!(writer.wait_long_for(id, LONG).unwrap(), FutexWaitEnd::TimedOut);
         }
         offer(&mut writer, &made, &[id]);
     }
@@ -178,7 +178,7 @@ fn the_writers_end_is_noticed_by_sleepers() {
 }
 
 #[test]
-fn what_is_there_is_said_when_the_time_is_over() {
+fn waiting_packets_are_told_when_the_time_is_over() {
     let (mut writer, id, mut reader) = pair();
     reader.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
@@ -192,9 +192,9 @@ fn what_is_there_is_said_when_the_time_is_over() {
 
 /// Offers packets of 100 bytes one by one, until the reader was woken. Returns how many that took.
 fn offer_until_woken(writer: &mut Writer, id: ReaderId, most: u64) -> u64 {
-    let before = writer.wakes(id).unwrap();
+    let before = writer.wake_count(id).unwrap();
     for number in 0..most {
-        if writer.wakes(id).unwrap() > before {
+        if writer.wake_count(id).unwrap() > before {
             return number;
         }
         offer(writer, &Made::new(number, 1, 100), &[id]);
@@ -203,7 +203,7 @@ fn offer_until_woken(writer: &mut Writer, id: ReaderId, most: u64) -> u64 {
 }
 
 #[test]
-fn who_wishes_for_much_is_woken_before_it_loses_any() {
+fn a_reader_with_a_high_threshold_loses_no_packet() {
     let wish = WakeThreshold { min_bytes: u64::MAX, max_delay: Duration::MAX };
     let leased = Policy::Leased { bytes: 4 * 4096, time: LONG };
     // 20 records of 192 bytes fit into a block of 4096.
@@ -224,31 +224,34 @@ fn who_wishes_for_much_is_woken_before_it_loses_any() {
             assert_eq!(drain(&mut reader).len() as u64, needed);
         }
         let account = writer.account(id).unwrap();
-        assert_eq!((account.lost.total(), writer.standing(id).unwrap().is_kept()), (0, policy == leased));
+        assert_eq!(
+            (account.lost.total(), writer.guarantee(id).unwrap().keeps_unread()),
+            (0, policy == leased)
+        );
     }
 }
 
 #[test]
-fn who_is_waited_for_is_woken_whatever_it_wished() {
+fn a_reader_that_blocks_the_writer_is_woken_at_once() {
     let mut writer = writer(4096, 16);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
     reader.set_wake(WakeThreshold { min_bytes: u64::MAX, max_delay: Duration::MAX });
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
-    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (0, false));
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (0, false));
     // A batch that has no room though there is less than a quarter of the index to read.
     let made = Made::new(3, 14, 60);
-    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Blocked(id));
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), WriteRoom::Blocked(id));
     writer.wait_for(id, Duration::from_millis(1)).unwrap();
-    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (1, true));
     assert_eq!((reader.arm().unwrap(), drain(&mut reader).len()), (Some(WaitEnd::Ready), 3));
-    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Ready);
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), WriteRoom::Ready);
 }
 
 #[test]
 fn a_merged_reader_looks_at_the_clock_by_itself() {
     let (mut writer, id, reader) = pair();
-    let mut merged = MergedReader::new(vec![reader], Order::AsTheyCome);
+    let mut merged = MergedReader::new(vec![reader], MergeOrder::AsTheyCome);
     merged.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: OWN_TIME });
     assert_eq!(merged.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
@@ -259,7 +262,7 @@ fn a_merged_reader_looks_at_the_clock_by_itself() {
         "counted from the batch at 20 ns"
     );
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready);
-    assert_eq!(writer.wakes(id).unwrap(), 0);
+    assert_eq!(writer.wake_count(id).unwrap(), 0);
     assert_eq!(merged.next_batch().unwrap().map(|run| run.batch.len()), Some(3));
     assert!(merged.next_batch().unwrap().is_none());
     // A shorter delay is the writer's to keep.
@@ -268,7 +271,7 @@ fn a_merged_reader_looks_at_the_clock_by_itself() {
     offer(&mut writer, &Made::new(3, 1, 60), &[id]);
     let due = writer.next_wake_ns().unwrap();
     writer.tick(due);
-    assert_eq!(writer.wakes(id).unwrap(), 1);
+    assert_eq!(writer.wake_count(id).unwrap(), 1);
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready);
     assert_eq!(merged.next_batch().unwrap().map(|run| run.batch.len()), Some(1));
     drop(writer);

@@ -8,22 +8,22 @@
 
 use std::time::Duration;
 
-use tapline_sys::futex::Woken;
+use tapline_sys::futex::FutexWaitEnd;
 use tapline_sys::{Bell, futex};
 
 use crate::Error;
 use crate::atomic::{SeqCst, fence};
-use crate::layout::{Geometry, Standing};
+use crate::layout::{Geometry, Guarantee};
 use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
-use crate::store::{Entry, HistoryPacket, Holders, Next, Past, Store};
-use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Replay, Room, holders_max};
+use crate::store::{HistoryPacket, Holders, IndexEntry, Next, Past, Store};
+use crate::writer::{DetachedReader, Policy, READERS_MAX, ReaderId, ReplayProgress, WriteRoom, holders_max};
 
 /// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a
 /// quarter of the blocks at most, so it always ends with a block, however many readers lie. An honest reader that is
 /// found at a block was told before that it is lossy, since it lags by more than any credit, and holds nothing anew; so
 /// one that is found at two moves its mark as we look.
 const HOLDS_MAX: u32 = 1;
-/// How long the writer sleeps at most before it looks whether the reader still lives.
+/// The longest sleep of the writer before it looks whether the reader still lives.
 const NAP: Duration = Duration::from_millis(20);
 
 /// The lease of a reader.
@@ -46,10 +46,10 @@ pub(super) struct Attached {
     id: ReaderId,
     pub(super) index: Producer,
     bell: Bell,
-    pub(super) standing: Standing,
+    pub(super) standing: Guarantee,
     /// Promised to leased readers, also to those that exceeded it: what they hold stays theirs.
     credit: Option<Credit>,
-    /// When it came, or was last offered something of the past: what is older it has as long as the rest.
+    /// The time when it came, or was last offered a packet of the past: older packets are kept as long as the rest.
     since_ns: u64,
     /// Packets from before it came that are to be offered to it, or counted.
     past: Option<Past>,
@@ -60,7 +60,7 @@ pub(super) struct Attached {
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
     ends_at: u64,
-    /// When it was first seen asleep with something to read.
+    /// The time when it was first seen asleep with packets to read.
     pending: Option<Pending>,
     pub(super) wakes: u64,
     /// Blocks that it was found at while a batch was stored.
@@ -70,17 +70,17 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// What is stored up to now, it never hears of, but by [`replay`](Self::replay).
+    /// A reader of packets from the next one on; of older ones only by [`replay`](Self::replay).
     pub(super) fn new(
         id: ReaderId,
         index: Producer,
         bell: Bell,
-        standing: Standing,
+        standing: Guarantee,
         credit: Option<Credit>,
         store: &Store,
     ) -> Attached {
         let blocks = store.geometry().blocks();
-        let ends = if standing.is_kept() { vec![0; blocks].into() } else { Box::default() };
+        let ends = if standing.keeps_unread() { vec![0; blocks].into() } else { Box::default() };
         Attached {
             id,
             index,
@@ -117,7 +117,7 @@ impl Attached {
     fn next<'s>(&mut self, store: &'s Store) -> Next<'s> {
         let Some(past) = self.past.as_mut() else { return Next::End };
         let next = store.next_held(past);
-        if past.until.is_none() && self.standing.is_kept() {
+        if past.until.is_none() && self.standing.keeps_unread() {
             let geometry = store.geometry();
             let first = self.ends_at.max(oldest(geometry, store.sequence()));
             (first..past.sequence).for_each(|at| self.ends[geometry.slot(at)] = self.index.head());
@@ -127,7 +127,7 @@ impl Attached {
     }
 
     /// Offers a packet of the past, or counts it as lost if it is too late for that. Whether there was no place for it.
-    fn offer(&mut self, entry: Entry, verdict: u32) -> bool {
+    fn offer(&mut self, entry: IndexEntry, verdict: u32) -> bool {
         if self.past.is_some_and(|past| past.until.is_some()) {
             self.index.lose(1);
             return false;
@@ -141,27 +141,27 @@ impl Attached {
         store: &Store,
         looks: usize,
         mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
-    ) -> Replay {
+    ) -> ReplayProgress {
         for _ in 0..looks {
-            let Some(past) = self.past else { return Replay::Done };
+            let Some(past) = self.past else { return ReplayProgress::Done };
             if past.until.is_none() && self.index.room_for(1) == 0 {
-                return Replay::Full;
+                return ReplayProgress::Full;
             }
             match self.next(store) {
                 Next::Held(held) => drop(verdict(&held).map(|verdict| self.offer(held.entry, verdict))),
                 Next::Older => {}
-                Next::End => return Replay::Done,
+                Next::End => return ReplayProgress::Done,
             }
         }
-        Replay::More
+        ReplayProgress::More
     }
 
-    /// It has come to the present.
+    /// The reader has come to the present.
     pub(super) fn finish_replay(&mut self) {
         self.past = None;
     }
 
-    /// Whether what comes next of the past may be in a block that is taken when `blocks` more are used.
+    /// Whether the next packet of the past may be in a block that is taken when `blocks` more are used.
     fn is_pressed(&self, store: &Store, reach: u64) -> bool {
         let end = |past: Past| past.sequence + store.geometry().blocks() as u64;
         reach > 0 && self.past.is_some_and(|past| end(past) <= store.sequence() + reach)
@@ -204,12 +204,12 @@ impl Attached {
         self.index.publish();
         let past = self.past.filter(|past| past.until.is_none());
         if self.shows_past {
-            // What it was offered of the past it has as long as what comes.
+            // Packets of the past stay as long as those that come.
             self.since_ns = now_ns;
             self.index.set_past(past.map(|past| past.latest));
             self.shows_past = past.is_some();
         }
-        if self.standing.is_kept() {
+        if self.standing.keeps_unread() {
             let (geometry, sequence) =
                 (store.geometry(), past.map_or(store.sequence(), |past| past.sequence));
             let first = self.ends_at.max(oldest(geometry, store.sequence()));
@@ -218,14 +218,14 @@ impl Attached {
         }
     }
 
-    fn demote(&mut self, standing: Standing) {
+    fn demote(&mut self, standing: Guarantee) {
         self.standing = standing;
         self.index.set_standing(standing);
     }
 
     /// Sleeps until it has come on, for `timeout` at most and never long.
-    pub(super) fn wait(&mut self, timeout: Duration) -> Result<Woken, Error> {
-        // It may sleep until there is more, which there is not before it reads.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Result<FutexWaitEnd, Error> {
+        // The reader may sleep until there is more, and the buffer has no room before it reads.
         if self.index.has_news()
             && let Some(sleep) = self.index.sleeps()
         {
@@ -235,7 +235,7 @@ impl Attached {
             Some(seen) if !self.bell.is_hung_up() => {
                 futex::wait(self.index.turn_word(), seen, timeout.min(self.nap))
             }
-            _ => Ok(Woken::Changed),
+            _ => Ok(FutexWaitEnd::Changed),
         };
         self.index.announce_awake();
         waited.map_err(Error::system("wait for a reader"))
@@ -262,7 +262,7 @@ impl Attached {
         }
     }
 
-    /// How many of a buffer's blocks may be filled while it sleeps over something.
+    /// Number of a buffer's blocks that may be filled while it sleeps over packets.
     fn sleep_max(&self, blocks: u64) -> u64 {
         let half_of_credit = self.credit.map_or(u64::MAX, |credit| credit.blocks / 2);
         half_of_credit.min(blocks / 4).max(1)
@@ -286,7 +286,7 @@ pub(super) struct Readers {
     slots: Vec<Option<Attached>>,
     numbers: u32,
     geometry: Geometry,
-    /// When each block was last published to, by its place.
+    /// The time when each block was last published to, by its place.
     touched_ns: Box<[u64]>,
     /// Records and block at that time.
     touched: (u64, u64),
@@ -343,7 +343,7 @@ impl Readers {
         self.numbers = self.numbers.wrapping_add(1);
         let id = ReaderId { slot: slot as u32, number: self.numbers };
         let reader = Attached { since_ns: self.now_ns, ..make(id) };
-        self.lossless += usize::from(reader.standing == Standing::Lossless);
+        self.lossless += usize::from(reader.standing == Guarantee::Lossless);
         self.slots[slot] = Some(reader);
         id
     }
@@ -357,11 +357,11 @@ impl Readers {
     pub(super) fn remove(&mut self, id: ReaderId) -> Result<Attached, Error> {
         self.get(id)?;
         let reader = self.slots[id.slot as usize].take().ok_or(Error::UnknownReader)?;
-        self.lossless -= usize::from(reader.standing == Standing::Lossless);
+        self.lossless -= usize::from(reader.standing == Guarantee::Lossless);
         Ok(reader)
     }
 
-    pub(super) fn reap(&mut self) -> Vec<Departed> {
+    pub(super) fn reap(&mut self) -> Vec<DetachedReader> {
         let gone: Vec<ReaderId> =
             self.attached().filter(|reader| reader.bell.is_hung_up()).map(|reader| reader.id).collect();
         gone.into_iter().filter_map(|id| self.depart(id)).collect()
@@ -377,9 +377,9 @@ impl Readers {
         }
     }
 
-    fn depart(&mut self, id: ReaderId) -> Option<Departed> {
+    fn depart(&mut self, id: ReaderId) -> Option<DetachedReader> {
         let mut reader = self.remove(id).ok()?;
-        Some(Departed { id, account: reader.index.account() })
+        Some(DetachedReader { id, account: reader.index.account() })
     }
 
     fn attached(&self) -> impl Iterator<Item = &Attached> {
@@ -390,8 +390,8 @@ impl Readers {
     #[cold]
     pub(super) fn demote(&mut self, id: ReaderId) -> Result<(), Error> {
         let reader = self.get(id)?;
-        let was_lossless = reader.standing == Standing::Lossless;
-        reader.demote(Standing::LossyByBytes);
+        let was_lossless = reader.standing == Guarantee::Lossless;
+        reader.demote(Guarantee::LossyByBytes);
         self.lossless -= usize::from(was_lossless);
         Ok(())
     }
@@ -440,15 +440,15 @@ impl Readers {
         let (geometry, current) = (self.geometry, self.current);
         let (now_ns, touched_ns) = (self.now_ns, &self.touched_ns);
         for reader in self.slots.iter_mut().flatten() {
-            let (Some(credit), Standing::Leased) = (reader.credit, reader.standing) else { continue };
-            // What is not published has no end yet, and is unread.
+            let (Some(credit), Guarantee::Leased) = (reader.credit, reader.standing) else { continue };
+            // Unpublished packets have no end yet, and are unread.
             let beyond = current.saturating_sub(credit.blocks).min(reader.ends_at);
             if beyond > 0 && reader.has_unread_at(geometry.slot(beyond)) {
-                reader.demote(Standing::LossyByBytes);
+                reader.demote(Guarantee::LossyByBytes);
             } else if let Some(slot) = oldest_unread(reader, geometry, current)
                 && now_ns.saturating_sub(touched_ns[slot].max(reader.since_ns)) > credit.time_ns
             {
-                reader.demote(Standing::LossyByTime);
+                reader.demote(Guarantee::LossyByTime);
             }
         }
     }
@@ -458,7 +458,7 @@ impl Readers {
         self.attached().filter(|reader| reader.credit.is_some()).count()
     }
 
-    /// How far the writer may go on from its block when it opens `blocks`.
+    /// Number of blocks that the writer moves on, at most, when it opens `blocks` more.
     pub(super) fn reach(&self, blocks: usize) -> u64 {
         if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
     }
@@ -478,7 +478,7 @@ impl Readers {
     }
 
     /// Whether lossless readers have room for `packets` packets in `blocks` new blocks.
-    pub(super) fn room(&mut self, store: &Store, blocks: usize, packets: usize) -> Result<Room, Error> {
+    pub(super) fn room(&mut self, store: &Store, blocks: usize, packets: usize) -> Result<WriteRoom, Error> {
         let (geometry, passed) = (self.geometry, self.passed_max());
         if blocks > 0 && blocks + passed + 1 > geometry.blocks() {
             return Err(Error::BatchTooLarge { packets, blocks });
@@ -486,7 +486,7 @@ impl Readers {
         let first = store.sequence() + 1;
         let reach = self.reach(blocks);
         for reader in self.slots.iter_mut().flatten() {
-            if reader.standing != Standing::Lossless {
+            if reader.standing != Guarantee::Lossless {
                 continue;
             }
             // A reader in the past is not offered them before it has come to them.
@@ -498,10 +498,10 @@ impl Readers {
             let needs_blocks = (first..first + reach)
                 .any(|at| store.held_at(at) != 0 && reader.has_unread_at(geometry.slot(at)));
             if needs_entries || needs_blocks || reader.is_pressed(store, reach) {
-                return Ok(Room::Blocked(reader.id));
+                return Ok(WriteRoom::Blocked(reader.id));
             }
         }
-        Ok(Room::Ready)
+        Ok(WriteRoom::Ready)
     }
 }
 
@@ -530,13 +530,13 @@ impl Holders for Readers {
     fn hold(&mut self, sequence: u64) -> bool {
         let mut is_held = false;
         for reader in self.slots.iter_mut().flatten() {
-            if reader.credit.is_none() || reader.standing == Standing::Refused {
+            if reader.credit.is_none() || reader.standing == Guarantee::Refused {
                 continue;
             }
             if reader.index.held() == sequence {
                 reader.holds += 1;
                 if reader.holds > HOLDS_MAX {
-                    reader.demote(Standing::Refused);
+                    reader.demote(Guarantee::Refused);
                 } else {
                     is_held = true;
                 }
@@ -548,11 +548,11 @@ impl Holders for Readers {
     fn give_up(&mut self, sequence: u64) {
         let slot = self.geometry.slot(sequence);
         for reader in self.slots.iter_mut().flatten() {
-            // What was indexed since the last time has no end yet, and may be in any block from then on.
+            // Packets indexed since the last publication have no end yet, and may be in any block from then on.
             let may_be_new = sequence >= reader.ends_at && reader.index.has_unpublished();
-            if reader.standing.is_kept() && (may_be_new || reader.has_unread_at(slot)) {
-                self.lossless -= usize::from(reader.standing == Standing::Lossless);
-                reader.demote(Standing::LossyByBytes);
+            if reader.standing.keeps_unread() && (may_be_new || reader.has_unread_at(slot)) {
+                self.lossless -= usize::from(reader.standing == Guarantee::Lossless);
+                reader.demote(Guarantee::LossyByBytes);
             }
         }
     }

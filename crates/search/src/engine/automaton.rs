@@ -3,7 +3,7 @@
 //! Each byte of the haystack costs one transition (and a bounded number of failures on average), each occurrence one
 //! step along the chain of outputs.
 
-use super::Engine;
+use super::SearchEngine;
 use crate::Error;
 use crate::keys::Keys;
 use daachorse::DoubleArrayAhoCorasick;
@@ -16,7 +16,7 @@ pub(crate) struct Automaton {
     len_max: usize,
 }
 
-/// How much of a haystack is folded at a time, in bytes.
+/// Bytes of a haystack that are folded at a time.
 const STRETCH_MAX: usize = 1 << 16;
 
 /// Processor cycles a byte, as measured on half text, half random bytes.
@@ -31,8 +31,10 @@ pub(crate) fn cost(keys: &Keys) -> f32 {
 impl Automaton {
     pub(crate) fn new(keys: &Keys) -> Result<Automaton, Error> {
         let numbered = keys.iter().zip(0..);
-        let inner = DoubleArrayAhoCorasick::with_values(numbered)
-            .map_err(|error| Error::Build { engine: Engine::Automaton.name(), reason: error.to_string() })?;
+        let inner = DoubleArrayAhoCorasick::with_values(numbered).map_err(|error| Error::Build {
+            engine: SearchEngine::Automaton.name(),
+            reason: error.to_string(),
+        })?;
         let len_max = keys.iter().map(<[u8]>::len).max().unwrap_or(1);
         Ok(Automaton { inner, len_max })
     }
@@ -61,7 +63,7 @@ impl Automaton {
         // Folding a copy and searching that is up to six times faster than folding byte by byte on the way.
         let mut folded = Vec::with_capacity(haystack.len().min(STRETCH_MAX + self.len_max));
         for from in (0..haystack.len()).step_by(STRETCH_MAX) {
-            // What ends in this stretch may begin before it.
+            // A match that ends in this stretch may begin before it.
             let origin = from.saturating_sub(self.len_max - 1);
             let to = haystack.len().min(from + STRETCH_MAX);
             folded.clear();

@@ -21,10 +21,10 @@ use single::Single;
 use std::ops::ControlFlow;
 use teddy::Teddy;
 
-/// How a set is searched. The answer is the same with each.
+/// The algorithm that searches a set. All give the same matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Engine {
+pub enum SearchEngine {
     /// memchr's `memmem`: one case-sensitive pattern.
     Single,
     /// aho-corasick's SIMD search: up to 64 case-sensitive patterns, on processors that have SSSE3 or NEON.
@@ -35,14 +35,14 @@ pub enum Engine {
     Automaton,
 }
 
-impl Engine {
+impl SearchEngine {
     /// The name in messages and tables.
     pub fn name(self) -> &'static str {
         match self {
-            Engine::Single => "memmem",
-            Engine::Teddy => "teddy",
-            Engine::Grams => "grams",
-            Engine::Automaton => "automaton",
+            SearchEngine::Single => "memmem",
+            SearchEngine::Teddy => "teddy",
+            SearchEngine::Grams => "grams",
+            SearchEngine::Automaton => "automaton",
         }
     }
 
@@ -52,7 +52,7 @@ impl Engine {
     }
 }
 
-impl std::fmt::Display for Engine {
+impl std::fmt::Display for SearchEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -95,34 +95,37 @@ impl Searcher {
     pub(crate) fn choose(set: &Set) -> Result<Searcher, Error> {
         let (keys, keeps_case) = (&set.keys, !set.keys.fold);
         if keeps_case && keys.len() == 1 {
-            return Searcher::new(Engine::Single, set);
+            return Searcher::new(SearchEngine::Single, set);
         }
         if keeps_case
             && keys.len() <= TEDDY_MAX
-            && let Ok(teddy) = Searcher::new(Engine::Teddy, set)
+            && let Ok(teddy) = Searcher::new(SearchEngine::Teddy, set)
         {
             return Ok(teddy);
         }
-        let engine =
-            if grams::cost(keys) < automaton::cost(keys) { Engine::Grams } else { Engine::Automaton };
+        let engine = if grams::cost(keys) < automaton::cost(keys) {
+            SearchEngine::Grams
+        } else {
+            SearchEngine::Automaton
+        };
         Searcher::new(engine, set)
     }
 
-    pub(crate) fn new(engine: Engine, set: &Set) -> Result<Searcher, Error> {
+    pub(crate) fn new(engine: SearchEngine, set: &Set) -> Result<Searcher, Error> {
         Ok(match engine {
-            Engine::Single => Searcher::Single(Single::new(&set.keys)?),
-            Engine::Teddy => Searcher::Teddy(Teddy::new(&set.keys)?),
-            Engine::Grams => Searcher::Grams(Box::new(Grams::new(&set.keys)?)),
-            Engine::Automaton => Searcher::Automaton(Automaton::new(&set.keys)?),
+            SearchEngine::Single => Searcher::Single(Single::new(&set.keys)?),
+            SearchEngine::Teddy => Searcher::Teddy(Teddy::new(&set.keys)?),
+            SearchEngine::Grams => Searcher::Grams(Box::new(Grams::new(&set.keys)?)),
+            SearchEngine::Automaton => Searcher::Automaton(Automaton::new(&set.keys)?),
         })
     }
 
-    pub(crate) fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> SearchEngine {
         match self {
-            Searcher::Single(_) => Engine::Single,
-            Searcher::Teddy(_) => Engine::Teddy,
-            Searcher::Grams(_) => Engine::Grams,
-            Searcher::Automaton(_) => Engine::Automaton,
+            Searcher::Single(_) => SearchEngine::Single,
+            Searcher::Teddy(_) => SearchEngine::Teddy,
+            Searcher::Grams(_) => SearchEngine::Grams,
+            Searcher::Automaton(_) => SearchEngine::Automaton,
         }
     }
 

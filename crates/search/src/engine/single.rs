@@ -1,6 +1,6 @@
 //! One key: memchr's `memmem`, again from one byte behind each occurrence.
 
-use super::{Engine, Set};
+use super::{SearchEngine, Set};
 use crate::Error;
 use crate::keys::{Keys, Sink};
 use memchr::memmem::Finder;
@@ -14,7 +14,7 @@ pub(crate) struct Single {
 impl Single {
     pub(crate) fn new(keys: &Keys) -> Result<Single, Error> {
         if keys.fold || keys.len() != 1 {
-            return Err(Engine::Single.unfit("it takes one pattern, case-sensitive"));
+            return Err(SearchEngine::Single.unfit("it takes one pattern, case-sensitive"));
         }
         Ok(Single { finder: Finder::new(keys.bytes(0)).into_owned() })
     }

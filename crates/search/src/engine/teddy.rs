@@ -8,7 +8,7 @@
 //! The SIMD search reports matches that do not overlap, but its leftmost start is right: starting again one byte
 //! behind it, nothing is missed and nothing is told twice.
 
-use super::{Engine, Set};
+use super::{SearchEngine, Set};
 use crate::Error;
 use crate::keys::{Keys, Sink};
 use aho_corasick::Span;
@@ -23,11 +23,12 @@ pub(crate) struct Teddy {
 impl Teddy {
     pub(crate) fn new(keys: &Keys) -> Result<Teddy, Error> {
         if keys.fold {
-            return Err(Engine::Teddy.unfit("it respects case: let no pattern ignore it"));
+            return Err(SearchEngine::Teddy.unfit("it respects case: let no pattern ignore it"));
         }
         let searcher =
             Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(keys.iter()).build();
-        let unfit = || Engine::Teddy.unfit("it takes up to 64 patterns, on a processor with SSSE3 or NEON");
+        let unfit =
+            || SearchEngine::Teddy.unfit("it takes up to 64 patterns, on a processor with SSSE3 or NEON");
         Ok(Teddy { searcher: searcher.ok_or_else(unfit)? })
     }
 

@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use std::ops::ControlFlow;
-use tapline_search::{Engine, Match, Pattern, Patterns, Stream, StreamMatch, find_all_naive};
+use tapline_search::{Match, Pattern, Patterns, SearchEngine, StreamMatch, StreamState, find_all_naive};
 
-const ENGINES: [Engine; 4] = [Engine::Single, Engine::Teddy, Engine::Grams, Engine::Automaton];
+const ENGINES: [SearchEngine; 4] =
+    [SearchEngine::Single, SearchEngine::Teddy, SearchEngine::Grams, SearchEngine::Automaton];
 
 /// Bytes of few kinds, so that patterns overlap, repeat and are prefixes of each other.
 fn few_letters(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
@@ -58,7 +59,7 @@ fn engines(patterns: &[Pattern]) -> Vec<Patterns> {
     let fixed = ENGINES.iter().filter_map(|engine| Patterns::with_engine(patterns.to_vec(), *engine).ok());
     let all: Vec<Patterns> = fixed.chain([Patterns::new(patterns.to_vec()).unwrap()]).collect();
     let has = |engine| all.iter().any(|search| search.engine() == engine);
-    assert!(has(Engine::Grams) && has(Engine::Automaton));
+    assert!(has(SearchEngine::Grams) && has(SearchEngine::Automaton));
     all
 }
 
@@ -95,7 +96,7 @@ proptest! {
         cuts.sort_unstable();
         let expected: Vec<StreamMatch> = find_all_naive(&patterns, &whole).into_iter().map(in_stream).collect();
         for searches in engines(&patterns) {
-            let mut stream = Stream::new();
+            let mut stream = StreamState::new();
             let mut found = Vec::new();
             for cut in cuts.windows(2) {
                 let seen = cut[1] as u64;
@@ -207,7 +208,7 @@ fn batches() {
     let payloads: [&[u8]; 4] = [b"nothing", b"a needle", b"", b"needleneedle"];
     for search in engines(&numbered([b"needle".to_vec(), b"eedl".to_vec()])) {
         let (mut hits, mut all) = (Vec::new(), Vec::new());
-        search.matching(payloads, |index| hits.push(index));
+        search.for_each_matching_payload(payloads, |index| hits.push(index));
         search.for_each_in(payloads, |index, found| all.push((index, found.start, found.id)));
         all.sort_unstable();
         assert_eq!(hits, [1, 3]);
@@ -230,10 +231,10 @@ fn a_search_ends_when_told() {
 #[test]
 fn losses_in_a_stream() {
     let search = Patterns::new(numbered([b"abcd".to_vec()])).unwrap();
-    let mut stream = Stream::new();
+    let mut stream = StreamState::new();
     let mut found = Vec::new();
     let mut push =
-        |stream: &mut Stream, piece: &[u8]| stream.push(&search, piece, |each| found.push(each.start));
+        |stream: &mut StreamState, piece: &[u8]| stream.push(&search, piece, |each| found.push(each.start));
     push(&mut stream, b"xxab");
     stream.skip(10);
     push(&mut stream, b"cdab");
@@ -241,7 +242,7 @@ fn losses_in_a_stream() {
     push(&mut stream, b"c");
     push(&mut stream, b"d");
     assert_eq!(found, [16]);
-    assert_eq!(Stream::bytes_max(&search), 6);
+    assert_eq!(StreamState::bytes_max(&search), 6);
 }
 
 #[test]
@@ -253,12 +254,12 @@ fn the_engine_fits_the_set() {
         };
         numbered((0..count).map(bytes))
     };
-    assert_eq!(engine(many(1, 8)), Engine::Single);
-    assert_eq!(engine(vec![Pattern::nocase(0, "needle")]), Engine::Grams);
-    assert_eq!(engine(many(1000, 8)), Engine::Grams);
-    assert_eq!(engine(many(256, 1)), Engine::Automaton);
-    if Patterns::with_engine(many(10, 8), Engine::Teddy).is_ok() {
-        assert_eq!(engine(many(10, 8)), Engine::Teddy);
+    assert_eq!(engine(many(1, 8)), SearchEngine::Single);
+    assert_eq!(engine(vec![Pattern::nocase(0, "needle")]), SearchEngine::Grams);
+    assert_eq!(engine(many(1000, 8)), SearchEngine::Grams);
+    assert_eq!(engine(many(256, 1)), SearchEngine::Automaton);
+    if Patterns::with_engine(many(10, 8), SearchEngine::Teddy).is_ok() {
+        assert_eq!(engine(many(10, 8)), SearchEngine::Teddy);
     }
 }
 
@@ -273,9 +274,9 @@ fn threads_share_a_set() {
 }
 
 #[test]
-fn engines_say_what_they_cannot() {
+fn engines_report_unsupported_sets() {
     let error = |patterns, engine| Patterns::with_engine(patterns, engine).unwrap_err().to_string();
     let two = || numbered([b"ab".to_vec(), b"cd".to_vec()]);
-    assert!(error(two(), Engine::Single).contains("one pattern"));
-    assert!(error(vec![Pattern::nocase(1, "a")], Engine::Teddy).contains("case"));
+    assert!(error(two(), SearchEngine::Single).contains("one pattern"));
+    assert!(error(vec![Pattern::nocase(1, "a")], SearchEngine::Teddy).contains("case"));
 }

@@ -20,7 +20,7 @@ pub struct Checked {
     pub segments: u64,
     /// Of these, with an index that is whole and fits its chunks.
     pub indexed: u64,
-    /// Without one, as it should be: recorded now, or the last of a recording that was broken off.
+    /// Without one, as it should be: recorded now, the last of a recording that was broken off, or recorded with no index on request.
     pub open: u64,
     /// With something wrong.
     pub wrong: u64,
@@ -85,8 +85,8 @@ impl Checked {
         self.segments += 1;
         self.chunks += segment.chunks;
         self.packets += segment.packets;
-        let Segment { mut findings, number, state, .. } = segment;
-        let is_open = state == State::Missing && may_be_open;
+        let Segment { mut findings, number, state, unindexed, .. } = segment;
+        let is_open = state == State::Missing && (may_be_open || unindexed == Some(true));
         match state {
             State::Missing if !is_open => findings.push(Finding::NoIndex { segment: number }),
             State::Damaged => findings.push(Finding::IndexDamaged { segment: number }),
@@ -123,6 +123,8 @@ struct Segment {
     /// The number of its last chunk.
     last: Option<u64>,
     state: State,
+    /// Whether all chunks with packets are of recorders that were told to make no index; `None` without packets.
+    unindexed: Option<bool>,
     findings: Vec<Finding>,
 }
 
@@ -134,6 +136,7 @@ impl Segment {
             packets: 0,
             last: before,
             state: State::Missing,
+            unindexed: None,
             findings: Vec::new(),
         };
         let path = catalog.segment_path(number);
@@ -161,6 +164,9 @@ impl Segment {
         while let Some(found) = walk.next() {
             self.chunks += 1;
             self.packets += u64::from(found.head.packets);
+            if found.head.packets > 0 {
+                self.unindexed = Some(found.head.is_unindexed && self.unindexed.unwrap_or(true));
+            }
             let expected = self.last.replace(found.head.number).map(|last| last + 1);
             // A chunk that was being written when its recorder was killed has its number once more.
             if let Some(expected) = expected.filter(|expected| found.head.number > *expected) {

@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 
 use serde_json::json;
 use tapline_file::SectionReader;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType, Packet};
 use tapline_sys::disk;
@@ -27,7 +27,7 @@ use crate::hold::HoldEntry;
 use crate::index::{Builder, IndexOptions, rollup};
 use crate::layout::{SLOT_LEN, remove};
 use crate::question::Question;
-use crate::restore::{Restored, read_intact};
+use crate::restore::{Restored, index_options, read_intact};
 use crate::search::Window;
 use crate::walk::{Found, Walk};
 use crate::{lock, log};
@@ -318,7 +318,8 @@ impl Eraser {
 struct Pending {
     catalog: Catalog,
     segment: u64,
-    has_index: bool,
+    /// The keys of its index besides the usual ones; `None` without an index.
+    index: Option<IndexOptions>,
     has_roll_up: bool,
     rewrites: Vec<Rewrite>,
     len: usize,
@@ -329,7 +330,8 @@ struct Pending {
 impl Pending {
     fn new(catalog: Catalog, segment: u64, has_index: bool) -> Pending {
         let has_roll_up = catalog.paths.roll_up(rollup::roll_up_of(segment)).exists();
-        Pending { catalog, segment, has_index, has_roll_up, rewrites: Vec::new(), len: 0, is_begun: false }
+        let index = has_index.then(|| index_options(&catalog, segment));
+        Pending { catalog, segment, index, has_roll_up, rewrites: Vec::new(), len: 0, is_begun: false }
     }
 
     fn add(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
@@ -355,12 +357,10 @@ impl Pending {
         if !self.rewrites.is_empty() {
             self.write()?;
         }
-        if !self.is_begun || !self.has_index {
-            return Ok(());
-        }
-        let mut index = Builder::new(self.catalog.segment_len(), IndexOptions::default());
+        let Some(options) = self.index.filter(|_| self.is_begun) else { return Ok(()) };
+        let mut index = Builder::new(self.catalog.segment_len(), options);
         let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
-        restored.seal(&self.catalog, self.segment, &index)?;
+        restored.seal(&self.catalog, self.segment, &mut index)?;
         if self.has_roll_up {
             rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
         }
@@ -378,7 +378,7 @@ struct LinkFilters {
 impl LinkFilters {
     fn new(text: &str, options: &Options) -> LinkFilters {
         // As for a capture file: VLAN tags are in the packets, and the netmask is not known.
-        let options = Options { handle: Handle::Savefile, netmask: Some(0), ..options.clone() };
+        let options = Options { handle: HandleKind::Savefile, netmask: Some(0), ..options.clone() };
         LinkFilters { text: text.trim().to_owned(), options, made: Vec::new() }
     }
 

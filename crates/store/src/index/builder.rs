@@ -12,14 +12,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tapline_packet::headers::{Headers, Inner, IpVersion};
+use tapline_packet::headers::{Headers, InnerPacket, IpVersion};
 use tapline_packet::{Interface, LinkType, Meta, Packet};
+use tapline_sys::memory::{advise_large_pages, prefetch_element};
 
 use super::slots::{Slots, words};
 use crate::keys::{Class, Group, PacketKeys, WAYS, Way, key};
 use crate::layout::SLOT_LEN;
 use crate::names::{self, Message, NameReader};
 
+/// Flows whose sets are behind the packets at most; then the sets are brought up to date.
+const MET_MAX: usize = 1 << 12;
 /// Flows that are remembered within a slot: a packet of one of them costs a look.
 const SEEN_LEN: usize = 1 << 12;
 /// Bytes of a segment for each flow that there is room for: a flow's keys take about forty bytes of the two hundredth that an index may have.
@@ -77,6 +80,10 @@ pub(super) struct Flows {
     /// Words of each flow's set of slots.
     pub(super) words: usize,
     sets: Vec<u64>,
+    /// The current slot, and flows met in it whose sets do not have it yet: a set is far away in memory, and many are
+    /// brought up to date at once in much less time than each by itself.
+    slot: u32,
+    met: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -118,8 +125,17 @@ impl Detail {
 }
 
 impl Builder {
-    /// For a segment of so many bytes.
+    /// For a segment of `segment_len` bytes.
     pub(crate) fn new(segment_len: u64, options: IndexOptions) -> Builder {
+        Builder::with_seed(segment_len, options, RandomState::new().hash_one(0))
+    }
+
+    /// Another one for segments as long as those of this one, in which flows have the same fingerprints.
+    pub(crate) fn twin(&self) -> Builder {
+        Builder::with_seed(u64::from(self.slots) * SLOT_LEN as u64, self.options, self.seed)
+    }
+
+    fn with_seed(segment_len: u64, options: IndexOptions, seed: u64) -> Builder {
         let slots = (segment_len / SLOT_LEN as u64) as u32;
         Builder {
             flows: Flows::new((segment_len / BYTES_PER_FLOW) as usize, words(slots)),
@@ -134,7 +150,7 @@ impl Builder {
             names: NameReader::default(),
             name_keys: Vec::new(),
             opened: 0,
-            seed: RandomState::new().hash_one(0),
+            seed,
         }
     }
 
@@ -146,49 +162,73 @@ impl Builder {
         (self.slot, self.detail, self.base, self.opened) = (0, Detail::Whole, 0, 0);
     }
 
+    /// Begins another segment, whose index has these keys.
+    pub(crate) fn clear_for(&mut self, options: IndexOptions) {
+        self.clear();
+        if options.macs != self.options.macs {
+            self.keys = Some(Box::new(PacketKeys::new(options.macs)));
+        }
+        self.options = options;
+    }
+
     /// Packets from now on are in this slot.
     pub(crate) fn begin_slot(&mut self, slot: u32) {
         if slot != self.slot {
+            self.flows.begin_slot(slot);
             (self.slot, self.detail, self.base, self.opened) = (slot, Detail::Whole, self.flows.count, 0);
             self.seen.fill(0);
         }
     }
 
-    /// Notes the facts of a packet.
+    /// The fingerprint of a packet's flow; 0 for packets that are looked at each. Asks for the cache lines in which the
+    /// flow would stand: the packet is best [noted](Self::note) some packets later.
     #[inline]
-    pub(crate) fn note(&mut self, interface: &Interface, packet: Packet<'_>) {
-        self.note_parsed(interface, packet, &Headers::parse(interface.link_type, packet));
+    pub(crate) fn fingerprint(&self, interface: &Interface, packet: Packet<'_>) -> u64 {
+        self.fingerprint_parsed(interface, packet, &Headers::parse(interface.link_type, packet))
     }
 
     /// Likewise, with headers that are known.
     #[inline]
-    pub(crate) fn note_parsed(&mut self, interface: &Interface, packet: Packet<'_>, headers: &Headers) {
+    pub(crate) fn fingerprint_parsed(
+        &self,
+        interface: &Interface,
+        packet: Packet<'_>,
+        headers: &Headers,
+    ) -> u64 {
+        let prints = Prints { seed: self.seed, link_type: interface.link_type, has_macs: self.options.macs };
+        let flow = prints.of_flow(packet, headers);
+        self.flows.prefetch(flow);
+        flow
+    }
+
+    /// Notes the facts of a packet. `flow` is its [fingerprint](Self::fingerprint).
+    #[inline]
+    pub(crate) fn note(&mut self, interface: &Interface, packet: Packet<'_>, flow: u64) {
         if self.options.names {
-            names::messages(packet.data, headers)
+            let headers = Headers::parse(interface.link_type, packet);
+            names::messages(packet.data, &headers)
                 .into_iter()
                 .flatten()
                 .for_each(|said| self.note_names(said));
         }
-        let prints = Prints { seed: self.seed, link_type: interface.link_type, has_macs: self.options.macs };
-        let flow = prints.of_flow(packet, headers);
         let place = &mut self.seen[flow as usize % SEEN_LEN];
         if flow != 0 && *place == flow {
             return;
         }
         *place = flow;
-        if flow == 0 || !self.flows.enter(flow, self.slot) {
-            self.note_new(interface.link_type, packet, headers, flow);
+        if flow == 0 || !self.flows.enter(flow) {
+            self.note_new(interface.link_type, packet, flow);
         }
     }
 
     /// Notes a packet of a flow that the segment does not have, or that is looked at by itself.
     #[inline(never)]
-    fn note_new(&mut self, link_type: LinkType, packet: Packet<'_>, headers: &Headers, flow: u64) {
+    fn note_new(&mut self, link_type: LinkType, packet: Packet<'_>, flow: u64) {
         if self.detail == Detail::Nothing {
             return;
         }
         let Some(mut keys) = self.keys.take() else { return };
-        keys.take(link_type, packet, headers);
+        keys.take(link_type, packet, &Headers::parse(link_type, packet));
         self.note_keys(keys.as_slice(), flow);
         self.keys = Some(keys);
     }
@@ -218,11 +258,11 @@ impl Builder {
     fn note_keys(&mut self, keys: &[u64], flow: u64) {
         if self.detail == Detail::Whole {
             let print = if flow == 0 { of_keys(self.seed, keys) } else { flow };
-            if self.flows.enter(print, self.slot) {
+            if self.flows.enter(print) {
                 return;
             }
             if self.flows.count < self.room() {
-                return self.flows.add(print, self.slot, keys);
+                return self.flows.add(print, keys);
             }
             self.give_up();
         }
@@ -233,11 +273,11 @@ impl Builder {
     fn note_key(&mut self, key: u64) {
         while self.detail.keeps(key) {
             let print = (key ^ self.seed).max(1);
-            if self.flows.enter(print, self.slot) {
+            if self.flows.enter(print) {
                 return;
             }
             if self.flows.count < self.room() {
-                return self.flows.add(print, self.slot, &[key]);
+                return self.flows.add(print, &[key]);
             }
             self.give_up();
         }
@@ -252,11 +292,11 @@ impl Builder {
         keys.into_iter().for_each(|key| self.note_key(key));
     }
 
-    /// How many flows the segment may have now. A quarter may come at once, as they do when a segment begins; half belongs to all
-    /// slots alike. The rest is for keys by themselves, of which a slot may bring so many that others still find room.
+    /// Flows that the segment may have now. Half may come at once, as they do when a segment begins; a quarter belongs to
+    /// all slots alike. The rest is for keys by themselves, of which a slot may bring so many that others still find room.
     fn room(&self) -> usize {
         let (max, slots) = (self.flows.count_max, self.slots.max(1) as usize);
-        let share = max / 4 + (max / 2) * (self.slot as usize + 1) / slots;
+        let share = max / 2 + (max / 4) * (self.slot as usize + 1) / slots;
         let quarter_of_slot = max / 4 / slots;
         match self.detail {
             Detail::Whole => share,
@@ -268,8 +308,10 @@ impl Builder {
 
 impl Flows {
     fn new(count_max: usize, words: usize) -> Flows {
+        let mut table = vec![Place::default(); (count_max * 2).next_power_of_two()];
+        advise_large_pages(&mut table);
         Flows {
-            table: vec![Place::default(); (count_max * 2).next_power_of_two()],
+            table,
             count: 0,
             count_max,
             // All of it at once: no allocation while packets come.
@@ -278,7 +320,28 @@ impl Flows {
             keys: Vec::with_capacity(count_max * KEYS_PER_FLOW),
             words,
             sets: Vec::with_capacity(count_max * words),
+            slot: 0,
+            met: Vec::with_capacity(MET_MAX),
         }
+    }
+
+    /// Packets from now on are in this slot.
+    fn begin_slot(&mut self, slot: u32) {
+        self.settle();
+        self.slot = slot;
+    }
+
+    /// Adds the current slot to the sets of all flows that were met in it.
+    pub(super) fn settle(&mut self) {
+        let (word, bit) = (self.slot as usize / 64, 1 << (self.slot % 64));
+        for flow in self.met.drain(..) {
+            self.sets[flow as usize * self.words + word] |= bit;
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, fingerprint: u64) {
+        prefetch_element(&self.table, fingerprint as usize & (self.table.len() - 1));
     }
 
     fn clear(&mut self) {
@@ -288,6 +351,8 @@ impl Flows {
         self.ends.clear();
         self.keys.clear();
         self.sets.clear();
+        self.met.clear();
+        self.slot = 0;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -303,21 +368,25 @@ impl Flows {
         self.keys.len()
     }
 
+    /// The slots of a flow, once the sets are [settled](Self::settle).
     pub(super) fn set(&self, flow: usize) -> &[u64] {
         &self.sets[flow * self.words..(flow + 1) * self.words]
     }
 
-    /// Notes that a flow is in the slot; `false` if there is no such flow yet.
+    /// Notes that a flow is in the current slot; `false` if there is no such flow yet.
     #[inline]
-    fn enter(&mut self, fingerprint: u64, slot: u32) -> bool {
+    fn enter(&mut self, fingerprint: u64) -> bool {
         let at = self.find(fingerprint);
         let place = &mut self.table[at];
         if place.fingerprint == 0 {
             return false;
         }
-        if place.last != slot {
-            place.last = slot;
-            self.sets[place.flow as usize * self.words + slot as usize / 64] |= 1 << (slot % 64);
+        if place.last != self.slot {
+            place.last = self.slot;
+            self.met.push(place.flow);
+            if self.met.len() == MET_MAX {
+                self.settle();
+            }
         }
         true
     }
@@ -334,8 +403,8 @@ impl Flows {
     }
 
     /// Adds a flow that is not there. The table has twice as many places as there may be flows.
-    fn add(&mut self, fingerprint: u64, slot: u32, keys: &[u64]) {
-        let at = self.find(fingerprint);
+    fn add(&mut self, fingerprint: u64, keys: &[u64]) {
+        let (at, slot) = (self.find(fingerprint), self.slot);
         self.table[at] = Place { fingerprint, flow: self.count as u32, last: slot };
         self.count += 1;
         let from = self.keys.len();
@@ -353,6 +422,7 @@ impl Flows {
 
     /// Removes all flows but the first `count`, and gives their keys.
     fn take_back(&mut self, count: usize) -> Vec<u64> {
+        self.settle();
         // The last one first: no other that is left was put behind it in the table.
         for flow in (count..self.count).rev() {
             let at = self.find(self.prints[flow]);
@@ -406,7 +476,7 @@ impl Prints {
     }
 
     /// The same of the packet that a tunnel carries.
-    fn of_inner(&self, inner: &Inner, packet: Packet<'_>) -> u64 {
+    fn of_inner(&self, inner: &InnerPacket, packet: Packet<'_>) -> u64 {
         let (data, meta) = (inner.data(packet.data), Meta::default());
         let headers = inner.headers(packet.data);
         let (Some(l3), Some(l4)) = (headers.l3(), headers.l4()) else { return 0 };

@@ -37,7 +37,8 @@ impl Draft {
 }
 
 /// Makes the keys of a segment of which `slots` are used, in at most about `budget` bytes.
-pub(super) fn expand(builder: &Builder, slots: u32, budget: usize) -> Draft {
+pub(super) fn expand(builder: &mut Builder, slots: u32, budget: usize) -> Draft {
+    builder.flows.settle();
     let mut expansion = Expansion::new(builder, slots);
     let mut draft = expansion.draft();
     for group in ORDER {

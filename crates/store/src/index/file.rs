@@ -30,7 +30,7 @@ const KEYS_PER_BUCKET: u32 = 8;
 const SLOTS_MAX: u32 = (SEGMENT_LEN_MAX / SLOT_LEN as u64) as u32;
 
 /// Writes the index of a sealed segment; gives its length. The summary is told what the index has.
-pub(crate) fn write(path: &Path, contents: &mut Contents, builder: &Builder) -> Result<u64, Error> {
+pub(crate) fn write(path: &Path, contents: &mut Contents, builder: &mut Builder) -> Result<u64, Error> {
     let owner = Owner { store: contents.summary.store, number: contents.summary.segment };
     pages::write(path, &owner, &encode(contents, builder))
 }
@@ -57,7 +57,7 @@ fn classes(builder: &Builder) -> u64 {
     of_both | bit(Class::Open) | if_asked(options.macs, Class::Mac) | if_asked(options.names, Class::Name)
 }
 
-fn encode(contents: &mut Contents, builder: &Builder) -> Vec<u8> {
+fn encode(contents: &mut Contents, builder: &mut Builder) -> Vec<u8> {
     let Contents { rows, summary } = contents;
     let used = used(rows);
     let fixed = HEAD_LEN + used as usize * ROW_LEN;

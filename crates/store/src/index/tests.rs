@@ -33,8 +33,10 @@ fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
     for (slot, packets) in slots.iter().enumerate() {
         builder.begin_slot(slot as u32);
         for ends in packets {
-            let meta = Meta { wire_len: 60, ..Meta::default() };
-            builder.note(&interface, Packet { data: &frame(*ends), meta: &meta });
+            let (data, meta) = (frame(*ends), Meta { wire_len: 60, ..Meta::default() });
+            let packet = Packet { data: &data, meta: &meta };
+            let flow = builder.fingerprint(&interface, packet);
+            builder.note(&interface, packet, flow);
         }
         let head =
             ChunkHead { len: SLOT_LEN as u32, number: slot as u64 + 1, packets: 1, ..ChunkHead::default() };
@@ -42,7 +44,7 @@ fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("00000007.tix");
-    write(&path, &mut contents, &builder).unwrap();
+    write(&path, &mut contents, &mut builder).unwrap();
     let index = Index::read(&path, &[3; 16], 7).unwrap();
     (folder, index)
 }
@@ -195,4 +197,20 @@ fn pairs_flows_and_networks_read_fewer_slots() {
     assert_eq!((of("net 10.0.76.0/22"), of("net 10.0.80.0/20"), of("net 10.0.0.0/21")), (1, 0, 64));
     assert_eq!((of("inner(host 10.0.7.7)"), of("vxlan and host 10.0.7.7")), (0, 0));
     assert_eq!((of("ether host 02:00:00:00:00:01"), of("not tcp")), (64, 64));
+}
+
+#[test]
+fn twins_give_a_flow_one_fingerprint() {
+    let interface = Interface::new("far0", LinkType::ETHERNET);
+    let (one, meta) = (Builder::new(SEGMENT_LEN, IndexOptions::default()), Meta::default());
+    let data = frame(([10, 0, 0, 1], 1000, [10, 0, 0, 2], 53));
+    let packet = Packet { data: &data, meta: &meta };
+    let fingerprint = one.fingerprint(&interface, packet);
+    assert_ne!(fingerprint, 0);
+    assert_eq!(one.twin().fingerprint(&interface, packet), fingerprint);
+    // Chosen anew for each recorder: a sender must not know it.
+    assert_ne!(
+        Builder::new(SEGMENT_LEN, IndexOptions::default()).fingerprint(&interface, packet),
+        fingerprint
+    );
 }

@@ -12,7 +12,8 @@
 use std::ops::Add;
 
 use tapline_filter::ast::{
-    Ast, Expr, Form, Id, IdKind, Joint, Kind, Primitive, Protocol, Qualifiers, Tunnel, TunnelKind,
+    Ast, BoolOp, Expr, ExprKind, Id, IdKind, Modifier, Primitive, Protocol, Qualifiers, TunnelKind,
+    TunnelSelector,
 };
 use tapline_filter::{Options, Resolver};
 use tapline_packet::numbers::{ethertype, ip_protocol, port};
@@ -82,19 +83,19 @@ impl Walk<'_> {
     fn expr(&mut self, expr: &Expr, inherited: Option<Qualifiers>) -> (Question, Option<Qualifiers>) {
         self.implied = Shifts::default();
         match &expr.kind {
-            Kind::Chain(first, rest) => self.chain(first, rest, inherited),
-            Kind::Not(inner) => {
+            ExprKind::Chain(first, rest) => self.chain(first, rest, inherited),
+            ExprKind::Not(inner) => {
                 let (_, next) = self.in_scope(|walk| walk.expr(inner, inherited));
                 self.implied = Shifts::default();
                 (Question::Anything, next)
             }
-            Kind::Group(inner) => (self.in_scope(|walk| walk.expr(inner, inherited).0), inherited),
-            Kind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
-            Kind::Form(form, inner) => (self.form(*form, inner), None),
-            Kind::Id(id) => (self.id(id, inherited), inherited),
-            Kind::Protocol(protocol) => (self.protocol(*protocol), None),
-            Kind::Primitive(primitive) => (self.primitive(primitive), None),
-            Kind::Relation(..) => (Question::Anything, None),
+            ExprKind::Group(inner) => (self.in_scope(|walk| walk.expr(inner, inherited).0), inherited),
+            ExprKind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
+            ExprKind::Modified(form, inner) => (self.form(*form, inner), None),
+            ExprKind::Id(id) => (self.id(id, inherited), inherited),
+            ExprKind::Protocol(protocol) => (self.protocol(*protocol), None),
+            ExprKind::Primitive(primitive) => (self.primitive(primitive), None),
+            ExprKind::Relation(..) => (Question::Anything, None),
         }
     }
 
@@ -111,21 +112,21 @@ impl Walk<'_> {
     fn chain(
         &mut self,
         first: &Expr,
-        rest: &[(Joint, Expr)],
+        rest: &[(BoolOp, Expr)],
         inherited: Option<Qualifiers>,
     ) -> (Question, Option<Qualifiers>) {
         let (outside, start) = (self.sure, self.place);
         let (mut question, mut inherited) = self.expr(first, inherited);
         let mut implied = self.implied;
         for (joint, part) in rest {
-            self.sure = if *joint == Joint::And { outside + implied } else { outside };
-            if *joint == Joint::Or && self.is_scoped {
+            self.sure = if *joint == BoolOp::And { outside + implied } else { outside };
+            if *joint == BoolOp::Or && self.is_scoped {
                 self.place = start;
             }
             let (part, next) = self.expr(part, inherited);
             (question, implied) = match joint {
-                Joint::And => (question.and(part), implied + self.implied),
-                Joint::Or => (question.or(part), Shifts::default()),
+                BoolOp::And => (question.and(part), implied + self.implied),
+                BoolOp::Or => (question.or(part), Shifts::default()),
             };
             inherited = next;
         }
@@ -134,12 +135,12 @@ impl Walk<'_> {
     }
 
     /// No shift leaves a form.
-    fn form(&mut self, form: Form, inner: &Expr) -> Question {
+    fn form(&mut self, form: Modifier, inner: &Expr) -> Question {
         let (place, sure, is_scoped) = (self.place, self.sure, self.is_scoped);
-        self.is_scoped |= form != Form::Extensions;
+        self.is_scoped |= form != Modifier::Extensions;
         let tunnel = match form {
-            Form::Inner(tunnel) => self.enter(tunnel),
-            Form::Scoped | Form::Extensions | Form::AnyVlan => Question::Anything,
+            Modifier::Inner(tunnel) => self.enter(tunnel),
+            Modifier::Scoped | Modifier::Extensions | Modifier::AnyVlan => Question::Anything,
         };
         let question = tunnel.and(self.expr(inner, None).0);
         (self.place, self.sure, self.is_scoped) = (place, sure, is_scoped);
@@ -148,7 +149,7 @@ impl Walk<'_> {
     }
 
     /// Into the packet that a tunnel carries; gives what the packet around it says of that.
-    fn enter(&mut self, tunnel: Option<Tunnel>) -> Question {
+    fn enter(&mut self, tunnel: Option<TunnelSelector>) -> Question {
         let kinds = TunnelKind::ALL.into_iter().filter(|kind| tunnel.is_none_or(|t| t.kind == *kind));
         let question = kinds.map(|kind| self.tunnel(kind)).reduce(Question::or).unwrap_or(Question::Anything);
         let one = Shifts { headers: 0, tunnels: 1 };

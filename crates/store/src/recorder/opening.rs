@@ -113,7 +113,7 @@ impl Writing {
         }
         writing.note("begun", number);
         add(&writing.progress.segments, 1);
-        let spare = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
+        let spare = index.as_deref().map(|index| Box::new(index.twin()));
         Ok(Begun { writing, segment_len, at, is_made, index, spare })
     }
 }

@@ -96,7 +96,7 @@ impl Work {
         }
         if let Some(mut index) = index {
             self.reserve.give();
-            match restore::seal(&self.catalog, number, &mut contents, &index) {
+            match restore::seal(&self.catalog, number, &mut contents, &mut index) {
                 Ok(len) => add(&self.progress.index_bytes, len),
                 // It is searched by its chunks then.
                 Err(error) => self.progress.tell(error.to_string()),

@@ -47,6 +47,8 @@ pub struct SearchAccount {
     pub index_bytes: u64,
     /// Packets in the chunks that were read and intact.
     pub packets: u64,
+    /// Packets that were given out behind newer ones: they were recorded more than [`REACH`](super::REACH) slots behind them.
+    pub late: u64,
     /// Packets that the recording lost in the chunks that were read: before the recorder and in it.
     pub lost: u64,
 }
@@ -88,6 +90,7 @@ impl AddAssign for SearchAccount {
             bytes_read,
             index_bytes,
             packets,
+            late,
             lost,
         } = other;
         self.segments += segments;
@@ -111,6 +114,7 @@ impl AddAssign for SearchAccount {
         self.bytes_read += bytes_read;
         self.index_bytes += index_bytes;
         self.packets += packets;
+        self.late += late;
         // What heads say may be anything.
         self.lost = self.lost.saturating_add(lost);
     }

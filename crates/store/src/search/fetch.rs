@@ -29,7 +29,7 @@ impl Plan {
         let len = stretch.len();
         let from = aligned(buffer, len);
         let segment = &stretch.segment;
-        let is_read = segment.file.read_exact_at(&mut buffer[from..from + len], stretch.offset).is_ok();
+        let is_read = self.read(&segment.file, &mut buffer[from..from + len], stretch.offset).is_ok();
         let (places, is_end) = match &stretch.part {
             Part::Chunks(chunks, is_last) => {
                 (together(stretch.offset, chunks), *is_last && !segment.is_whole)

@@ -12,6 +12,7 @@ mod plan;
 mod tail;
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use tapline_packet::Timestamp;
@@ -22,7 +23,8 @@ pub use parallel::{Examine, Examiners, Next, ParallelSearch};
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::question::Question;
-use plan::{Plan, Stretch};
+pub use plan::REACH;
+use plan::{CACHED_MAX, Plan, Stretch};
 use tail::Tail;
 
 /// A half-open span of time: `from` is in it, `to` is not. A `to` of [`Window::ALL`] has no end.
@@ -66,8 +68,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Begins a search of all segments that the store has now. Chunks are read past the page cache if a recorder runs
-    /// now.
+    /// Begins a search of all segments that the store has now. The first 256 MiB of chunks are read through the page
+    /// cache, all others past it; all of them if a recorder runs now.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
@@ -75,9 +77,10 @@ impl Search {
         let segments: VecDeque<u64> = catalog.numbers()?.into();
         let total = segments.len() as u64;
         let account = SearchAccount { segments: total, ..SearchAccount::default() };
-        let is_past_cache = catalog.is_recorded();
+        let is_recorded = catalog.is_recorded();
+        let cache_left = AtomicU64::new(if is_recorded { 0 } else { CACHED_MAX });
         let roll_up = Mutex::new((u64::MAX, None));
-        let plan = Arc::new(Plan { catalog, window, question, is_past_cache, roll_up });
+        let plan = Arc::new(Plan { catalog, window, question, is_recorded, cache_left, roll_up });
         let (stretches, bytes) = (VecDeque::new(), Vec::new());
         Ok(Search { plan, segments, stretches, total, tail: None, account, bytes })
     }

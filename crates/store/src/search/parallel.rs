@@ -15,11 +15,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tapline_packet::Timestamp;
 use tapline_sys::disk;
 
 use super::plan::{Plan, Stretch};
 use super::tail::Tail;
 use super::{Search, SearchAccount, Window};
+use crate::layout::SLOT_LEN;
 
 /// Segments that are looked into ahead of those whose chunks are read, for each thread.
 const AHEAD: usize = 4;
@@ -30,8 +32,9 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// How often a recording that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Makes something of intact sections: they stand at a place in a buffer, which may be taken.
-pub type Examine<T> = Box<dyn FnMut(&mut Vec<u8>, Range<usize>) -> T + Send>;
+/// Makes something of intact sections: they stand at a place in a buffer, which may be taken. The time is the least that a packet of the
+/// next [`REACH`](super::REACH) slots may have: packets up to it are in the order of time already, once they are sorted among themselves.
+pub type Examine<T> = Box<dyn FnMut(&mut Vec<u8>, Range<usize>, Timestamp) -> T + Send>;
 
 /// What is to be done, by the number of the thread, counted from 0 over all threads that ever were.
 pub type Examiners<T> = Arc<dyn Fn(usize) -> Examine<T> + Send + Sync>;
@@ -230,10 +233,10 @@ impl<T: Send + 'static> ParallelSearch<T> {
         self.tail.is_some() && self.shared.state().is_done()
     }
 
-    /// Takes a buffer back that an examiner took.
+    /// Takes a buffer back that an examiner took. Others are dropped.
     pub fn give_back(&self, buffer: Vec<u8>) {
         let mut state = self.shared.state();
-        if state.spare.len() < SPARE_MAX {
+        if buffer.len() > SLOT_LEN && state.spare.len() < SPARE_MAX {
             state.spare.push(buffer);
         }
     }
@@ -281,7 +284,7 @@ impl<T> Shared<T> {
     /// The life of a thread.
     fn run(&self, mut examine: Examine<T>) {
         let _alarm = Alarm(self);
-        if self.plan.is_past_cache {
+        if self.plan.is_recorded {
             // A disk that cannot tell threads apart serves them alike.
             let _ = disk::set_idle_io_priority();
         }
@@ -321,7 +324,7 @@ impl<T> Shared<T> {
                     *buffer = self.state().spare.pop().unwrap_or_default();
                 }
                 let sections = self.plan.fetch(&stretch, buffer, &mut account);
-                let found = examine(buffer, sections);
+                let found = examine(buffer, sections, stretch.later);
                 let mut state = self.state();
                 state.account += account;
                 state.account.chunks_left -= stretch.chunks();

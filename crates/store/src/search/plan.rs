@@ -6,8 +6,11 @@
 //! ```
 
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tapline_packet::Timestamp;
 use tapline_sys::disk::PieceFile;
 
 use super::{SearchAccount, Window};
@@ -19,13 +22,18 @@ use crate::layout::{PAGE_LEN, SLOT_LEN};
 use crate::question::{Fact, Question};
 use crate::walk::Walk;
 
+/// Bytes of chunks that a search reads through the page cache; none while a recorder runs.
+pub(super) const CACHED_MAX: u64 = 256 << 20;
+
 /// What is asked of a store.
 pub(super) struct Plan {
     pub(super) catalog: Arc<Catalog>,
     pub(super) window: Window,
     pub(super) question: Question,
-    /// Chunks are read past the page cache: somebody records, whose pages are to stay there.
-    pub(super) is_past_cache: bool,
+    /// A recorder runs, before which this search gives way.
+    pub(super) is_recorded: bool,
+    /// Bytes of chunks that are still read through the page cache, where the next search finds them. All others go past it.
+    pub(super) cache_left: AtomicU64,
     /// The roll-up that was asked last, by number.
     pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
 }
@@ -44,7 +52,16 @@ pub(super) struct Stretch {
     pub(super) segment: Arc<OpenSegment>,
     pub(super) offset: u64,
     pub(super) part: Part,
+    /// The least time that packets in it may have.
+    pub(super) first: Timestamp,
+    /// The least time that packets of the next [`REACH`] slots may have which are read; [`LATER_UNKNOWN`] where the segment ends before.
+    pub(super) later: Timestamp,
 }
+
+/// Slots in which older packets are looked for before a packet is given out.
+pub const REACH: u64 = 3;
+/// Of the next slots nothing is known.
+pub(super) const LATER_UNKNOWN: Timestamp = Timestamp::from_nanos(i64::MIN);
 
 pub(super) enum Part {
     /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk. Whether the last of them is the last
@@ -80,6 +97,18 @@ pub(super) struct Place {
 }
 
 impl Plan {
+    /// Reads `buffer.len()` bytes of chunks. The first [`CACHED_MAX`] of a search go through the page cache: whoever
+    /// narrows a question down asks for them again. More would push out the pages of other programs, and copying them
+    /// costs more than all else: they go straight to `buffer`.
+    pub(super) fn read(&self, file: &PieceFile, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let len = buffer.len() as u64;
+        let take = |left: u64| left.checked_sub(len);
+        match self.cache_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => file.file().read_exact_at(buffer, offset),
+            Err(_) => file.read_exact_at(buffer, offset),
+        }
+    }
+
     /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in the account.
     pub(super) fn segment(&self, number: u64, account: &mut SearchAccount) -> Vec<Stretch> {
         if self.is_ruled_out(number, account) {
@@ -133,7 +162,7 @@ impl Plan {
     /// `None` if the segment is gone.
     fn open(&self, number: u64) -> io::Result<Option<(Vec<Stretch>, SearchAccount)>> {
         let path = self.catalog.segment_path(number);
-        let file = match PieceFile::open(&path, self.is_past_cache) {
+        let file = match PieceFile::open(&path, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
@@ -190,14 +219,20 @@ impl Plan {
                 account.chunks_by_keys += u64::from(row.chunks);
             } else {
                 let part = Part::Slot(row.pages as usize * PAGE_LEN, row.chunks);
-                let offset = slot as u64 * SLOT_LEN as u64;
-                stretches.push(Stretch { segment: Arc::clone(segment), offset, part });
+                let (segment, offset) = (Arc::clone(segment), slot as u64 * SLOT_LEN as u64);
+                let first = row.first;
+                stretches.push(Stretch { segment, offset, part, first, later: LATER_UNKNOWN });
             }
         }
+        look_ahead(&mut stretches, rows.len() as u64 * SLOT_LEN as u64);
         Some(stretches)
     }
 
-    fn by_walk(&self, segment: &OpenSegment, account: &mut SearchAccount) -> io::Result<Vec<Place>> {
+    fn by_walk(
+        &self,
+        segment: &OpenSegment,
+        account: &mut SearchAccount,
+    ) -> io::Result<Vec<(Place, Timestamp)>> {
         let OpenSegment { number, file, .. } = segment;
         let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
         account.segments_walked += 1;
@@ -205,7 +240,7 @@ impl Plan {
         while let Some(found) = walk.next() {
             account.chunks += 1;
             if self.window.overlaps(found.head.first, found.head.last) {
-                places.push(Place { offset: found.offset, len: found.head.len });
+                places.push((Place { offset: found.offset, len: found.head.len }, found.head.first));
             } else {
                 account.chunks_by_time += 1;
             }
@@ -218,26 +253,39 @@ impl Plan {
     }
 }
 
-/// Puts chunks together that stand together.
-pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[Place]) -> Vec<Stretch> {
-    let (mut all, mut chunks, mut from, mut len) = (Vec::new(), Vec::new(), 0, 0);
-    let stretch = |offset, chunks: Vec<u32>, is_last| {
-        let segment = Arc::clone(segment);
-        Stretch { segment, offset, part: Part::Chunks(chunks, is_last) }
+/// Puts chunks together that stand together; each has the least time of its packets.
+pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(Place, Timestamp)]) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> = Vec::new();
+    let (mut chunks, mut from, mut len, mut least) = (Vec::new(), 0, 0, LATER_UNKNOWN);
+    let stretch = |offset, chunks: Vec<u32>, first, is_last| {
+        let (segment, part) = (Arc::clone(segment), Part::Chunks(chunks, is_last));
+        Stretch { segment, offset, part, first, later: LATER_UNKNOWN }
     };
-    for place in places {
+    for (place, first) in places {
         if !chunks.is_empty() && (from + len != place.offset || len + u64::from(place.len) > SLOT_LEN as u64)
         {
-            all.push(stretch(from, std::mem::take(&mut chunks), false));
+            all.push(stretch(from, std::mem::take(&mut chunks), least, false));
         }
         if chunks.is_empty() {
-            (from, len) = (place.offset, 0);
+            (from, len, least) = (place.offset, 0, *first);
         }
         chunks.push(place.len);
         len += u64::from(place.len);
+        least = least.min(*first);
     }
     if !chunks.is_empty() {
-        all.push(stretch(from, chunks, true));
+        all.push(stretch(from, chunks, least, true));
     }
+    look_ahead(&mut all, places.last().map_or(0, |(place, _)| place.offset + u64::from(place.len)));
     all
+}
+
+/// Notes with each stretch how old packets behind it may be, in a segment whose chunks end at `end`.
+fn look_ahead(stretches: &mut [Stretch], end: u64) {
+    for at in 0..stretches.len() {
+        let reach = (stretches[at].offset / SLOT_LEN as u64 + REACH + 1) * SLOT_LEN as u64;
+        let next = stretches[at + 1..].iter().take_while(|next| next.offset < reach);
+        let least = next.map(|next| next.first).min().unwrap_or(Timestamp::from_nanos(i64::MAX));
+        stretches[at].later = if reach < end { least } else { LATER_UNKNOWN };
+    }
 }

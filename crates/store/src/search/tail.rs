@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use tapline_packet::Timestamp;
 use tapline_sys::disk::PieceFile;
 
 use super::SearchAccount;
@@ -78,11 +79,14 @@ impl Plan {
             tail.end = offset + u64::from(head.len);
             account.chunks += 1;
             match self.window.overlaps(head.first, head.last) {
-                true => places.push(Place { offset, len: head.len }),
+                true => places.push((Place { offset, len: head.len }, head.first)),
                 false => account.chunks_by_time += 1,
             }
         }
-        stretches(segment, &places)
+        let mut stretches = stretches(segment, &places);
+        // What is recorded later is not waited for.
+        stretches.iter_mut().for_each(|stretch| stretch.later = Timestamp::from_nanos(i64::MAX));
+        stretches
     }
 
     fn open_tail(&self, number: u64) -> io::Result<OpenSegment> {

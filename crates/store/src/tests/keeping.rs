@@ -21,6 +21,49 @@ fn a_recording_without_an_index_is_searched_whole() {
     assert_eq!(verify(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
 }
 
+#[test]
+fn a_segment_keeps_its_keys_and_its_lack_of_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let index = Some(IndexOptions { macs: true, names: true });
+    let settings = RecorderSettings { size: 40 << 20, index, ..SETTINGS };
+    record_range(root, &settings, 0..20_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let has_keys = |number: u64| {
+        let index = catalog.index(number).unwrap();
+        index.has_class(Class::Mac as u8) && index.has_class(Class::Name as u8)
+    };
+    let numbers = catalog.numbers().unwrap();
+    assert!(numbers.len() > 2 && numbers.iter().all(|number| has_keys(*number)));
+    // From the chunks alone.
+    numbers.iter().for_each(|number| std::fs::remove_file(catalog.paths.index(*number)).unwrap());
+    assert_eq!(repair(&catalog, &mut |_, _| true).unwrap().made, numbers.len() as u64);
+    assert!(numbers.iter().all(|number| has_keys(*number)));
+    let wanted = Wanted {
+        window: Window { from: at(0), to: at(50) },
+        filter: String::new(),
+        options: Options::default(),
+        why: "a test".to_owned(),
+    };
+    let mut eraser = Eraser::open(catalog.clone(), wanted).unwrap();
+    eraser.look(&mut |_, _| true).unwrap();
+    eraser.erase(&mut |_, _| true).unwrap();
+    assert_eq!(found(&mut search(root, Window::ALL)), (50..20_000).collect::<Vec<_>>());
+    assert!(numbers.iter().all(|number| has_keys(*number)));
+
+    let root = &root.join("without");
+    record_range(root, &RecorderSettings { index: None, ..settings.clone() }, 0..20_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let checked = check(&catalog, &mut |_, _| true).unwrap();
+    assert_eq!((checked.findings.len(), checked.open, checked.indexed), (0, checked.segments, 0));
+    // An index that is lost is none that was not wished for.
+    record_range(root, &settings, 20_000..40_000, 900);
+    let lost = catalog.numbers().unwrap()[4];
+    std::fs::remove_file(catalog.paths.index(lost)).unwrap();
+    let findings = check(&catalog, &mut |_, _| true).unwrap().findings;
+    assert_eq!(findings, [Finding::NoIndex { segment: lost }]);
+}
+
 /// Records packets of 500 bytes a second apart, by a clock that goes with them.
 fn go_on(recorder: &mut Recorder, numbers: std::ops::Range<u64>) {
     for number in numbers {

@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::attributes::{LinkCreate, LinkUpdate};
-use super::{Program, call, command, open};
+use super::{LoadedProgram, call, command, open};
 use crate::SyscallError;
 
 /// `BPF_XDP` of `enum bpf_attach_type`.
 const ATTACH_XDP: u32 = 37;
 
-/// Where on the way of a packet the program runs. The numbers are `XDP_FLAGS_*` of linux/if_link.h.
+/// The place of the program in a packet's path. The numbers are `XDP_FLAGS_*` of linux/if_link.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
     /// In the driver if it can, else in the stack.
@@ -21,7 +21,7 @@ pub enum XdpMode {
     Native = 1 << 2,
 }
 
-/// An XDP program at an interface. It is taken off when this is dropped, and when the process dies.
+/// An XDP program at an interface. Dropping this detaches the program, and so does the death of the process.
 ///
 /// Minimum kernel: 5.9. Needs `CAP_NET_ADMIN`.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl XdpLink {
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`; `EBUSY` or `EEXIST` if another program is there, which stays; `EOPNOTSUPP` if
     /// the driver knows no XDP and `mode` asks for it; `EINVAL` if there is no such interface, and before kernel 5.9.
-    pub fn attach(program: &Program, if_index: u32, mode: XdpMode) -> Result<XdpLink, SyscallError> {
+    pub fn attach(program: &LoadedProgram, if_index: u32, mode: XdpMode) -> Result<XdpLink, SyscallError> {
         let mut attributes = LinkCreate {
             prog_fd: program.as_fd().as_raw_fd() as u32,
             target_ifindex: if_index,
@@ -51,7 +51,7 @@ impl XdpLink {
     ///
     /// # Errors
     /// `ENOLINK` if the interface is gone; `EINVAL` for a program of another kind.
-    pub fn replace(&self, program: &Program) -> Result<(), SyscallError> {
+    pub fn replace(&self, program: &LoadedProgram) -> Result<(), SyscallError> {
         let mut attributes = LinkUpdate {
             link_fd: self.fd.as_raw_fd() as u32,
             new_prog_fd: program.as_fd().as_raw_fd() as u32,

@@ -9,8 +9,8 @@ use crate::SyscallError;
 /// The kind of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// Programs by number, for tail calls (`BPF_MAP_TYPE_PROG_ARRAY`). Minimum kernel: 4.2. It is emptied when the last
-    /// process closes it, even if a program still refers to it.
+    /// Programs by number, for tail calls (`BPF_MAP_TYPE_PROG_ARRAY`). Minimum kernel: 4.2. The kernel empties the
+    /// map when the last process closes it, even if a program still refers to it.
     Programs,
     /// AF_XDP sockets by receive queue (`BPF_MAP_TYPE_XSKMAP`). Minimum kernel: 4.18.
     XdpSockets,

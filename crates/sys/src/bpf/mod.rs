@@ -1,7 +1,7 @@
 //! Programs in the kernel: bpf(2).
 //!
 //! ```text
-//! Insn* --Program::load (the verifier)--> Program --PacketSocket::attach_program--> every packet of a socket
+//! Insn* --LoadedProgram::load (the verifier)--> LoadedProgram --PacketSocket::attach_program--> every packet of a socket
 //!                                            |    --XdpLink::attach--------------> every packet of an interface, before the stack
 //!                                            |    --TracepointLink::attach------->  what the kernel tells of its own work
 //!                                            |    --test_run---------------------> one packet of ours
@@ -28,7 +28,7 @@ pub use btf::kernel_functions;
 pub use link::{XdpLink, XdpMode};
 pub use map::{Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};
-pub use program::{LoadError, Program, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
+pub use program::{LoadError, LoadedProgram, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
 pub use shared_array::SharedArray;
 pub use tracepoint::TracepointLink;
 
@@ -70,7 +70,7 @@ unsafe fn call<A: Attributes>(
     check(name, result as i32)
 }
 
-/// The same for commands that return a descriptor. It is closed on exec.
+/// The same for commands that return a descriptor, which is closed on exec.
 ///
 /// # Safety
 /// As for [`call`]; the command returns a descriptor.

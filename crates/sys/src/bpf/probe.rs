@@ -4,7 +4,7 @@ use std::fs;
 
 use tapline_bpf::ebpf::{Insn, R0};
 
-use super::{LoadError, Program, ProgramKind};
+use super::{LoadError, LoadedProgram, ProgramKind};
 
 /// The right to call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,5 +36,5 @@ pub fn unprivileged() -> Unprivileged {
 /// [`LoadError`] says what is missing.
 pub fn probe(kind: ProgramKind) -> Result<(), LoadError> {
     let nothing = [Insn::set(R0, 0), Insn::EXIT];
-    Program::load(kind, "tapline_probe", &nothing).map(|_| ())
+    LoadedProgram::load(kind, "tapline_probe", &nothing).map(|_| ())
 }

@@ -177,28 +177,28 @@ pub struct ProgramInfo {
     pub verified_insns: u32,
     /// Nanoseconds that it ran while [`RunTimeStatistics`] were on.
     pub run_time_ns: u64,
-    /// How often it ran while [`RunTimeStatistics`] were on.
+    /// Number of runs while [`RunTimeStatistics`] were on.
     pub runs: u64,
 }
 
 /// A program that the verifier accepted.
 #[derive(Debug)]
-pub struct Program {
+pub struct LoadedProgram {
     fd: OwnedFd,
 }
 
-impl Program {
+impl LoadedProgram {
     /// Has the program verified, translated and kept.
     ///
     /// # Errors
     /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a program
     /// without instructions or with more than a million, `EACCES` or `EINVAL` for what the verifier does not like.
-    pub fn load(kind: ProgramKind, name: &str, insns: &[Insn]) -> Result<Program, LoadError> {
-        Program::load_bound(kind, None, name, insns)
+    pub fn load(kind: ProgramKind, name: &str, insns: &[Insn]) -> Result<LoadedProgram, LoadError> {
+        LoadedProgram::load_bound(kind, None, name, insns)
     }
 
-    /// Likewise an XDP program for this interface only, which may ask its driver what it knows of a packet
-    /// (`bpf_xdp_metadata_rx_*`). It is attached in the driver or not at all. Minimum kernel: 6.3.
+    /// Likewise an XDP program for this interface only, which may ask the driver for metadata of a packet
+    /// (`bpf_xdp_metadata_rx_*`). It can be attached in the driver only. Minimum kernel: 6.3.
     ///
     /// # Errors
     /// As of [`load`](Self::load); `EOPNOTSUPP` if the driver tells nothing; `EINVAL` on older kernels or without such
@@ -208,8 +208,8 @@ impl Program {
         kind: ProgramKind,
         name: &str,
         insns: &[Insn],
-    ) -> Result<Program, LoadError> {
-        Program::load_bound(kind, Some(if_index), name, insns)
+    ) -> Result<LoadedProgram, LoadError> {
+        LoadedProgram::load_bound(kind, Some(if_index), name, insns)
     }
 
     fn load_bound(
@@ -217,9 +217,9 @@ impl Program {
         if_index: Option<u32>,
         name: &str,
         insns: &[Insn],
-    ) -> Result<Program, LoadError> {
+    ) -> Result<LoadedProgram, LoadError> {
         let failure = match load(kind, if_index, name, insns, &mut []) {
-            Ok(fd) => return Ok(Program { fd }),
+            Ok(fd) => return Ok(LoadedProgram { fd }),
             Err(call) => call,
         };
         let refused = |call: SyscallError, log: String| {
@@ -233,8 +233,8 @@ impl Program {
         for len in LOG_LENS {
             log = vec![0; len];
             match load(kind, if_index, name, insns, &mut log) {
-                // What failed for want of memory may have found some.
-                Ok(fd) => return Ok(Program { fd }),
+                // A load that failed for want of memory may succeed now.
+                Ok(fd) => return Ok(LoadedProgram { fd }),
                 Err(call) if call.errno() == libc::ENOSPC => {}
                 Err(call) => return Err(refused(call, text(&log))),
             }
@@ -246,11 +246,11 @@ impl Program {
     ///
     /// # Errors
     /// `ENOENT` if there is none; `EPERM` without the right.
-    pub fn of_id(id: u32) -> Result<Program, SyscallError> {
+    pub fn of_id(id: u32) -> Result<LoadedProgram, SyscallError> {
         let mut attributes = GetFd { id, ..GetFd::default() };
         // SAFETY: no address in it; the command returns a descriptor.
         let fd = unsafe { open("bpf(BPF_PROG_GET_FD_BY_ID)", command::PROG_GET_FD_BY_ID, &mut attributes)? };
-        Ok(Program { fd })
+        Ok(LoadedProgram { fd })
     }
 
     /// Runs it `repeat` times (at least once) on a packet. A socket filter sees it from byte 14 on, behind the Ethernet
@@ -276,9 +276,10 @@ impl Program {
         Ok(TestRun { value: attributes.retval, duration_ns: attributes.duration })
     }
 
-    /// Runs an XDP program on `repeat` frames (at least one) that do what it returns: `XDP_REDIRECT` sends them. Each
-    /// begins as `frame`, or as the program left the memory that it lies in. What was redirected is handed to the
-    /// interface after every `batch` frames (1 to 256), and earlier if more than 16 of them wait. Minimum kernel: 5.18.
+    /// Runs an XDP program on `repeat` frames (at least one), with the effect of its return value: `XDP_REDIRECT`
+    /// sends them. Each begins as `frame`, or as the program left the memory that it lies in. Redirected frames are
+    /// handed to the interface after every `batch` frames (1 to 256), and earlier if more than 16 of them wait.
+    /// Minimum kernel: 5.18.
     ///
     /// # Errors
     /// `EINVAL` for a frame shorter than 14 bytes or longer than about a page less 700, and on older kernels; `EINTR`
@@ -368,7 +369,7 @@ impl Program {
     }
 }
 
-impl AsFd for Program {
+impl AsFd for LoadedProgram {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -15,7 +15,8 @@ fn a_program_runs_and_tells_of_itself() {
         return;
     }
     let program =
-        Program::load(ProgramKind::SocketFilter, "tapline test", &[Insn::set(R0, 77), Insn::EXIT]).unwrap();
+        LoadedProgram::load(ProgramKind::SocketFilter, "tapline test", &[Insn::set(R0, 77), Insn::EXIT])
+            .unwrap();
     let run = program.test_run(&[0; 60], 10).unwrap();
     assert_eq!(run.value, 77);
     let info = program.info().unwrap();
@@ -33,12 +34,12 @@ fn the_verifier_says_why_it_refuses() {
     }
     // r0 = r3, which nothing has set.
     let unset = Insn::copy(R0, R3);
-    let error = Program::load(ProgramKind::Xdp, "bad", &[unset, Insn::EXIT]).unwrap_err();
+    let error = LoadedProgram::load(ProgramKind::Xdp, "bad", &[unset, Insn::EXIT]).unwrap_err();
     assert!(error.log.contains("R3 !read_ok"), "{}", error.log);
     assert_eq!(error.reason(), Some("R3 !read_ok"));
     assert!(error.to_string().ends_with("; the verifier: R3 !read_ok"), "{error}");
     assert!(!error.is_too_large());
-    let none = Program::load(ProgramKind::Xdp, "empty", &[]).unwrap_err();
+    let none = LoadedProgram::load(ProgramKind::Xdp, "empty", &[]).unwrap_err();
     assert!(none.is_too_large(), "E2BIG is also what no instruction at all gets");
 }
 
@@ -57,7 +58,7 @@ fn rights_are_named_when_they_are_missing() {
 }
 
 #[test]
-fn names_are_what_the_kernel_takes() {
+fn names_are_cut_to_the_kernels_rules() {
     assert_eq!(&object_name("udp port 53 and more"), b"udp_port_53_and\0");
     assert_eq!(&object_name("")[..1], b"\0");
 }
@@ -67,10 +68,10 @@ fn a_link_ends_with_its_owner_and_leaves_another_alone() {
     if !may_load("a_link_ends_with_its_owner_and_leaves_another_alone", ProgramKind::Xdp) {
         return;
     }
-    let pass =
-        Program::load(ProgramKind::Xdp, "pass", &[Insn::set(R0, xdp_action::PASS), Insn::EXIT]).unwrap();
-    let other =
-        Program::load(ProgramKind::Xdp, "drop", &[Insn::set(R0, xdp_action::DROP), Insn::EXIT]).unwrap();
+    let pass = LoadedProgram::load(ProgramKind::Xdp, "pass", &[Insn::set(R0, xdp_action::PASS), Insn::EXIT])
+        .unwrap();
+    let other = LoadedProgram::load(ProgramKind::Xdp, "drop", &[Insn::set(R0, xdp_action::DROP), Insn::EXIT])
+        .unwrap();
     let attach = move || {
         // A namespace of this thread's own, in which the loopback interface is number 1.
         // SAFETY: unshare(2) has no memory conditions; the thread ends with this test.
@@ -93,7 +94,8 @@ fn statistics_count_runs() {
     let Ok(_on) = RunTimeStatistics::enable() else {
         return eprintln!("skipped: statistics need CAP_SYS_ADMIN");
     };
-    let program = Program::load(ProgramKind::SocketFilter, "count", &[Insn::set(R0, 1), Insn::EXIT]).unwrap();
+    let program =
+        LoadedProgram::load(ProgramKind::SocketFilter, "count", &[Insn::set(R0, 1), Insn::EXIT]).unwrap();
     program.test_run(&[0; 60], 3).unwrap();
     assert_eq!(program.info().unwrap().runs, 3);
 }
@@ -104,10 +106,11 @@ fn programs_call_each_other_by_number() {
         return;
     }
     let map = Map::create(MapKind::Programs, "calls", 1).unwrap();
-    let callee = Program::load(ProgramKind::SocketFilter, "callee", &[Insn::set(R0, 5), Insn::EXIT]).unwrap();
+    let callee =
+        LoadedProgram::load(ProgramKind::SocketFilter, "callee", &[Insn::set(R0, 5), Insn::EXIT]).unwrap();
     let mut caller = Insn::set_map(R2, map.as_fd().as_raw_fd()).to_vec();
     caller.extend([Insn::set(R3, 0), Insn::call(helper::TAIL_CALL), Insn::set(R0, 9), Insn::EXIT]);
-    let caller = Program::load(ProgramKind::SocketFilter, "caller", &caller).unwrap();
+    let caller = LoadedProgram::load(ProgramKind::SocketFilter, "caller", &caller).unwrap();
     let run = || caller.test_run(&[0; 60], 1).unwrap().value;
     assert_eq!(run(), 9);
     map.set(0, callee.as_fd()).unwrap();

@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::attributes::TracepointOpen;
-use super::{Program, command, open};
+use super::{LoadedProgram, command, open};
 use crate::SyscallError;
 
-/// A program at a tracepoint. It is taken off when this is dropped, and when the process dies.
+/// A program at a tracepoint. Dropping this detaches the program, and so does the death of the process.
 ///
 /// Minimum kernel: 4.17. Needs `CAP_BPF` and `CAP_PERFMON`.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl TracepointLink {
     /// # Errors
     /// `EPERM` without the rights; `ENOENT` if the kernel has no such tracepoint; `EINVAL` if the program reads more
     /// words than it tells.
-    pub fn attach(program: &Program, name: &CStr) -> Result<TracepointLink, SyscallError> {
+    pub fn attach(program: &LoadedProgram, name: &CStr) -> Result<TracepointLink, SyscallError> {
         let mut attributes = TracepointOpen {
             name: name.as_ptr() as u64,
             prog_fd: program.as_fd().as_raw_fd() as u32,

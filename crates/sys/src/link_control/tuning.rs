@@ -32,10 +32,10 @@ const KEY_LEN_MAX: u32 = 1024;
 
 /// An offload of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Feature {
+pub struct Offload {
     /// Its name in the kernel: `rx-gro`.
     pub name: String,
-    /// Whether it is in effect. It may be asked for and off all the same, while another one that it needs is off.
+    /// Whether the offload is in effect. One that was asked for can be off, while another one that it needs is off.
     pub is_on: bool,
     /// Whether it can be switched.
     pub is_changeable: bool,
@@ -70,7 +70,7 @@ impl Channels {
     }
 }
 
-/// When the adapter raises an interrupt for what it received.
+/// The conditions on which the adapter raises an interrupt for received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
     /// Microseconds after the first packet.
@@ -81,7 +81,7 @@ pub struct Coalescing {
 
 /// Pause frames of IEEE 802.3, annex 31B.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pause {
+pub struct PauseFrames {
     /// Whether both ends negotiate.
     pub is_negotiated: bool,
     /// Whether we stop sending when told.
@@ -90,7 +90,7 @@ pub struct Pause {
     pub tx: bool,
 }
 
-/// How the adapter spreads packets over its queues.
+/// The distribution of packets over the adapter's queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveHash {
     /// The queue of each hash, modulo the length.
@@ -116,7 +116,7 @@ pub enum HashFields {
     Udp6 = 6,
 }
 
-/// Which ways a link carries frames at one time.
+/// Duplex of a link: the directions in which it carries frames at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplex {
     /// One.
@@ -187,17 +187,21 @@ impl LinkControl {
     ///
     /// # Errors
     /// As for [`rings`](Self::rings).
-    pub fn pause(&mut self, name: &str) -> Result<Pause, SyscallError> {
+    pub fn pause(&mut self, name: &str) -> Result<PauseFrames, SyscallError> {
         let answer = self.ask(name, "ioctl(ETHTOOL_GPAUSEPARAM)", &[GET_PAUSE])?;
-        Ok(Pause { is_negotiated: answer.word(1) != 0, rx: answer.word(2) != 0, tx: answer.word(3) != 0 })
+        Ok(PauseFrames {
+            is_negotiated: answer.word(1) != 0,
+            rx: answer.word(2) != 0,
+            tx: answer.word(3) != 0,
+        })
     }
 
     /// Sets pause frames. Some drivers stop the link for this.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`; `EINVAL` or `EOPNOTSUPP` if the driver cannot.
-    pub fn set_pause(&mut self, name: &str, pause: Pause) -> Result<(), SyscallError> {
-        let Pause { is_negotiated, rx, tx } = pause;
+    pub fn set_pause(&mut self, name: &str, pause: PauseFrames) -> Result<(), SyscallError> {
+        let PauseFrames { is_negotiated, rx, tx } = pause;
         let question = [SET_PAUSE, is_negotiated.into(), rx.into(), tx.into()];
         self.ask(name, "ioctl(ETHTOOL_SPAUSEPARAM)", &question).map(|_| ())
     }
@@ -275,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_loopback_lacks_is_an_error_and_no_guess() {
+    fn features_that_loopback_lacks_are_errors() {
         let mut control = LinkControl::open().unwrap();
         let errors = [
             control.rings("lo").unwrap_err(),

@@ -6,9 +6,9 @@
 //!                  state <--sent, refused, why-- tracepoints <-------------------------'
 //! ```
 //!
-//! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. What a
-//! driver drops of a batch it tells a tracepoint only, so that is where we listen: `sent` is what the driver took, told
-//! by the kernel for each 16 frames.
+//! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. Only
+//! a tracepoint tells which frames of a batch a driver dropped, so the counts come from there: `sent` is the number
+//! that the driver took, told by the kernel for each 16 frames.
 //!
 //! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth
 //! is taken in before it is known what became of the sixteen before it, and would overtake them where some were
@@ -26,7 +26,7 @@ mod programs;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::bpf::{
-    LoadError, Map, MapKind, Program, ProgramKind, SharedArray, TracepointLink, XdpLink, XdpMode,
+    LoadError, LoadedProgram, Map, MapKind, ProgramKind, SharedArray, TracepointLink, XdpLink, XdpMode,
 };
 use crate::{NetNs, PIECES_MAX, SyscallError};
 use programs::{DATA_AT, LEN_MIN, Maps, word};
@@ -91,8 +91,8 @@ impl SubmittedFrames {
 pub struct LiveFrames {
     state: SharedArray,
     slots: SharedArray,
-    program: Program,
-    /// What a frame begins as, before the program stores its own bytes: as long as the longest that can be sent.
+    program: LoadedProgram,
+    /// The first bytes of every frame, before the program stores its own: as long as the longest that can be sent.
     blank: Vec<u8>,
     /// Frames that found the driver's queue full, those that were sent in the end too.
     dropped: u64,
@@ -128,9 +128,9 @@ impl LiveFrames {
             slots: slots.as_fd().as_raw_fd(),
             devices: devices.as_fd().as_raw_fd(),
         };
-        let program = Program::load(ProgramKind::Xdp, "live_fill", &programs::fill(maps, frame_max))?;
+        let program = LoadedProgram::load(ProgramKind::Xdp, "live_fill", &programs::fill(maps, frame_max))?;
         let listen = |name, insns: &[_], at| -> Result<TracepointLink, LiveFramesError> {
-            let program = Program::load(ProgramKind::RawTracepoint, name, insns)?;
+            let program = LoadedProgram::load(ProgramKind::RawTracepoint, name, insns)?;
             Ok(TracepointLink::attach(&program, at)?)
         };
         let listeners = [
@@ -289,9 +289,9 @@ mod tests {
 
     /// An empty namespace, whose loopback interface takes no XDP frames.
     #[test]
-    fn what_cannot_be_sent_says_why_and_leaves_nothing() {
+    fn a_refused_frame_has_a_reason_and_leaves_no_state() {
         if let Err(error) = bpf::probe(ProgramKind::Xdp) {
-            return eprintln!("skipped: what_cannot_be_sent_says_why_and_leaves_nothing: {error}");
+            return eprintln!("skipped: a_refused_frame_has_a_reason_and_leaves_no_state: {error}");
         }
         let Ok(namespace) = NetNs::unnamed() else {
             return eprintln!("skipped: no right to make a namespace");

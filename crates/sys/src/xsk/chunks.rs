@@ -34,7 +34,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// So many, all free.
+    /// `count` chunks, all free.
     pub(super) fn new(count: u32) -> Chunks {
         Chunks { owners: vec![Owner::Free; count as usize].into(), free: (0..count).rev().collect() }
     }

@@ -11,7 +11,7 @@
 //!     │◄──give_back──────┘ └──transmit──► KernelTransmit ──sent──► (completion ring)
 //!     └───────────────────────────complete─────────────────────────────┘
 //!
-//!  ring         who puts in     who takes out     what
+//!  ring         producer        consumer          entries
 //!  fill         we              kernel            chunks that it may write a packet to
 //!  RX           kernel          we                packets that it wrote
 //!  TX           we              kernel            packets that it may send
@@ -37,7 +37,7 @@ mod ring;
 mod socket;
 
 pub use chunks::ChunkId;
-pub use socket::{Bound, BusyPolling, Frame, XdpSocket, XskSettings, XskStatistics};
+pub use socket::{BoundModes, BusyPolling, Frame, XdpSocket, XskSettings, XskStatistics};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::Mapping;
 
-/// Where the parts of a ring lie, from the start of its mapping.
+/// Offsets of a ring's parts, from the start of its mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) producer: usize,
@@ -80,7 +80,7 @@ impl<T: Entry> Shared<T> {
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     shared: Shared<T>,
-    /// Where the next entry goes. Ahead of the shared index by what is not yet published.
+    /// The slot of the next entry. Ahead of the shared index by the unpublished entries.
     next: u32,
     /// The kernel's index when it was last read.
     consumer: u32,
@@ -94,7 +94,7 @@ impl<T: Entry> Producer<T> {
         Producer { shared, next, consumer }
     }
 
-    /// How many more there is room for, known to be at least `wanted` if that is so.
+    /// The number of entries that there is room for; at least `wanted`, if there is that much room.
     #[inline]
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let room = self.known_room();
@@ -113,8 +113,8 @@ impl<T: Entry> Producer<T> {
         if self.room(1) == 0 {
             return false;
         }
-        // SAFETY: the place lies in the mapping and is aligned for T. It is ours: the kernel reads entries up to the
-        // published index only, and `room` has seen that it is past this one.
+        // SAFETY: the place lies in the mapping and is aligned for T. The place is ours: the kernel reads entries up
+        // to the published index only, and `room` has seen that it is past this one.
         unsafe { self.shared.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -172,8 +172,9 @@ impl<T: Entry> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: the place lies in the mapping and is aligned for T, of which any bytes are a value. It is ours: the
-        // kernel's index, read with Acquire, is past it, and ours is not, so the kernel does not write to it.
+        // SAFETY: the place lies in the mapping and is aligned for T, of which any bytes are a value. The place is
+        // ours: the kernel's index, read with Acquire, is past it, and ours is not, so the kernel does not write to
+        // it.
         let entry = unsafe { self.shared.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         Some(entry)

@@ -13,7 +13,7 @@ use crate::{SyscallError, option};
 
 const AF_XDP: c_int = 44;
 
-/// How long a queue may take to be released, and how often it is asked for meanwhile.
+/// The longest that a queue may take to be released, and the pause between two attempts.
 const RELEASE: Duration = Duration::from_secs(2);
 const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -31,7 +31,7 @@ unsafe impl option::Plain for libc::xdp_statistics {}
 // SAFETY: one integer.
 unsafe impl option::Plain for libc::xdp_options {}
 
-/// How much memory and which rings a socket gets. Lengths of rings are powers of two.
+/// The memory and the rings of a socket. Lengths of rings are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XskSettings {
     /// Bytes of a chunk: 2048 or 4096. The kernel keeps [`XdpSocket::HEADROOM`] of them for itself when it writes a
@@ -53,7 +53,7 @@ pub struct XskSettings {
 
 /// The modes in which a socket was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct BoundModes {
     /// The driver writes packets to our memory itself (`XDP_OPTIONS_ZEROCOPY`); else the kernel copies them.
     pub zero_copy: bool,
     /// Packets may come in several chunks. Minimum kernel: 6.6.
@@ -67,14 +67,14 @@ pub struct XskStatistics {
     pub rx_dropped: u64,
     /// Packets dropped because the RX ring was full.
     pub rx_ring_full: u64,
-    /// How often the kernel found the fill ring empty. Where packets are copied each such packet is in `rx_dropped`
-    /// too; with zero copy the driver tries again, and what is lost meanwhile is lost in the card.
+    /// Times that the kernel found the fill ring empty. In copy mode each such packet is in `rx_dropped` too; with
+    /// zero copy the driver tries again, and packets lost meanwhile are lost in the card.
     pub rx_fill_ring_empty: u64,
     /// Descriptors in the RX ring that the kernel found wrong.
     pub rx_invalid: u64,
     /// Descriptors in the TX ring that the kernel found wrong.
     pub tx_invalid: u64,
-    /// How often the kernel found the TX ring empty.
+    /// Times that the kernel found the TX ring empty.
     pub tx_ring_empty: u64,
 }
 
@@ -90,7 +90,7 @@ pub struct BusyPolling {
 /// One chunk's part of a packet that was received. The chunk is held until it is [given back](XdpSocket::give_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Where it lies.
+    /// Its chunk.
     pub chunk: ChunkId,
     /// The first byte, from the start of the [memory](XdpSocket::memory).
     pub offset: usize,
@@ -200,7 +200,12 @@ impl XdpSocket {
     /// `ENODEV` if there is no such interface; `EINVAL` for a queue that it does not have; `EBUSY` if the queue has a
     /// socket already, or had one a moment ago: it is released in the background. `ENETDOWN` if the interface is down
     /// and the driver minds.
-    pub fn bind(&mut self, if_index: u32, queue: u32, multi_buffer: bool) -> Result<Bound, SyscallError> {
+    pub fn bind(
+        &mut self,
+        if_index: u32,
+        queue: u32,
+        multi_buffer: bool,
+    ) -> Result<BoundModes, SyscallError> {
         let ways: &[(u16, bool)] = match multi_buffer {
             true => &[
                 (libc::XDP_ZEROCOPY | libc::XDP_USE_SG, true),
@@ -220,7 +225,7 @@ impl XdpSocket {
         let multi_buffer = result?;
         let options: libc::xdp_options =
             option::get(self.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS, "getsockopt(XDP_OPTIONS)")?;
-        Ok(Bound { zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0, multi_buffer })
+        Ok(BoundModes { zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0, multi_buffer })
     }
 
     /// [Binds](Self::bind), and waits for up to two seconds for a queue whose last socket was just closed: the kernel
@@ -233,7 +238,7 @@ impl XdpSocket {
         if_index: u32,
         queue: u32,
         multi_buffer: bool,
-    ) -> Result<Bound, SyscallError> {
+    ) -> Result<BoundModes, SyscallError> {
         let begin = Instant::now();
         loop {
             match self.bind(if_index, queue, multi_buffer) {
@@ -259,8 +264,8 @@ impl XdpSocket {
         check("bind(AF_XDP)", result).map(|_| ())
     }
 
-    /// Has the driver polled by our own calls rather than by interrupts. Takes `CAP_NET_ADMIN`. What interrupts there
-    /// are is set at the interface: `napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/*`.
+    /// Has the driver polled by our own calls rather than by interrupts. Takes `CAP_NET_ADMIN`. The interrupts that
+    /// remain are set at the interface: `napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/*`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` before kernel 5.11; `EPERM` without the right.
@@ -331,7 +336,7 @@ impl XdpSocket {
         unsafe { std::slice::from_raw_parts(self.umem.at(0), len) }
     }
 
-    /// Where in the [memory](Self::memory) the scratch begins.
+    /// The offset of the scratch in the [memory](Self::memory).
     #[inline]
     pub fn scratch_start(&self) -> usize {
         self.settings.chunk_len as usize * self.settings.chunks as usize
@@ -420,8 +425,8 @@ impl XdpSocket {
     pub fn wake_receive(&self) -> Result<(), SyscallError> {
         // SAFETY: no buffer, no address.
         let result = unsafe {
-            let (nothing, nobody) = (std::ptr::null_mut(), std::ptr::null_mut());
-            libc::recvfrom(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nobody, std::ptr::null_mut())
+            let (buffer, address) = (std::ptr::null_mut(), std::ptr::null_mut());
+            libc::recvfrom(self.fd.as_raw_fd(), buffer, 0, libc::MSG_DONTWAIT, address, std::ptr::null_mut())
         };
         went(check_len("recvfrom(AF_XDP)", result)).map(|_| ())
     }

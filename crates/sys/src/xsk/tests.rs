@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::bpf::{Map, MapKind, Program, ProgramKind, XdpLink, XdpMode};
+use crate::bpf::{LoadedProgram, Map, MapKind, ProgramKind, XdpLink, XdpMode};
 use crate::{NetNs, Poller};
 use std::os::fd::{AsFd, AsRawFd};
 use tapline_bpf::ebpf::{Insn, R1, R2, R3, code, helper, xdp_action, xdp_md};
@@ -18,6 +18,8 @@ const RECEIVER: XskSettings = XskSettings {
     tx_len: 0,
     huge_pages: false,
 };
+/// The longest wait for frames.
+const PATIENCE: Duration = Duration::from_secs(60);
 const SENDER: XskSettings = XskSettings { rx_len: 0, tx_len: 32, ..RECEIVER };
 
 /// Runs `test` with the numbers of two connected interfaces, in a namespace that ends with it.
@@ -48,12 +50,12 @@ fn ip(arguments: &str) -> bool {
 }
 
 /// `return bpf_redirect_map(map, queue, XDP_PASS)`
-fn redirect(map: &Map, kind: ProgramKind) -> Program {
+fn redirect(map: &Map, kind: ProgramKind) -> LoadedProgram {
     let load_queue = Insn::load(code::WORD, R2, R1, xdp_md::RX_QUEUE_INDEX);
     let [map, high] = Insn::set_map(R1, map.as_fd().as_raw_fd());
     let pass = Insn::set(R3, xdp_action::PASS);
     let insns = [load_queue, map, high, pass, Insn::call(helper::REDIRECT_MAP), Insn::EXIT];
-    Program::load(kind, "redirect", &insns).unwrap()
+    LoadedProgram::load(kind, "redirect", &insns).unwrap()
 }
 
 /// Frames of the receiver until there are `count`, or nothing comes any more.
@@ -63,7 +65,7 @@ fn receive(socket: &mut XdpSocket, count: usize) -> Vec<Frame> {
         if socket.receive(&mut frames, count) == 0 {
             poller.clear();
             poller.add(socket.as_fd());
-            if poller.wait(Duration::from_secs(10)).unwrap() == 0 {
+            if poller.wait(PATIENCE).unwrap() == 0 {
                 break;
             }
         }
@@ -82,7 +84,7 @@ fn send(socket: &mut XdpSocket, numbers: std::ops::Range<u8>, len: u32) {
         assert!(socket.chunk_mut(chunk).is_empty(), "it is the kernel's");
         assert!(!socket.give_back(chunk) && !socket.transmit(chunk, 0, len, false));
     }
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     while socket.free_chunks() < socket.settings().chunks {
         socket.flush().unwrap();
         socket.complete();
@@ -90,8 +92,12 @@ fn send(socket: &mut XdpSocket, numbers: std::ops::Range<u8>, len: u32) {
     }
 }
 
-/// A receiver with its program attached. What is returned besides keeps it so.
-fn receiver(settings: &XskSettings, if_index: u32, multi_buffer: bool) -> (XdpSocket, Bound, (XdpLink, Map)) {
+/// A receiver with its program attached. The other returned values keep it so.
+fn receiver(
+    settings: &XskSettings,
+    if_index: u32,
+    multi_buffer: bool,
+) -> (XdpSocket, BoundModes, (XdpLink, Map)) {
     let mut socket = XdpSocket::open(settings).unwrap();
     assert_eq!(socket.refill(), settings.fill_len.min(settings.chunks));
     let bound = socket.bind(if_index, 0, multi_buffer).unwrap();
@@ -102,7 +108,7 @@ fn receiver(settings: &XskSettings, if_index: u32, multi_buffer: bool) -> (XdpSo
 }
 
 #[test]
-fn what_one_socket_sends_another_receives() {
+fn one_socket_receives_the_frames_of_another() {
     over_veth(|near, far| {
         let (mut receiver, bound, _attached) = receiver(&RECEIVER, far, true);
         assert!(!bound.zero_copy, "veth copies");
@@ -130,7 +136,7 @@ fn what_one_socket_sends_another_receives() {
 }
 
 #[test]
-fn what_finds_no_place_is_counted() {
+fn frames_without_room_are_counted() {
     over_veth(|near, far| {
         let mut sender = XdpSocket::open(&SENDER).unwrap();
         sender.bind(near, 0, false).unwrap();
@@ -148,7 +154,7 @@ fn what_finds_no_place_is_counted() {
         let short = XskSettings { rx_len: 4, ..RECEIVER };
         let mut socket = XdpSocket::open(&short).unwrap();
         socket.refill();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + PATIENCE;
         while let Err(error) = socket.bind(far, 0, false) {
             assert!(error.errno() == libc::EBUSY && Instant::now() < end, "{error}");
         }
@@ -191,7 +197,7 @@ fn a_long_packet_comes_in_several_chunks() {
         }
         let start = socket.scratch_start();
         assert_eq!(socket.memory()[start..][..at], packet);
-        // What does not fit is cut, and what is not held is not read.
+        // Bytes that do not fit are cut, and chunks that are not held are not read.
         assert_eq!(socket.gather(&frames[0], (1 << 14) - 10), 10);
         assert!(socket.give_back(frames[0].chunk));
         assert_eq!(socket.gather(&frames[0], 0), 0);

@@ -18,7 +18,7 @@ pub struct StoredPacket {
 /// All packets of a whole pcap or pcapng file in this machine's byte order.
 ///
 /// # Errors
-/// What is not as it should be, with its offset: the file must be complete to its last byte.
+/// The first fault, with its offset: a file must be complete to its last byte.
 pub fn read_packets(file: &[u8]) -> Result<Vec<StoredPacket>, String> {
     let mut cursor = Cursor { bytes: file, at: 0 };
     match cursor.word()? {
@@ -139,7 +139,7 @@ mod tests {
     use crate::traffic::Traffic;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_files_are_read_back() {
         let frames: Vec<_> = Traffic::new(1).take(50).collect();
         let (mut pcap, mut pcapng) = (Vec::new(), Vec::new());
         write_pcap(&mut pcap, ETHERNET, Unit::Nanoseconds, frames.iter().cloned()).expect("memory");

@@ -70,7 +70,7 @@ impl Expressions {
         format!("{left} {relop} {right}")
     }
 
-    /// What people write.
+    /// A relation as it is common in practice.
     fn usual_relation(&mut self) -> String {
         let usual = [
             "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",

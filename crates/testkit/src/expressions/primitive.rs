@@ -340,7 +340,7 @@ impl Expressions {
         Piece::with(format!("wlan {which} {}", self.id(Heir::Mac)), Heir::Mac)
     }
 
-    /// What hardly anybody writes.
+    /// A primitive that is rare in practice.
     fn rare(&mut self) -> Piece {
         let texts = [
             "decnet host 1.2",

@@ -38,7 +38,7 @@ const LINK_TYPES: [LinkType; 18] = [
 /// Tunnels within tunnels that a test follows.
 const DEPTH_MAX: usize = 40;
 
-/// What holds of the headers of any bytes, and of those of the packets inside. How many tunnels there were.
+/// Checks properties of the headers of any bytes, and of packets inside. The number of tunnels.
 fn check(headers: &Headers, data: &[u8]) -> usize {
     let case = || format!("{headers:?} of {}", hex(data));
     let offsets = [headers.l3(), headers.l4(), headers.payload(), Some(headers.ip_end()), Some(data.len())];
@@ -66,7 +66,7 @@ fn check(headers: &Headers, data: &[u8]) -> usize {
     tunnels
 }
 
-/// What fewer captured bytes told is what more of them tell.
+/// Each field known from fewer captured bytes is the same with more.
 fn agrees(short: &Headers, shorter: &[u8], long: &Headers, longer: &[u8]) {
     fn kept<T: PartialEq>(short: Option<T>, long: Option<T>) -> bool {
         short.is_none() || short == long
@@ -171,7 +171,7 @@ fn captures() -> Vec<(LinkType, Vec<FilePacket>)> {
     files.map(|(dlt, packets)| (LinkType::from_dlt(dlt as u16), packets)).collect()
 }
 
-/// Of each file so many packets.
+/// Packets taken from a file.
 const PER_FILE: usize = 40;
 
 fn pcap_file(link_type: LinkType, packets: &[FilePacket]) -> Vec<u8> {
@@ -218,11 +218,11 @@ fn tshark(file: &[u8]) -> Option<Vec<Vec<String>>> {
     Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
-/// What stands before or in IP headers and is not followed here.
+/// Protocols before or in IP headers that the parser does not follow.
 const UNKNOWN: [&str; 2] = ["ieee8021ah", "vntag"];
 
-/// What tshark says in our words: addresses, IPv4's protocol, ports of TCP and UDP. `Err` if we need not agree: the header is not whole, or an
-/// extension header is malformed.
+/// The fields of tshark in the form of ours: addresses, IPv4's protocol, ports of TCP and UDP. `Err` where a difference
+/// is allowed: the header is not whole, or an extension header is malformed.
 fn outermost(fields: &[String]) -> Result<Option<String>, ()> {
     let get = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name).expect("a field");

@@ -5,9 +5,9 @@
 pub struct Key {
     /// As it is written: `size`, or a word alone: `tcp`.
     pub name: &'static str,
-    /// What may stand behind `=`; empty for a word that stands alone.
+    /// The form of the value; empty for a word without one.
     pub value: &'static str,
-    /// What it means, and what holds without it.
+    /// The meaning, and the default.
     pub meaning: &'static str,
 }
 

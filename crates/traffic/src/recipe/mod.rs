@@ -1,4 +1,4 @@
-//! What is wanted: protocols, sizes, flows, payload, times; and its text.
+//! Recipes: protocols, sizes, flows, payload and times of packets, and the text that describes them.
 //!
 //! ```text
 //! recipe := { item }                               udp size=imix flows=1000 rate=100k vlan=5
@@ -19,7 +19,7 @@ pub(crate) use units::{bits as address_bits, prefix};
 use tapline_packet::headers::IpVersion;
 
 use crate::share::Share;
-use crate::space::Space;
+use crate::space::NumberRanges;
 
 /// The longest frame, in bytes without its check sequence: an IP packet of 65,535 bytes is the most that any frame carries, headers before it included.
 pub const SIZE_MAX: usize = 65_535;
@@ -28,7 +28,7 @@ pub const FLOWS_MAX: u32 = 1_000_000;
 /// 2000-01-01 00:00:00 UTC in nanoseconds since 1970: when the first packet leaves unless the recipe says otherwise.
 const START_NS: i64 = 946_684_800_000_000_000;
 
-/// What IP carries.
+/// The payload of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// Datagrams from client to server.
@@ -79,7 +79,7 @@ impl Sizes {
 
 /// How flows take their addresses and ports from the ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walk {
+pub enum AddressOrder {
     /// One after the other: sources first, then source ports, destinations, destination ports.
     Step,
     /// In an order that the seed decides; no flow twice.
@@ -88,14 +88,14 @@ pub enum Walk {
 
 /// Which flow the next packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum FlowOrder {
     /// One after the other.
     Turns,
     /// Any.
     Random,
 }
 
-/// What packets carry.
+/// The payload of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Zeroes.
@@ -108,9 +108,9 @@ pub enum Payload {
     Text(Vec<u8>),
 }
 
-/// What is wrong with malformed packets.
+/// The fault of a malformed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bad {
+pub enum Malformation {
     /// The checksum of UDP, TCP or ICMP.
     Checksum,
     /// The checksum of the IPv4 header.
@@ -121,10 +121,10 @@ pub enum Bad {
     Truncated,
 }
 
-/// How fast packets leave.
+/// The rate of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As fast as it goes; in files and graphs, where nobody waits, a microsecond apart.
+    /// As fast as possible; in files and graphs a microsecond apart.
     Free,
     /// Packets a second.
     Packets(u64),
@@ -134,18 +134,19 @@ pub enum Rate {
     Wire(u64),
 }
 
-/// What lies between packets.
+/// The gaps between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
     /// Always the same.
     Constant,
     /// Exponentially distributed: a Poisson process of the rate.
     Poisson,
-    /// So many packets at once, then a gap so that the rate holds.
+    /// Bursts of this many packets, with gaps between them that keep the rate.
     Burst(u32),
 }
 
-/// What packets are wanted. [`Recipe::parse`] reads it from text; [`Recipe::default`] is UDP over IPv4 at 60 bytes, one flow.
+/// A recipe for packets. [`Recipe::parse`] reads it from text; [`Recipe::default`] is UDP over IPv4 at 60 bytes, one
+/// flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// Flows take turns at these; empty is UDP, or what the filter asks for.
@@ -158,21 +159,21 @@ pub struct Recipe {
     /// share of the packets is to match.
     pub flows: Option<u32>,
     /// How flows take addresses and ports.
-    pub walk: Walk,
+    pub walk: AddressOrder,
     /// Which flow comes next.
-    pub order: Order,
+    pub order: FlowOrder,
     /// IPv4 addresses of clients.
-    pub src_v4: Space,
+    pub src_v4: NumberRanges,
     /// IPv4 addresses of servers.
-    pub dst_v4: Space,
+    pub dst_v4: NumberRanges,
     /// IPv6 addresses of clients.
-    pub src_v6: Space,
+    pub src_v6: NumberRanges,
     /// IPv6 addresses of servers.
-    pub dst_v6: Space,
+    pub dst_v6: NumberRanges,
     /// Ports of clients; identifiers of ICMP.
-    pub src_ports: Space,
+    pub src_ports: NumberRanges,
     /// Ports of servers. `None` is 9 (discard) for UDP and 80 for TCP.
-    pub dst_ports: Option<Space>,
+    pub dst_ports: Option<NumberRanges>,
     /// The link address of clients.
     pub src_mac: [u8; 6],
     /// The link address of servers.
@@ -187,7 +188,7 @@ pub struct Recipe {
     pub labels: Vec<u32>,
     /// The VXLAN network that carries the packets, below 2^24.
     pub vxlan: Option<u32>,
-    /// What packets carry.
+    /// The payload.
     pub payload: Payload,
     /// Data segments of a TCP connection.
     pub segments: u32,
@@ -196,7 +197,7 @@ pub struct Recipe {
     /// IP packets longer than this are sent in fragments no longer than this.
     pub fragment: Option<u32>,
     /// Which share of the packets is malformed, and how.
-    pub bad: Vec<(Bad, Share)>,
+    pub bad: Vec<(Malformation, Share)>,
     /// A filter, and which share of the packets it is to accept.
     pub matching: Option<(String, Share)>,
     /// The most packets.
@@ -205,13 +206,14 @@ pub struct Recipe {
     pub duration_ns: Option<u64>,
     /// How fast packets leave.
     pub rate: Rate,
-    /// What lies between packets.
+    /// The gaps between packets.
     pub gaps: Gaps,
     /// When the first packet leaves, in nanoseconds since 1970; `None` is the time at which the work begins, which only the caller knows.
     pub start_ns: Option<i64>,
-    /// Where chance starts.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// The stream whose number, with a sequence number and a time, stands at the end of each payload.
+    /// The stream of marks at the end of payloads: each has stream, sequence number and send time. `None` for payloads
+    /// without marks.
     pub mark: Option<u8>,
 }
 
@@ -223,13 +225,13 @@ impl Default for Recipe {
             versions: Vec::new(),
             sizes: Sizes::Fixed(60),
             flows: None,
-            walk: Walk::Step,
-            order: Order::Turns,
-            src_v4: Space::range(0x0a00_0001, 0x0a00_fffe),
-            dst_v4: Space::one(0x0a01_0001),
-            src_v6: Space::range(V6 + 1, V6 + 0xfffe),
-            dst_v6: Space::one(V6 + (1 << 64) + 1),
-            src_ports: Space::range(1024, 65_535),
+            walk: AddressOrder::Step,
+            order: FlowOrder::Turns,
+            src_v4: NumberRanges::range(0x0a00_0001, 0x0a00_fffe),
+            dst_v4: NumberRanges::one(0x0a01_0001),
+            src_v6: NumberRanges::range(V6 + 1, V6 + 0xfffe),
+            dst_v6: NumberRanges::one(V6 + (1 << 64) + 1),
+            src_ports: NumberRanges::range(1024, 65_535),
             dst_ports: None,
             src_mac: [2, 0, 0, 0, 0, 1],
             dst_mac: [2, 0, 0, 0, 0, 2],

@@ -6,7 +6,9 @@ use tapline_syntax::units::{self, RateUnit};
 
 use super::keys::KEYS;
 use super::units::{addresses, dotted, mac, nanoseconds, number, ports, share};
-use super::{Bad, FLOWS_MAX, Gaps, Order, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport, Walk};
+use super::{
+    AddressOrder, FLOWS_MAX, FlowOrder, Gaps, Malformation, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport,
+};
 use crate::error::{SyntaxError, moved};
 use crate::share::Share;
 
@@ -19,13 +21,13 @@ const LABELS_MAX: usize = 8;
 struct Item {
     name: String,
     value: Option<String>,
-    /// Where it stands, and where its value does.
+    /// The item's place in the text, and its value's.
     span: Span,
     value_span: Span,
 }
 
 impl Item {
-    /// Where the value stands, without its quotes.
+    /// The place of the value without its quotes.
     fn inside(&self) -> Span {
         let Span { start, end } = self.value_span;
         let quotes = (end - start).saturating_sub(self.value.as_ref().map_or(0, String::len)) / 2;
@@ -37,7 +39,8 @@ impl Recipe {
     /// Reads a recipe.
     ///
     /// # Errors
-    /// What is wrong, where, and what to write instead. Whether all wishes go together, [`Generator::new`](crate::Generator::new) says.
+    /// The fault, its place, and the mend. Contradictions between items are found by
+    /// [`Generator::new`](crate::Generator::new).
     ///
     /// ```
     /// use tapline_traffic::Recipe;
@@ -52,7 +55,7 @@ impl Recipe {
         for (at, item) in items.iter().enumerate() {
             if let Some(before) = items[..at].iter().find(|before| before.name == item.name) {
                 let message = format!("`{}` is given twice", item.name);
-                return Err(SyntaxError::at(item.span, message).also(before.span));
+                return Err(SyntaxError::at(item.span, message).with_earlier_place(before.span));
             }
             match (item.name.as_str(), &item.value) {
                 ("share", Some(value)) => {
@@ -102,9 +105,13 @@ impl Recipe {
                 let flows = flows.filter(|flows| (1..=FLOWS_MAX).contains(flows));
                 self.flows = Some(flows.ok_or_else(|| wrong(item, "a number of flows", "1 to 1M"))?);
             }
-            "walk" => self.walk = choice(item, value, &[("step", Walk::Step), ("random", Walk::Random)])?,
+            "walk" => {
+                self.walk =
+                    choice(item, value, &[("step", AddressOrder::Step), ("random", AddressOrder::Random)])?
+            }
             "order" => {
-                self.order = choice(item, value, &[("turns", Order::Turns), ("random", Order::Random)])?
+                self.order =
+                    choice(item, value, &[("turns", FlowOrder::Turns), ("random", FlowOrder::Random)])?
             }
             "src" | "dst" => self.addresses(item, value)?,
             "sport" => self.src_ports = ports(value).ok_or_else(|| no_ports(item))?,
@@ -187,13 +194,13 @@ impl Recipe {
     }
 }
 
-/// Where a word or the value of a key stands in a text.
+/// The place of a word, or of a key's value, in a text.
 pub(crate) fn span_of(text: &str, name: &str) -> Option<Span> {
     let items = items(text).ok()?;
     items.iter().find(|item| item.name == name).map(|item| item.span)
 }
 
-/// Where the value of a key stands in a text, without its quotes.
+/// The place of a key's value in a text, without its quotes.
 pub(crate) fn span_of_value(text: &str, name: &str) -> Option<Span> {
     let items = items(text).ok()?;
     items.iter().find(|item| item.name == name).map(Item::inside)
@@ -330,7 +337,7 @@ fn sizes(item: &Item, value: &str) -> Result<Sizes, SyntaxError> {
     }
 }
 
-fn malformed(item: &Item, value: &str) -> Result<Vec<(Bad, Share)>, SyntaxError> {
+fn malformed(item: &Item, value: &str) -> Result<Vec<(Malformation, Share)>, SyntaxError> {
     let hint = "checksum, ip-checksum, length, truncated; each with its share if not all: checksum:1/100; together no more than all";
     let no_fault = || wrong(item, "a fault", hint);
     let mut list = Vec::new();
@@ -338,10 +345,10 @@ fn malformed(item: &Item, value: &str) -> Result<Vec<(Bad, Share)>, SyntaxError>
         let (word, portion) =
             part.split_once(':').map_or((part, None), |(word, portion)| (word, Some(portion)));
         let bad = match word {
-            "checksum" => Bad::Checksum,
-            "ip-checksum" => Bad::IpChecksum,
-            "length" => Bad::Length,
-            "truncated" => Bad::Truncated,
+            "checksum" => Malformation::Checksum,
+            "ip-checksum" => Malformation::IpChecksum,
+            "length" => Malformation::Length,
+            "truncated" => Malformation::Truncated,
             _ => return Err(no_fault()),
         };
         let portion = portion.map_or(Some(Share::ALL), share).ok_or_else(no_fault)?;
@@ -419,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_take() {
+    fn keys_accept_their_values() {
         let recipe =
             |text: &str| Recipe::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         assert_eq!(recipe(""), Recipe::default());
@@ -449,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_do_not_take() {
+    fn keys_refuse_other_values() {
         for text in [
             "size=0",
             "size=65536",

@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_hold_what_single_calls_make(text in any_recipe()) {
+    fn batches_hold_the_frames_of_single_calls(text in any_recipe()) {
         let text = format!("{text} count=700");
         let single = made(&text, usize::MAX);
         let start = Timestamp::from_nanos(recipe(&text).start_ns.expect("a time"));
@@ -323,7 +323,7 @@ fn exactly_the_share_matches() {
 }
 
 #[test]
-fn what_cannot_be_met_is_said() {
+fn unmeetable_recipes_are_errors() {
     for (text, message) in [
         ("udp match='tcp'", "0 of the 1 flows that are to match"),
         ("udp match='udp' share=1/2", "0 of the 1 flows that are not to match"),
@@ -437,7 +437,7 @@ fn count_and_duration_end_it() {
 }
 
 #[test]
-fn marks_number_what_carries_them() {
+fn marks_number_the_packets_that_carry_them() {
     let mut stream = Stream::default();
     let made = made("udp tcp mark=5 size=100 flows=10 rate=1M bad=checksum:1/7", 2000);
     let mut marked = 0;

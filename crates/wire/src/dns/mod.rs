@@ -145,7 +145,7 @@ pub fn names(message: &[u8], scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8]))
         }
         Some(())
     };
-    // Where the message ends early, the names before it were given.
+    // If the message ends early, the names before its end were given.
     let _: Option<()> = read_entries();
 }
 

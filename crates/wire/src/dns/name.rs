@@ -15,7 +15,7 @@ pub const NAME_MAX: usize = 255;
 
 /// A part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'m> {
+pub enum NamePart<'m> {
     /// A label, or what was captured of one.
     Label(&'m [u8]),
     /// A bit string.
@@ -33,7 +33,7 @@ pub enum Piece<'m> {
 
 /// Reason why a name could not be followed to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum NameFault {
     /// The captured bytes end.
     Cut,
     /// A pointer that does not lead backwards.
@@ -51,8 +51,8 @@ pub enum Fault {
 ///
 /// # Errors
 ///
-/// A [`Fault`]; the parts before it were given.
-pub fn walk<'m>(message: &'m [u8], at: usize, piece: impl FnMut(Piece<'m>)) -> Result<usize, Fault> {
+/// A [`NameFault`]; the parts before it were given.
+pub fn walk<'m>(message: &'m [u8], at: usize, piece: impl FnMut(NamePart<'m>)) -> Result<usize, NameFault> {
     follow(message, at, 0, piece)
 }
 
@@ -63,9 +63,9 @@ pub fn read(message: &[u8], at: usize, text: &mut Vec<u8>) -> Option<usize> {
     let start = text.len();
     let mut is_plain = true;
     let after = follow(message, at, HEADER_LEN, |piece| match piece {
-        Piece::Label(label) => text.extend_from_slice(label),
-        Piece::Dot => text.push(b'.'),
-        Piece::Bits { .. } | Piece::TooLong => is_plain = false,
+        NamePart::Label(label) => text.extend_from_slice(label),
+        NamePart::Dot => text.push(b'.'),
+        NamePart::Bits { .. } | NamePart::TooLong => is_plain = false,
     });
     match text.len() - start {
         // A pointer to the root.
@@ -82,14 +82,14 @@ fn follow<'m>(
     message: &'m [u8],
     mut at: usize,
     lowest_target: usize,
-    mut piece: impl FnMut(Piece<'m>),
-) -> Result<usize, Fault> {
+    mut piece: impl FnMut(NamePart<'m>),
+) -> Result<usize, NameFault> {
     let mut lowest = at;
     let mut after = None;
     let mut written = 0;
     let mut label_len = label_length(message, at)?;
     if byte(message, at)? == 0 {
-        piece(Piece::Dot);
+        piece(NamePart::Dot);
         return Ok(at + 1);
     }
     loop {
@@ -101,7 +101,7 @@ fn follow<'m>(
                 after = after.or(Some(at + 1));
                 let target = usize::from(head & 0x3f) << 8 | usize::from(byte(message, at)?);
                 if target >= lowest || target < lowest_target {
-                    return Err(Fault::Pointer);
+                    return Err(NameFault::Pointer);
                 }
                 lowest = target;
                 at = target;
@@ -112,16 +112,16 @@ fn follow<'m>(
             _ => {
                 let shown = label_len.min(NAME_MAX.saturating_sub(written));
                 let captured = message.get(at..).unwrap_or(&[]);
-                piece(Piece::Label(&captured[..shown.min(captured.len())]));
+                piece(NamePart::Label(&captured[..shown.min(captured.len())]));
                 written += label_len;
             }
         }
         at += label_len;
         if at > message.len() {
-            return Err(Fault::Cut);
+            return Err(NameFault::Cut);
         }
         if written <= NAME_MAX {
-            piece(Piece::Dot);
+            piece(NamePart::Dot);
         } else if after.is_some() {
             break;
         }
@@ -129,7 +129,7 @@ fn follow<'m>(
         label_len = label_length(message, at)?;
     }
     if written > NAME_MAX + 1 {
-        piece(Piece::TooLong);
+        piece(NamePart::TooLong);
     }
     Ok(after.unwrap_or(at))
 }
@@ -152,30 +152,30 @@ pub fn skip(message: &[u8], mut at: usize) -> Option<usize> {
 
 const BIT_LABEL: u8 = 0x41;
 
-fn byte(message: &[u8], at: usize) -> Result<u8, Fault> {
-    message.get(at).copied().ok_or(Fault::Cut)
+fn byte(message: &[u8], at: usize) -> Result<u8, NameFault> {
+    message.get(at).copied().ok_or(NameFault::Cut)
 }
 
 /// Bytes that the label at offset `at` has behind its first.
-fn label_length(message: &[u8], at: usize) -> Result<usize, Fault> {
+fn label_length(message: &[u8], at: usize) -> Result<usize, NameFault> {
     let head = byte(message, at)?;
     match head >> 6 {
         0 => Ok(usize::from(head)),
         1 if head == BIT_LABEL => Ok(1 + bit_count(message, at + 1)?.div_ceil(8)),
-        1 => Err(Fault::Element(head & 0x3f)),
-        2 => Err(Fault::LabelKind),
+        1 => Err(NameFault::Element(head & 0x3f)),
+        2 => Err(NameFault::LabelKind),
         _ => Ok(1),
     }
 }
 
-fn bits(message: &[u8], at: usize) -> Result<Piece<'_>, Fault> {
+fn bits(message: &[u8], at: usize) -> Result<NamePart<'_>, NameFault> {
     let count = bit_count(message, at)?;
-    let bits = message.get(at + 1..at + 1 + count.div_ceil(8)).ok_or(Fault::Cut)?;
-    Ok(Piece::Bits { count, bits })
+    let bits = message.get(at + 1..at + 1 + count.div_ceil(8)).ok_or(NameFault::Cut)?;
+    Ok(NamePart::Bits { count, bits })
 }
 
 /// 0 stands for 256.
-fn bit_count(message: &[u8], at: usize) -> Result<usize, Fault> {
+fn bit_count(message: &[u8], at: usize) -> Result<usize, NameFault> {
     Ok(match byte(message, at)? {
         0 => 256,
         count => usize::from(count),
@@ -187,11 +187,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn name(bytes: &[u8], at: usize) -> (String, Result<usize, Fault>) {
+    fn name(bytes: &[u8], at: usize) -> (String, Result<usize, NameFault>) {
         let mut text = String::new();
         let end = walk(bytes, at, |piece| match piece {
-            Piece::Label(label) => text.push_str(&String::from_utf8_lossy(label)),
-            Piece::Dot => text.push('.'),
+            NamePart::Label(label) => text.push_str(&String::from_utf8_lossy(label)),
+            NamePart::Dot => text.push('.'),
             other => text.push_str(&format!("{other:?}")),
         });
         (text, end)
@@ -203,21 +203,21 @@ mod tests {
         assert_eq!(name(message, 0), ("www.de.".into(), Ok(8)));
         assert_eq!(name(message, 8), ("a.de.".into(), Ok(12)));
         assert_eq!(name(message, 12), (".".into(), Ok(13)));
-        assert_eq!(name(message, 13), (String::new(), Err(Fault::Cut)));
+        assert_eq!(name(message, 13), (String::new(), Err(NameFault::Cut)));
     }
 
     #[test]
     fn pointers_lead_backwards() {
-        assert_eq!(name(b"\xc0\x00", 0).1, Err(Fault::Pointer));
-        assert_eq!(name(b"\x01a\xc0\x00", 0), ("a.".into(), Err(Fault::Pointer)));
-        assert_eq!(name(b"\0\xc0\x03\xc0\x01", 1).1, Err(Fault::Pointer));
+        assert_eq!(name(b"\xc0\x00", 0).1, Err(NameFault::Pointer));
+        assert_eq!(name(b"\x01a\xc0\x00", 0), ("a.".into(), Err(NameFault::Pointer)));
+        assert_eq!(name(b"\0\xc0\x03\xc0\x01", 1).1, Err(NameFault::Pointer));
     }
 
     #[test]
     fn the_captured_part_of_a_label_is_shown() {
-        assert_eq!(name(b"\x05ab", 0), ("ab".into(), Err(Fault::Cut)));
-        assert_eq!(name(b"\x80", 0).1, Err(Fault::LabelKind));
-        assert_eq!(name(b"\x42", 0).1, Err(Fault::Element(2)));
+        assert_eq!(name(b"\x05ab", 0), ("ab".into(), Err(NameFault::Cut)));
+        assert_eq!(name(b"\x80", 0).1, Err(NameFault::LabelKind));
+        assert_eq!(name(b"\x42", 0).1, Err(NameFault::Element(2)));
     }
 
     #[test]
@@ -257,9 +257,9 @@ mod tests {
         ) {
             let mut shown = 0;
             let end = walk(&bytes, at, |piece| match piece {
-                Piece::Label(label) => shown += label.len(),
-                Piece::Bits { bits, .. } => shown += bits.len(),
-                Piece::Dot | Piece::TooLong => {}
+                NamePart::Label(label) => shown += label.len(),
+                NamePart::Bits { bits, .. } => shown += bits.len(),
+                NamePart::Dot | NamePart::TooLong => {}
             });
             prop_assert!(shown <= 255 + bytes.len());
             if let Ok(end) = end {

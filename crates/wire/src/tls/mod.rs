@@ -124,7 +124,7 @@ impl<'b> Hello<'b> {
     }
 
     /// Reads a hello of DTLS from the first bytes of its message, whose type and length are in the headers of its
-    /// [fragments](crate::dtls::Fragment). `is_last` as in [`Hello::from_stream`].
+    /// [fragments](crate::dtls::HandshakeFragment). `is_last` as in [`Hello::from_stream`].
     pub fn from_dtls(
         message_type: u8,
         message_len: usize,
@@ -253,7 +253,7 @@ impl<'b> ClientHello<'b> {
             point_formats: &[],
             signatures: &[],
         };
-        // Where the bytes end, what was found before holds.
+        // Fields found before the end of the bytes stay.
         hello.is_complete = hello.fill(reader).is_some() && is_whole;
         Some(hello)
     }
@@ -350,7 +350,7 @@ impl<'b> ServerHello<'b> {
         let mut reader = ByteReader(body);
         let legacy_version = reader.u16()?;
         let mut hello = ServerHello { legacy_version, selected_version: None, cipher_suite: None, alpn: &[] };
-        // Where the bytes end, what was found before holds.
+        // Fields found before the end of the bytes stay.
         let _: Option<()> = hello.fill(reader);
         Some(hello)
     }

@@ -41,7 +41,7 @@ impl Library {
     }
 }
 
-/// What cargo built beside this test.
+/// The directory of cargo's results beside this test.
 fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let folder = test.parent().expect("a folder");
@@ -130,7 +130,7 @@ impl Hosts {
         Hosts { near, far }
     }
 
-    /// So many echo requests from near to far, and their replies.
+    /// `count` echo requests from near to far, and their replies.
     pub fn ping(&self, count: u32) {
         let count = count.to_string();
         let output = self.near.command("ping").args(["-q", "-i", "0.05", "-c", &count, "10.77.0.2"]).output();

@@ -1,12 +1,14 @@
-//! How long a frame may be, by the rule that AF_PACKET has: the MTU behind the link header, and a tag of 802.1Q more.
-//! What goes past sockets is asked by nobody.
+//! The greatest length of a frame, by the rule that AF_PACKET has: the MTU behind the link header, and a tag of
+//! 802.1Q more. Frames that go past sockets are not checked by the kernel.
 
 use tapline_packet::LinkType;
 use tapline_sys::{LiveFrames, PIECES_MAX, SyscallError};
 
-use super::super::Permit;
-use super::xdp::CHUNK_MAX;
+use super::super::SendPermit;
 use super::{Backend, EMSGSIZE};
+
+/// The longest chunk of AF_XDP, and so its longest frame.
+pub(super) const CHUNK_MAX: u32 = 4096;
 
 const ETHERNET_LEN: u32 = 14;
 const TAG_LEN: u32 = 4;
@@ -21,7 +23,7 @@ pub(in super::super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn of(permit: &Permit) -> Limit {
+    pub(super) fn of(permit: &SendPermit) -> Limit {
         Limit { mtu: permit.mtu(), is_ethernet: permit.link_type() == LinkType::ETHERNET }
     }
 
@@ -33,7 +35,7 @@ impl Limit {
     /// Whether a back end can carry every frame that the interface sends.
     ///
     /// # Errors
-    /// That it cannot, in words.
+    /// The back end's limit, in words.
     pub(super) fn holds_all(self, backend: Backend) -> Result<(), String> {
         let most = match backend {
             Backend::Packet => return Ok(()),

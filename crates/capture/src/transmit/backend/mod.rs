@@ -13,9 +13,9 @@
 //! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames of
 //! which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
 //!
-//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or
-//! why the first was not. What was taken has left for the driver; only AF_XDP in copy mode is not told when the driver
-//! then drops it.
+//! All keep one contract: frames go in order, up to the first that is refused; the call returns the number of frames
+//! taken, or why the first was not. Frames that were taken have left for the driver; only AF_XDP in copy mode is not
+//! told when the driver then drops one.
 
 mod limit;
 mod xdp;
@@ -28,7 +28,7 @@ use tapline_sys::{
     FRAMES_PER_CALL, FrameSocket, LiveFrames, LiveFramesError, PIECES_MAX, SubmittedFrames, SyscallError,
 };
 
-use super::{Permit, TransmitError};
+use super::{SendPermit, TransmitError};
 use limit::Limit;
 use xdp::XdpSender;
 
@@ -80,7 +80,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Which back end is wanted.
+/// The back end that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
     /// The fastest that the interface can.
@@ -94,7 +94,7 @@ pub enum BackendChoice {
 /// A faster back end that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedBackend {
-    /// Which.
+    /// The back end.
     pub backend: Backend,
     /// Why, in words.
     pub reason: String,
@@ -111,7 +111,7 @@ pub(super) enum Way {
 impl Way {
     /// Opens what is wanted. Gives also what was passed over.
     pub(super) fn open(
-        permit: &Permit,
+        permit: &SendPermit,
         choice: BackendChoice,
         segments: bool,
     ) -> Result<(Way, Vec<SkippedBackend>), TransmitError> {
@@ -142,11 +142,11 @@ impl Way {
         Ok((Way::packet(permit, segments)?, passed))
     }
 
-    fn packet(permit: &Permit, segments: bool) -> Result<Way, TransmitError> {
+    fn packet(permit: &SendPermit, segments: bool) -> Result<Way, TransmitError> {
         let fail = |source: SyscallError| TransmitError::of_call(permit.name(), source);
         let if_index = permit.if_index();
         let socket = permit.run(|| FrameSocket::open(if_index)).and_then(|opened| opened).map_err(fail)?;
-        // A smaller buffer costs patience at worst.
+        // A smaller buffer costs time at worst.
         let _ = socket.set_send_buffer(SEND_BUFFER);
         if segments {
             socket.set_vnet_header(true).map_err(fail)?;
@@ -155,7 +155,7 @@ impl Way {
     }
 
     /// The other ways, or why not.
-    fn fast(permit: &Permit, backend: Backend, segments: bool) -> Result<Way, String> {
+    fn fast(permit: &SendPermit, backend: Backend, segments: bool) -> Result<Way, String> {
         if segments {
             return Err("it cannot cut what is left to be segmented".to_owned());
         }
@@ -242,9 +242,9 @@ impl Way {
 
     /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will,
     /// their bytes, and why: an error number, or 0.
-    pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64, i32) {
+    pub(super) fn finish(&mut self, timeout: Duration) -> (u64, u64, i32) {
         match self {
-            Way::Xdp(sender, _) => sender.finish(patience),
+            Way::Xdp(sender, _) => sender.finish(timeout),
             _ => (0, 0, 0),
         }
     }
@@ -259,7 +259,7 @@ impl Way {
 }
 
 /// Only AF_PACKET goes through the queueing discipline that shapes or delays packets.
-fn passes_no_discipline(permit: &Permit) -> Result<(), String> {
+fn passes_no_discipline(permit: &SendPermit) -> Result<(), String> {
     match permit.chosen_discipline() {
         None => Ok(()),
         Some(name) => Err(format!("it goes past the queueing discipline ({name}) that the interface has")),
@@ -267,7 +267,7 @@ fn passes_no_discipline(permit: &Permit) -> Result<(), String> {
 }
 
 /// Opens live frames if the interface takes them; in the interface's namespace.
-fn open_live(permit: &Permit, limit: Limit) -> Result<LiveFrames, String> {
+fn open_live(permit: &SendPermit, limit: Limit) -> Result<LiveFrames, String> {
     let mut live =
         LiveFrames::open(permit.if_index(), limit.longest() + 1).map_err(|error| match &error {
             LiveFramesError::Call(call) if call.errno() == EINVAL => {
@@ -291,7 +291,7 @@ fn open_live(permit: &Permit, limit: Limit) -> Result<LiveFrames, String> {
             Err("the interface's driver takes no XDP frames (ndo_xdp_xmit)".to_owned())
         }
         // Whether it is up is for sending to tell.
-        Err(error) if super::Cause::of_errno(error.errno()) == Some(super::Cause::Down) => Ok(live),
+        Err(error) if super::DropReason::of_errno(error.errno()) == Some(super::DropReason::Down) => Ok(live),
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("frames vanish: one that is longer than the interface sends was taken".to_owned()),
     }

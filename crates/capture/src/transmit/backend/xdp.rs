@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A frame counts as taken once it is in the ring: it goes from there in order. In copy mode a driver that is full
-//! drops it then, which only its counter tells. What is in the ring when all is over and does not leave in time never
-//! was sent; [`finish`](XdpSender::finish) says how much that is. Memory is bounded by the chunks: with all of them on
-//! their way, no frame is taken.
+//! drops it then, which only its counter tells. Frames that are in the ring at the end and do not leave in time were
+//! never sent; [`finish`](XdpSender::finish) counts them. Memory is bounded by the chunks: with all of them on their
+//! way, no frame is taken.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 use tapline_sys::xsk::{XdpSocket, XskSettings};
 use tapline_sys::{PIECES_MAX, SyscallError};
 
-use super::limit::Limit;
+use super::limit::{CHUNK_MAX, Limit};
 use super::{EMSGSIZE, PAUSE};
 
-/// The longest chunk, and so the longest frame.
-pub(super) const CHUNK_MAX: u32 = 4096;
 const CHUNK_SHORT: u32 = 2048;
 const CHUNKS: u32 = 4096;
 const TX_LEN: u32 = 1024;
@@ -72,7 +70,7 @@ impl XdpSender {
     ) -> Result<usize, SyscallError> {
         const CALL: &str = "the AF_XDP transmit ring";
         let (mut placed, mut refusal) = (0, None);
-        // What waits goes first; if it cannot, nor can what comes behind it.
+        // Pending frames go first; if they cannot, nor can those behind them.
         if !self.pending.is_empty() {
             self.push()?;
         }
@@ -87,7 +85,7 @@ impl XdpSender {
         match (placed, refusal) {
             (0, Some(error)) => Err(error),
             (0, None) => Ok(0),
-            // What is in the ring is taken. An error of the push will come again, with the next call or at the end.
+            // Frames in the ring are taken. An error of the push will come again, with the next call or at the end.
             _ => {
                 let _ = self.push();
                 self.socket.complete();
@@ -142,9 +140,9 @@ impl XdpSender {
     }
 
     /// Waits until all is sent. Returns how many frames, and bytes, never will be, and why: an error number, or 0.
-    pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64, i32) {
+    pub(super) fn finish(&mut self, timeout: Duration) -> (u64, u64, i32) {
         let begin = Instant::now();
-        while !self.is_done() && begin.elapsed() < patience {
+        while !self.is_done() && begin.elapsed() < timeout {
             let _ = self.push();
             self.socket.complete();
             if !self.is_done() {

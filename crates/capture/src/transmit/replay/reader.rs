@@ -76,7 +76,8 @@ impl Reader {
         }
     }
 
-    /// Reads to the last pass's end, or until the receiver of `ready` has gone. `bin` has batches that were sent, to be freed here.
+    /// Reads to the last pass's end, or until the receiver of `ready` has gone. `bin` has batches that were sent, to
+    /// be freed here.
     pub(super) fn run(
         mut self,
         ready: &SyncSender<Prepared>,

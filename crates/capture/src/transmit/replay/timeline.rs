@@ -54,7 +54,7 @@ pub(super) struct Timeline {
     /// Frames and bits before the next one.
     frames: u64,
     bits: f64,
-    /// When this pass began, and its first frame's time in the file.
+    /// The start of this pass, and its first frame's time in the file.
     base: u64,
     first: Option<i64>,
     in_pass: u64,
@@ -68,7 +68,8 @@ impl Timeline {
         Timeline { timing, frames: 0, bits: 0.0, base: 0, first: None, in_pass: 0, last: 0, backwards: 0 }
     }
 
-    /// Departure of the next frame, in nanoseconds after the start. `stamp` is its time in the capture in nanoseconds, `len` its length in bytes.
+    /// Departure of the next frame, in nanoseconds after the start. `stamp` is its time in the capture in
+    /// nanoseconds, `len` its length in bytes.
     pub(super) fn time(&mut self, stamp: i64, len: u64) -> u64 {
         let time = match self.timing {
             Timing::Top => 0.0,

@@ -183,7 +183,7 @@ fn a_hidden_namespace_is_not_reported_gone() {
     for path in [folder.path(), &journal] {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    // The namespaces of root's processes are not for nobody to look at.
+    // The user `nobody` has no access to the namespaces of root's processes.
     let mut command = tapline(["doctor", "--undo"]);
     command.env("TAPLINE_RUN_DIR", folder.path()).uid(NOBODY).gid(NOBODY).stdin(Stdio::null());
     let undone = match command.output() {
@@ -210,7 +210,7 @@ fn a_signal_before_the_first_change_ends_it() {
     let before = patient.features();
     let mut command = patient.doctor(&["--netns", patient.namespace.name(), NEAR, "--fix", "--watch", "1h"]);
     let fixing = Fixing { child: Some(command.spawn().expect("the program was built")) };
-    // It ends now, and not after an hour.
+    // The signal ends it at once, long before the hour is over.
     let finished = fixing.signal("TERM");
     assert_eq!(finished.status.signal(), Some(15), "{}", finished.stderr);
     assert_eq!((patient.features(), patient.journals()), (before, 0));

@@ -29,7 +29,7 @@ fn files_that_are_no_buffers_are_refused() {
             given(|parts| {
                 let file = File::from(OwnedFd::from(Memfd::create(c"empty", 4096).unwrap()));
                 file.set_len(0).unwrap();
-                let file = Memfd::adopt(file.into());
+                let file = Memfd::from_descriptor(file.into());
                 file.seal(Seals::READ_ONLY).unwrap();
                 parts[1] = file.into();
             })
@@ -38,7 +38,7 @@ fn files_that_are_no_buffers_are_refused() {
             given(|parts| {
                 let file = File::from(OwnedFd::from(Memfd::create(c"large", 4096).unwrap()));
                 file.set_len(1 << 45).unwrap();
-                let file = Memfd::adopt(file.into());
+                let file = Memfd::from_descriptor(file.into());
                 file.seal(Seals::READ_ONLY).unwrap();
                 parts[0] = file.into();
             })

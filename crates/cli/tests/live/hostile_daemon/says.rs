@@ -97,10 +97,10 @@ fn slow_answers_hold_no_client() {
         ("byte by byte", STATUS, End::Alone, || {
             vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(500))]
         }),
-        ("byte by byte to who lists", LIST, End::Alone, || {
+        ("byte by byte to a listing client", LIST, End::Alone, || {
             vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(300))]
         }),
-        ("byte by byte to who attaches", CAPTURE, End::GivenUp, || {
+        ("byte by byte to an attaching client", CAPTURE, End::GivenUp, || {
             vec![Hear, say(HELLO), Hear, Drip(vec![b' '; 2000], Duration::from_millis(300))]
         }),
         ("no answer to a leave, then byte by byte", CAPTURE, End::Interrupt, || {
@@ -148,7 +148,7 @@ fn wrong_descriptors_are_refused() {
             steps.extend((0..60).map(|_| Give(" ".repeat(10), pipes())));
             steps
         }),
-        ("descriptors that nobody asked for, kept", CAPTURE, End::Alone, || {
+        ("unrequested descriptors, kept", CAPTURE, End::Alone, || {
             honest(Ring::new(), |_| {
                 let more = (0..15).map(|_| File::open("/dev/zero").unwrap().into()).collect();
                 vec![Give(BUFFER.to_owned(), more), Hang]

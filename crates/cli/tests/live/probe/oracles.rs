@@ -7,7 +7,7 @@ struct Nfcapd(Child, u16);
 
 impl Nfcapd {
     fn start(folder: &Path) -> Nfcapd {
-        // A port that nobody has: whoever takes it in between makes the test fail, and that is seldom.
+        // A free port; the test fails in the unlikely case that another program takes it in between.
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new("nfcapd")
             .arg("-l")
@@ -26,7 +26,7 @@ impl Nfcapd {
         nfcapd
     }
 
-    /// Waits until so many records stand in its files, and ends it.
+    /// Waits until `records` records are in the files, and ends nfcapd.
     fn finish(mut self, folder: &Path, records: usize) {
         wait_for("nfcapd stores all", || told_by_nfdump(folder).len() >= records);
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
@@ -148,7 +148,7 @@ fn nfdump_agrees_with_the_slow_meter() {
         }
         let export = &results["export"][0];
         assert_eq!(export["records"], wanted.len());
-        // What has no place in version 5 is in the account as lost.
+        // Packets of flows that version 5 cannot express are lost in the account.
         let left_out = export["packets_left_out"].as_u64().unwrap();
         assert_eq!(left_out > 0, version == "5");
         assert_eq!(account["lost"], left_out);

@@ -7,7 +7,8 @@ fn descriptors(daemon: &Daemon) -> (Channel, [OwnedFd; 3]) {
     let mut channel = Channel::new(UnixStream::connect(daemon.socket()).unwrap(), true);
     channel.send(&Request::Hello { version: VERSION, program: "test".to_owned() }, &[]).unwrap();
     assert!(matches!(channel.receive().unwrap(), Reply::Hello { .. }));
-    let attach = Attach { capture: "office".to_owned(), policy: Policy::Lossy, ..Attach::default() };
+    let attach =
+        AttachRequest { capture: "office".to_owned(), policy: Policy::Lossy, ..AttachRequest::default() };
     channel.send(&Request::Attach(attach), &[]).unwrap();
     assert!(matches!(channel.receive().unwrap(), Reply::Attached(_)));
     assert_eq!(channel.receive::<Reply>().unwrap(), Reply::Buffer(0));
@@ -25,7 +26,10 @@ fn shared_buffers_are_read_only_and_sealed() {
     for file in [&buffer_file, &File::options().read(true).write(true).open(again).unwrap()] {
         assert!(file.set_len(0).is_err() && file.set_len(1 << 40).is_err());
         assert!(file.write_at(b"x", 0).is_err());
-        assert!(Memfd::adopt(OwnedFd::from(file.try_clone().unwrap())).map().is_err(), "mapped for writing");
+        assert!(
+            Memfd::from_descriptor(OwnedFd::from(file.try_clone().unwrap())).map().is_err(),
+            "mapped for writing"
+        );
     }
     // The index is ours to write, and only ourselves to hurt: random words all over it.
     let index_file = File::from(index);
@@ -265,8 +269,12 @@ fn a_file_is_served_whole_to_waiting_readers() {
     let mut small = Channel::new(UnixStream::connect(daemon.socket()).unwrap(), true);
     small.send(&Request::Hello { version: VERSION, program: "test".to_owned() }, &[]).unwrap();
     assert!(matches!(small.receive().unwrap(), Reply::Hello { .. }));
-    let attach =
-        Attach { capture: "office".into(), policy: Policy::Lossless, entries: 128, ..Attach::default() };
+    let attach = AttachRequest {
+        capture: "office".into(),
+        policy: Policy::Lossless,
+        entries: 128,
+        ..AttachRequest::default()
+    };
     small.send(&Request::Attach(attach), &[]).unwrap();
     let Reply::Error(text) = small.receive().unwrap() else { panic!("it was taken") };
     assert!(text.contains("a lossless reader needs 256"), "{text}");
@@ -313,7 +321,12 @@ fn a_reader_with_rare_wakeups_gets_every_packet() {
 #[test]
 fn a_wakeup_follows_the_requested_amount() {
     let Some(mut daemon) = Daemon::start("a_wakeup_follows_the_requested_amount", &[]) else { return };
-    let attach = Attach { capture: "office".to_owned(), entries: 256, delay_ms: 20, ..Attach::default() };
+    let attach = AttachRequest {
+        capture: "office".to_owned(),
+        entries: 256,
+        delay_ms: 20,
+        ..AttachRequest::default()
+    };
     let client = Client::connect(&daemon.socket(), "test").unwrap();
     let mut tap = client.attach(&attach).unwrap();
     let mut sent = 0;

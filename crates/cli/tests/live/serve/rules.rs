@@ -108,7 +108,8 @@ fn bytes_behind_a_forced_cut_decide_nothing() {
 fn programs_are_no_longer_than_the_kernel_takes() {
     let Some(mut daemon) = Daemon::start("programs_are_no_longer_than_the_kernel_takes", &[]) else { return };
     let client = Client::connect(&daemon.socket(), "test").unwrap();
-    let mut tap = client.attach(&Attach { capture: "office".to_owned(), ..Attach::default() }).unwrap();
+    let mut tap =
+        client.attach(&AttachRequest { capture: "office".to_owned(), ..AttachRequest::default() }).unwrap();
     let program = |len: usize| [vec![(0x30, 0, 0, 0); len - 1], vec![(0x06, 0, 0, 1)]].concat();
     tap.set_program(program(4096)).unwrap();
     for len in [4097, 15_999] {
@@ -161,7 +162,8 @@ fn long_filters_of_a_user_hide_no_status() {
     const TEST: &str = "long_filters_of_a_user_hide_no_status";
     let Some(mut daemon) = Daemon::start(TEST, &[]) else { return };
     let filter = format!("tcp{}", "\n".repeat(8000));
-    let attach = Attach { capture: "office".to_owned(), entries: 16, filter, ..Attach::default() };
+    let attach =
+        AttachRequest { capture: "office".to_owned(), entries: 16, filter, ..AttachRequest::default() };
     let attached = || Client::connect(&daemon.socket(), "many").unwrap().attach(&attach).unwrap();
     let taps: Vec<_> = (0..64).map(|_| attached()).collect();
     let readers = daemon.readers();
@@ -177,7 +179,7 @@ fn long_filters_of_a_user_hide_no_status() {
 #[test]
 fn numbers_of_readers_do_not_count_others() {
     let Some(mut daemon) = Daemon::start("numbers_of_readers_do_not_count_others", &[]) else { return };
-    let attach = Attach { capture: "office".to_owned(), entries: 16, ..Attach::default() };
+    let attach = AttachRequest { capture: "office".to_owned(), entries: 16, ..AttachRequest::default() };
     let attached = || Client::connect(&daemon.socket(), "many").unwrap().attach(&attach).unwrap();
     let taps: Vec<_> = (0..8).map(|_| attached()).collect();
     let numbers: Vec<u64> =

@@ -23,6 +23,7 @@ mod clock;
 mod known;
 pub(crate) mod option;
 mod room;
+mod section;
 
 use std::collections::HashSet;
 
@@ -99,7 +100,7 @@ pub(crate) enum Keep {
 #[derive(Debug)]
 pub(crate) struct Parser {
     keep: Keep,
-    /// What is left for text and options.
+    /// The memory that is left for text and options.
     room: Room,
     order: ByteOrder,
     /// The interfaces of this section, by its own numbers.

@@ -1,6 +1,6 @@
 //! Memory for what a file says besides its packets: names, filters, comments and other options.
 
-/// What is left of it.
+/// Bytes that are left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room(usize);
 
@@ -13,7 +13,7 @@ impl Room {
 
     /// Takes the memory for a value of `len` bytes; `None` if there is not as much.
     pub(crate) fn take(&mut self, len: usize) -> Option<()> {
-        // What is no UTF-8 grows threefold as text.
+        // Bytes that are no UTF-8 grow threefold as text.
         self.0 = self.0.checked_sub(len.saturating_mul(3).saturating_add(OPTION_COST))?;
         Some(())
     }

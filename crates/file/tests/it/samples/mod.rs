@@ -55,9 +55,9 @@ pub(crate) fn read_source(file: &mut FileSource) -> Whole {
 pub(crate) struct Bytes {
     pub(crate) order: ByteOrder,
     pub(crate) bytes: Vec<u8>,
-    /// Where a packet ends.
+    /// The ends of the packets.
     pub(crate) packet_ends: Vec<usize>,
-    /// Where any item ends, and the file may.
+    /// The ends of all items, where the file may end as well.
     pub(crate) item_ends: Vec<usize>,
 }
 

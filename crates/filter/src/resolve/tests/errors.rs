@@ -1,9 +1,9 @@
-//! What is refused, in which words, and where.
+//! Refused filters: the words of each error, and the place that it marks.
 
 use tapline_packet::LinkType;
 
 use super::options;
-use crate::options::{Handle, Options};
+use crate::options::{HandleKind, Options};
 use crate::{Error, compile};
 
 fn error(link_type: LinkType, text: &str) -> Error {
@@ -143,7 +143,7 @@ fn options_can_be_at_fault() {
         refuse("ip", Options { snap_len: 0, ..Options::default() }),
         "snaplen of 0 rejects all packets"
     );
-    let live = Options { handle: Handle::Live, ..options(LinkType::ETHERNET) };
+    let live = Options { handle: HandleKind::Live, ..options(LinkType::ETHERNET) };
     assert!(compile("vlan and ip6 protochain 6", &Options { optimise: false, ..live.clone() }).is_err());
     assert!(compile("inbound", &live).is_ok());
 }
@@ -227,7 +227,7 @@ fn no_text_makes_it_panic() {
         (seed >> 33) as usize % below
     };
     let link_types: Vec<LinkType> = LinkType::all().collect();
-    let handles = [Handle::Savefile, Handle::Live, Handle::Dead];
+    let handles = [HandleKind::Savefile, HandleKind::Live, HandleKind::Dead];
     for _ in 0..20_000 {
         let text: Vec<&str> = (0..1 + random(9)).map(|_| words[random(words.len())]).collect();
         let text = text.join(if random(4) == 0 { "" } else { " " });

@@ -4,7 +4,7 @@ use tapline_packet::LinkType;
 
 use super::frames::{arp, ether, ipv4, ipv6, tcp, udp};
 use super::{accepts, check, options, program};
-use crate::options::{Handle, Options};
+use crate::options::{HandleKind, Options};
 
 fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
@@ -50,7 +50,7 @@ fn loopback_families_of_all_systems_are_known_in_files() {
             &["ip6"],
         );
     }
-    let dead = Options { handle: Handle::Dead, ..options(LinkType::NULL) };
+    let dead = Options { handle: HandleKind::Dead, ..options(LinkType::NULL) };
     let here = 10u32.to_ne_bytes();
     assert!(accepts(&program("ip6", &dead), &join(&[&here, &ipv6(6, &[])]), 44));
 }

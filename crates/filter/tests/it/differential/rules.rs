@@ -1,4 +1,4 @@
-//! Where we are not meant to agree with libpcap 1.10: narrow, named, with reasons.
+//! Intended differences from libpcap 1.10: narrow, named, with reasons.
 //!
 //! Each rule has a test of its own in this folder's parent that states what is right.
 
@@ -24,9 +24,9 @@ pub(crate) struct Difference<'a> {
     pub(crate) data: &'a [u8],
     /// Whether it was longer on the wire.
     pub(crate) is_short: bool,
-    /// What libpcap's optimised program did.
+    /// The run of libpcap's optimised program.
     pub(crate) optimised: &'a Trace,
-    /// What libpcap's unoptimised program did.
+    /// The run of libpcap's unoptimised program.
     pub(crate) plain: &'a Trace,
 }
 
@@ -72,7 +72,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "wrapped-offsets",
         reason: "an index so large that it wraps, or the first byte of Juniper types without a header, which libpcap counts \
                  from -2: its optimiser adds the numbers, without it (and beside protochain) the load is outside",
-        covers: |d| d.plain.wraps(),
+        covers: |d| d.plain.index_wraps(),
     },
     Rule {
         name: "protochain-long",
@@ -88,7 +88,9 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "protochain-ah",
         reason: "libpcap moves to (length + 2) * 4 from the start of the header chain, not from the authentication header",
-        covers: |d| d.text.contains("protochain") && (d.plain.equalled(51) || d.optimised.equalled(51)),
+        covers: |d| {
+            d.text.contains("protochain") && (d.plain.compared_equal(51) || d.optimised.compared_equal(51))
+        },
     },
     Rule {
         name: "protochain-unending",
@@ -190,7 +192,7 @@ pub(crate) struct Refusal<'a> {
     pub(crate) optimised: Option<&'a str>,
 }
 
-/// What both sides say of a filter that can never be true.
+/// The message of both sides about a filter that can never be true.
 pub(crate) const NEVER: &str = "expression rejects all packets";
 
 /// A reason to refuse a text that libpcap takes, or the other way around.

@@ -3,8 +3,8 @@
 use tapline_bpf::code::*;
 use tapline_bpf::{self as bpf, Insn, SCRATCH_CELLS, ancillary};
 use tapline_ir::{
-    Binary, BlockId, Builder, Case, Field, Ir, Op, Order, Place, Search, Target, Terminator, Test, Type,
-    Value, Width,
+    Binary, BlockId, Builder, ByteOrder, Case, Comparison, Ir, MetaField, Op, PacketOffset, SwitchSearch,
+    Target, Terminator, Type, Value, Width,
 };
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
@@ -71,7 +71,7 @@ const SHOWN: u32 = 12;
 struct Graph<'a> {
     builder: Builder,
     random: &'a mut Random,
-    /// What every block may read, and what the current one may.
+    /// The values that every block may read, and those that the current one may.
     values: Vec<Value>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn random_graph(random: &mut Random) -> Ir {
         graph.values.truncate(everywhere);
         graph.values.extend(&parameters[at]);
         if at == 0 {
-            graph.builder.need(Place::at(SHOWN));
+            graph.builder.require_bytes(PacketOffset::at(SHOWN));
             graph.values = vec![graph.builder.const32(7), graph.builder.const64(1 << 40)];
         }
         let count = graph.random.between(1..=14);
@@ -115,27 +115,28 @@ impl Graph<'_> {
     fn instruction(&mut self) {
         let ty = *self.random.pick(&[Type::U32, Type::U32, Type::U64]);
         let width = *self.random.pick(&[Width::Byte, Width::Half, Width::Word, Width::Double]);
-        let order = *self.random.pick(&[Order::Big, Order::Little]);
+        let order = *self.random.pick(&[ByteOrder::Big, ByteOrder::Little]);
         let value = match self.random.below(12) {
             0 => {
                 let offset = self.random.below(u64::from(SHOWN - width.bytes())) as u32;
-                self.builder.push(Op::Load(Place::at(offset), width, order), width.ty())
+                self.builder.push(Op::Load(PacketOffset::at(offset), width, order), width.ty())
             }
             1..=2 => {
                 let offset = self.random.below(40) as u32;
-                self.builder.load(Place::at(offset), width)
+                self.builder.load(PacketOffset::at(offset), width)
             }
             3..=4 => {
                 // Small bases, so that something is there; sometimes any.
                 let base = self.value(ty);
                 let base = if self.random.one_of(1, 8) { base } else { self.masked(base, ty) };
                 let end = self.random.between(8..=20) as u32;
-                self.builder.need(Place::from(base, end));
+                self.builder.require_bytes(PacketOffset::from(base, end));
                 let offset = self.random.below(u64::from(end - 7)) as u32;
-                self.builder.push(Op::Load(Place::from(base, offset), width, order), width.ty())
+                self.builder.push(Op::Load(PacketOffset::from(base, offset), width, order), width.ty())
             }
             5 => {
-                let field = *self.random.pick(&[Field::CapLen, Field::WireLen, Field::InterfaceIndex]);
+                let field =
+                    *self.random.pick(&[MetaField::CapLen, MetaField::WireLen, MetaField::InterfaceIndex]);
                 self.builder.field(field)
             }
             6 => {
@@ -155,19 +156,7 @@ impl Graph<'_> {
                 self.builder.extend(value)
             }
             _ => {
-                let op = *self.random.pick(&[
-                    Binary::Add,
-                    Binary::Sub,
-                    Binary::Mul,
-                    Binary::Div,
-                    Binary::Mod,
-                    Binary::And,
-                    Binary::Or,
-                    Binary::Xor,
-                    Binary::Shl,
-                    Binary::Shr,
-                    Binary::SignedShr,
-                ]);
+                let op = *self.random.pick(&Binary::ALL);
                 let (left, right) = (self.value(ty), self.value(ty));
                 let is_shift = matches!(op, Binary::Shl | Binary::Shr | Binary::SignedShr);
                 let right = if is_shift && self.random.one_of(3, 4) { self.masked(right, ty) } else { right };
@@ -192,15 +181,8 @@ impl Graph<'_> {
         k & ty.max()
     }
 
-    fn test(&mut self) -> Test {
-        *self.random.pick(&[
-            Test::Equal,
-            Test::Greater,
-            Test::GreaterEqual,
-            Test::AnySet,
-            Test::SignedGreater,
-            Test::SignedGreaterEqual,
-        ])
+    fn test(&mut self) -> Comparison {
+        *self.random.pick(&Comparison::ALL)
     }
 
     fn target(&mut self, blocks: &[BlockId], parameters: &[Vec<Value>]) -> Target {
@@ -232,7 +214,7 @@ impl Graph<'_> {
                 let case = |key| Case { key, to: self.random.pick(&targets).clone() };
                 let cases = keys.into_iter().map(case).collect();
                 let default = self.target(blocks, parameters);
-                Terminator::Switch { value, cases, default, search: Search::Binary }
+                Terminator::Switch { value, cases, default, search: SwitchSearch::Binary }
             }
         };
         self.builder.finish(terminator);

@@ -4,7 +4,7 @@
 
 use tapline_testkit::forms::{Kind, Tree, Which};
 
-/// How the whole text is read.
+/// The modes in which the whole text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Modes {
     pub(crate) scoped: bool,
@@ -16,7 +16,7 @@ struct Cut;
 
 type Walk<T> = Result<T, Cut>;
 
-/// Where a packet's parts are.
+/// Offsets of a packet's parts.
 #[derive(Clone, Copy)]
 struct View {
     /// The Ethernet header, if there is one.
@@ -33,7 +33,7 @@ enum EtherType {
     Known(u16),
 }
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 struct Transport {
     protocol: u8,
     start: usize,
@@ -267,7 +267,7 @@ impl Walker<'_> {
         Ok(usize::from(self.u8(at)? & 0xf) * 4)
     }
 
-    /// What the packet carries, behind all headers of IP; `None` if it is no IP.
+    /// The payload behind all headers of IP; `None` if the packet is no IP.
     fn transport(&self, view: View) -> Walk<Option<Transport>> {
         let at = view.payload;
         match self.ether_type(view)? {

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use tapline_ir::{
-    Binary, BlockId, Builder, Field, Function, Ir, Memory, Place, Target, Terminator, Test, Type, Value,
-    Variables, Width,
+    Binary, BlockId, Builder, Comparison, Function, Ir, Memory, MetaField, PacketOffset, Target, Terminator,
+    Type, Value, Variables, Width,
 };
 use tapline_packet::Packet;
 use tapline_testkit::random::Random;
@@ -57,7 +57,7 @@ struct Maker<'a> {
     variables: Variables,
     random: &'a mut Random,
     stateful: bool,
-    /// So many statements may still be made.
+    /// Statements that may still be made.
     left: u32,
 }
 
@@ -102,7 +102,13 @@ impl Maker<'_> {
 
     fn choice(&mut self, depth: u32) {
         let [yes, no, done] = [(); 3].map(|()| self.builder.block());
-        let tests = [Test::Equal, Test::Greater, Test::GreaterEqual, Test::AnySet, Test::SignedGreater];
+        let tests = [
+            Comparison::Equal,
+            Comparison::Greater,
+            Comparison::GreaterEqual,
+            Comparison::AnySet,
+            Comparison::SignedGreater,
+        ];
         let (test, left, right) = (*self.random.pick(&tests), self.value(1), self.value(0));
         let end = |block| Target { block, arguments: Vec::new() };
         let (yes_to, no_to) = (end(yes), end(no));
@@ -142,7 +148,7 @@ impl Maker<'_> {
         let rounds = self.random.between(1..=4);
         self.builder.declare_loop(header, rounds);
         let (now, most) = (self.variables.get(counter), self.builder.const64(rounds));
-        self.builder.branch(Test::GreaterEqual, now, most, done, body);
+        self.builder.branch(Comparison::GreaterEqual, now, most, done, body);
         self.variables.leave(&self.builder);
         self.enter(body);
         let counting = self.variables.get(counter);
@@ -165,7 +171,7 @@ impl Maker<'_> {
             }
             2 | 3 => self.variables.get(self.random.below(VARIABLES as u64) as usize),
             4 => {
-                let field = self.builder.field(*self.random.pick(&[Field::WireLen, Field::CapLen]));
+                let field = self.builder.field(*self.random.pick(&[MetaField::WireLen, MetaField::CapLen]));
                 self.builder.extend(field)
             }
             5 => self.load(),
@@ -181,7 +187,7 @@ impl Maker<'_> {
             8 => {
                 let (left, right) = (self.value(depth - 1), self.value(depth - 1));
                 let (left, right) = (self.builder.truncate(left), self.builder.truncate(right));
-                let test = *self.random.pick(&[Test::Equal, Test::Greater]);
+                let test = *self.random.pick(&[Comparison::Equal, Comparison::Greater]);
                 let holds = self.builder.compare(test, left, right);
                 self.builder.extend(holds)
             }
@@ -190,20 +196,7 @@ impl Maker<'_> {
     }
 
     fn arithmetic(&mut self, depth: u32) -> Value {
-        let ops = [
-            Binary::Add,
-            Binary::Sub,
-            Binary::Mul,
-            Binary::Div,
-            Binary::Mod,
-            Binary::And,
-            Binary::Or,
-            Binary::Xor,
-            Binary::Shl,
-            Binary::Shr,
-            Binary::SignedShr,
-        ];
-        let op = *self.random.pick(&ops);
+        let op = *self.random.pick(&Binary::ALL);
         let (left, right) = (self.value(depth), self.value(depth));
         if self.random.one_of(1, 3) {
             let (left, right) = (self.builder.truncate(left), self.builder.truncate(right));
@@ -215,15 +208,15 @@ impl Maker<'_> {
 
     fn load(&mut self) -> Value {
         let offset = self.random.below(24) as u32;
-        self.load_at(Place::at(offset))
+        self.load_at(PacketOffset::at(offset))
     }
 
     fn load_from(&mut self, base: Value) -> Value {
         let offset = self.random.below(16) as u32;
-        self.load_at(Place::from(base, offset))
+        self.load_at(PacketOffset::from(base, offset))
     }
 
-    fn load_at(&mut self, place: Place) -> Value {
+    fn load_at(&mut self, place: PacketOffset) -> Value {
         let width = *self.random.pick(&[Width::Byte, Width::Half, Width::Word, Width::Double]);
         let value = self.builder.load(place, width);
         match self.builder.ir().ty(value) {

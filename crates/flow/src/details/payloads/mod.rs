@@ -1,4 +1,4 @@
-//! What the two ends of a flow say to each other: DNS, TLS, HTTP, and the first bytes of anything.
+//! Details from the payloads of a flow: DNS, TLS, HTTP, and the first bytes of any protocol.
 
 use std::collections::TryReserveError;
 
@@ -26,7 +26,8 @@ const UDP_HEADER: usize = 8;
 /// Blocks of notes for each flow: more than those of most, fewer than those of some.
 const BLOCKS: usize = 4;
 
-/// What each flow has: the number of its talk once something was said that may be of interest, and until then where its streams begin.
+/// State of a flow: the number of its `PayloadState` once a payload of interest was found, and until then the first
+/// sequence number of each stream.
 #[derive(Clone, Copy, Debug)]
 struct FlowState {
     state: u32,
@@ -223,7 +224,7 @@ impl PayloadTable {
             });
         }
         if state.tries[side] > 0 {
-            // It was spoken before TLS began.
+            // The protocol that came before TLS began (STARTTLS).
             state.application = application;
         }
         state.streams[side] = stream;

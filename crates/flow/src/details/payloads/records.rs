@@ -28,12 +28,12 @@ pub struct DnsAnswer {
     pub after: Option<u64>,
 }
 
-/// What was said in the hello of TLS.
+/// Fields of the TLS hellos.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// The name of the server that the client asked for; empty without.
     pub server_name: Box<str>,
-    /// What the client offers to speak, with commas in between.
+    /// The protocols that the client offers (ALPN), separated by commas.
     pub alpn: Box<str>,
     /// JA3 of the client: MD5 in hexadecimal; empty if its hello was not seen as a whole.
     pub ja3: Box<str>,

@@ -1,6 +1,6 @@
 //! Tags of the texts that a flow keeps.
 
-/// What a note is.
+/// Kinds of texts.
 pub(super) const NAME: u8 = 0;
 pub(super) const ALPN: u8 = 1;
 pub(super) const PRINTS: u8 = 2;

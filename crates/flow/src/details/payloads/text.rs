@@ -14,8 +14,8 @@ pub fn is_plain(letter: char) -> bool {
     !letter.is_control() && !is_unseen
 }
 
-/// Bytes of a packet as text that harms nobody: UTF-8 of letters that are plain as it is, every other byte and the backslash as `\xNN`; at most
-/// [`TEXT_MAX`] bytes.
+/// Bytes of a packet as text that is safe in terminals, CSV and JSON: printable UTF-8 stays, every other byte and the
+/// backslash become `\xNN`; at most [`TEXT_MAX`] bytes.
 pub(super) fn escaped(bytes: &[u8]) -> Box<str> {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {

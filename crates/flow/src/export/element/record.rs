@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, Value};
-use crate::{Flow, FlowContext, Http, Side, TcpSide, Tls};
+use crate::{Endpoint, Flow, FlowContext, Http, TcpSide, Tls};
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub(crate) struct RecordView<'f> {
 }
 
 impl<'f> RecordView<'f> {
-    fn source(&self) -> &Side {
-        &self.flow.sides[self.from]
+    fn source(&self) -> &Endpoint {
+        &self.flow.endpoints[self.from]
     }
 
-    fn destination(&self) -> &Side {
-        &self.flow.sides[1 - self.from]
+    fn destination(&self) -> &Endpoint {
+        &self.flow.endpoints[1 - self.from]
     }
 
     /// The value of a field.
@@ -93,7 +93,7 @@ impl<'f> RecordView<'f> {
                     u64::from(context.mpls) << 4
                 }
             }
-            Value::EndReason => flow.end as u64,
+            Value::EndReason => flow.end_reason as u64,
             Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
                 return FieldValue::Time(self.first);
             }
@@ -115,7 +115,7 @@ impl<'f> RecordView<'f> {
     fn detail(&self, detail: Detail, is_reverse: bool) -> Option<FieldValue<'f>> {
         let details = self.flow.details.as_deref()?;
         let side = self.from ^ usize::from(is_reverse);
-        let has_sent = self.flow.sides[side].packets > 0;
+        let has_sent = self.flow.endpoints[side].packets > 0;
         let number = |number: u64| Some(FieldValue::Number(number));
         let text = |text: &'f str| (!text.is_empty()).then_some(FieldValue::Text(text));
         let tcp = |of: fn(&TcpSide) -> u64| number(of(&details.tcp.as_ref()?.sides[side]));
@@ -159,7 +159,8 @@ impl<'f> RecordView<'f> {
         }
     }
 
-    /// Writes a value in so many octets, the low ones of a number. One that is absent is 0, or empty. Of those whose length varies `most` octets at most.
+    /// Writes a value in `len` octets: the low ones of a number. An absent value is 0 or, at variable length, empty.
+    /// Values of variable length are cut to `most` octets.
     #[inline]
     pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, most: usize, out: &mut Vec<u8>) {
         let number = match self.field_value(value, is_reverse) {
@@ -214,7 +215,8 @@ pub(crate) fn millis(time: Timestamp) -> i64 {
     time.as_nanos().div_euclid(1_000_000)
 }
 
-/// Seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). Rounded up, so that a reader who rounds down has the nanosecond.
+/// NTP time: seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). The fraction is rounded up, so that a
+/// reader that rounds down gets the nanosecond back.
 pub(super) fn ntp(time: Timestamp) -> u64 {
     const FROM_1900: i64 = 2_208_988_800;
     let seconds = time.seconds().wrapping_add(FROM_1900) as u32;

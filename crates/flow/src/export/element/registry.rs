@@ -16,7 +16,7 @@ const fn own(name: &'static str, id: u16, len: u16, value: Detail) -> Element {
     Element { registry: Registry::Ours, ..detail(name, id, len, value) }
 }
 
-/// One that tells of a direction.
+/// An element of one direction.
 const fn each_way(element: Element) -> Element {
     Element { is_directional: true, ..element }
 }

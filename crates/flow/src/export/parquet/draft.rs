@@ -1,11 +1,12 @@
-//! A file that nobody finds before it is whole.
+//! A file that becomes visible only once it is complete.
 //!
 //! ```text
 //! create --> written, without a name --> publish: all on the disk, then its name
 //!     \----> dropped: gone
 //! ```
 //!
-//! Where the file system has no files without names (NFS, FAT) it has one that begins with a dot and does not end in `.parquet`; there a crash leaves it behind.
+//! On file systems without unnamed files (NFS, FAT) the draft has a name that begins with a dot and does not end in
+//! `.parquet`; a crash leaves it behind there.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,12 +18,12 @@ use tapline_sys::{output_file, unnamed};
 pub(super) struct UnnamedFile {
     file: File,
     path: PathBuf,
-    /// Where it is until then, if it must be somewhere.
+    /// The draft's temporary path, on a file system without unnamed files.
     hidden: Option<PathBuf>,
 }
 
 impl UnnamedFile {
-    /// Begins the file of a path. Gives also what it is written through.
+    /// Begins the file for `path`, and returns the handle for writing.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_finds_it_before_it_is_whole() {
+    fn a_draft_is_invisible_before_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         for (at, create) in
             [|path| UnnamedFile::create(path).unwrap(), create_hidden as fn(PathBuf) -> (UnnamedFile, File)]
@@ -118,7 +119,7 @@ mod tests {
             );
             draft.publish().unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"whole");
-            // One that is given up leaves nothing, and one whose name is taken replaces nothing.
+            // A dropped draft leaves no file, and one whose name is taken replaces none.
             drop(create(folder.path().join("given up.parquet")));
             assert_eq!(names(folder.path()).len(), at + 1);
         }

@@ -1,16 +1,18 @@
-//! Flows as Parquet, for others' engines.
+//! Flows as Parquet files, for analytic databases.
 //!
 //! ```text
 //! Flow --direction by direction--> rows of an hour --a row group, over a channel--> Store, in a thread of its own --> DIR/date=2026-11-22/hour=20/NAME.parquet
 //! ```
 //!
-//! Whoever meters fills columns in memory and hands on what is full; encoding, compressing and writing them, and waiting for the disk, is done beside. If the
-//! disk cannot keep up, the meter waits.
+//! The metering thread fills columns in memory and hands full row groups to a second thread, which encodes, compresses
+//! and writes them. If the disk cannot keep up, the metering thread waits.
 //!
-//! A row belongs to the hour in which it ends, because flows leave the meter in about that order: an hour that is over gets no more rows once the idle timeout
-//! has passed. A file gets its name when it is whole, and becomes whole when it has reached a size or an age, when more hours are open than may be, or at the end.
+//! A row is filed under the hour in which its flow ended, because flows leave the meter in about that order: once the
+//! idle timeout has passed, an hour that is over gets no more rows. A file gets its name when it is complete: at a size
+//! or an age, when too many hours are open, or at the end.
 //!
-//! Memory: rows of [`HOURS_MAX`] row groups that fill, one that waits, and one that is written, each of 128 Ki rows or 32 MiB at most.
+//! Memory: row groups of 128 Ki rows or 32 MiB at most: one being filled for each of [`HOURS_MAX`] hours, one queued,
+//! one being written.
 
 mod column;
 mod draft;
@@ -33,27 +35,28 @@ use super::element::{Element, RecordView};
 use super::rows::{self, Column, columns};
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow};
-use column::{Kind, RowGroup};
-use store::{Job, Outcome, Place, Store};
+use column::{ColumnType, RowGroup};
+use store::{Job, Outcome, ParquetOutput, Store};
 
-/// Hours that are open at once.
+/// Hours with open files at the same time.
 const HOURS_MAX: usize = 4;
-/// Row groups that wait for the thread which writes them.
+/// Row groups queued for the writing thread.
 const JOBS_WAITING: usize = 1;
-/// The most rows of a row group: engines read row groups beside each other, DuckDB those of 122,880 rows best.
+/// The most rows of a row group: engines scan row groups in parallel; DuckDB works best with 122,880 rows.
 const GROUP_ROWS: usize = 128 << 10;
 /// The most bytes of a row group in memory.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// Closing more often makes many small files.
+/// The shortest interval between files: shorter ones would make many small files.
 const TIME_MIN: Duration = Duration::from_secs(1);
 
-/// When a file is closed, so that it can be read.
+/// Limits at which a file is closed and becomes readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParquetLimits {
-    /// Before it would have more bytes. A single row group is written whatever it takes.
+    /// The most bytes; a file with a single row group may be larger.
     pub size: u64,
-    /// When so much time, a second at least, has passed since its first row: the packets' own for files, the clock's for live interfaces.
+    /// The longest time since the file's first row, at least 1 s: in packet time for files, by the clock for live
+    /// interfaces.
     pub time: Duration,
 }
 
@@ -67,7 +70,7 @@ impl Default for ParquetLimits {
 pub struct ParquetWriter {
     name: String,
     columns: Vec<Column>,
-    kinds: Vec<Kind>,
+    kinds: Vec<ColumnType>,
     limits: ParquetLimits,
     biflow: bool,
     domain: u32,
@@ -75,12 +78,12 @@ pub struct ParquetWriter {
     sampling: u32,
     /// The most bytes of a row group in memory.
     group_bytes: usize,
-    /// Whether all goes into one file, whatever its hour.
+    /// Whether all hours go into one file.
     is_stream: bool,
-    /// That which got the last row first.
+    /// Ordered by their latest row, the oldest first.
     hours: Vec<Hour>,
     flows: u64,
-    /// Rows, and their packets.
+    /// Rows, and the packets that they count.
     rows: u64,
     packets: u64,
     outcome: Arc<Mutex<Outcome>>,
@@ -88,9 +91,9 @@ pub struct ParquetWriter {
     thread: Option<(SyncSender<Job>, JoinHandle<()>)>,
 }
 
-/// Rows of an hour that wait to be written.
+/// Hours since 1970.
 struct Hour {
-    /// Since 1970.
+    /// Time of the first row of the file.
     number: i64,
     /// When the first row of its file came.
     since: Timestamp,
@@ -98,11 +101,11 @@ struct Hour {
 }
 
 impl ParquetWriter {
-    /// Writes to files in a directory, which is made if it is not there; `-` is one file on standard output. Of `options` the template, the domain and
-    /// whether both directions are one row are heeded.
+    /// Writes files into a directory, which is created if it does not exist; `-` is one file on standard output. Of
+    /// `options` the template, the domain and the biflow setting apply.
     ///
     /// # Errors
-    /// If the directory cannot be written to, the template cannot be, or the time is too short.
+    /// If the directory cannot be written to, the template is invalid, or the time is too short.
     pub fn create(to: &Path, options: &ExportOptions, limits: ParquetLimits) -> Result<ParquetWriter, Error> {
         if limits.time < TIME_MIN {
             let seconds = limits.time.as_secs_f64();
@@ -110,7 +113,8 @@ impl ParquetWriter {
         }
         let is_stream = to == Path::new("-");
         let name = if is_stream { "standard output".to_owned() } else { to.display().to_string() };
-        let place = if is_stream { Place::StandardOutput } else { Place::Directory(to.to_owned()) };
+        let place =
+            if is_stream { ParquetOutput::StandardOutput } else { ParquetOutput::Directory(to.to_owned()) };
         let fail = |source: io::Error| Error::Open { collector: name.clone(), source };
         let columns = columns(&with_default(options))?;
         if !is_stream {
@@ -123,7 +127,7 @@ impl ParquetWriter {
         let thread = thread::Builder::new().name("parquet".to_owned());
         let thread = thread.spawn(move || store.run(&theirs)).map_err(fail)?;
         let mut writer = ParquetWriter {
-            kinds: columns.iter().map(|column| Kind::of(&column.what)).collect(),
+            kinds: columns.iter().map(|column| ColumnType::of(&column.what)).collect(),
             columns,
             group_bytes: GROUP_BYTES.min(usize::try_from(size_max).unwrap_or(usize::MAX)),
             limits,
@@ -230,7 +234,7 @@ impl ParquetWriter {
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }
-        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             self.add_row(&view(from, side.first, side.last), side.packets, now);
         }
     }
@@ -313,7 +317,7 @@ fn hour_of(time: Timestamp) -> i64 {
     time.seconds().div_euclid(3600)
 }
 
-/// Where the files of an hour are.
+/// The directory of an hour.
 fn folder_of(directory: &Path, hour: i64) -> PathBuf {
     let time = jiff::Timestamp::from_second(hour.saturating_mul(3600)).unwrap_or_default();
     directory.join(time.strftime("date=%Y-%m-%d/hour=%H").to_string())

@@ -40,35 +40,35 @@ pub(super) struct Job {
     pub(super) is_last: bool,
 }
 
-/// The outcome of rows.
+/// The account of rows and files.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Packets of rows in files that are whole.
+    /// Packets that the rows of complete files count.
     pub(super) written: u64,
-    /// Packets of rows in files that could not be.
+    /// Packets that the rows of failed files count.
     pub(super) lost: u64,
     pub(super) files: u64,
     pub(super) files_lost: u64,
-    /// Of files that are whole.
+    /// Octets of complete files.
     pub(super) octets: u64,
-    /// The first failure that nobody asked for yet.
+    /// The first error that the caller was not yet told.
     pub(super) failure: Option<Error>,
 }
 
-/// Where files go.
-pub(super) enum Place {
+/// Where files are written.
+pub(super) enum ParquetOutput {
     Directory(PathBuf),
-    /// One file, whatever the hour.
+    /// One file for all hours.
     StandardOutput,
 }
 
-/// Files, and how they are written.
+/// Open files, and the settings for writing them.
 pub(super) struct Store {
-    place: Place,
+    place: ParquetOutput,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
     size_max: u64,
-    /// Tells files from those of other writers into the same directory.
+    /// A random number in file names, which keeps writers into the same directory apart.
     run: u64,
     /// Files begun.
     begun: u64,
@@ -95,7 +95,7 @@ struct Open {
 
 impl Store {
     pub(super) fn new(
-        place: Place,
+        place: ParquetOutput,
         columns: &[Column],
         size_max: u64,
         outcome: Arc<Mutex<Outcome>>,
@@ -136,18 +136,18 @@ impl Store {
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self.place, Place::StandardOutput)
+        matches!(self.place, ParquetOutput::StandardOutput)
     }
 
     fn begin(&mut self, hour: i64) -> io::Result<Open> {
         let name = self.name_of(hour);
         self.begun += 1;
         let (draft, file) = match &self.place {
-            Place::StandardOutput if self.begun > 1 => {
+            ParquetOutput::StandardOutput if self.begun > 1 => {
                 return Err(io::Error::other("what was before is there in part"));
             }
-            Place::StandardOutput => (None, File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            Place::Directory(directory) => {
+            ParquetOutput::StandardOutput => (None, File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            ParquetOutput::Directory(directory) => {
                 let folder = folder_of(directory, hour);
                 fs::create_dir_all(&folder)?;
                 let path = folder.join(format!("{:016x}-{:06}.parquet", self.run, self.begun));
@@ -164,8 +164,10 @@ impl Store {
     /// Name of a file in messages: its final path.
     fn name_of(&self, hour: i64) -> String {
         match &self.place {
-            Place::StandardOutput => "standard output".to_owned(),
-            Place::Directory(directory) => format!("a file in {}", folder_of(directory, hour).display()),
+            ParquetOutput::StandardOutput => "standard output".to_owned(),
+            ParquetOutput::Directory(directory) => {
+                format!("a file in {}", folder_of(directory, hour).display())
+            }
         }
     }
 
@@ -210,7 +212,7 @@ impl Open {
         (self.writer.bytes_written() + self.longest + footers) as u64 > size_max
     }
 
-    /// Makes it whole, and gives its length.
+    /// Completes the file. Its length in octets.
     fn finish(mut self) -> io::Result<u64> {
         self.writer.finish().map_err(io_error)?;
         let octets = self.writer.bytes_written() as u64;
@@ -220,7 +222,7 @@ impl Open {
     }
 }
 
-/// A number that no other writer has.
+/// A random number, which tells this writer's files from other writers'.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,6 +1,6 @@
-//! Something that may remember, such as an FPL program, decides over packets one by one in their order.
+//! A stage that decides packet by packet, in order, with an engine that may have memory, such as an FPL program.
 //!
-//! It decides from its first packet to its last in one form: what it remembers has one place.
+//! The engine does not change during a run, because its memory is its own.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
-pub type FplCompile = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
+pub type CompileFpl = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
 
 /// Lets packets through for which something that may remember decides.
 pub struct FplStage {
-    decide: FplCompile,
+    decide: CompileFpl,
     /// By interface.
     engines: Vec<Arc<dyn PacketFilter>>,
     /// All interfaces have the same.
@@ -28,7 +28,7 @@ pub struct FplStage {
 
 impl FplStage {
     /// Lets `decide` say what decides for each interface.
-    pub fn new(decide: FplCompile) -> FplStage {
+    pub fn new(decide: CompileFpl) -> FplStage {
         FplStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
     }
 
@@ -67,7 +67,7 @@ impl Stage for FplStage {
     }
 
     fn counters(&self) -> StageCounters {
-        // What runs it never changes, so there is nothing to tell of an engine.
+        // The engine never changes, so there is no change to report.
         StageCounters {
             unexamined: self.unexamined,
             filter: Some(FilterAccount::default()),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// Which of twelve packets are accepted: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
-    fn accepted(decide: FplCompile) -> Vec<usize> {
+    fn accepted(decide: CompileFpl) -> Vec<usize> {
         let mut second = FplStage::new(decide);
         let interfaces = ["a", "b"].map(|name| Interface::new(name, LinkType::ETHERNET));
         second.extend(&interfaces[..1]).expect("an engine");

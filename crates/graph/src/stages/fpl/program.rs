@@ -22,17 +22,18 @@ use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_search::Patterns;
 
 /// A program, and what it remembers in each worker.
-pub struct Fpl {
+pub struct FplProgram {
     name: String,
     text: String,
     searches: Vec<Arc<External>>,
     workers: Vec<Worker>,
 }
 
-/// A function for programs to call, from `NAME=FILE`: it finds the patterns of the file (docs/search.md), whose lines number them from 1.
+/// A function for FPL programs, from `NAME=FILE`: it finds the patterns of the file (docs/search.md), numbered from 1
+/// by their lines.
 ///
 /// # Errors
-/// What is wrong with the text, or the file and its line.
+/// The fault of the text, or of the file, with its line.
 pub fn search_function(text: &str, directory: &Path) -> Result<Arc<External>, String> {
     let Some((name, file)) = text.split_once('=').filter(|(name, file)| is_name(name) && !file.is_empty())
     else {
@@ -45,7 +46,7 @@ pub fn search_function(text: &str, directory: &Path) -> Result<Arc<External>, St
     Ok(Arc::new(aho_corasick(name, patterns)))
 }
 
-/// What the language reads as a name.
+/// Whether FPL accepts a text as a name.
 fn is_name(text: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
@@ -60,39 +61,44 @@ pub fn functions(searches: &[Arc<External>]) -> Arc<Registry> {
     Arc::new(registry)
 }
 
-/// What one thread keeps.
+/// State of one thread.
 struct Worker {
-    /// What the program remembers, on all link types together.
+    /// The memory of the program, shared by all link types.
     memory: Memory,
     options: FplOptions,
     engines: Mutex<HashMap<LinkType, Arc<dyn PacketFilter>>>,
 }
 
-impl Fpl {
-    /// A program with so many cells of memory, which may call these searches besides the standard functions; `name` is for messages.
-    /// It is compiled once, for Ethernet, so that a mistake shows at once.
+impl FplProgram {
+    /// A program with `cells` cells of memory, which may call these searches besides the standard functions; `name` is
+    /// for messages. It is compiled once for Ethernet, so that its errors show at once.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
-    pub fn new(name: &str, text: &str, cells: u32, searches: Vec<Arc<External>>) -> Result<Fpl, Error> {
+    /// The error of the program, with its place.
+    pub fn new(
+        name: &str,
+        text: &str,
+        cells: u32,
+        searches: Vec<Arc<External>>,
+    ) -> Result<FplProgram, Error> {
         let options =
             FplOptions { memory_cells: cells, registry: functions(&searches), ..FplOptions::default() };
         let workers = vec![Worker::new(options)];
-        let program = Fpl { name: name.to_owned(), text: text.to_owned(), searches, workers };
+        let program = FplProgram { name: name.to_owned(), text: text.to_owned(), searches, workers };
         program.compile(&program.workers[0], LinkType::ETHERNET)?;
         Ok(program)
     }
 
-    /// The same program for so many workers.
+    /// The same program for `workers` workers, each with its own memory.
     #[must_use]
-    pub fn for_workers(mut self, workers: usize) -> Fpl {
+    pub fn for_workers(mut self, workers: usize) -> FplProgram {
         let options = self.workers[0].options.clone();
         let own = || FplOptions { registry: functions(&self.searches), ..options.clone() };
         self.workers = (0..workers.max(1)).map(|_| Worker::new(own())).collect();
         self
     }
 
-    /// Where the program was read from.
+    /// The name of the program's file, or of its option.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -100,7 +106,7 @@ impl Fpl {
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
     ///
     /// # Errors
-    /// What is wrong with it for one of their link types.
+    /// The error of the program for a link type of these interfaces.
     pub fn check(&self, interfaces: &[Interface]) -> Result<(), Error> {
         interfaces.iter().try_for_each(|interface| {
             self.compile(&self.workers[0], interface.link_type)?;
@@ -108,10 +114,10 @@ impl Fpl {
         })
     }
 
-    /// What decides over the packets of an interface that a worker reads.
+    /// The engine for the packets of an interface that a worker reads.
     ///
     /// # Errors
-    /// What is wrong with the program for its link type.
+    /// The error of the program for the interface's link type.
     pub fn engine(&self, worker: usize, interface: &Interface) -> Result<Arc<dyn PacketFilter>, Error> {
         let own = &self.workers[worker];
         let mut engines = own.engines.lock().unwrap_or_else(PoisonError::into_inner);

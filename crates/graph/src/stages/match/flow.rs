@@ -9,7 +9,7 @@
 use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
-use tapline_search::{Patterns, Stream};
+use tapline_search::{Patterns, StreamState};
 
 use super::super::recent::Recent;
 
@@ -24,12 +24,12 @@ pub(super) struct Flows(Recent<FiveTuple, Flow>);
 
 #[derive(Default)]
 struct Flow {
-    stream: Stream,
+    stream: StreamState,
     /// The sequence number of the next byte, once one is known.
     next: Option<u32>,
 }
 
-/// What a packet brings to its flow.
+/// The payload that a packet adds to its flow.
 struct Piece<'p> {
     /// TCP's sequence number of the first byte, and whether the flow begins here.
     sequence: Option<(u32, bool)>,
@@ -116,7 +116,7 @@ impl Flow {
     ) -> &'b [u8] {
         let origin = self.stream.position().saturating_sub(old.into());
         patterns.for_each(bytes, |each| {
-            // What lies in the new bytes is found with the piece that they are.
+            // Matches that begin in the new bytes are found when these are searched.
             if each.start < old as usize {
                 found(each.id, origin + each.start as u64);
             }
@@ -124,7 +124,7 @@ impl Flow {
         bytes.get(old as usize..).unwrap_or_default()
     }
 
-    /// Bytes that nobody has seen.
+    /// Skips bytes that were lost or not captured.
     fn skip(&mut self, bytes: u32) {
         if bytes > 0 {
             self.stream.skip(bytes.into());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_segments_bring_what_is_new() {
+    fn only_new_bytes_of_overlapping_segments_are_searched() {
         let frames = [(100, "hay nee"), (104, "needle, and"), (100, "a needle late")]
             .map(|(number, text)| frame(number, FLAG_ACK, text.as_bytes()));
         assert_eq!(found(&frames, 0), [4, 4, 2]);
@@ -202,7 +202,7 @@ mod tests {
 
     /// However a text is cut into segments, and whichever are sent again, the needles are found where they are.
     #[test]
-    fn any_segments_give_what_the_whole_gives() {
+    fn any_segmentation_gives_the_same_matches() {
         let mut random = Random::new(3);
         for round in 0..300 {
             let text: Vec<u8> = (0..400).map(|_| b"nedl"[random.below(4) as usize]).collect();

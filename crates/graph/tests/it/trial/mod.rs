@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount};
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan, Source};
+use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
     Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
 };
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
 
 /// A packet that came to an end of the graph.
@@ -33,7 +33,7 @@ pub(crate) struct Trial {
     source: NodeId,
     ends: Vec<Arc<Mutex<Vec<Arrived>>>>,
     pub(crate) interfaces: Vec<Interface>,
-    pub(crate) now: Now,
+    pub(crate) now: ClockReading,
     delivered: u64,
 }
 
@@ -78,7 +78,7 @@ impl Trial {
 
     /// Any graph with the source `file("in")` and ends of the class `json`.
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
-        let plan = Plan::new(&[Source { name: "trial", text }])?;
+        let plan = Plan::new(&[GraphText { name: "trial", text }])?;
         let common = GraphSettings {
             options: Arc::new(options),
             workers: 1,
@@ -92,14 +92,15 @@ impl Trial {
             Ok(Box::new(End { arrived, written: 0 }))
         };
         let control = Arc::new(Control::new(None));
-        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut output };
-        let (graph, sources) = plan::build(&plan, &Meters::private(), maker)?;
+        let context =
+            WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut output };
+        let (graph, sources) = plan::build(&plan, &Meters::private(), context)?;
         Ok(Trial {
             graph,
             source: sources[0],
             ends,
             interfaces: vec![Interface::new("eth0", LinkType::ETHERNET)],
-            now: Now::default(),
+            now: ClockReading::default(),
             delivered: 0,
         })
     }
@@ -143,11 +144,11 @@ impl Trial {
 
     /// Tells the time.
     pub(crate) fn tick(&mut self, now: i64) {
-        self.tick_at(Now::unset(Timestamp::from_nanos(now)));
+        self.tick_at(ClockReading::unset(Timestamp::from_nanos(now)));
     }
 
     /// Tells the time by both clocks.
-    pub(crate) fn tick_at(&mut self, now: Now) {
+    pub(crate) fn tick_at(&mut self, now: ClockReading) {
         self.now = now;
         self.graph.tick(&TickContext::new(now, &[])).expect("nothing fails");
     }
@@ -158,7 +159,7 @@ impl Trial {
         self.graph.finish(&tick).expect("nothing fails");
     }
 
-    /// What came to an end since it was asked last.
+    /// The packets that reached an end since the last call.
     pub(crate) fn arrived_at(&self, end: usize) -> Vec<Arrived> {
         std::mem::take(&mut self.ends[end].lock().expect("no panic"))
     }
@@ -178,7 +179,7 @@ impl Trial {
         self.arrived().iter().map(|packet| packet.meta.timestamp.as_nanos()).collect()
     }
 
-    /// What a stage found out.
+    /// The result of a stage.
     pub(crate) fn result(&self, name: &str) -> Table {
         let results = self.graph.results();
         let named = results.into_iter().find(|(known, _)| known == name);
@@ -197,7 +198,7 @@ impl Trial {
         cells.iter().filter_map(number).collect()
     }
 
-    /// Where every packet went.
+    /// The packet account.
     pub(crate) fn account(&self) -> GraphAccount {
         GraphAccount {
             interfaces: vec![InterfaceAccount::of_file("eth0", self.delivered)],
@@ -213,7 +214,7 @@ impl Trial {
         assert!(matches!(balance, Balance::Balanced), "{balance:?}");
     }
 
-    /// What a stage refused and what it holds.
+    /// The packets that a stage refused, and those that it holds.
     pub(crate) fn refused_and_held(&self, name: &str) -> (u64, u64) {
         let stages = self.graph.account();
         let stage = stages.iter().find(|stage| stage.name == name).expect("a stage of this name");

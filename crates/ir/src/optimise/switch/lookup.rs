@@ -3,36 +3,39 @@
 use std::collections::BTreeMap;
 
 use super::{BITMAP_MIN, BITMAP_SPAN, COMPARED_MAX, Group, Link};
-use crate::{Binary, Block, BlockId, Case, Ir, Op, Search, Target, Terminator, Test, Type, Value};
+use crate::{
+    Binary, Block, BlockId, Case, Comparison, Ir, Op, SwitchSearch, Target, Terminator, Type, Value,
+};
 
-/// From so many neighbouring keys with one target on they are asked as a range.
+/// Least number of neighbouring keys with one target that are tested as a range.
 const RANGE_MIN: usize = 3;
 
-/// From so many keys on a table of bits pays.
+/// Least number of keys for which a table of bits pays.
 const BIT_TABLE_MIN: usize = 5;
 
 /// The most bits of a table: all ports are one. 8 KiB, a quarter of the smallest first-level cache.
 const BIT_TABLE_SPAN: u64 = 1 << 16;
 
-/// A table of targets has at most so many places for each key.
+/// Places of a table of targets, at most, for each key.
 const JUMP_TABLE_PLACES: u64 = 4;
 
-/// From so many keys on a hash is faster than halves: its two multiplications and one access cost as much as four steps.
+/// Least number of keys for which a hash is faster than halving: its two multiplications and one access cost as much
+/// as four steps.
 const HASH_MIN: usize = 9;
 
 /// Ranges together with single keys are listed key by key up to here.
 const LISTED_MAX: u64 = 64;
 
-/// How to look for keys, ascending, of which there is at least one. `uniform`: all lead to one target.
-pub(super) fn choose(keys: &[u64], uniform: bool) -> Search {
+/// The method for finding keys, ascending, of which there is at least one. `uniform`: all lead to one target.
+pub(super) fn choose(keys: &[u64], uniform: bool) -> SwitchSearch {
     let span = keys[keys.len() - 1] - keys[0];
     let places = JUMP_TABLE_PLACES.saturating_mul(keys.len() as u64);
     match uniform {
-        true if span < BITMAP_SPAN => Search::Bitmap,
-        true if span < BIT_TABLE_SPAN && keys.len() >= BIT_TABLE_MIN => Search::BitTable,
-        true if keys.len() >= HASH_MIN => Search::PerfectHash,
-        false if span < places && keys.len() > COMPARED_MAX => Search::JumpTable,
-        _ => Search::Binary,
+        true if span < BITMAP_SPAN => SwitchSearch::Bitmap,
+        true if span < BIT_TABLE_SPAN && keys.len() >= BIT_TABLE_MIN => SwitchSearch::BitTable,
+        true if keys.len() >= HASH_MIN => SwitchSearch::PerfectHash,
+        false if span < places && keys.len() > COMPARED_MAX => SwitchSearch::JumpTable,
+        _ => SwitchSearch::Binary,
     }
 }
 
@@ -53,7 +56,7 @@ fn new_block(ir: &mut Ir) -> BlockId {
     ir.add_block(Block { parameters: Vec::new(), instructions: Vec::new(), terminator })
 }
 
-/// Where numbers of a value lead, for making blocks that find out.
+/// Targets of the numbers of a value, for making the blocks that find them.
 struct Lookup {
     value: Value,
     ty: Type,
@@ -101,7 +104,7 @@ impl Lookup {
             return self.range(ir, block, &Span { last: keys[keys.len() - 1], ..first.clone() });
         }
         let search = choose(&keys, is_uniform);
-        if keys.len() <= COMPARED_MAX && !(keys.len() >= BITMAP_MIN && search == Search::Bitmap) {
+        if keys.len() <= COMPARED_MAX && !(keys.len() >= BITMAP_MIN && search == SwitchSearch::Bitmap) {
             return self.compared(ir, block, spans);
         }
         let cases = spans.iter().map(|span| Case { key: span.first, to: span.to.clone() }).collect();
@@ -115,8 +118,13 @@ impl Lookup {
             let next = (at + 1 < spans.len()).then(|| new_block(ir));
             let no = next.map_or_else(|| self.default.clone(), Target::to);
             let right = self.constant(ir, block, span.first);
-            ir[block].terminator =
-                Terminator::Branch { test: Test::Equal, left: self.value, right, yes: span.to.clone(), no };
+            ir[block].terminator = Terminator::Branch {
+                test: Comparison::Equal,
+                left: self.value,
+                right,
+                yes: span.to.clone(),
+                no,
+            };
             block = next.unwrap_or(block);
         }
     }
@@ -131,7 +139,7 @@ impl Lookup {
         let right = self.constant(ir, block, border.last);
         let (below, above) = (new_block(ir), new_block(ir));
         ir[block].terminator = Terminator::Branch {
-            test: Test::Greater,
+            test: Comparison::Greater,
             left: self.value,
             right,
             yes: Target::to(above),
@@ -151,7 +159,7 @@ impl Lookup {
         }
         let right = self.constant(ir, block, span.last - span.first);
         let (yes, no) = (self.default.clone(), span.to.clone());
-        ir[block].terminator = Terminator::Branch { test: Test::Greater, left, right, yes, no };
+        ir[block].terminator = Terminator::Branch { test: Comparison::Greater, left, right, yes, no };
     }
 
     fn constant(&self, ir: &mut Ir, block: BlockId, k: u64) -> Value {
@@ -161,7 +169,8 @@ impl Lookup {
     }
 }
 
-/// Where numbers lead: the first link that holds a number decides. Ascending; neighbours with one target are one range.
+/// Numbers and their targets: the first link that holds a number decides. Ascending; neighbours with one target are
+/// one range.
 fn disjoint(links: &[Link]) -> Vec<Span> {
     if links.iter().all(|link| link.first == link.last) {
         return distinct(links);

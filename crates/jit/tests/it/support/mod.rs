@@ -1,4 +1,4 @@
-//! What the tests of this crate share: packets before unmapped memory, and batches of packets.
+//! Common parts of this crate's tests: packets before unmapped memory, and batches of packets.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::ptr;
@@ -43,7 +43,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody holds a part of it.
+        // SAFETY: the mapping is ours, and no part of it is borrowed.
         unsafe { libc::munmap(self.base.cast(), self.len + PAGE) };
     }
 }

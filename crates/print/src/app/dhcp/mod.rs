@@ -18,12 +18,12 @@ use crate::text::Text;
 const ETHERNET: u8 = 1;
 const MAC_LEN: u8 = 6;
 
-/// Where the server's name starts, and so on.
+/// Offset of the server's name; other fields follow.
 const SERVER_NAME: usize = 44;
 const FILE: usize = 108;
 pub(crate) const VENDOR: usize = 236;
 
-/// What stands before DHCP's options (RFC 2132, 2).
+/// The magic cookie before DHCP's options (RFC 2132, 2).
 pub(crate) const MAGIC: [u8; 4] = [99, 130, 83, 99];
 
 /// One message.

@@ -202,7 +202,7 @@ fn print_client_id(cx: &mut Context<'_>, value: &[u8]) {
     }
 }
 
-/// What a relay agent added (RFC 3046); how many bytes are left over.
+/// Prints the relay agent's sub-options (RFC 3046). The number of bytes left over.
 fn print_agent(cx: &mut Context<'_>, mut value: &[u8]) -> usize {
     while let [code, length, rest @ ..] = value {
         let (code, length) = (*code, usize::from(*length));

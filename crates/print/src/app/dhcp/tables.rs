@@ -23,9 +23,9 @@ pub(crate) enum Form {
     MessageType,
     /// Numbers of options.
     OptionList,
-    /// What NetBIOS node a client is.
+    /// A NetBIOS node type.
     NodeType,
-    /// Where else options stand.
+    /// The other fields that hold options.
     Overload,
     /// A fully qualified domain name.
     Fqdn,
@@ -184,14 +184,14 @@ pub(crate) const MESSAGE_TYPES: &[(u8, &str)] = &[
     (13, "LeaseActive"),
 ];
 
-/// What a client identifier's bytes are: ARP hardware types.
+/// ARP hardware types, which tell the kind of a client identifier.
 pub(crate) const HARDWARE_TYPES: &[(u8, &str)] =
     &[(1, "ether"), (6, "ieee802"), (7, "arcnet"), (15, "frelay"), (23, "strip"), (24, "ieee1394")];
 
 /// NetBIOS node types (RFC 2132, 8.7).
 pub(crate) const NODE_TYPES: &[(u8, &str)] = &[(1, "b-node"), (2, "p-node"), (4, "m-node"), (8, "h-node")];
 
-/// Where else options stand (RFC 2132, 9.3).
+/// Fields that may hold further options (RFC 2132, 9.3).
 pub(crate) const OVERLOADS: &[(u8, &str)] = &[(1, "file"), (2, "sname"), (3, "file+sname")];
 
 /// Suboptions of relay agents (RFC 3046, RFC 3993).

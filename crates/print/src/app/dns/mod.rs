@@ -18,7 +18,7 @@ use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
 use tables::{CLASSES, OPERATIONS, RESPONSES, TYPES};
-use tapline_wire::dns::name::{self, Fault, Piece};
+use tapline_wire::dns::name::{self, NameFault, NamePart};
 use tapline_wire::dns::{HEADER_LEN, Header, flag};
 
 /// How the message travels.
@@ -264,7 +264,7 @@ fn print_type(cx: &mut Context<'_>, kind: u16) {
     }
 }
 
-/// What is unusual in the counts of a question.
+/// Prints the counts of a question that are unusual.
 fn print_counts(cx: &mut Context<'_>, header: Header) {
     let inverse = header.opcode() == INVERSE_QUERY;
     let Header { questions, answers, authorities, additionals, .. } = header;
@@ -322,17 +322,17 @@ fn skip_name(message: Span<'_>, at: usize) -> Result<usize, Cut> {
 /// Prints the name at `at` and returns the offset behind it. A name that makes no sense ends the message as a cut does.
 pub(crate) fn print_name(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> Result<usize, Cut> {
     let end = name::walk(message.data, at, |piece| match piece {
-        Piece::Label(label) => cx.visible_all(label),
-        Piece::Bits { count, bits } => print_bits(cx, count, bits),
-        Piece::Dot => cx.text("."),
-        Piece::TooLong => cx.text("<DOMAIN NAME TOO LONG>"),
+        NamePart::Label(label) => cx.visible_all(label),
+        NamePart::Bits { count, bits } => print_bits(cx, count, bits),
+        NamePart::Dot => cx.text("."),
+        NamePart::TooLong => cx.text("<DOMAIN NAME TOO LONG>"),
     });
     end.map_err(|fault| {
         match fault {
-            Fault::Cut => {}
-            Fault::Pointer => cx.text("<BAD PTR>"),
-            Fault::LabelKind => cx.text("<BAD LABEL TYPE>"),
-            Fault::Element(kind) => put!(cx, "<ELT {kind}>"),
+            NameFault::Cut => {}
+            NameFault::Pointer => cx.text("<BAD PTR>"),
+            NameFault::LabelKind => cx.text("<BAD LABEL TYPE>"),
+            NameFault::Element(kind) => put!(cx, "<ELT {kind}>"),
         }
         Cut
     })

@@ -85,7 +85,7 @@ pub(crate) const TYPES: &[(u16, &str)] = &[
 /// Classes other than the Internet's.
 pub(crate) const CLASSES: &[(u16, &str)] = &[(1, "IN"), (3, "CHAOS"), (4, "HS"), (255, "ANY")];
 
-/// What a message asks for, with the space that goes before it.
+/// Names of operations, each with a space before it.
 pub(crate) const OPERATIONS: [&str; 16] = [
     "",
     " inv_q",
@@ -105,7 +105,7 @@ pub(crate) const OPERATIONS: [&str; 16] = [
     " zoneRef",
 ];
 
-/// What became of a question, with the space that goes before it.
+/// Names of response codes, each with a space before it.
 pub(crate) const RESPONSES: [&str; 24] = [
     "",
     " FormErr",

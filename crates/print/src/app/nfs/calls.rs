@@ -19,7 +19,7 @@ struct Call {
 pub(crate) struct Calls {
     ring: [Option<Call>; CALLS_MAX],
     next: usize,
-    /// Where the last reply was found: its neighbours are looked at first, as transaction numbers repeat.
+    /// The index of the last call found: the search begins near it, as transaction numbers repeat.
     hint: usize,
 }
 

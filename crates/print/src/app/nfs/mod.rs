@@ -265,7 +265,7 @@ fn request(cx: &mut Context<'_>, span: Span<'_>, transaction: u32, ip: &Ip) -> P
     }
 }
 
-/// What follows credentials and verifier; `None` if nothing does.
+/// The arguments behind credentials and verifier; `None` if there are none.
 fn arguments(span: Span<'_>) -> Result<Option<Span<'_>>, Cut> {
     let mut at = 24;
     let mut left = span.length;
@@ -392,7 +392,7 @@ fn print_directory_range(cx: &mut Context<'_>, mut items: Items<'_>, procedure: 
     Ok(())
 }
 
-/// What a call wants a file's attributes to be (version 3).
+/// The attributes that a call sets (version 3).
 struct SetAttributes {
     mode: Option<u32>,
     user: Option<u32>,

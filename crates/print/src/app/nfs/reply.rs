@@ -152,7 +152,7 @@ fn print_accepted(cx: &mut Context<'_>, span: Span<'_>, procedure: u32, version:
     }
 }
 
-/// What version 2 returns where all went well.
+/// Prints the results of version 2, if the call succeeded.
 fn print_results_2(cx: &mut Context<'_>, mut items: Items<'_>, procedure: u32) -> Printed {
     let verbose = cx.verbose();
     match procedure {
@@ -182,7 +182,7 @@ fn print_results_2(cx: &mut Context<'_>, mut items: Items<'_>, procedure: u32) -
     }
 }
 
-/// What version 3 returns; attributes also where it went wrong.
+/// Prints the results of version 3; a failed call has attributes too.
 fn print_results_3(cx: &mut Context<'_>, mut items: Items<'_>, procedure: u32, well: bool) -> Printed {
     match procedure {
         GETATTR if well => print_attributes(cx, &mut items, 1),
@@ -264,7 +264,7 @@ fn print_attributes(cx: &mut Context<'_>, items: &mut Items<'_>, verbose: u8) ->
         Some(name) => put!(cx, " {name}"),
         None => put!(cx, " unk-ft {kind} "),
     }
-    // Users are shown with a sign: nobody is -2 of old.
+    // User and group are printed as signed numbers: `nobody` was -2 on old systems.
     let (user, group) = (fields.u32(12)? as i32, fields.u32(16)? as i32);
     put!(cx, " {:o} ids {user}/{group}", fields.u32(4)?);
     let size = if is_version_3 { fields.u64(20)? } else { u64::from(fields.u32(20)?) };

@@ -123,7 +123,7 @@ pub(super) fn print(cx: &mut Context<'_>, body: Span<'_>) -> Result<bool, Cut> {
     Ok(true)
 }
 
-/// Where the parts of a link end; `None` if their lengths make no sense.
+/// Prints the parts of a link. The offset of their end; `None` if their lengths make no sense.
 fn print_link(cx: &mut Context<'_>, value: Span<'_>) -> Result<Option<usize>, Cut> {
     let (mut at, mut left) = (0, value.length);
     while left > 0 {

@@ -403,7 +403,7 @@ fn print_link(cx: &mut Context<'_>, value: Span<'_>) -> Whole {
     print_prefixes(cx, value.skip(24), count)
 }
 
-/// What follows the packet within the datagram: signaling if the options announce it, then authentication.
+/// Prints the bytes behind the packet in the datagram: signaling if the options announce it, then authentication.
 fn print_trailers(cx: &mut Context<'_>, kind: u8, body: Span<'_>, mut rest: Span<'_>) -> Whole {
     let options = match kind {
         1 => body.u32(4)?,

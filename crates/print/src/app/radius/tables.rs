@@ -52,7 +52,7 @@ pub(super) enum Form {
     Prefix6,
     /// The prefix's length and its 16 bytes.
     HomePrefix6,
-    /// What a network offers to mobile hosts (RFC 5447).
+    /// Mobility features that a network offers (RFC 5447).
     MobilityFeatures,
     /// A name space and a name (RFC 5580).
     Operator,
@@ -241,7 +241,7 @@ pub(super) const MOBILITY_FEATURES: &[(u64, &str)] = &[
     (1 << 49, "INTER_MAG_ROUTING_SUPPORTED"),
 ];
 
-/// What may be done with a location: bits that must be 0, and the right to pass it on (RFC 5580, 4.4).
+/// Permitted uses of a location: bits that must be 0, and the right to pass it on (RFC 5580, 4.4).
 #[rustfmt::skip]
 pub(super) const LOCATION_FLAGS: &[(u32, &str)] = &[
     (0x0001, "MBZ-15"), (0x0002, "MBZ-14"), (0x0004, "MBZ-13"), (0x0008, "MBZ-12"), (0x0010, "MBZ-11"),
@@ -403,70 +403,4 @@ pub(super) const ERROR_CAUSES: &[(u32, &str)] = &[
     (507, "Request Initiated"),
     (508, "Multiple Session Selection Unsupported"),
     (509, "Location Info Required"),
-];
-
-/// Vendors by their enterprise numbers (IANA, "Private Enterprise Numbers"), in tcpdump's words.
-pub(super) const VENDORS: &[(u32, &str)] = &[
-    (0, "IETF (reserved)"),
-    (5, "ACC"),
-    (9, "Cisco"),
-    (11, "Hewlett Packard"),
-    (42, "Sun Microsystems"),
-    (61, "Merit"),
-    (74, "AT&T"),
-    (161, "Motorola"),
-    (166, "Shiva"),
-    (193, "Ericsson AB"),
-    (255, "Cisco VPN 5000"),
-    (307, "Livingston"),
-    (311, "Microsoft"),
-    (429, "3Com"),
-    (529, "Ascend"),
-    (1584, "Bay Networks"),
-    (1991, "Foundry"),
-    (2180, "Versanet"),
-    (2352, "Redback"),
-    (2636, "Juniper Networks"),
-    (2637, "Aptis"),
-    (2937, "Deutsche Telekom AG"),
-    (3054, "Ixia Communications"),
-    (3076, "Cisco VPN 3000"),
-    (3085, "CoSine Communications"),
-    (3224, "Netscreen"),
-    (3199, "Shasta"),
-    (3309, "Nomadix"),
-    (3414, "T-Mobile"),
-    (3561, "The Broadband Forum"),
-    (3902, "ZTE"),
-    (4329, "Siemens"),
-    (4491, "CableLabs"),
-    (4874, "Unisphere Networks"),
-    (5263, "Cisco BBSM"),
-    (5535, "3rd Generation Partnership Project 2 (3GPP2)"),
-    (5806, "SK Telecom"),
-    (5925, "ipUnplugged"),
-    (5948, "Issanni Communications"),
-    (5951, "Netscaler"),
-    (6490, "T-Mobile"),
-    (6618, "Quintum"),
-    (6728, "Interlink"),
-    (7951, "CNCTC"),
-    (8164, "Starent Networks"),
-    (8744, "Colubris"),
-    (10415, "3GPP"),
-    (10529, "Gemtek-Systems"),
-    (10704, "Barracuda Networks"),
-    (10923, "Ericsson AB - Packet Core Networks"),
-    (11665, "dacom"),
-    (11862, "Columbia University"),
-    (12356, "Fortinet"),
-    (12951, "Verizon Wireless"),
-    (13745, "Plixer"),
-    (14122, "Wi-Fi Alliance"),
-    (16787, "T-Systems Nova"),
-    (20942, "China Telecom - Guangzhou Research Institute"),
-    (26866, "Gigamon Systems"),
-    (32622, "CACE Technologies"),
-    (35632, "ntop"),
-    (46098, "Ericsson Canada"),
 ];

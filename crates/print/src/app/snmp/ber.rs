@@ -18,7 +18,7 @@ impl From<Cut> for Stop {
     }
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Octets,
@@ -43,7 +43,7 @@ pub(super) struct Value<'p> {
     pub(super) kind: Kind,
     /// The contents, all captured.
     pub(super) contents: Span<'p>,
-    /// What follows it.
+    /// The bytes behind the value.
     pub(super) rest: Span<'p>,
 }
 

@@ -27,7 +27,7 @@ const GET_BULK: usize = 5;
 
 const VERSIONS: [&str; 4] = ["SNMPv1", "SNMPv2c", "SNMPv2u", "SNMPv3"];
 
-/// What goes wrong (RFC 3416).
+/// Error statuses (RFC 3416).
 const ERRORS: [&str; 19] = [
     "noError",
     "tooBig",
@@ -67,7 +67,7 @@ type Done = Result<(), Stop>;
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "snmp";
     cx.text(" ");
-    // What stops it has been printed.
+    // The printer has already printed its error.
     let _: Done = print_message(cx, span.limit(span.length));
     Ok(())
 }
@@ -140,7 +140,7 @@ fn print_message(cx: &mut Context<'_>, mut span: Span<'_>) -> Done {
             return Ok(());
         }
     }
-    // What goes wrong further inside ends that part alone.
+    // An error inside of this part does not end the message.
     let _: Done = match version {
         3 => print_version_3(cx, span),
         _ => print_community(cx, span, version),

@@ -262,7 +262,7 @@ fn option(cx: &mut Context<'_>, rest: Span<'_>, protocol: u16) -> Result<usize, 
     Ok(length)
 }
 
-/// What came of an option's value.
+/// The result of printing an option's value.
 enum Known {
     Yes,
     No,

@@ -97,7 +97,7 @@ impl<'p> Fields<'p> {
             }
             match present & (RADIOTAP_NAMESPACE | VENDOR_NAMESPACE) {
                 RADIOTAP_NAMESPACE => first_bit = 0,
-                // What vendors define is theirs.
+                // Fields that vendors define are skipped.
                 VENDOR_NAMESPACE => return Ok(()),
                 _ => first_bit += 32,
             }

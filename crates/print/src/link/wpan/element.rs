@@ -526,7 +526,7 @@ fn multiplexed(cx: &mut Context<'_>, content: Span<'_>) -> Printed {
     put_bytes(cx, content, data_at, length)
 }
 
-/// Where its data begins; `None` if it is broken.
+/// The offset of the fragment's data; `None` if the fragment is malformed.
 fn fragment(
     cx: &mut Context<'_>,
     content: Span<'_>,

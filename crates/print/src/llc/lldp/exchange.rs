@@ -69,7 +69,7 @@ fn print_versions(cx: &mut Context<'_>, part: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// What all features begin with.
+/// Prints the fields that all features begin with.
 fn print_feature(cx: &mut Context<'_>, name: &str, kind: u16, part: Span<'_>) -> Printed {
     put!(cx, "\n\t    Feature - {name} (type 0x{kind:x}, length {})", part.length);
     print_versions(cx, part)?;

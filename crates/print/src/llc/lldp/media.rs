@@ -19,7 +19,7 @@ const SUBTYPES: &[(u8, &str)] = &[
     (11, "Inventory - asset ID"),
 ];
 
-/// What subtypes 5 to 11 tell of a device.
+/// Names of subtypes 5 to 11, which describe a device.
 const INVENTORY: [&str; 7] = [
     "Hardware revision",
     "Firmware revision",

@@ -10,7 +10,7 @@ use crate::checksum;
 use crate::context::{Context, put};
 use crate::text::Text;
 
-/// Where extensions start: after a quote that was padded to 128 bytes.
+/// Offset of the extensions: behind a quote that is padded to 128 bytes.
 const EXTENSION_AT: usize = 8 + 128;
 /// Messages up to this length have no room for extensions.
 const MESSAGE_MIN: usize = 156 - 20;

@@ -84,7 +84,7 @@ fn print_address_flags(cx: &mut Context<'_>, flags: u16, known: usize) {
     cx.text("]");
 }
 
-/// What a query is about; its form stands in the code.
+/// Prints the subject of a query, whose form the code gives.
 fn subject(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let value = span.skip(HEADER_LEN);
     match span.u8(1)? {

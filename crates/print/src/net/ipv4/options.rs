@@ -172,7 +172,7 @@ fn hops(
     Ok(Some(at))
 }
 
-/// Where source routing leads in the end, if there is a source route.
+/// The last address of the source route, if there is one.
 pub(super) fn final_destination(mut options: &[u8]) -> Option<IpAddr> {
     loop {
         let (&code, _) = options.split_first()?;

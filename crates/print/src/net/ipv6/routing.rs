@@ -68,7 +68,7 @@ fn print_addresses(cx: &mut Context<'_>, header: Span<'_>, count: usize) -> Resu
     Ok(())
 }
 
-/// Where routing leads in the end, if there is a routing header: checksums cover that address (RFC 8200, 8.1).
+/// The last address of the routing header, if there is one: checksums cover that address (RFC 8200, 8.1).
 pub(super) fn final_destination(packet: Span<'_>) -> Option<IpAddr> {
     let mut at = HEADER_LEN;
     let mut next = packet.u8(6).ok()?;

@@ -49,7 +49,7 @@ const NAMES: &[(u8, &str)] = &[
 
 /// How the printing of an option ended.
 enum End {
-    /// All of it, so many bytes of value used.
+    /// The whole option, with this many bytes of value used.
     Used(usize),
     /// Its length makes no sense.
     Bad,
@@ -76,7 +76,7 @@ pub(super) fn print(cx: &mut Context<'_>, options: Span<'_>, flags: u8, sack_bas
         }
         let head = if no_length { 1 } else { 2 };
         let value = Span { data: rest.skip(head).data, length: length - head };
-        // What is left of the options, not only of this one: a value may reach past a wrong length.
+        // The rest of all options, not only of this one: a value may extend past a wrong length.
         let room = rest.length - head;
         match print_value(cx, value, room, kind, flags, sack_base) {
             Err(Cut) => return cut_options(cx, shown),

@@ -47,7 +47,7 @@ impl Bench {
     }
 }
 
-/// What tcpdump prints; `None` if it does not read the file at all.
+/// The text of tcpdump; `None` if it does not read the file at all.
 pub(crate) fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
     let output = Command::new("tcpdump")
         .env("TZ", "UTC")
@@ -59,7 +59,7 @@ pub(crate) fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
     (!output.stdout.is_empty()).then_some(output.stdout)
 }
 
-/// What we print.
+/// The text of Tapline.
 pub(crate) fn printed(flags: &str, packets: &[Recorded]) -> Vec<u8> {
     let mut printer = Printer::new(options(flags));
     printer.set_host_names(Box::new(HostsFile::read()));

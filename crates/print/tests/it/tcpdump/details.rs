@@ -167,7 +167,7 @@ fn management(subtype: u8, flags: u8, body: &str) -> Vec<u8> {
 }
 
 #[test]
-fn management_frames_say_what_they_decide() {
+fn management_frames_show_their_result() {
     const FRAMES: &[(u8, u8, &str, &str)] = &[
         (1, 0, "1104000001c0010482848b96", "Assoc Response AID(1) : PRIVACY : Successful"),
         (

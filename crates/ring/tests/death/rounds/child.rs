@@ -67,7 +67,7 @@ pub(crate) fn our_socket() -> UnixStream {
 }
 
 pub(crate) fn our_notes(socket: &UnixStream) -> SharedWords {
-    Memfd::adopt(received(socket, 1).remove(0)).map().expect("a mapping")
+    Memfd::from_descriptor(received(socket, 1).remove(0)).map().expect("a mapping")
 }
 
 pub(crate) fn open(socket: &UnixStream) -> Reader {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tapline_packet::{LinkType, Timestamp};
 use tapline_ring::{
-    Account, BufferSpec, Policy, ReaderId, ReaderSpec, Replay, Room, Standing, Start, Writer,
+    Account, BufferSpec, Guarantee, Policy, ReaderId, ReaderSpec, ReplayProgress, StartPosition, WriteRoom,
+    Writer,
 };
 use tapline_sys::clock;
 use tapline_testkit::random::Random;
@@ -30,9 +31,9 @@ struct Known {
     replayed: u64,
     /// The number of the first packet that it may be offered.
     first: u64,
-    /// It has not come to the present, or not all of the past is counted.
+    /// The reader has not come to the present, or not all of the past is counted.
     has_past: bool,
-    /// It is offered what is stored.
+    /// The reader is offered the packets that are stored.
     is_indexed: bool,
     policy: Policy,
     is_stopped: bool,
@@ -63,7 +64,7 @@ pub(crate) fn readers_die(random: &mut Random) -> Sums {
         stored += made.len();
         happen(&mut writer, &mut known, stored, random, &mut sums);
     }
-    assert_eq!((writer.stored(), writer.not_stored()), (stored, 0));
+    assert_eq!((writer.stored(), writer.unstored_packets()), (stored, 0));
     for reader in &mut known {
         // A reader without a place for the rest by now has it counted.
         reader.catch_up(&mut writer);
@@ -97,7 +98,7 @@ fn new_reader(writer: &mut Writer, stored: u64, random: &mut Random) -> Known {
     let other = Other::start("as-reader", random.below(400));
     other.notes[LAST].store(stored - left, SeqCst);
     send(&other.socket, &attachment.parts);
-    let has_past = start != Start::Newest;
+    let has_past = start != StartPosition::Newest;
     Known {
         id: attachment.id,
         other,
@@ -112,11 +113,11 @@ fn new_reader(writer: &mut Writer, stored: u64, random: &mut Random) -> Known {
 }
 
 /// Nothing, all that is there, or the latest of it.
-fn start(stored: u64, random: &mut Random) -> Start {
+fn start(stored: u64, random: &mut Random) -> StartPosition {
     match random.below(3) {
-        0 => Start::Newest,
-        1 => Start::Oldest,
-        _ => Start::Since(Timestamp::from_nanos(stored.saturating_sub(random.below(200)) as i64)),
+        0 => StartPosition::Newest,
+        1 => StartPosition::Oldest,
+        _ => StartPosition::Since(Timestamp::from_nanos(stored.saturating_sub(random.below(200)) as i64)),
     }
 }
 
@@ -137,7 +138,7 @@ impl Known {
             (*offered, *replayed) = (*offered + 1, *replayed + 1);
             Some(1)
         };
-        if writer.replay(self.id, 40, count).expect("a reader") == Replay::Done {
+        if writer.replay(self.id, 40, count).expect("a reader") == ReplayProgress::Done {
             writer.finish_replay(self.id).expect("a reader");
             (self.has_past, self.is_indexed) = (false, true);
         }
@@ -158,7 +159,8 @@ impl Known {
 /// Waits for lossless readers, a while; then they are lossy.
 fn make_room(writer: &mut Writer, made: &Made, known: &mut [Known]) {
     for _ in 0..NAPS_MAX {
-        let Room::Blocked(id) = writer.make_room(&made.batch(), &made.all).expect("room some time") else {
+        let WriteRoom::Blocked(id) = writer.make_room(&made.batch(), &made.all).expect("room some time")
+        else {
             return;
         };
         // One that is in the past may be waited for because of that.
@@ -201,7 +203,7 @@ fn kill(writer: &mut Writer, mut reader: Known, stored: u64, sums: &mut Sums) {
     reader.other.signal(KILL);
     reader.other.end();
     sums.kills += 1;
-    let standing = writer.standing(reader.id).expect("a reader");
+    let standing = writer.guarantee(reader.id).expect("a reader");
     let departed = writer.reap();
     assert_eq!(departed.iter().map(|departed| departed.id).collect::<Vec<_>>(), [reader.id]);
     let account = departed[0].account;
@@ -218,25 +220,25 @@ fn finish(writer: &mut Writer, mut reader: Known, stored: u64, sums: &mut Sums) 
         reader.other.signal(CONT);
     }
     assert!(reader.other.end().success());
-    let standing = writer.standing(reader.id).expect("a reader");
+    let standing = writer.guarantee(reader.id).expect("a reader");
     let account = writer.detach(reader.id).expect("a reader");
     judge(&account, &reader, standing, sums);
     assert_eq!(account.delivered, reader.other.note(SEEN), "{account}");
     assert_eq!(account.lost.total(), reader.other.note(LOST), "{account}");
     assert_eq!(account.lost.unread, 0, "{account}");
-    // What is missing behind the last packet that it saw does not show as a gap.
+    // Packets missing behind the last one that the reader saw are no gap.
     assert!(reader.other.note(GAPS) <= reader.gone(stored) + account.lost.total());
 }
 
 /// Invariants of every reader at every moment.
-fn judge(account: &Account, reader: &Known, standing: Standing, sums: &mut Sums) {
+fn judge(account: &Account, reader: &Known, standing: Guarantee, sums: &mut Sums) {
     sums.account(account);
     sums.replayed += reader.replayed;
     sums.in_place += reader.other.note(IN_PLACE);
     assert!(account.balances() && !account.is_implausible, "{account}");
     assert_eq!(account.offered, reader.offered, "{account}");
     assert_eq!((account.lost.damaged, reader.other.note(FAULTS)), (0, 0), "{account}");
-    let is_demoted = standing == Standing::LossyByBytes;
+    let is_demoted = standing == Guarantee::LossyByBytes;
     sums.demoted += u64::from(is_demoted);
     if reader.policy != Policy::Lossy && !is_demoted {
         assert_eq!(account.lost.overwritten, 0, "{account}: promised, not told, and not kept");

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tapline_ring::{Policy, ReaderSpec, Room, WaitEnd};
+use tapline_ring::{Policy, ReaderSpec, WaitEnd, WriteRoom};
 use tapline_sys::{SharedWords, clock};
 use tapline_testkit::random::Random;
 
@@ -37,7 +37,7 @@ pub(crate) fn as_writer(seed: u64) {
             return;
         }
         let made = Made::new(stored, &mut random);
-        while writer.make_room(&made.batch(), &made.all).expect("room some time") != Room::Ready {
+        while writer.make_room(&made.batch(), &made.all).expect("room some time") != WriteRoom::Ready {
             writer.wait_for(attachment.id, Duration::from_secs(1)).expect("a reader");
         }
         stored += made.len();

@@ -19,15 +19,16 @@
 //! without dependencies that of DFC (Choi et al., NSDI 2016); sampling the haystack instead of every byte is ours to
 //! combine: all shifts of the window are in the table instead.
 //!
-//! **Hostile traffic.** Someone who knows the patterns can send pieces without matches. Work beyond a budget (half a
-//! comparison a byte) hands the payload to the [`Automaton`], whose cost has a bound; what was reported is not repeated.
+//! **Hostile traffic.** A sender who knows the patterns can send pieces without matches. Work beyond a budget (half a
+//! comparison a byte) hands the payload to the [`Automaton`], whose cost has a bound; matches reported before are not
+//! repeated.
 
 mod pieces;
 mod scan;
 mod shape;
 
 use super::automaton::Automaton;
-use super::{Engine, Set};
+use super::{SearchEngine, Set};
 use crate::Error;
 use crate::keys::{Keys, Sink};
 use pieces::{Budget, Pieces};
@@ -40,7 +41,7 @@ pub(crate) use shape::cost;
 #[derive(Debug)]
 pub(crate) struct Grams {
     tiers: Vec<Tier>,
-    /// Where each key's window is.
+    /// The place of each key's window.
     places: Vec<Place>,
     fallback: Automaton,
 }
@@ -76,7 +77,8 @@ impl Grams {
                 grams.places[*key] = Place { tier: grams.tiers.len() as u8, offset };
             }
             let scan = scan::build(shape, keys.fold, pieces.grams()).ok_or_else(|| {
-                Engine::Grams.unfit(format!("no scan for pieces of {} bytes every {}", shape.q, shape.stride))
+                SearchEngine::Grams
+                    .unfit(format!("no scan for pieces of {} bytes every {}", shape.q, shape.stride))
             })?;
             grams.tiers.push(Tier { shape, scan, pieces });
         }

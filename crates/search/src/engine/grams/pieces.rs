@@ -20,7 +20,7 @@ pub(crate) struct Pieces {
     /// 0x20 in each byte of a piece if letters are folded.
     fold: u64,
     shift: u32,
-    /// Where each slot's entries begin; one more than there are slots.
+    /// The start of each slot's entries; one more than there are slots.
     starts: Vec<u32>,
     entries: Vec<Entry>,
 }
@@ -184,7 +184,7 @@ impl Crowd {
     }
 }
 
-/// How often a byte is met, roughly, in traffic that is half text and half anything.
+/// The rough frequency of a byte in traffic that is half text and half arbitrary bytes.
 fn frequency(byte: u8) -> f32 {
     match byte.to_ascii_lowercase() {
         b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b' ' => 0.05,

@@ -13,7 +13,7 @@
 use super::shape::Shape;
 use std::fmt::Debug;
 
-/// Up to so many pieces the small table has few false hits.
+/// Pieces up to which the small table has few false hits.
 pub(crate) const SPARSE_MAX: usize = 256;
 /// Lookups of a block; the loop over them is unrolled.
 const LOOKUPS: usize = 16;
@@ -47,8 +47,8 @@ impl Hits {
 
 /// Looks up a haystack, a stretch at a time.
 pub(crate) trait Scan: Debug + Send + Sync {
-    /// Looks up from `at`, a multiple of the stride, until the hits are many or the haystack ends. Returns how far it came: the
-    /// next `at`.
+    /// Looks up from `at`, a multiple of the stride, until the hits are many or the haystack ends. Returns how far it
+    /// came: the next `at`.
     fn fill(&self, haystack: &[u8], at: usize, hits: &mut Hits) -> usize;
 
     /// Bytes of the table.

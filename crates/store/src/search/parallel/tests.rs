@@ -7,7 +7,7 @@ use super::*;
 use crate::tests::{SETTINGS, at, ethernet, numbered, record};
 use crate::{Catalog, Losses, Question, Recorder, RecorderSettings};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = Duration::from_secs(60);
 
 fn search(root: &Path, window: Window) -> Search {
     Search::new(Arc::new(Catalog::open(root).unwrap()), window, Question::Anything).unwrap()
@@ -16,20 +16,21 @@ fn search(root: &Path, window: Window) -> Search {
 /// The numbers of the packets in sections.
 fn numbers(reader: &mut SectionReader, buffer: &mut Vec<u8>, place: Range<usize>) -> Vec<u64> {
     let mut numbers = Vec::new();
-    reader.put(std::mem::take(buffer), place);
+    reader.set_buffer(std::mem::take(buffer), place);
     while reader.advance().unwrap() {
         let batch = reader.batch();
         numbers
             .extend(batch.iter().map(|packet| u64::from_be_bytes(*packet.data[14..].first_chunk().unwrap())));
     }
-    *buffer = reader.take();
+    *buffer = reader.take_buffer();
     numbers
 }
 
 fn parallel(search: Search, threads: usize) -> ParallelSearch<Vec<u64>> {
     let examiners = |_| {
         let mut reader = SectionReader::new();
-        Box::new(move |buffer: &mut Vec<u8>, place| numbers(&mut reader, buffer, place)) as Examine<Vec<u64>>
+        Box::new(move |buffer: &mut Vec<u8>, place, _| numbers(&mut reader, buffer, place))
+            as Examine<Vec<u64>>
     };
     ParallelSearch::new(search, threads, None, Arc::new(examiners))
 }
@@ -95,7 +96,7 @@ fn results_that_nobody_takes_are_few() {
     let count = Arc::clone(&made);
     let examiners = move |_| {
         let made = Arc::clone(&count);
-        let examine = move |_: &mut Vec<u8>, _| {
+        let examine = move |_: &mut Vec<u8>, _, _| {
             made.fetch_add(1, Ordering::Relaxed);
         };
         Box::new(examine) as Examine<()>
@@ -103,17 +104,19 @@ fn results_that_nobody_takes_are_few() {
     let mut search = ParallelSearch::new(search(folder.path(), Window::ALL), 2, None, Arc::new(examiners));
     search.resume();
     // Threads work until there is no room; then the first result is taken, and they go on by one.
-    let settled = || {
-        let mut before = usize::MAX;
-        while before != made.load(Ordering::Relaxed) {
-            before = made.load(Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(300));
+    let settles_at = |count: usize| {
+        let begun = std::time::Instant::now();
+        while made.load(Ordering::Relaxed) < count {
+            assert!(begun.elapsed() < WAIT, "{} results of {count}", made.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_millis(1));
         }
-        before
+        // Time for one that should not be made.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(made.load(Ordering::Relaxed), count);
     };
-    assert_eq!(settled(), 6);
+    settles_at(6);
     assert_eq!(search.next(WAIT), Next::Found(()));
-    assert_eq!(settled(), 7);
+    settles_at(7);
     // An account at any time is one of all segments and chunks.
     search.pause();
     let account = search.account();
@@ -144,7 +147,7 @@ fn a_paused_search_goes_on_where_it_was() {
 fn a_panic_of_a_thread_is_the_callers() {
     let folder = tempfile::tempdir().unwrap();
     recorded(folder.path(), SETTINGS, 0..10).finish(&[], Losses::default(), at(9)).unwrap();
-    let fault = |_: &mut Vec<u8>, place: Range<usize>| assert!(place.is_empty(), "an examiner's fault");
+    let fault = |_: &mut Vec<u8>, place: Range<usize>, _| assert!(place.is_empty(), "an examiner's fault");
     let examine = move |_| Box::new(fault) as Examine<()>;
     let mut search = ParallelSearch::new(search(folder.path(), Window::ALL), 2, None, Arc::new(examine));
     search.resume();
@@ -209,7 +212,7 @@ fn a_recording_is_followed_over_segments() {
             }
         }
         // Threads may still be looking at the chunks behind the last packet.
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             assert_eq!(search.next(Duration::from_millis(1)), Next::Idle, "round {round}");
             if search.is_waiting() {
                 break;

@@ -1,39 +1,39 @@
-//! The forms, which libpcap does not have.
+//! Modifiers, which libpcap does not have.
 //!
 //! ```text
-//! form   := (scoped | extensions | anyvlan) ( chain )
-//!         | inner ( [kind [n] ,] chain )
-//!         | fragment ( [first | later] )
-//! kind   := gre | vxlan | geneve | gtp | ipip | erspan
+//! modifier := (scoped | extensions | anyvlan) ( chain )
+//!           | inner ( [kind [n] ,] chain )
+//!           | fragment ( [first | later] )
+//! kind     := gre | vxlan | geneve | gtp | ipip | erspan
 //! ```
 //!
-//! What stands in a form is a filter of its own: no id in it takes qualifiers from before it.
+//! The content of a modifier is a filter of its own: qualifiers before the modifier do not apply to its ids.
 
 use super::{Item, Parser};
-use crate::ast::{Expr, Form, Fragments, Keyword, Kind, Primitive, Tunnel, TunnelKind};
-use crate::lex::{FormWord, Symbol, Token};
+use crate::ast::{Expr, ExprKind, Fragments, Keyword, Modifier, Primitive, TunnelKind, TunnelSelector};
+use crate::lex::{ModifierWord, Symbol, Token};
 use tapline_syntax::{Error, Span};
 
 impl Parser<'_> {
-    /// The form whose word is next.
-    pub(super) fn form(&mut self, word: FormWord) -> Result<Item, Error> {
+    /// The modifier whose word is next.
+    pub(super) fn modifier(&mut self, word: ModifierWord) -> Result<Item, Error> {
         let start = self.advance();
         self.expect(Symbol::LeftParen, "'(' was expected here")?;
-        let form = match word {
-            FormWord::Scoped => Form::Scoped,
-            FormWord::Extensions => Form::Extensions,
-            FormWord::AnyVlan => Form::AnyVlan,
-            FormWord::Inner => Form::Inner(self.tunnel()?),
-            FormWord::Fragment => return self.fragment(start),
+        let modifier = match word {
+            ModifierWord::Scoped => Modifier::Scoped,
+            ModifierWord::Extensions => Modifier::Extensions,
+            ModifierWord::AnyVlan => Modifier::AnyVlan,
+            ModifierWord::Inner => Modifier::Inner(self.tunnel()?),
+            ModifierWord::Fragment => return self.fragment(start),
         };
         let item = self.chain()?;
         let inner = self.as_filter(item)?;
         let end = self.expect(Symbol::RightParen, "')' was expected here, to match the '(' before")?;
-        Ok(Item::Filter(Expr { kind: Kind::Form(form, Box::new(inner)), span: start.to(end) }))
+        Ok(Item::Filter(Expr { kind: ExprKind::Modified(modifier, Box::new(inner)), span: start.to(end) }))
     }
 
     /// `gre,` or `vxlan 42,` if that is what comes next: without the comma it is part of the filter.
-    fn tunnel(&mut self) -> Result<Option<Tunnel>, Error> {
+    fn tunnel(&mut self) -> Result<Option<TunnelSelector>, Error> {
         let mut ahead = self.fork();
         let Some(kind) = ahead.tunnel_kind()? else { return self.no_kind() };
         let id = match ahead.peek() {
@@ -45,7 +45,7 @@ impl Parser<'_> {
         }
         ahead.advance();
         *self = ahead;
-        let tunnel = Tunnel { kind, id: id.map(|(number, _)| number) };
+        let tunnel = TunnelSelector { kind, id: id.map(|(number, _)| number) };
         match id {
             Some((number, span)) => check_id(kind, number, span).map(|()| Some(tunnel)),
             None => Ok(Some(tunnel)),
@@ -64,8 +64,8 @@ impl Parser<'_> {
         self.syntax(&format!("behind the kind of tunnel come a comma and a filter: inner({kind}, ...)"))
     }
 
-    /// What is next is no kind of tunnel. A comma behind it says that it was meant to be one.
-    fn no_kind(&self) -> Result<Option<Tunnel>, Error> {
+    /// The next word is no kind of tunnel. A comma behind it shows that it was meant to be one.
+    fn no_kind(&self) -> Result<Option<TunnelSelector>, Error> {
         let mut ahead = self.fork();
         ahead.advance();
         match ahead.peek() {
@@ -102,12 +102,12 @@ impl Parser<'_> {
             self.advance();
         }
         let end = self.expect(Symbol::RightParen, "')' was expected here, to match the '(' before")?;
-        let kind = Kind::Primitive(Primitive::Fragment(which));
+        let kind = ExprKind::Primitive(Primitive::Fragment(which));
         Ok(Item::Filter(Expr { kind, span: start.to(end) }))
     }
 }
 
-/// How large the number of a tunnel may be; 0 if such tunnels have none.
+/// The largest number of a tunnel; 0 if such tunnels have none.
 fn id_max(kind: TunnelKind) -> u32 {
     match kind {
         TunnelKind::Gre | TunnelKind::Gtp => u32::MAX,

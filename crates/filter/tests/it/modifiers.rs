@@ -2,10 +2,10 @@
 //!
 //! A word of ours is one only before a parenthesis, where libpcap's grammar has no place for a name.
 
-use tapline_filter::ast::{Expr, Kind, Primitive};
+use tapline_filter::ast::{Expr, ExprKind, Primitive};
 use tapline_filter::{Options, compile, parse};
 use tapline_packet::LinkType;
-use tapline_testkit::libpcap::{Libpcap, Settings};
+use tapline_testkit::libpcap::{CompileSettings, Libpcap};
 use tapline_testkit::random::Random;
 
 const PFLOG: i32 = 117;
@@ -42,9 +42,9 @@ const PIECES: [&str; 26] = [
 
 fn has_form(expr: &Expr) -> bool {
     match &expr.kind {
-        Kind::Form(..) | Kind::Primitive(Primitive::Fragment(_)) => true,
-        Kind::Chain(first, rest) => has_form(first) || rest.iter().any(|(_, part)| has_form(part)),
-        Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => has_form(inner),
+        ExprKind::Modified(..) | ExprKind::Primitive(Primitive::Fragment(_)) => true,
+        ExprKind::Chain(first, rest) => has_form(first) || rest.iter().any(|(_, part)| has_form(part)),
+        ExprKind::Not(inner) | ExprKind::Group(inner) | ExprKind::Qualified(_, inner) => has_form(inner),
         _ => false,
     }
 }
@@ -68,8 +68,10 @@ fn texts_that_libpcap_takes_have_no_forms() {
         let ours = parse(&text);
         // A bare name may be asked of the network: only texts that we take to be free of such are shown to libpcap.
         let looks_up = text.contains("host") || text.contains("src") || text.contains("dst");
-        let theirs =
-            !looks_up && pcap.compile(&text, Settings { optimise: false, ..Settings::new(PFLOG) }).is_ok();
+        let theirs = !looks_up
+            && pcap
+                .compile(&text, CompileSettings { optimise: false, ..CompileSettings::new(PFLOG) })
+                .is_ok();
         let form = ours.as_ref().is_ok_and(|ast| ast.root.as_ref().is_some_and(has_form));
         assert!(!(theirs && form), "libpcap takes {text:?}");
         assert!(!theirs || ours.is_ok(), "libpcap takes {text:?}, and we do not");
@@ -96,7 +98,7 @@ fn forms_are_refused_by_libpcap_for_their_syntax() {
         "fragment()",
         "fragment(later) and ip",
     ] {
-        let refusal = pcap.compile(text, Settings::new(1)).expect_err(text);
+        let refusal = pcap.compile(text, CompileSettings::new(1)).expect_err(text);
         assert!(refusal.contains("syntax error") || refusal.contains("illegal"), "{text}: {refusal}");
         assert!(compile(text, &Options::default()).is_ok(), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The forms: what stands in their parentheses is asked in another way.
+//! Modifiers, and the filters in their parentheses.
 //!
 //! ```text
 //! scoped(e)       e, its shifts ending with their parentheses and at `or`
@@ -7,7 +7,7 @@
 //! inner(e)        a tunnel was found and e, looking at the packet in it                   scoped
 //! ```
 //!
-//! No shift leaves a form.
+//! No shift leaves a modifier.
 
 use tapline_packet::LinkType;
 
@@ -15,29 +15,29 @@ use super::layers::Offset;
 use super::state::Flow;
 use super::transport::address;
 use super::{Result, Scope};
-use crate::ast::{Expr, Form, Joint};
-use crate::options::Handle;
-use crate::predicate::{Base, Place, Predicate, Value};
+use crate::ast::{BoolOp, Expr, Modifier};
+use crate::options::HandleKind;
+use crate::predicate::{Base, FieldOffset, NumberExpr, Predicate};
 use tapline_bpf::cfg::Width;
 use tapline_syntax::Span;
 
 impl Scope<'_> {
-    pub(super) fn form(&mut self, form: Form, inner: &Expr, span: Span) -> Result<Predicate> {
+    pub(super) fn modifier(&mut self, modifier: Modifier, inner: &Expr, span: Span) -> Result<Predicate> {
         let start = self.mark();
         let (scoped, extensions) = (self.scoped, self.extensions);
-        self.scoped |= form != Form::Extensions;
-        self.extensions |= form == Form::Extensions;
-        let lowered = match form {
-            Form::Scoped | Form::Extensions => self.alone(inner),
-            Form::AnyVlan => self.any_vlan(inner, span),
-            Form::Inner(tunnel) => self.inner(tunnel, inner, span),
+        self.scoped |= modifier != Modifier::Extensions;
+        self.extensions |= modifier == Modifier::Extensions;
+        let lowered = match modifier {
+            Modifier::Scoped | Modifier::Extensions => self.alone(inner),
+            Modifier::AnyVlan => self.any_vlan(inner, span),
+            Modifier::Inner(tunnel) => self.inner(tunnel, inner, span),
         };
         (self.scoped, self.extensions) = (scoped, extensions);
         self.return_to(&start);
         lowered
     }
 
-    /// What stands in parentheses takes no qualifiers from before them.
+    /// A filter in parentheses that takes no qualifiers from before them.
     fn alone(&mut self, inner: &Expr) -> Result<Predicate> {
         self.expr(inner, None).map(|(predicate, _)| predicate)
     }
@@ -46,7 +46,7 @@ impl Scope<'_> {
     pub(super) fn before_inner(&mut self, before: Predicate, inner: &Expr) -> Result<Predicate> {
         let flow = Flow::both(self.known);
         let inner = self.alone(inner)?;
-        self.flow = flow.joined(Joint::And, self.flow);
+        self.flow = flow.joined(BoolOp::And, self.flow);
         Ok(before.and(inner))
     }
 
@@ -94,14 +94,14 @@ impl Scope<'_> {
         let at = Offset { cell: Some(place), constant: 0 };
         let begin = Predicate::Assign(place, address(self.at_link_type(0)));
         let begin = match kind {
-            Some((of, own)) => begin.and(Predicate::Assign(own, Value::Cell(of))),
+            Some((of, own)) => begin.and(Predicate::Assign(own, NumberExpr::Cell(of))),
             None => begin,
         };
-        let moved = Predicate::Assign(place, Value::Cell(place).plus(4));
+        let moved = Predicate::Assign(place, NumberExpr::Cell(place).plus(4));
         let moved = match kind {
             Some((_, own)) => {
-                let at_type = Place { base: Base::Cell(place), offset: 0 };
-                moved.and(Predicate::Assign(own, Value::load(at_type, Width::Half)))
+                let at_type = FieldOffset { base: Base::Cell(place), offset: 0 };
+                moved.and(Predicate::Assign(own, NumberExpr::load(at_type, Width::Half)))
             }
             None => moved,
         };
@@ -122,7 +122,7 @@ impl Scope<'_> {
     fn over_tags_of_llc(&mut self) -> Result<Predicate> {
         let payload = self.new_cell()?;
         let begin = Predicate::Assign(payload, address(self.at_llc(0)));
-        let moved = Predicate::Assign(payload, Value::Cell(payload).plus(4));
+        let moved = Predicate::Assign(payload, NumberExpr::Cell(payload).plus(4));
         let first = self.is_tagged()?.and(moved.clone());
         self.layers.payload = Offset { cell: Some(payload), constant: 0 };
         self.layers.vlans += 2;
@@ -132,7 +132,7 @@ impl Scope<'_> {
 
     /// Whether the outermost tag may stand in the packet's metadata: then bytes before it are not what was on the wire.
     pub(super) fn may_have_metadata(&self) -> bool {
-        self.options.handle == Handle::Live
+        self.options.handle == HandleKind::Live
             && self.link_type() == LinkType::ETHERNET
             && self.layers.vlans == 0
             && self.layers.link_header == Offset::fixed(0)

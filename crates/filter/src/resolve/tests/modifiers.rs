@@ -1,4 +1,5 @@
-//! What libpcap's language does not have, by example. The forms against random packets: `tests/it/extensions.rs`.
+//! Modifiers, which libpcap's language does not have, by example. The modifiers against random packets:
+//! `tests/it/extensions.rs`.
 
 use tapline_packet::LinkType;
 

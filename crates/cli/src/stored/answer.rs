@@ -1,0 +1,134 @@
+//! What has to be said about the answer to a search: why it is empty, and what may be missing in it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tapline_capture::SearchReport;
+use tapline_graph::grouped;
+use tapline_packet::Timestamp;
+use tapline_store::moments::shown;
+use tapline_store::{Catalog, REACH, SearchAccount, Window};
+
+use super::search_json;
+
+/// A search that was begun.
+pub(crate) struct Asked {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) window: Window,
+    /// It goes on with what is recorded meanwhile.
+    pub(super) follows: bool,
+    /// How far it is.
+    pub(crate) report: SearchReport,
+}
+
+impl Asked {
+    /// Whether packets may be missing because chunks or segments could not be read.
+    pub(crate) fn is_answered_in_part(&self) -> bool {
+        unread(&self.report.get()) > 0
+    }
+
+    /// What has to be said, a line each; `found` is how many packets were found.
+    pub(crate) fn notes(&self, found: u64) -> Vec<String> {
+        let account = self.report.get();
+        let is_at_end = account.segments_left + account.chunks_left == 0;
+        let mut notes = damage(&account, &self.catalog.root().display().to_string());
+        match found {
+            0 if is_at_end && !self.follows => notes.push(self.nothing(&account)),
+            _ => notes.extend(self.beginning()),
+        }
+        notes
+    }
+
+    /// Account, times and notes for machines.
+    pub(crate) fn to_json(&self, notes: &[String]) -> Value {
+        let mut search = search_json(&self.report.get());
+        let nanoseconds = |at: Timestamp, none: Timestamp| (at != none).then(|| at.as_nanos());
+        search["from_ns"] = json!(nanoseconds(self.window.from, Window::ALL.from));
+        search["to_ns"] = json!(nanoseconds(self.window.to, Window::ALL.to));
+        search["notes"] = json!(notes);
+        search
+    }
+
+    /// Why nothing was found.
+    fn nothing(&self, account: &SearchAccount) -> String {
+        let Ok(Some((first, last))) = self.catalog.span() else {
+            return "nothing found: the store has no packets".to_owned();
+        };
+        let covers = format!("the store has packets from {} to {}", shown(first), shown(last));
+        if self.window.from > last {
+            return format!("nothing found: nothing was recorded in this time yet; {covers}");
+        }
+        if self.window.to <= first {
+            return format!("nothing found: {}; {covers}", self.before());
+        }
+        if account.packets == 0 && account.chunks_by_keys + account.segments_by_keys > 0
+            || account.segments_by_roll_up > 0 && account.chunks_read == 0
+        {
+            return format!("nothing found: by the indexes no packet of this time can match; {covers}");
+        }
+        if account.packets == 0 {
+            return format!("nothing found: nothing was recorded in this time; {covers}");
+        }
+        format!(
+            "nothing found: {} packets were looked at, and none matches; {covers}",
+            grouped(account.packets)
+        )
+    }
+
+    /// That the times asked for begin before the packets do.
+    fn beginning(&self) -> Option<String> {
+        let oldest = *self.catalog.numbers().ok()?.first()?;
+        let first = self.catalog.first_of(oldest)?;
+        let is_early = self.window.from != Window::ALL.from && self.window.from < first;
+        (is_early && oldest > 1).then(|| format!("{}: the store begins at {}", self.before(), shown(first)))
+    }
+
+    /// What became of older packets: numbers of segments are never used twice.
+    fn before(&self) -> &'static str {
+        match self.catalog.numbers().ok().and_then(|numbers| numbers.first().copied()) {
+            Some(1) => "nothing was recorded before",
+            _ => "older packets have made room for newer ones",
+        }
+    }
+}
+
+/// Chunks, places and segments that could not be read.
+fn unread(account: &SearchAccount) -> u64 {
+    account.chunks_damaged + account.places_damaged + account.segments_unreadable
+}
+
+/// What may be missing.
+fn damage(account: &SearchAccount, store: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    let damaged = account.chunks_damaged + account.places_damaged;
+    if damaged > 0 {
+        let chunks = counted(damaged, "chunk");
+        notes.push(format!(
+            "warning: {chunks} damaged and not searched: packets may be missing; tapline store verify {store} names them"
+        ));
+    }
+    if account.segments_unreadable > 0 {
+        let segments = counted(account.segments_unreadable, "segment");
+        notes.push(format!("warning: {segments} not readable and not searched: packets may be missing"));
+    }
+    if account.segments_gone + account.chunks_gone > 0 {
+        notes.push(format!(
+            "recycled before the search came to them: {} segments, {} chunks",
+            grouped(account.segments_gone),
+            grouped(account.chunks_gone)
+        ));
+    }
+    if account.late > 0 {
+        let packets = counted(account.late, "packet");
+        notes.push(format!(
+            "{packets} not in the order of time: recorded more than {REACH} MiB behind newer ones"
+        ));
+    }
+    notes
+}
+
+/// `1 chunk is`, `2 chunks are`.
+fn counted(count: u64, name: &str) -> String {
+    let (ending, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
+    format!("{} {name}{ending} {verb}", grouped(count))
+}
