@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tapline_bpf::PacketFilter;
 use tapline_file::{Section, SectionReader, blocks};
-use tapline_filter::{Handle, Options};
+use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId, LinkType, Meta, Packet, Record, VlanTag};
 use tapline_store::{Catalog, Question, Search, Window};
@@ -204,7 +204,7 @@ impl StoreLookup {
         let SearchSubject { rights, filter, options, .. } = &self.subject;
         self.filters.entry(link_type).or_insert_with(|| {
             let stored = of_stored(options, link_type);
-            let live = Options { link_type, handle: Handle::Live, ..options.clone() };
+            let live = Options { link_type, handle: HandleKind::Live, ..options.clone() };
             let compile = |text: &str, options: &Options| tapline_filter::compile(text, options).ok();
             FilterPair {
                 forced: compile(&rights.filter, &stored),
@@ -251,7 +251,7 @@ fn accepts(filter: &Option<CompiledFilter>, packet: Packet<'_>) -> bool {
 
 /// How filters of stored packets are compiled, whose VLAN tags are among their bytes.
 fn of_stored(options: &Options, link_type: LinkType) -> Options {
-    Options { link_type, handle: Handle::Savefile, ..options.clone() }
+    Options { link_type, handle: HandleKind::Savefile, ..options.clone() }
 }
 
 /// Reads the next chunks. `false` at the end.
@@ -309,11 +309,11 @@ mod tests {
             tapline_filter::compile(text, &Options { handle, ..Options::default() }).ok()
         };
         let pair = |forced: &str| FilterPair {
-            forced: compile(forced, Handle::Savefile),
-            forced_live: compile(forced, Handle::Live),
-            own: compile("", Handle::Savefile),
+            forced: compile(forced, HandleKind::Savefile),
+            forced_live: compile(forced, HandleKind::Live),
+            own: compile("", HandleKind::Savefile),
         };
-        assert!(compile("not port 22", Handle::Savefile).unwrap().accepts(packet));
+        assert!(compile("not port 22", HandleKind::Savefile).unwrap().accepts(packet));
         assert!(!pair("not port 22").accept(LinkType::ETHERNET, packet, packet));
         assert!(pair("not port 23").accept(LinkType::ETHERNET, packet, packet));
         assert!(pair("").accept(LinkType::ETHERNET, packet, packet));
