@@ -14,9 +14,10 @@ impl Daemon {
         Ok(Finished::new(command.stdout(file).stderr(Stdio::piped()).spawn()?.wait_with_output()?))
     }
 
-    /// What a user finds.
+    /// The packets that a user finds. An answer that meets chunks which are just being written is cut short: the user
+    /// asks again.
     fn found(&self, user: u32, arguments: &[&str]) -> Vec<Vec<u8>> {
-        self.find(user, "found.pcapng", arguments).unwrap().succeeded();
+        wait_for("a whole answer", || self.find(user, "found.pcapng", arguments).unwrap().status.success());
         bytes_of(packets_of(&self.file("found.pcapng")))
     }
 }
@@ -137,7 +138,10 @@ fn searches_are_bounded_and_stop_no_recording() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it ran before")
     };
     let mut searches = [stuck(), stuck()];
-    wait_for("a refusal", || !daemon.find(NOBODY, "third.pcapng", &[]).unwrap().status.success());
+    for search in &mut searches {
+        // Its first bytes say that it runs.
+        search.stdout.as_mut().expect("piped").read_exact(&mut [0; 4]).unwrap();
+    }
     daemon.find(NOBODY, "third.pcapng", &[]).unwrap().failed_saying(&["2 searches", "no more"]);
     assert!(daemon.found(0, &[]) == frames, "root's search waits for none");
     daemon.send(&frames);
