@@ -166,3 +166,50 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     store::run(&Default::default(), options)?;
     live::run(&Default::default(), options, report)
 }
+
+#[cfg(test)]
+mod tests {
+    use tapline_testkit::documents;
+
+    use super::*;
+
+    /// Commands of the documents: in code blocks, in README's table behind its last bar, and after BENCH=.
+    fn documented() -> Vec<(String, Vec<String>)> {
+        let mut found = Vec::new();
+        for document in documents::all() {
+            let mut add = |text: &str| {
+                let words = documents::command(text, "tapline-bench");
+                found.extend(words.map(|words| (format!("{}: {text}", document.name), words)));
+            };
+            document.blocks().iter().flat_map(|block| &block.lines).for_each(|line| add(line));
+            for line in document.text.lines() {
+                if let Some((_, text)) = line.split_once("BENCH=\"") {
+                    add(&format!("tapline-bench {}", text.split('"').next().unwrap_or_default()));
+                }
+                // In prose: `tapline-bench ...`.
+                line.split('`')
+                    .skip(1)
+                    .step_by(2)
+                    .filter(|text| text.starts_with("tapline-bench "))
+                    .for_each(&mut add);
+                let cell =
+                    line.strip_suffix(" |").and_then(|row| row.rsplit("| ").next()).unwrap_or_default();
+                if document.name == "README.md" {
+                    cell.split('`').skip(1).step_by(2).for_each(|text| add(&format!("tapline-bench {text}")));
+                }
+            }
+        }
+        found.retain(|(_, words)| words.get(1).is_some_and(|word| word != "target/release/tapline-bench"));
+        found
+    }
+
+    #[test]
+    fn commands_of_the_documents_are_taken() {
+        let commands = documented();
+        for (place, words) in &commands {
+            Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{place}\n{error}"));
+        }
+        let of_readme = commands.iter().filter(|(place, _)| place.starts_with("README.md")).count();
+        assert!(of_readme >= 5 && commands.len() > 20, "{of_readme} in README.md, {} in all", commands.len());
+    }
+}

@@ -44,7 +44,7 @@ pub struct MeterSettings {
     /// Meters the packets inside of tunnels, not those outside.
     pub inner: bool,
     /// Counts bytes of frames, not of IP packets.
-    pub layer2: bool,
+    pub counts_frames: bool,
     /// Groups of details recorded for each flow.
     pub details: DetailFields,
     /// Bytes of the first payload of each side that are kept, with [`DetailFields::payload`]: 1 to [`PAYLOAD_MAX`].
@@ -61,7 +61,7 @@ impl Default for MeterSettings {
             flows_max: 1 << 20,
             key: KeyFields::default(),
             inner: false,
-            layer2: false,
+            counts_frames: false,
             details: DetailFields::NONE,
             payload: 64,
         }
@@ -113,13 +113,22 @@ impl Meter {
     /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`] if the table does not fit into memory.
     pub fn new(settings: &MeterSettings) -> Result<Meter, Error> {
         settings.check()?;
-        let MeterSettings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2, details, payload } =
-            *settings;
+        let MeterSettings {
+            active_ns,
+            idle_ns,
+            closed_ns,
+            flows_max,
+            key,
+            inner,
+            counts_frames,
+            details,
+            payload,
+        } = *settings;
         let timeouts = Timeouts { active: active_ns, idle: idle_ns, closed: closed_ns };
         let seed = RandomState::new().build_hasher().finish();
         Ok(Meter {
             table: Table::new(flows_max, seed, key, timeouts, (details, payload))?,
-            view: ParseOptions { fields: key, inner, layer2, seed },
+            view: ParseOptions { fields: key, inner, counts_frames, seed },
             fragments: Fragments::new(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
             summary: Box::new([PacketSummary::default(); WINDOW]),
@@ -139,7 +148,7 @@ impl Meter {
     ) {
         self.table.make_room(selection.len());
         let Meter { table, view, fragments, statistics, summary, extras, latest } = self;
-        let (has_fast_path, layer2, latest) = (view.has_fast_path(), view.layer2, *latest);
+        let (has_fast_path, counts_frames, latest) = (view.has_fast_path(), view.counts_frames, *latest);
         let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
         let mut known = InterfaceCache::of(interfaces, 0, has_fast_path);
         let records = batch.records();
@@ -156,7 +165,7 @@ impl Meter {
             let wire_len = u64::from(meta.wire_len);
             let summary = &mut summary[waiting];
             let head = if known.is_plain { batch.head(index) } else { None };
-            let is_plain = head.is_some_and(|head| packet::plain(head, meta, layer2, summary));
+            let is_plain = head.is_some_and(|head| packet::plain(head, meta, counts_frames, summary));
             if !is_plain {
                 let InterfaceCache { link_type, number, .. } = known;
                 match packet::any(*view, link_type, batch.packet(index), number, fragments, statistics) {

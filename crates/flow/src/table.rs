@@ -519,11 +519,11 @@ impl Table {
         };
         let first = usize::from(hot.state & FIRST_SIDE);
         let side = |at: usize| hot.side(cold, at, address(hot.words, addresses[at]));
-        let sides = [side(first), side(1 - first)];
+        let endpoints = [side(first), side(1 - first)];
         let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
         let details = self.details.as_mut();
-        let details = details.map(|details| details.take(slot, protocol, ports, first, &sides));
-        Flow { sides, protocol, end, context: cold.context, details }
+        let details = details.map(|details| details.take(slot, protocol, ports, first, &endpoints));
+        Flow { endpoints, protocol, end_reason: end, context: cold.context, details }
     }
 }
 

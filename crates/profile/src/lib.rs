@@ -43,8 +43,8 @@ pub use micro::{Task, TaskReport, measure_tasks, tasks_to_text};
 pub use reader::{Process, Reader};
 pub use scheduling::Scheduling;
 pub use snapshot::{Snapshot, merge_workers};
-pub use spread::Spread;
+pub use spread::Distribution;
 pub use stamp::{
-    Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownMode, measure_stamps,
+    Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownStampMode, measure_stamps,
     stamps_to_text,
 };

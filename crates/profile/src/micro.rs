@@ -38,7 +38,7 @@ impl<'a> Task<'a> {
 
     /// A published figure for the same task, in cycles of its machine.
     #[must_use]
-    pub fn beside(mut self, cycles: f64) -> Task<'a> {
+    pub fn with_reference(mut self, cycles: f64) -> Task<'a> {
         self.reference = Some(cycles);
         self
     }
@@ -139,7 +139,7 @@ mod tests {
     fn tasks_take_turns_and_are_reported_in_their_order() {
         let mut calls = 0;
         let mut tasks = [
-            Task::new("sum", "number", 100.0, 4950, || (0..100).map(black_box).sum()).beside(71.0),
+            Task::new("sum", "number", 100.0, 4950, || (0..100).map(black_box).sum()).with_reference(71.0),
             Task::new("count", "call", 1.0, 1, || {
                 calls += 1;
                 1

@@ -15,7 +15,7 @@ use crate::clock::ClockKind;
 use crate::layout::{
     BYTE_ORDER, MAGIC, SLOT_LEN, SLOT_WORDS, SLOTS_MAX, State, VERSION, header, slot, text_of,
 };
-use crate::place::{self, Place};
+use crate::place::{self, MeterFolder};
 use crate::snapshot::Snapshot;
 
 /// A process that counts.
@@ -55,7 +55,7 @@ impl Reader {
 
     /// Likewise in one folder.
     pub fn list_in(folder: &Path) -> Vec<Process> {
-        list(&Place::of(folder))
+        list(&MeterFolder::of(folder))
     }
 
     /// Opens a file of meters, even one that a process left behind.
@@ -104,7 +104,7 @@ fn settled(first: &Words, second: &Words) -> Option<Snapshot> {
     (snapshot.generation == again.generation).then_some(snapshot)
 }
 
-fn list(place: &Place) -> Vec<Process> {
+fn list(place: &MeterFolder) -> Vec<Process> {
     if place.check().is_err() {
         return Vec::new();
     }

@@ -88,16 +88,16 @@ impl fmt::Display for StampMode {
 /// A name that is no [`StampMode`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no time stamp mode {0:?}; there are kernel, tsc, tsc-sync and batch")]
-pub struct UnknownMode(pub String);
+pub struct UnknownStampMode(pub String);
 
 impl FromStr for StampMode {
-    type Err = UnknownMode;
+    type Err = UnknownStampMode;
 
-    fn from_str(name: &str) -> Result<StampMode, UnknownMode> {
+    fn from_str(name: &str) -> Result<StampMode, UnknownStampMode> {
         StampMode::ALL
             .into_iter()
             .find(|mode| mode.name() == name)
-            .ok_or_else(|| UnknownMode(name.to_owned()))
+            .ok_or_else(|| UnknownStampMode(name.to_owned()))
     }
 }
 

@@ -5,6 +5,7 @@
 //!        --> stock, layers, gallery, sample         packets of real and made captures
 //! libpcap, ebpf, flow_meter                         oracles: what another implementation answers
 //! capture_file                                      pcap and pcapng files, written and read by other code than the product's
+//! documents                                         command lines, examples and links of the documents
 //! own_process                                       a test in a process of its own
 //! volume                                            how many random cases a test tries
 //! ```
@@ -17,6 +18,7 @@
 pub use tapline_arena::{frame_batches, frames, libpcap, netns, random, sender, traffic};
 
 pub mod capture_file;
+pub mod documents;
 pub mod ebpf;
 pub mod expressions;
 pub mod flow_meter;

@@ -14,18 +14,18 @@ use tapline_packet::headers::IpVersion;
 use crate::checksum::{shifted, sum, updated};
 use crate::connection::{Connection, Segment};
 use crate::error::Error;
-use crate::flow::{self, Flow, Spaces};
+use crate::flow::{self, Flow, FlowRanges};
 use crate::fragment::{self, Whole};
 use crate::gap::Clock;
 use crate::malform::Faults;
 use crate::mark::{MARK_LEN, Mark};
-use crate::matching::{Judge, Search};
+use crate::matching::{FrameFilter, Search};
 use crate::payload::Pool;
 use crate::random::Random;
-use crate::recipe::{Bad, Order, Rate, Recipe, SIZE_MAX, Transport};
+use crate::recipe::{FlowOrder, Malformation, Rate, Recipe, SIZE_MAX, Transport};
 use crate::shape::Shape;
 use crate::share::{Portion, Share};
-use crate::size::Drawer;
+use crate::size::SizeChooser;
 use crate::write::Packet;
 
 /// The least that a piece of a marked packet carries, so that its last piece can hold the mark.
@@ -86,14 +86,14 @@ struct Turns {
 
 impl Turns {
     #[inline]
-    fn next(&mut self, order: Order, random: &mut Random) -> usize {
+    fn next(&mut self, order: FlowOrder, random: &mut Random) -> usize {
         let place = match order {
-            Order::Turns => {
+            FlowOrder::Turns => {
                 let place = self.next;
                 self.next = if place + 1 == self.len { 0 } else { place + 1 };
                 place
             }
-            Order::Random => random.below(self.len.into()) as u32,
+            FlowOrder::Random => random.below(self.len.into()) as u32,
         };
         (self.start + place) as usize
     }
@@ -106,16 +106,16 @@ pub struct Generator {
     /// One for each flow, if any needs one.
     connections: Vec<Connection>,
     pool: Pool,
-    sizes: Drawer,
+    sizes: SizeChooser,
     clock: Clock,
     /// Which flows match the filter, and which do not; without a filter, all do.
     turns: [Turns; 2],
     portion: Portion,
-    judge: Option<Judge>,
+    judge: Option<FrameFilter>,
     faults: Faults,
     whole: Whole,
     fragment: Option<usize>,
-    order: Order,
+    order: FlowOrder,
     segments: u32,
     is_one_way: bool,
     frame_max: usize,
@@ -144,28 +144,9 @@ impl Generator {
         let headers_max = shapes.iter().map(Shape::len).max().unwrap_or(0);
         let pool = Pool::new(&recipe.payload, size_max, recipe.seed);
         let frame_max = size_max.max(headers_max) + 8;
-        let judge = recipe.matching.as_ref().map(|(text, _)| Judge::new(text)).transpose()?;
-        let share = recipe.matching.as_ref().map_or(Share::ALL, |(_, share)| *share);
-        let is_split = share.over > 0 && share.over < share.under;
-        let count = recipe.flows.unwrap_or(if is_split { 2 } else { 1 });
-        if is_split && count < 2 {
-            return Err(Error::unmet(
-                "flows",
-                "one flow cannot match and not match",
-                "flows=2 or more, or leave share out",
-            ));
-        }
-        let (flows, matching) = match &judge {
-            None => {
-                let spaces: Vec<Spaces> = kinds.iter().map(|&(t, v)| Spaces::new(recipe, t, v)).collect();
-                (flow::all(recipe, &spaces, count)?, count)
-            }
-            Some(judge) => {
-                let (frame, seen) = (vec![0; frame_max], HashSet::new());
-                let search = Search { recipe, shapes: &shapes, pool: &pool, judge, frame, seen };
-                search.flows(share, count)?
-            }
-        };
+        let judge = recipe.matching.as_ref().map(|(text, _)| FrameFilter::new(text)).transpose()?;
+        let (flows, matching) = all_flows(recipe, &shapes, &kinds, &pool, judge.as_ref(), frame_max)?;
+        let count = flows.len() as u32;
         check_shapes(recipe, &shapes, &flows)?;
         let has_connections =
             flows.iter().any(|flow| shapes[flow.shape as usize].transport != Transport::Udp);
@@ -173,8 +154,8 @@ impl Generator {
         Ok(Generator {
             connections: if has_connections { vec![Connection::default(); flows.len()] } else { Vec::new() },
             turns: [turns(0, matching), turns(matching, count)],
-            portion: Portion::new(share),
-            sizes: Drawer::new(&recipe.sizes),
+            portion: Portion::new(share_of(recipe)),
+            sizes: SizeChooser::new(&recipe.sizes),
             clock: Clock::new(recipe.rate, recipe.gaps, recipe.seed),
             faults: Faults::new(&recipe.bad, recipe.seed),
             whole: Whole::new(if recipe.fragment.is_some() { frame_max } else { 0 }),
@@ -334,6 +315,38 @@ fn kinds(recipe: &Recipe) -> Vec<(Transport, IpVersion)> {
         .collect()
 }
 
+/// All flows of a recipe, those that match the filter first, and their number; without a filter all match.
+fn all_flows(
+    recipe: &Recipe,
+    shapes: &[Shape],
+    kinds: &[(Transport, IpVersion)],
+    pool: &Pool,
+    filter: Option<&FrameFilter>,
+    frame_max: usize,
+) -> Result<(Vec<Flow>, u32), Error> {
+    let share = share_of(recipe);
+    let is_split = share.over > 0 && share.over < share.under;
+    let count = recipe.flows.unwrap_or(if is_split { 2 } else { 1 });
+    if is_split && count < 2 {
+        return Err(Error::unmet(
+            "flows",
+            "one flow cannot match and not match",
+            "flows=2 or more, or leave share out",
+        ));
+    }
+    let Some(judge) = filter else {
+        let ranges: Vec<FlowRanges> = kinds.iter().map(|&(t, v)| FlowRanges::new(recipe, t, v)).collect();
+        return Ok((flow::all(recipe, &ranges, count)?, count));
+    };
+    let search = Search { recipe, shapes, pool, judge, frame: vec![0; frame_max], seen: HashSet::new() };
+    search.flows(share, count)
+}
+
+/// The share of the packets that is to match the filter.
+fn share_of(recipe: &Recipe) -> Share {
+    recipe.matching.as_ref().map_or(Share::ALL, |(_, share)| *share)
+}
+
 /// Checks of the recipe that need no flows.
 fn check_alone(recipe: &Recipe) -> Result<(), Error> {
     let has_filter = recipe.matching.is_some();
@@ -353,7 +366,7 @@ fn check_alone(recipe: &Recipe) -> Result<(), Error> {
     }
     let has_v4 = recipe.versions.is_empty() || recipe.versions.contains(&IpVersion::V4);
     let is_only_v4 = recipe.versions.iter().all(|version| *version == IpVersion::V4);
-    if recipe.bad.iter().any(|(bad, _)| *bad == Bad::IpChecksum) && !(has_v4 && is_only_v4) {
+    if recipe.bad.iter().any(|(bad, _)| *bad == Malformation::IpChecksum) && !(has_v4 && is_only_v4) {
         return Err(Error::unmet(
             "bad",
             "the header of IPv6 has no checksum",

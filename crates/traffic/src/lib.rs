@@ -57,8 +57,9 @@ pub use error::{Error, SyntaxError};
 pub use generator::{Departure, Generator, MarkPlace};
 pub use mark::{MARK_LEN, Mark};
 pub use recipe::{
-    Bad, FLOWS_MAX, Gaps, KEYS, Key, Order, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport, Walk,
+    AddressOrder, FLOWS_MAX, FlowOrder, Gaps, KEYS, Key, Malformation, Payload, Rate, Recipe, SIZE_MAX,
+    Sizes, Transport,
 };
 pub use share::Share;
-pub use space::Space;
+pub use space::NumberRanges;
 pub use verify::{Latency, Stream, WINDOW};

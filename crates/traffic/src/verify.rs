@@ -10,7 +10,7 @@
 //! behind than the window is told apart from neither; it is counted as too late.
 
 use tapline_packet::Timestamp;
-use tapline_profile::Spread;
+use tapline_profile::Distribution;
 
 use crate::mark::Mark;
 
@@ -151,7 +151,7 @@ impl Stream {
 /// How long packets took, where the sender's clock is the receiver's.
 #[derive(Default)]
 pub struct Latency {
-    spread: Spread,
+    spread: Distribution,
     unknown: u64,
     /// The shortest and the longest, in nanoseconds.
     bounds: Option<(u64, u64)>,

@@ -252,20 +252,20 @@ mod tests {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),
         };
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let to = receiver.local_addr().expect("it has one");
         let settings = LiveSettings {
             interface: "lo",
             snap_len: 68,
             buffer: 1 << 20,
             timeout_ms: 10,
-            filter: "udp dst port 47121",
+            filter: &format!("udp dst port {}", to.port()),
         };
-        let receiver = std::net::UdpSocket::bind("127.0.0.1:47121");
-        let Ok(receiver) = receiver else { return eprintln!("skipped: port 47121 is taken") };
         let is_sent = AtomicBool::new(false);
         let send = || {
             let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
             for _ in 0..10 {
-                sender.send_to(b"tapline", "127.0.0.1:47121").expect("loopback");
+                sender.send_to(b"tapline", to).expect("loopback");
             }
             is_sent.store(true, Ordering::Relaxed);
         };

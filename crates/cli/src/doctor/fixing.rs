@@ -1,7 +1,7 @@
 //! `--fix`: changes as long as a command runs, or until a signal.
 //!
 //! ```text
-//! look --> catch signals --> Fixer::fix --> look again --> COMMAND, or wait for a signal --> Fixer::put_back
+//! look --> catch signals --> Fixer::fix --> look again --> COMMAND, or wait for a signal --> Fixer::undo_all
 //! ```
 
 use std::io::{self, IsTerminal};
@@ -53,7 +53,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
             report.code()
         }
     };
-    Ok(if fixer.put_back() { code } else { ExitCode::FAILURE })
+    Ok(if fixer.undo_all() { code } else { ExitCode::FAILURE })
 }
 
 /// Waits for a signal, but no longer than this.

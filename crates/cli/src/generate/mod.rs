@@ -250,7 +250,7 @@ struct Progress {
 
 impl Progress {
     fn tell(&mut self, watch: &RunReport<'_>) {
-        if watch.asked {
+        if watch.is_requested {
             self.clear();
             let account = watch.account.of_capture();
             let text = match self.json {

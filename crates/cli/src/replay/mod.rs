@@ -25,7 +25,7 @@ use tapline_graph::{Control, grouped};
 use tapline_syntax::units::count_in;
 
 use crate::args::parse_duration;
-use crate::sending::{Outcome, Pace, Place, Reporting, SendArgs, Taken, conclude};
+use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude};
 use crate::session::stop_after;
 use crate::stored::PastArgs;
 use crate::{privileges, signals};
@@ -114,34 +114,25 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    let place = Place::of(&transmitter);
+    let place = SendTarget::of(&transmitter);
     begin(args, &input.announcements, &place);
     let mut pacer = Pacer::new();
     let (reporting, progress) = Reporting::begin(&place, "read", is_paced, args.json, args.count, &control)?;
-    let mut replay = Replay::start(input.opened, settings(args), move || control.stopped())?;
+    let mut replay = Replay::start(input.opened, settings(args), move || control.is_stopped())?;
     let sent = pacer.run(&mut replay, &mut transmitter, &progress);
     let end = replay.finish();
     reporting.end();
     let end = end?;
     transmitter.finish();
     let read = end.read;
-    let taken = Taken {
+    let taken = SendInput {
         verb: "read",
         packets: read.packets,
         passes: read.passes,
         backwards: read.backwards,
         left: end.left + pacer.report().left,
     };
-    conclude(&Outcome {
-        pacer: pacer.report(),
-        dropped_later: transmitter.dropped_by_driver(),
-        sent: transmitter.sent(),
-        place: &place,
-        taken,
-        is_running: false,
-        is_paced,
-        json: args.json,
-    })?;
+    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
     match sent.err().or(end.failure) {
         Some(failure) => bail!("{failure}"),
         None => Ok(ExitCode::SUCCESS),
@@ -158,7 +149,7 @@ fn settings(args: &ReplayArgs) -> ReplaySettings {
 }
 
 /// Announces the files and the pace before the first packet is sent.
-fn begin(args: &ReplayArgs, announcements: &[String], place: &Place) {
+fn begin(args: &ReplayArgs, announcements: &[String], place: &SendTarget) {
     let how = match timing(args) {
         Timing::Top => "as fast as it goes".to_owned(),
         Timing::Rate(ReplayRate::Packets(rate)) => {

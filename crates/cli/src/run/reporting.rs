@@ -105,10 +105,10 @@ impl Watcher {
             let (interface, text) = (plain(&event.interface), plain(&event.text));
             let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
         }
-        if watch.asked || watch.is_last {
+        if watch.is_requested || watch.is_last {
             state.results[worker] = watch.results.clone();
         }
-        state.answered[worker] |= watch.asked;
+        state.answered[worker] |= watch.is_requested;
         state.ended[worker] |= watch.is_last;
         if state.is_answered() {
             state.answered.fill(false);

@@ -15,7 +15,7 @@ use tapline_capture::transmit::{
 use tapline_syntax::units::count_in;
 use tapline_sys::timer;
 
-pub(crate) use report::{Outcome, Taken, conclude};
+pub(crate) use report::{Outcome, SendInput, conclude};
 pub(crate) use reporting::Reporting;
 
 /// Options of sending.
@@ -103,16 +103,16 @@ impl SendArgs {
 
 /// The interface that packets are sent on, and the back end that sends them.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SendTarget {
     pub(crate) interface: String,
     pub(crate) backend: Backend,
     remark: Option<&'static str>,
     skipped_backends: Vec<SkippedBackend>,
 }
 
-impl Place {
-    pub(crate) fn of(transmitter: &Transmitter) -> Place {
-        Place {
+impl SendTarget {
+    pub(crate) fn of(transmitter: &Transmitter) -> SendTarget {
+        SendTarget {
             interface: transmitter.name().to_owned(),
             backend: transmitter.backend(),
             remark: transmitter.backend_remark(),

@@ -52,6 +52,11 @@ fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     Some((namespace, link))
 }
 
+/// Packets that the far end took: those in its queue are not among them.
+fn arrived(namespace: &Namespace) -> u64 {
+    namespace.counter(FAR, "rx_packets").unwrap()
+}
+
 fn generate(namespace: &Namespace, backend: &str, recipe: &[&str]) -> Finished {
     let fixed = ["generate", "--json", "--netns", namespace.name(), "-i", NEAR, "--backend", backend];
     run(fixed.into_iter().chain(recipe.iter().copied()))
@@ -121,12 +126,7 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
                 namespace.counter(FAR, "rx_packets").unwrap() >= before + frames.len() as u64
             });
             // tcpdump has them all in its ring; it writes them when it gets a processor.
-            let begin = std::time::Instant::now();
-            let is_written = || std::fs::metadata(&out).is_ok_and(|file| file.len() >= size(&frames));
-            while !is_written() && begin.elapsed() < PATIENCE / 4 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let got = receiver.packets(&out, 24);
+            let got = receiver.packets(&out, size(&frames));
             let places = places(&got, &frames);
             assert!(places.len() == frames.len(), "{backend} {pace:?}: {} of {}", places.len(), frames.len());
             // The far end takes XDP frames in lists of eight. A socket gets those with protocols that the kernel has no
@@ -155,8 +155,10 @@ fn a_recipe_written_and_a_recipe_captured_are_equal() {
     for backend in BACKENDS {
         let arguments = ["-i", FAR, "-B", "131072", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
+        let before = arrived(&namespace);
         let value = report(generate(&namespace, backend, &recipe));
         assert_eq!((&value["account"]["made"], &value["account"]["sent"]), (&20_000.into(), &20_000.into()));
+        wait_for("packets", || arrived(&namespace) >= before + 20_000);
         let account = live.interrupt().succeeded().account();
         assert_eq!((account.output("written"), account.count("lost")), (20_000, 0), "{backend}");
         assert!(bytes_of(packets_of(&out)) == written, "{backend}: other packets than in the file");
@@ -176,18 +178,20 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     for backend in BACKENDS {
         let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
+        let before = arrived(&namespace);
         let value = report(generate(&namespace, backend, &["mark", "size=60..600", "flows=9", "count=100k"]));
         let sent = value["account"]["sent"].as_u64().unwrap();
         let dropped = value["account"]["tx_dropped"].as_u64().unwrap();
+        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
+        // are not.
+        let gone = if backend == "xdp" { dropped } else { 0 };
+        wait_for("the queue to run dry", || arrived(&namespace) >= before + sent - gone);
         let finished = live.interrupt().succeeded();
         let text = String::from_utf8_lossy(&finished.stdout).into_owned();
         let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
         let marks = &marks["marks"][0];
         let counts = ["doubled", "reordered"].map(|name| marks[name].as_u64());
         assert_eq!(counts, [Some(0), Some(0)], "{backend}: {marks}");
-        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
-        // are not.
-        let gone = if backend == "xdp" { dropped } else { 0 };
         assert_eq!(
             (sent, marks["packets"].as_u64()),
             (100_000, Some(sent - gone)),
@@ -211,11 +215,13 @@ fn a_full_wire_loses_packets() {
     let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
     let live = Live::start(&namespace, 1, &arguments);
     let before = namespace.counter(FAR, "rx_bytes").unwrap();
+    let packets_before = arrived(&namespace);
     let recipe = ["mark", "size=60..600", "flows=9", "count=300k", "--patience", "0"];
     let value = report(generate(&namespace, "live", &recipe));
     let count = |name: &str| value["account"][name].as_u64().unwrap_or_else(|| panic!("{name} of {value}"));
     let full = value["account"]["unsent"]["queue_full"].as_u64().unwrap_or(0);
     assert_eq!((count("made"), count("sent") + full, count("tx_dropped")), (COUNT, COUNT, 0), "{value}");
+    wait_for("the queue to run dry", || arrived(&namespace) >= packets_before + count("sent"));
     let finished = live.interrupt().succeeded();
     let text = String::from_utf8_lossy(&finished.stdout).into_owned();
     let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");

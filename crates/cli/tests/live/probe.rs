@@ -14,7 +14,7 @@ use std::thread;
 use crate::support::{Finished, Live, TAPLINE, finish, program_or_skip, run, tapline, wait_for};
 use serde_json::Value;
 use tapline_testkit::capture_file::read_packets;
-use tapline_testkit::flow_meter::{Flow, FlowMeter, Rules, Way};
+use tapline_testkit::flow_meter::{DirectionTotals, Flow, FlowMeter, Rules};
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -43,13 +43,13 @@ fn reference(path: &str) -> Vec<Flow> {
     meter.ended
 }
 
-fn ways(flows: &[Flow]) -> impl Iterator<Item = Way> {
+fn ways(flows: &[Flow]) -> impl Iterator<Item = DirectionTotals> {
     flows.iter().flat_map(|flow| flow.ways).flatten()
 }
 
 /// Records, packets, bytes.
 fn sums(flows: &[Flow]) -> [u64; 3] {
-    let sum = |of: fn(&Way) -> u64| ways(flows).map(|way| of(&way)).sum();
+    let sum = |of: fn(&DirectionTotals) -> u64| ways(flows).map(|way| of(&way)).sum();
     [ways(flows).count() as u64, sum(|way| way.packets), sum(|way| way.bytes)]
 }
 

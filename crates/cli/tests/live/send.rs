@@ -60,6 +60,9 @@ impl Chain {
         }
         middle.ip(&["link", "set", inner, "up"]).unwrap();
         side.ip(&["link", "set", outer, "up"]).unwrap();
+        for (namespace, interface) in [(middle, inner), (side, outer)] {
+            namespace.wait_until_up(interface).unwrap();
+        }
     }
 
     fn graph(&self, sockets: usize, arguments: &[&str]) -> Live {

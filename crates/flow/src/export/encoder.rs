@@ -206,7 +206,7 @@ impl Templates {
         if self.biflow {
             return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
         }
-        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             self.record(flow, from, (side.first, side.last, side.packets), sink);
         }
     }
@@ -218,7 +218,7 @@ impl Templates {
         (first, last, packets): (Timestamp, Timestamp, u64),
         sink: &mut MessageSink<'_>,
     ) {
-        let which = usize::from(flow.sides[0].address.is_ipv6());
+        let which = usize::from(flow.endpoints[0].address.is_ipv6());
         if self.version == Version::V9 || self.templates[which].variable == 0 {
             self.make_room(which, self.templates[which].record_len, sink);
             let view = self.view(flow, from, first, last);

@@ -361,8 +361,8 @@ fn every_reason_ends_a_flow() {
     let told: Vec<(u16, EndReason, u64)> = flows
         .iter()
         .map(|flow| {
-            let sender = usize::from(flow.sides[1].packets > 0);
-            (flow.sides[sender].port, flow.end, flow.packets())
+            let sender = usize::from(flow.endpoints[1].packets > 0);
+            (flow.endpoints[sender].port, flow.end_reason, flow.packets())
         })
         .collect();
     assert_eq!(told[..3], [(2, EndReason::End, 2), (3, EndReason::Idle, 1), (1, EndReason::Active, 60)]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tapline_file::FileSource;
-use tapline_flow::{EndReason, Flow, KeyFields, Meter, MeterSettings, Side};
+use tapline_flow::{EndReason, Endpoint, Flow, KeyFields, Meter, MeterSettings};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp, VlanTag};
 use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
@@ -17,25 +17,26 @@ use tapline_testkit::traffic::Traffic;
 type Timed = (i64, Vec<u8>, u32);
 
 /// Both meters' flows in one form and order.
-type Plain = (flow_meter::End, flow_meter::End, u8, u8, [Option<flow_meter::Way>; 2]);
+type Plain =
+    (flow_meter::AddressPort, flow_meter::AddressPort, u8, u8, [Option<flow_meter::DirectionTotals>; 2]);
 
 fn of_reference(flow: &flow_meter::Flow) -> Plain {
     (flow.ends[0], flow.ends[1], flow.protocol, flow.reason, flow.ways)
 }
 
 fn of_meter(flow: &Flow) -> Plain {
-    let [one, other] = flow.sides;
+    let [one, other] = flow.endpoints;
     (
         (one.address, one.port),
         (other.address, other.port),
         flow.protocol,
-        flow.end as u8,
+        flow.end_reason as u8,
         [way(&one), way(&other)],
     )
 }
 
-fn way(side: &Side) -> Option<flow_meter::Way> {
-    (side.packets > 0).then(|| flow_meter::Way {
+fn way(side: &Endpoint) -> Option<flow_meter::DirectionTotals> {
+    (side.packets > 0).then(|| flow_meter::DirectionTotals {
         packets: side.packets,
         bytes: side.bytes,
         times: (side.first.as_nanos(), side.last.as_nanos()),
@@ -371,7 +372,7 @@ fn a_reset_in_a_fresh_meter_ends_its_flow_soon() {
         push_one(&mut meter, 100 * SECOND + tenth * SECOND / 10, &datagram(7), &mut flows);
         assert_eq!(flows.len(), usize::from(tenth > 20), "after {tenth} tenths");
     }
-    assert_eq!((flows[0].end, flows[0].protocol), (EndReason::End, 6));
+    assert_eq!((flows[0].end_reason, flows[0].protocol), (EndReason::End, 6));
 }
 
 /// Neither a full table nor silence that may be longer makes an active flow outlast its time.
@@ -392,7 +393,7 @@ fn the_active_timeout_holds_in_a_full_table() {
             for flow in flows.drain(..) {
                 let lasted = flow.last().since(flow.first());
                 assert!(lasted < active_ns, "{flow:?}");
-                match (flow.end, flow.sides[0].port < 3) {
+                match (flow.end_reason, flow.endpoints[0].port < 3) {
                     (EndReason::Full, false) => full += 1,
                     (EndReason::Active, true) => {
                         assert!(lasted >= active_ns - SECOND / 5, "{flow:?}");
@@ -419,7 +420,7 @@ fn active_flows_end_in_time_beside_long_silences() {
     meter.set_clock(Timestamp::from_nanos(10 * SECOND));
     assert!(meter.expire(&mut flows));
     assert_eq!(
-        flows.iter().map(|flow| (flow.end, flow.packets())).collect::<Vec<_>>(),
+        flows.iter().map(|flow| (flow.end_reason, flow.packets())).collect::<Vec<_>>(),
         [(EndReason::Active, 10)]
     );
 }
@@ -480,7 +481,7 @@ fn fragments_belong_to_the_network_that_they_came_from() {
     }
     while !meter.finish(&mut flows) {}
     let mut told: Vec<(u16, u16, u64)> =
-        flows.iter().map(|flow| (flow.context.vlan, flow.sides[0].port, flow.packets())).collect();
+        flows.iter().map(|flow| (flow.context.vlan, flow.endpoints[0].port, flow.packets())).collect();
     told.sort_unstable();
     assert_eq!(told, [(1, 11, 2), (2, 22, 2), (3, 0, 1)]);
 }
@@ -495,7 +496,8 @@ fn packets_from_the_future_stop_no_timer() {
         push_one(&mut meter, time, &datagram(if second < 10 { 1 } else { 2 }), &mut flows);
     }
     assert_eq!(meter.statistics().ahead, 1);
-    let ended: Vec<_> = flows.iter().map(|flow| (flow.end, flow.packets(), flow.last().seconds())).collect();
+    let ended: Vec<_> =
+        flows.iter().map(|flow| (flow.end_reason, flow.packets(), flow.last().seconds())).collect();
     assert_eq!(ended, [(EndReason::Idle, 10, 9)]);
 }
 
@@ -533,9 +535,9 @@ proptest! {
             let port = random.below(20) as u16;
             push_one(&mut meter, time, &datagram(port), &mut flows);
             for flow in flows.drain(..) {
-                let gone = there.remove(&flow.sides[0].port).expect("it was there");
+                let gone = there.remove(&flow.endpoints[0].port).expect("it was there");
                 prop_assert_eq!(gone, flow.last().as_nanos());
-                if flow.end == EndReason::Full {
+                if flow.end_reason == EndReason::Full {
                     full += 1;
                     let longest = there.values().min().copied().unwrap_or(gone);
                     prop_assert!(gone <= longest + TICK, "{} gone at {}, {} stays", gone, time, longest);

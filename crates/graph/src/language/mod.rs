@@ -34,14 +34,14 @@ pub type SyntaxError = tapline_syntax::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ast {
     /// Every stage, in the order of its declaration.
-    pub stages: Vec<Declared>,
+    pub stages: Vec<StageDeclaration>,
     /// The connections.
-    pub links: Vec<Link>,
+    pub links: Vec<Connection>,
 }
 
 /// A stage as declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct StageDeclaration {
     /// Its name; made from the class and a number if none was given: `filter@2`.
     pub name: String,
     /// Whether the name was given.
@@ -67,7 +67,7 @@ pub struct Argument {
 
 /// A connection: indices into [`Ast::stages`], with the number of the output and of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct Connection {
     /// The stage that packets come from.
     pub from: usize,
     /// The number of its output.

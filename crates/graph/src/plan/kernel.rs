@@ -36,7 +36,7 @@ pub(super) fn push_down(plan: &mut Plan) {
         let (note, text) = match (followers.as_slice(), texts.as_slice()) {
             ([only], [text]) => {
                 let text = (*text).to_owned();
-                plan.nodes[*only].is_done_before = true;
+                plan.nodes[*only].is_filtered_upstream = true;
                 let only = &plan.nodes[*only].name;
                 let place = if runner == "the kernel" { "the kernel" } else { "the search of the store" };
                 (format!("{only} runs in {place}, at {name}"), text)
@@ -56,7 +56,7 @@ pub(super) fn take_back(plan: &mut Plan) {
     for source in 0..plan.nodes.len() {
         if plan.nodes[source].kernel_filter.take().is_some() {
             let followers: Vec<usize> = plan.successors(source).collect();
-            followers.iter().for_each(|&node| plan.nodes[node].is_done_before = false);
+            followers.iter().for_each(|&node| plan.nodes[node].is_filtered_upstream = false);
         }
     }
 }

@@ -43,7 +43,7 @@ fn side_by_side(plan: &Plan, output: (usize, usize)) -> Vec<usize> {
     let is_filter = |node: &PlanNode| {
         node.class.name == "filter"
             && node.inputs == [output]
-            && !node.is_done_before
+            && !node.is_filtered_upstream
             && node.arguments.text("fragments") == "own"
             // The set's filters stand one a line.
             && !node.arguments.text("text").contains('\n')
@@ -75,13 +75,13 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
         arguments,
         inputs: vec![output],
         kernel_filter: None,
-        is_done_before: false,
+        is_filtered_upstream: false,
         exit: None,
     };
     plan.nodes.insert(first, set);
     for (place, filter) in filters.iter().enumerate() {
         let node = &mut plan.nodes[filter + 1];
         node.inputs = vec![(first, place)];
-        node.is_done_before = true;
+        node.is_filtered_upstream = true;
     }
 }

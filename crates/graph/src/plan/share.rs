@@ -42,7 +42,7 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
             arguments,
             inputs,
             kernel_filter: None,
-            is_done_before: false,
+            is_filtered_upstream: false,
             exit: None,
         });
     }

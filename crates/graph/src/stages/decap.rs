@@ -16,14 +16,14 @@ use tapline_packet::headers::{Headers, Tunnel};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
     description: "StageInput off what stands before the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \

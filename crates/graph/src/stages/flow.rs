@@ -14,7 +14,9 @@ use tapline_flow::{
 };
 use tapline_packet::{ClockReading, Timestamp};
 
-use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{
+    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
@@ -29,7 +31,7 @@ const AHEAD_NS: i64 = 1_000_000_000;
 const SET_BACK_NS: i64 = 1_000_000_000;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "flow",
     summary: "packets become flows, for ipfix or flowtop right behind",
     description: "One entry holds both directions of a flow. Packets that belong to a flow go on; those without IP, cut short or sampled out are refused. Time is that of \
@@ -123,7 +125,7 @@ fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {
         flows_max: arguments.number("flows") as usize,
         key: KeyFields::parse(arguments.text("key")).map_err(|error| error.to_string())?,
         inner: arguments.text("inner") == "yes",
-        layer2: arguments.text("bytes") == "frame",
+        counts_frames: arguments.text("bytes") == "frame",
         details: DetailFields::parse(arguments.text("details")).map_err(|error| error.to_string())?,
         payload: arguments.number("payload") as u16,
     })
@@ -335,7 +337,7 @@ mod tests {
     use tapline_testkit::frames::*;
 
     use crate::TickContext;
-    use crate::plan::{Plan, Source};
+    use crate::plan::{GraphText, Plan};
     use crate::table::Cell;
     use crate::trial::{Trial, whole};
 
@@ -519,7 +521,7 @@ mod tests {
 
     #[test]
     fn an_exporter_takes_one_rate_of_sampling() {
-        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
         let two = |one: u32, other: u32, more: &str| {
             plan(&format!(
                 "e :: ipfix(\"127.0.0.1:9\"{more}); file(a) -> flow(sample={one}) -> e; file(b) -> flow(sample={other}) -> e"
@@ -536,7 +538,7 @@ mod tests {
 
     #[test]
     fn only_a_meter_leads_to_takers_of_flows() {
-        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
         let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
         assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
         assert!(plan("file(a) -> flow -> sample(1/2) -> flowtop").is_err());

@@ -18,7 +18,7 @@ use crate::graph::Out;
 use crate::packets::Packets;
 
 /// Bytes that a packet takes besides its data.
-const RECORD_SIZE: usize = size_of::<Record>() + size_of::<Place>();
+const RECORD_SIZE: usize = size_of::<Record>() + size_of::<DueEntry>();
 
 /// The least number of freed bytes for which the rest is moved together.
 const DEAD_MAX: usize = 64 * 1024;
@@ -32,7 +32,7 @@ pub(super) const ROOM: Parameter = Parameter {
 };
 
 /// Due time, number in the order of arrival, slot.
-type Place = (Timestamp, u64, u32);
+type DueEntry = (Timestamp, u64, u32);
 
 /// Packets that a stage keeps.
 pub(super) struct Held {
@@ -44,7 +44,7 @@ pub(super) struct Held {
     live: usize,
     slots: Vec<Record>,
     free: Vec<u32>,
-    places: BinaryHeap<Reverse<Place>>,
+    places: BinaryHeap<Reverse<DueEntry>>,
     kept: u64,
     /// The latest due time of the packets handed on.
     gone: Option<Timestamp>,

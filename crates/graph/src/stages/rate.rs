@@ -15,14 +15,14 @@ use std::collections::HashSet;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "rate",
     summary: "limits packets or bits per second by dropping whole flows",
     description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet input one for itself (packets) and one for each of \

@@ -140,7 +140,7 @@ mod tests {
     use tapline_sys::usage::{CpuTime, SchedulerCounts};
 
     use super::*;
-    use crate::costs::{Spent, facts};
+    use crate::costs::{ResourceUsage, facts};
 
     fn stage(name: &str, class: &str, cycles: u64) -> Snapshot {
         Snapshot { name: name.into(), class: class.into(), batches: 4, cycles, ..Snapshot::default() }
@@ -158,7 +158,7 @@ mod tests {
             stages: vec![stage("in", "file", 6_000_000), stage("count@2", "count", 2_000_000)],
             ticks: 10_000_000,
             frequency_hz: 1e9,
-            spent: Spent {
+            spent: ResourceUsage {
                 wall: ms(10),
                 cpu: ms(8),
                 by_mode: CpuTime { user: ms(7), system: ms(1) },

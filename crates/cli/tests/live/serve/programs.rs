@@ -140,8 +140,7 @@ fn slow_unmodified_programs_report_their_loss() {
     let (fits, floods) = frames.split_at(300);
     daemon.send(fits);
     slow().for_each(|reader| reader.signal("STOP"));
-    daemon.send(floods);
-    daemon.settle(20_000, 1);
+    daemon.send_in_parts(floods, fits.len(), 1);
     slow().for_each(|reader| reader.signal("CONT"));
     // What comes when they run again is theirs.
     daemon.send(fits);

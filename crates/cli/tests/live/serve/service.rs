@@ -85,7 +85,8 @@ fn without_descriptors_it_rests_and_comes_back() {
     let before = open();
     let connections: Vec<UnixStream> =
         (0..150).map(|_| UnixStream::connect(daemon.socket()).expect("it listens")).collect();
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for("connections to be accepted", || open() > before);
+    daemon.live.as_ref().unwrap().wait_until_idle();
     // On a busy machine a process that spins gets a share of the processor only, so the bound is far below one.
     let (start, began) = (ticks(pid), std::time::Instant::now());
     std::thread::sleep(Duration::from_secs(2));
@@ -121,6 +122,7 @@ fn without_descriptors_it_rests_and_comes_back() {
 #[test]
 fn coming_and_going_fills_no_log() {
     const ROUNDS: usize = 150;
+    let begun = std::time::Instant::now();
     let Some(mut daemon) = Daemon::start("coming_and_going_fills_no_log", &[]) else { return };
     let filter = vec!["port 53"; 60].join(" or ");
     let attach = AttachRequest { capture: "office".to_owned(), filter, ..AttachRequest::default() };
@@ -143,12 +145,10 @@ fn coming_and_going_fills_no_log() {
         .filter(|line| line.contains("user 0") || line.contains("forged"))
         .collect::<Vec<_>>()
         .join("\n");
-    assert!(
-        told.lines().count() <= 22 && told.len() < 16 << 10,
-        "{} lines of {} bytes",
-        told.lines().count(),
-        told.len()
-    );
+    // 20 lines a minute, and one that sums up the rest: a slow machine takes more than one minute.
+    let minutes = begun.elapsed().as_secs() as usize / 60 + 1;
+    let count = told.lines().count();
+    assert!(count <= 22 * minutes && told.len() < minutes << 14, "{count} lines of {} bytes", told.len());
     assert!(
         !told.contains('\u{1b}') && !told.lines().any(|line| line.starts_with("tapline: forged")),
         "{told}"
@@ -317,7 +317,7 @@ fn an_unread_log_stops_nothing() {
     let mut command = tapline(["serve", "-r", sample::STORED, "--name", "office", "--json", "--socket"]);
     let mut child = command.arg(&socket).spawn().unwrap();
     wait_for("the socket", || Client::connect(&socket, "test").is_ok());
-    // A line of 70 bytes for each; the pipe holds 64 KiB.
+    // A line of 70 bytes for each, or for several that come while the daemon waits for a processor; the pipe holds 64 KiB.
     for _ in 0..5000 {
         process::signal(child.id(), SIGHUP).unwrap();
         Client::connect(&socket, "test").unwrap();
