@@ -88,8 +88,8 @@ fn open_input(
     program: Option<&FplProgram>,
     control: &Arc<Control>,
 ) -> Result<(Input, CaughtSignals)> {
-    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
-    // open, Ctrl-C may end the program as it ends any other.
+    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until
+    // it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
     let input = input::open(args, filtering, control)?;
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
@@ -100,7 +100,8 @@ fn open_input(
     Ok((input, caught))
 }
 
-/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than most searches.
+/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than
+/// most searches.
 fn meters(input: &Input) -> Meters {
     match &input.search {
         Some(_) => Meters::private(),
@@ -219,8 +220,8 @@ fn drive(
 /// Handles of the outputs for each worker.
 type Handles = Vec<Vec<Box<dyn Stage>>>;
 
-/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that what
-/// goes to one of them goes nowhere else.
+/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that
+/// what goes to one of them goes nowhere else.
 pub(crate) fn share(
     outputs: Vec<Box<dyn Stage>>,
     workers: usize,
@@ -336,7 +337,8 @@ fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
     };
 }
 
-/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.
+/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a
+/// capture file.
 fn tell_account(args: &CaptureArgs, account: &Account, search: Option<&Asked>, notes: &[String]) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());

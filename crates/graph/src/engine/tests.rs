@@ -485,8 +485,8 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
 }
 
-/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks and
-/// reports as without.
+/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks
+/// and reports as without.
 #[test]
 fn intervals_go_by_the_steady_clock() {
     static TENTHS: AtomicU64 = AtomicU64::new(0);
