@@ -153,8 +153,8 @@ enum Place {
 }
 
 /// The words of a command line of a document that runs `program`, without what stands before it (a prompt, `sudo`,
-/// variables) and behind it (a pipe, a remark behind `#` or two blanks). `None` for other lines, and for synopses, which
-/// have `[`, `]` or `...` outside of quotes.
+/// variables) and behind it (a pipe, a remark behind `#` or two blanks). `None` for other lines, and for synopses,
+/// which have `[`, `]` or `...` outside of quotes.
 pub fn command(line: &str, program: &str) -> Option<Vec<String>> {
     let mut text = line.trim_start();
     loop {

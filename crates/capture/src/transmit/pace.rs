@@ -12,7 +12,7 @@
 //! from 20 to 200 microseconds.
 
 use tapline_packet::{Batch, Interface, Timestamp};
-use tapline_profile::{Clock, Clocks, Spread, Stamp, StampMode};
+use tapline_profile::{Clock, Clocks, Distribution, Stamp, StampMode};
 use tapline_sys::clock::monotonic_ns;
 use tapline_sys::timer;
 
@@ -78,7 +78,7 @@ pub struct PaceReport {
     pub late_max_ns: u64,
     /// By how many nanoseconds gaps between frames differed from those planned, either way. Frames of one call are
     /// taken to go evenly during it.
-    pub gaps: Spread,
+    pub gaps: Distribution,
 }
 
 /// The processor's counter, held to the clock that sleeps go by.
