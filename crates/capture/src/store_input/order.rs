@@ -1,4 +1,4 @@
-//! What threads found, in the order of time.
+//! Results of the threads, in the order of time.
 //!
 //! ```text
 //! found, in the order of recording, each in the order of time --add--> held --next, up to the limit--> lent, in the order of time
