@@ -22,7 +22,7 @@ use tapline_filter::{FixedNames, HandleKind, explain, tree};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, MeterSettings};
 use tapline_fpl::{self as fpl, FplOptions};
-use tapline_graph::plan::{Plan, Source};
+use tapline_graph::plan::{GraphText, Plan};
 use tapline_ir::{CompiledFilter, Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
@@ -203,8 +203,8 @@ fn ensure_same_values(filter: &CompiledFilter) {
     }
 }
 
-fn exhibits() -> &'static [gallery::Exhibit] {
-    static FRAMES: OnceLock<Vec<gallery::Exhibit>> = OnceLock::new();
+fn exhibits() -> &'static [gallery::NamedFrame] {
+    static FRAMES: OnceLock<Vec<gallery::NamedFrame>> = OnceLock::new();
     FRAMES.get_or_init(gallery::exhibits)
 }
 
@@ -512,7 +512,7 @@ fn packet_seeds() -> Vec<Vec<u8>> {
 /// than once.
 pub fn graph_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let source = Source { name: "fuzz", text: &text };
+    let source = GraphText { name: "fuzz", text: &text };
     let plan = match Plan::new(std::slice::from_ref(&source)) {
         Ok(plan) => plan,
         Err(message) => {
@@ -559,7 +559,7 @@ pub fn flows(data: &[u8]) {
         flows_max: if choice & 2 == 0 { 3 } else { 1000 },
         key: KeyFields::parse(key).expect("these are fields"),
         inner: choice & 4 != 0,
-        layer2: choice & 8 != 0,
+        counts_frames: choice & 8 != 0,
         details: if choice & 0x10 == 0 { DetailFields::NONE } else { all_details },
         payload: 40,
     };

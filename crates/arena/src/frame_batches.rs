@@ -23,7 +23,7 @@ impl FrameBatches {
         FrameBatches { records: frames.iter().map(record).collect(), base: frames.concat() }
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.records.len()
     }

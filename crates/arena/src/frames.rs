@@ -62,7 +62,7 @@ impl Host {
     }
 }
 
-/// Which internet protocol.
+/// A version of the internet protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpVersion {
     /// RFC 791.

@@ -12,11 +12,15 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// One end of the pair.
 pub const NEAR: &str = "near0";
 /// The other end.
 pub const FAR: &str = "far0";
+
+/// The longest wait for an interface to come up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace that exists until this value is dropped.
 #[derive(Debug)]
@@ -83,7 +87,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Adds a pair of veth interfaces, quiet and up.
+    /// Adds a pair of veth interfaces, quiet and up, once both send.
     ///
     /// # Errors
     /// The text of the failing program.
@@ -96,7 +100,26 @@ impl Namespace {
         for interface in [one, other] {
             self.ip(&["link", "set", interface, "up"])?;
         }
-        Ok(())
+        [one, other].iter().try_for_each(|interface| self.wait_until_up(interface))
+    }
+
+    /// Waits until an interface sends what it is given. After its carrier came up the kernel sets its queues up in the
+    /// background (`linkwatch_do_dev`); until then packets are dropped without a word.
+    ///
+    /// # Errors
+    /// That it does not come up within a minute, or the text of the failing program.
+    pub fn wait_until_up(&self, interface: &str) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            let shown = self.ip(&["link", "show", "dev", interface])?;
+            if shown.contains("state UP") || shown.contains("state UNKNOWN") {
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{interface} does not come up: {shown}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Runs `ip` in the namespace.
@@ -117,7 +140,7 @@ impl Namespace {
     /// A counter of an interface by its name in `/sys/class/net/*/statistics`, such as `rx_packets`.
     ///
     /// # Errors
-    /// That it cannot be read.
+    /// The counter cannot be read.
     pub fn counter(&self, interface: &str, counter: &str) -> Result<u64, String> {
         // `ip netns exec` mounts /sys anew, so that it shows this namespace.
         let path = format!("/sys/class/net/{interface}/statistics/{counter}");
@@ -191,7 +214,7 @@ mod tests {
         let namespace = Namespace::with_pair("test").expect("we may");
         let name = namespace.name().to_owned();
         assert!(run(Command::new("ip").args(["netns", "list"])).expect("listing").contains(&name));
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
         assert_eq!(namespace.counter(FAR, "rx_packets"), Ok(0));
         drop(namespace);
         assert!(!run(Command::new("ip").args(["netns", "list"])).expect("listing").contains(&name));

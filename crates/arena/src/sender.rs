@@ -8,11 +8,14 @@ use crate::netns;
 use std::time::{Duration, Instant};
 use tapline_sys::{FRAMES_PER_CALL, FrameSocket, NetNs, RouteSocket};
 
-/// How long a paced sender sleeps when nothing is due.
+/// The longest delay that a paced sender makes up for: after a longer one the rest of its frames go later. The burst of a
+/// sender that had no processor for a second would be faster than any receiver bears.
+const CATCH_UP_MAX: Duration = Duration::from_millis(20);
+/// The sleep of a paced sender when nothing is due.
 const TICK: Duration = Duration::from_micros(500);
-/// How long to wait before a frame is tried again that the interface's queue had no room for.
+/// The pause before a frame is tried again for which the interface's queue had no room.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(100);
-/// How long to wait at once for room in the socket.
+/// The longest single wait for room in the socket.
 const WAIT: Duration = Duration::from_secs(1);
 
 const EAGAIN: i32 = 11;
@@ -55,7 +58,7 @@ impl Sender {
     /// On an interface, in the namespace of this name or, without one, in ours.
     ///
     /// # Errors
-    /// That there is no such namespace or interface, or that `CAP_NET_RAW` is missing.
+    /// There is no such namespace or interface, or `CAP_NET_RAW` is missing.
     pub fn open(namespace: Option<&str>, interface: &str) -> Result<Sender, String> {
         let socket = match namespace {
             None => open_here(interface)?,
@@ -81,11 +84,14 @@ impl Sender {
     /// Why a frame was refused, and how many had been taken by then.
     pub fn send(&mut self, frames: &[Vec<u8>], count: u64, pace: Pace) -> Result<Sent, String> {
         let start = Instant::now();
+        // The start of the schedule: later than that of the sending by all delays that are not made up for.
+        let mut planned = start;
         let mut sent = Sent::default();
         let mut burst: Vec<&[u8]> = Vec::with_capacity(FRAMES_PER_CALL);
         let mut upcoming = frames.iter().cycle();
         while sent.packets < count {
-            let due = due_packets(pace, start.elapsed()).min(count) - sent.packets;
+            planned += delay(pace, planned.elapsed(), sent.packets).saturating_sub(CATCH_UP_MAX);
+            let due = due_packets(pace, planned.elapsed()).min(count).saturating_sub(sent.packets);
             if due == 0 {
                 std::thread::sleep(TICK);
                 continue;
@@ -132,6 +138,17 @@ fn due_packets(pace: Pace, elapsed: Duration) -> u64 {
     }
 }
 
+/// By how much a sender is behind its schedule, when so much of it has passed.
+fn delay(pace: Pace, elapsed: Duration, sent: u64) -> Duration {
+    match pace {
+        Pace::Full => Duration::ZERO,
+        Pace::PerSecond(rate) => {
+            let on_time = u128::from(sent) * 1_000_000_000 / u128::from(rate.max(1));
+            elapsed.saturating_sub(Duration::from_nanos(u64::try_from(on_time).unwrap_or(u64::MAX)))
+        }
+    }
+}
+
 fn open_here(interface: &str) -> Result<FrameSocket, String> {
     let links = RouteSocket::open().and_then(|mut route| route.links()).map_err(|e| e.to_string())?;
     let link = links
@@ -160,6 +177,15 @@ mod tests {
         assert!(sent.duration >= Duration::from_millis(49), "{:?}", sent.duration);
         // Not rx_dropped: that counts frames which arrived and which no protocol here wanted.
         assert_eq!(namespace.counter(FAR, "rx_packets"), Ok(2500));
+    }
+
+    #[test]
+    fn long_delays_are_not_made_up_for() {
+        let ms = Duration::from_millis;
+        let behind = |elapsed, sent| delay(Pace::PerSecond(20_000), elapsed, sent);
+        assert_eq!((behind(ms(50), 1000), behind(ms(49), 1000)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((behind(ms(550), 1000), behind(ms(550), 0)), (ms(500), ms(550)));
+        assert_eq!(delay(Pace::Full, ms(1000), 0), Duration::ZERO);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use clap::Args;
 use tapline_capture::FileInput;
 use tapline_file::MergeOrder;
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan, Source};
+use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet};
 use tapline_packet::{ClockReading, Interface, Timestamp};
 use tapline_profile::Meters;
@@ -61,14 +61,15 @@ pub(crate) fn run(args: &AccountingArgs, options: &Options, report: &mut Report)
 /// One run over the file, in this thread.
 fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
     let text = format!("file(\"{}\") -> {graph}", path.display());
-    let plan = Plan::new(&[Source { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
+    let plan = Plan::new(&[GraphText { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
         GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-    let (graph, nodes) = plan::build(&plan, &Meters::private(), maker).map_err(|error| anyhow!(error))?;
+    let context =
+        WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
+    let (graph, nodes) = plan::build(&plan, &Meters::private(), context).map_err(|error| anyhow!(error))?;
     let mut graph = if is_measured { graph } else { graph.unmeasured() };
     let mut file = FileInput::new(vec![FileInput::open_file(path)?], MergeOrder::Given);
     let inlets = vec![Inlet::new(&mut file, nodes[0])];

@@ -8,8 +8,8 @@
 //!   report     median of each peer, ratio to tapline, the goal
 //! ```
 //!
-//! The machine may be busy: runs of the peers alternate, so what disturbs one disturbs all, and the ratio of the medians
-//! is what counts. `--csv` keeps every single run.
+//! The machine may be busy: runs of the peers alternate, so what disturbs one disturbs all, and the ratio of the
+//! medians is what counts. `--csv` keeps every single run.
 #![forbid(unsafe_code)]
 
 mod accounting;
@@ -67,7 +67,8 @@ enum Workload {
     Flows(flows::FlowsArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
-    /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was achieved. Needs root.
+    /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
+    /// achieved. Needs root.
     Rate(rate::RateArgs),
     /// The shared ring: storing a packet once, indexing it for 1 to 16 readers, reading it.
     Ring(ring::RingArgs),
@@ -165,4 +166,51 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     readers::run(&Default::default(), options)?;
     store::run(&Default::default(), options)?;
     live::run(&Default::default(), options, report)
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_testkit::documents;
+
+    use super::*;
+
+    /// Commands of the documents: in code blocks, in README's table behind its last bar, and after BENCH=.
+    fn documented() -> Vec<(String, Vec<String>)> {
+        let mut found = Vec::new();
+        for document in documents::all() {
+            let mut add = |text: &str| {
+                let words = documents::command(text, "tapline-bench");
+                found.extend(words.map(|words| (format!("{}: {text}", document.name), words)));
+            };
+            document.blocks().iter().flat_map(|block| &block.lines).for_each(|line| add(line));
+            for line in document.text.lines() {
+                if let Some((_, text)) = line.split_once("BENCH=\"") {
+                    add(&format!("tapline-bench {}", text.split('"').next().unwrap_or_default()));
+                }
+                // In prose: `tapline-bench ...`.
+                line.split('`')
+                    .skip(1)
+                    .step_by(2)
+                    .filter(|text| text.starts_with("tapline-bench "))
+                    .for_each(&mut add);
+                let cell =
+                    line.strip_suffix(" |").and_then(|row| row.rsplit("| ").next()).unwrap_or_default();
+                if document.name == "README.md" {
+                    cell.split('`').skip(1).step_by(2).for_each(|text| add(&format!("tapline-bench {text}")));
+                }
+            }
+        }
+        found.retain(|(_, words)| words.get(1).is_some_and(|word| word != "target/release/tapline-bench"));
+        found
+    }
+
+    #[test]
+    fn commands_of_the_documents_are_taken() {
+        let commands = documented();
+        for (place, words) in &commands {
+            Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{place}\n{error}"));
+        }
+        let of_readme = commands.iter().filter(|(place, _)| place.starts_with("README.md")).count();
+        assert!(of_readme >= 5 && commands.len() > 20, "{of_readme} in README.md, {} in all", commands.len());
+    }
 }

@@ -44,7 +44,7 @@ struct Assembler<'a> {
     cfg: &'a Cfg,
     /// The program from its end.
     reversed: Vec<Insn>,
-    /// How many instructions there are from each block's start to the program's end.
+    /// Number of instructions from each block's start to the program's end.
     distance: Vec<usize>,
     /// The same for the last instruction that goes on to each block, 0 if there is none.
     copy: Vec<usize>,
@@ -90,7 +90,7 @@ impl Assembler<'_> {
         });
     }
 
-    /// How many instructions a jump made now skips to get to `target`.
+    /// Number of instructions that a jump at this place skips to get to `target`.
     fn skip(&self, target: BlockId) -> usize {
         self.reversed.len() - self.distance[target.0 as usize]
     }

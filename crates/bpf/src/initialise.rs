@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::cfg::{BlockId, JumpTest, Operand};
 
-    /// Branches on A; both ways lead to a block that reads cells 1 and 2.
+    /// Branches on A; both edges lead to a block that reads cells 1 and 2.
     fn diamond(left: Vec<Statement>, right: Vec<Statement>) -> Cfg {
         let mut cfg = Cfg::constant(0);
         let read =

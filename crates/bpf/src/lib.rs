@@ -65,7 +65,7 @@ impl Insn {
         self.code & 0x07
     }
 
-    /// Whether it is a comparison with two ways out.
+    /// Whether it is a comparison with two edges out.
     pub const fn is_branch(self) -> bool {
         self.class() == code::JMP && self.code != code::JMP | code::JA
     }

@@ -1,17 +1,17 @@
 //! Shorter programs with the same answers, and the proof that a filter can never be true.
 //!
 //! ```text
-//! forward   values of registers and outcomes of tests, along every way: decided tests are stepped over
+//! forward   values of registers and outcomes of tests, along every path: decided tests are stepped over
 //! regroup   chains of `or` and of `and`: tests of one value side by side
 //! forward   again, and now loads of what a register already holds go as well
 //! sweep     backward: statements with an unread result go; `and` and `sub` move into the test
 //!           forward and sweep again while there is something to remove
-//! merge     equal blocks become one; ways that only reject become the rejecting return
+//! merge     equal blocks become one; those from which every path rejects become the rejecting return
 //! ```
 //!
 //! The simplified program gives for every packet, however short, exactly what the given one gives. In particular a
 //! load outside of the packet still rejects it where it did: a load goes only where its bytes, or bytes behind them,
-//! were loaded before, or will be on every way that accepts. (libpcap's optimiser does not keep to this, see its
+//! were loaded before, or will be on every path that accepts. (libpcap's optimiser does not keep to this, see its
 //! issue 430.)
 //!
 //! The cost is near linear in the size of the graph: each pass visits each block once, with bounded facts and bounded

@@ -43,7 +43,7 @@ const BUFFER_LEN_MAX: u64 = 16 << 20;
 const PAUSE_MS: u64 = 1000;
 /// With this snap length a block of 64 KiB holds every packet.
 const SHORT_PACKETS_LEN: c_int = 60_000;
-/// When the program says that packets may wait as long as they need to fill the buffer.
+/// The latency for a program that lets packets wait until the buffer is full.
 pub(crate) const LATENCY_MS: u32 = 10;
 
 /// An open interface.
@@ -392,7 +392,7 @@ fn open_failure(error: AfPacketError) -> Failure {
     }
 }
 
-/// Whose clocks can stamp a device's packets, by libpcap's numbers; the host's alone where that is not to be known.
+/// The clocks that can stamp a device's packets, by libpcap's numbers; the host's alone if that cannot be known.
 pub(crate) fn timestamp_types(device: &str) -> Vec<c_int> {
     let timestamping =
         tapline_sys::LinkControl::open().and_then(|mut control| control.timestamping(device)).ok();

@@ -5,7 +5,7 @@
 //! daemon --captures that we may read--> tap:NAME           last, so that programs that take the first device get an interface
 //! ```
 //!
-//! A daemon that does not answer is waited for no longer than [`PATIENCE`]: every program that lists devices asks it.
+//! A daemon that does not answer is waited for no longer than [`LIST_TIMEOUT`]: every program that lists devices asks it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
@@ -38,7 +38,7 @@ const CONNECTION: u32 = 0x30;
 const LOWER_UP: u32 = 1 << 16;
 
 /// For how long a daemon may think about each answer.
-const PATIENCE: Duration = Duration::from_millis(200);
+const LIST_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A device, before it is given to C.
 struct Found {
@@ -88,7 +88,7 @@ fn captures() -> Vec<Found> {
             addresses: Vec::new(),
         }
     };
-    shared::captures(PATIENCE).into_iter().map(found).collect()
+    shared::captures(LIST_TIMEOUT).into_iter().map(found).collect()
 }
 
 /// The lower, the better; libpcap's order.

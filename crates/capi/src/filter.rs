@@ -220,7 +220,8 @@ pub unsafe extern "C" fn bpf_filter(
     })
 }
 
-/// How many instructions a program has, up to the last that can be reached. `None` if it jumps backward or never ends.
+/// Number of instructions of a program, up to the last that can be reached. `None` if it jumps backward or never
+/// ends.
 ///
 /// # Safety
 /// All instructions that jumps forward from `pc` can reach are there.

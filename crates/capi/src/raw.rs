@@ -49,7 +49,7 @@ pub(crate) const ETHERNET: c_int = 1;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct PacketHeader {
-    /// When; microseconds or nanoseconds in `tv_usec`, as the handle's precision has it.
+    /// The time; microseconds or nanoseconds in `tv_usec`, by the handle's precision.
     pub(crate) ts: libc::timeval,
     /// Captured bytes.
     pub(crate) cap_len: u32,

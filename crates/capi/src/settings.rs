@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) buffer_len: Option<u32>,
     /// Bytes of it that wake the reader before the timeout.
     pub(crate) wake_len: Option<u32>,
-    /// Whose clock.
+    /// The clock that stamps packets.
     pub(crate) timestamps: Option<TimestampSource>,
     /// The protocol to receive; 0 for all.
     pub(crate) protocol: u16,
@@ -31,7 +31,7 @@ impl Settings {
         if self.snap_len <= 0 { SNAP_LEN_MAX } else { self.snap_len.min(SNAP_LEN_MAX) }
     }
 
-    /// How long packets may wait in the kernel; `None` if the program does not care.
+    /// Milliseconds that packets may wait in the kernel; `None` if the program does not care.
     pub(crate) fn latency_ms(&self) -> Option<u32> {
         match self.timeout_ms {
             _ if self.is_immediate => Some(1),

@@ -12,7 +12,7 @@ use tapline_sys::Wakeup;
 use crate::failure::Failure;
 use crate::raw::Stat;
 
-/// How often an interface that is down is looked at.
+/// The pause between two looks at an interface that is down.
 const DOZE: Duration = Duration::from_secs(1);
 
 /// The filter that runs here, asked of each packet before it is changed for C.

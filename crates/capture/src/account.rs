@@ -18,9 +18,9 @@ use crate::transmit::DropReasons;
 /// A counter, or the statement that it is not counted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Counted.
+    /// The number.
     Known(u64),
-    /// Cannot be known here.
+    /// The number cannot be known here.
     Unknown,
 }
 
@@ -33,7 +33,7 @@ impl Count {
         }
     }
 
-    /// The sum; unknown if either is.
+    /// The sum; unknown if one of both is.
     #[must_use]
     pub fn plus(self, other: Count) -> Count {
         match (self, other) {
@@ -59,14 +59,14 @@ pub enum LossPoint {
     Nic,
     /// In the driver: its own counters (`ethtool -S`).
     Driver,
-    /// When the file that is read now was captured: as the file itself says.
+    /// At the time when the file that is read now was captured, as the file itself tells.
     File,
-    /// In the daemon, or before it, while we were its reader.
+    /// In the daemon, or before it, while this program was its reader.
     Daemon,
 }
 
 impl LossPoint {
-    /// A word for it.
+    /// Its name in the account.
     pub fn name(self) -> &'static str {
         match self {
             LossPoint::Nic => "nic",
@@ -77,7 +77,7 @@ impl LossPoint {
     }
 }
 
-/// A loss before the packets came to us, under the name that its counter has there.
+/// A loss before the packets came to this program, under the name of its counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The point of the path.
@@ -89,49 +89,49 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Whether it counts frames too that the host only had no use for, of protocols or VLANs that it does not know:
+    /// Whether the counter includes frames that the host merely had no use for, of unknown protocols or VLANs:
     /// `rx_dropped` does, though a capture got them.
     pub fn counts_unwanted_frames(&self) -> bool {
         self.place == LossPoint::Nic && self.counter == "rx_dropped"
     }
 }
 
-/// The kernel's capture ring (AF_PACKET): what `PACKET_STATISTICS` said, summed in 64 bits.
+/// Counters of the kernel's capture ring (AF_PACKET): those of `PACKET_STATISTICS`, summed in 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingAccount {
-    /// Packets that passed the kernel filter, with those that the ring then had no room for.
+    /// Packets that passed the kernel filter, including those that the ring then had no room for.
     pub received: u64,
     /// Packets that the ring had no room for.
     pub dropped: u64,
-    /// How often the ring stood still because its next block had not been given back.
+    /// Times that the ring stood still because its next block had not been given back.
     pub freezes: u64,
     /// Packets still in the ring when the capture ended, not examined.
     pub unread: u64,
 }
 
-/// Counters of AF_XDP besides, of all queues together. The ring's `dropped` is the sum of the first two.
+/// Further counters of AF_XDP, of all queues together. The ring's `dropped` is the sum of the first two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpAccount {
-    /// Packets for which no free memory was there, or that were too long for it (`rx_dropped`).
+    /// Packets without free memory for them, or longer than it (`rx_dropped`).
     pub no_room: u64,
     /// Packets for which the RX ring had no place (`rx_ring_full`).
     pub ring_full: u64,
     /// Times that the fill ring was found empty (`rx_fill_ring_empty_descs`). In copy mode each of these packets is
     /// in `no_room` too; with zero copy the adapter waits, and its losses meanwhile are in its own counters.
     pub fill_empty: u64,
-    /// Descriptors that were wrong (`rx_invalid_descs`): none, unless a driver has a fault.
+    /// Invalid descriptors (`rx_invalid_descs`): none, unless a driver has a fault.
     pub invalid: u64,
-    /// Packets that came in several buffers and were put together. They are among those delivered.
+    /// Packets that came in several buffers and were joined. They are among those delivered.
     pub joined: u64,
 }
 
 impl XdpAccount {
-    /// Packets lost between the program that took them and us.
+    /// Packets lost between the XDP program and this program.
     pub fn lost(&self) -> u64 {
         self.no_room + self.ring_full
     }
 
-    /// Adds another queue's, or another worker's.
+    /// Adds the counters of another queue, or of another worker.
     pub fn merge(&mut self, other: &XdpAccount) {
         self.no_room += other.no_room;
         self.ring_full += other.ring_full;
@@ -141,25 +141,25 @@ impl XdpAccount {
     }
 }
 
-/// The fate of the packets that a capture of `tapline serve` had for us.
+/// The fate of the packets that a capture of `tapline serve` had for this reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TapAccount {
-    /// Packets meant for us, by the daemon's count.
+    /// Packets meant for this reader, by the daemon's count.
     pub offered: u64,
-    /// Packets for which our index had no room.
+    /// Packets for which the reader's index had no room.
     pub index_full: u64,
-    /// Packets that were gone from the buffer before we came to them.
+    /// Packets overwritten in the buffer before the reader came to them.
     pub overwritten: u64,
-    /// Packets that made no sense.
+    /// Packets with invalid records.
     pub damaged: u64,
     /// Packets not examined before the end.
     pub unread: u64,
-    /// Interfaces of the capture: the numbers above are of all of them together.
+    /// Interfaces of the capture: the counts above are those of all of them together.
     pub interfaces: usize,
 }
 
 impl TapAccount {
-    /// Packets lost between the daemon and us.
+    /// Packets lost between the daemon and this reader.
     pub fn lost(&self) -> u64 {
         self.index_full.saturating_add(self.overwritten).saturating_add(self.damaged)
     }
@@ -170,18 +170,19 @@ impl TapAccount {
 pub struct InterfaceAccount {
     /// Its name.
     pub name: String,
-    /// Losses in the NIC, in the driver, or as a file tells them.
+    /// Losses in the NIC, in the driver, or as recorded in a file.
     pub losses: Vec<Loss>,
-    /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only where no filter ran there.
-    /// AF_XDP: those left to the host, which our program counts. A store: those that the threads refused which read it.
+    /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only if no filter ran there.
+    /// AF_XDP: packets left to the host, as the XDP program counts them. A store: packets that its reading threads
+    /// refused.
     pub kernel_filtered: Count,
-    /// The kernel's ring; `None` for files and what is made.
+    /// The kernel's ring; `None` for files and generated packets.
     pub ring: Option<RingAccount>,
-    /// Counters of AF_XDP besides; `None` elsewhere. Then `ring` has what the program in front took, by its own count.
+    /// Further counters of AF_XDP; `None` elsewhere. `ring` then counts the packets that the XDP program took.
     pub xdp: Option<XdpAccount>,
     /// Counts of a daemon's buffer; `None` elsewhere.
     pub tap: Option<TapAccount>,
-    /// Its packets were neither captured nor read, but made here.
+    /// Whether its packets were generated, neither captured nor read.
     pub is_generated: bool,
     /// Whether the counts are of a file that was not read to its end: there may be more packets in it.
     pub is_partial: bool,
@@ -210,7 +211,7 @@ impl InterfaceAccount {
         InterfaceAccount { is_generated: true, ..InterfaceAccount::of_file(name, delivered) }
     }
 
-    /// Packets known to be lost between the wire and us.
+    /// Packets known to be lost between the wire and this program.
     pub fn lost(&self) -> u64 {
         self.ring.map_or(0, |ring| ring.dropped).saturating_add(self.tap.map_or(0, |tap| tap.lost()))
     }
@@ -252,18 +253,17 @@ pub struct OutputAccount {
     pub lost: u64,
     /// Packets in a buffer on their way out; 0 once the output is finished.
     pub buffered: u64,
-    /// Packets that an output which sends them did not send, by cause: those that are lost, and those that were rightly
-    /// left.
+    /// Packets that a sending output did not send, by cause: losses, and packets that were rightly left out.
     pub unsent: DropReasons,
 }
 
 impl OutputAccount {
-    /// Packets of which it says what became of them.
+    /// Packets whose fate is known.
     pub fn total(&self) -> u64 {
         self.written + self.lost + self.unsent.left() + self.buffered
     }
 
-    /// Adds what became of the packets of another output of this name.
+    /// Adds the counts of another output of this name.
     pub fn merge(&mut self, other: &OutputAccount) {
         self.written += other.written;
         self.lost += other.lost;
@@ -279,14 +279,15 @@ pub struct FilterAccount {
     pub interpreted: u64,
     /// Filters that run as native code.
     pub compiled: u64,
-    /// Packets that were interpreted before, by the first worker to change; `None` as long as none has.
+    /// Packets that were interpreted before native code was ready, in the first worker to change; `None` as long as
+    /// none has.
     pub compiled_after: Option<u64>,
-    /// Why a filter cannot be compiled to native code; `None` if that was not tried, or went well.
+    /// Reason why a filter has no native code; `None` if none was tried, or all have it.
     pub reason: Option<String>,
 }
 
 impl FilterAccount {
-    /// Adds those of another worker, or of another stage.
+    /// Adds the counts of another worker, or of another stage.
     pub fn merge(&mut self, other: FilterAccount) {
         self.interpreted += other.interpreted;
         self.compiled += other.compiled;
@@ -298,7 +299,7 @@ impl FilterAccount {
 /// The fate of every packet of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Before the engine, for each interface.
+    /// Packets before the engine, for each interface.
     pub interfaces: Vec<InterfaceAccount>,
     /// Packets that sources lent to the engine.
     pub delivered: u64,
@@ -308,7 +309,7 @@ pub struct Account {
     pub accepted: u64,
     /// Packets lent after the work had ended (limit reached, output failed): not examined.
     pub unexamined: u64,
-    /// After the engine, for each output.
+    /// Packets after the engine, for each output.
     pub outputs: Vec<OutputAccount>,
     /// The engines that run filters.
     pub filter: FilterAccount,
@@ -317,9 +318,9 @@ pub struct Account {
 /// Whether the sums of an account agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// They do.
+    /// All sums agree.
     Balanced,
-    /// They do not; one line for each equation that fails.
+    /// Some do not; one line for each equation that fails.
     Unbalanced(Vec<String>),
 }
 
@@ -384,8 +385,8 @@ impl Account {
 }
 
 impl InterfaceAccount {
-    /// Adds what another worker saw of the same interface. Losses in NIC and driver are the interface's, not the
-    /// worker's: every worker reads the same counters, so the larger reading holds.
+    /// Adds the counts of another worker for the same interface. Losses in NIC and driver are those of the interface,
+    /// not of the worker: every worker reads the same counters, so the larger reading holds.
     fn merge(&mut self, other: InterfaceAccount) {
         for theirs in other.losses {
             match self

@@ -11,34 +11,34 @@ use crate::{Error, InterfaceAccount};
 
 /// A source of packets: interfaces, files, generators.
 ///
-/// The work is split in two so that what a source holds can be looked at while another source advances:
-/// [`advance`](Source::advance) gives the last batch back and gets the next one, [`batch`](Source::batch) lends it.
-/// The packets stay where they arrived until the next call of `advance`.
+/// `advance` and `batch` are two calls, so that one source's batch can be read while another source advances:
+/// [`advance`](Source::advance) ends the last batch and finds the next one, [`batch`](Source::batch) lends it. The
+/// packets stay in place until the next call of `advance`.
 pub trait Source: Send {
     /// The interfaces known so far. The table only grows, so that an [`InterfaceId`] stays valid.
     fn interfaces(&self) -> &[Interface];
 
-    /// Gives the last batch back and gets the next, waiting for at most `wait` if there is none yet.
+    /// Ends the last batch and finds the next, waiting for at most `wait` if there is none yet.
     ///
     /// # Errors
     /// Packets before the fault have been lent by then. After an error the source is at its end.
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error>;
 
-    /// The batch that the last `advance` found; empty unless that said [`Advance::Batch`].
+    /// The batch that the last `advance` found; empty unless that returned [`Advance::Batch`].
     fn batch(&self) -> Batch<'_>;
 
     /// Takes no new packets from here on. Those taken before are still lent, then `advance` returns [`Advance::End`].
     fn stop(&mut self) -> Result<(), Error>;
 
-    /// Whether packets of this interface already passed the capture filter (in the kernel, say), so that it need not
-    /// run again.
+    /// Whether packets of this interface already passed the capture filter (in the kernel, say), so that the filter
+    /// need not run again.
     fn is_filtered(&self, _interface: InterfaceId) -> bool {
         false
     }
 
-    /// From now on only packets that this program accepts are wanted, which it says for the capture filter too; `None`
-    /// for that filter again. More than those may still come: what waits already, and what a refusing kernel lets
-    /// through. Returns whether the source can do so at all.
+    /// Narrows the packets to those that this program accepts, which must be among those of the capture filter;
+    /// `None` returns to the capture filter. Others may still come: packets that wait already, and those that a
+    /// kernel lets through after it refused the program. Returns whether the source can narrow at all.
     ///
     /// # Errors
     /// Some packets that are wanted now may not come.
@@ -46,16 +46,16 @@ pub trait Source: Send {
         Ok(false)
     }
 
-    /// The longest time that a packet may wait to be lent, from now on; zero at first. With more than zero a source may
-    /// sleep over packets that have arrived, as long as none is lost by that, instead of waking for few of them.
+    /// Sets the longest time that a packet may wait to be lent; zero at first. With more, a source may let packets
+    /// that have arrived gather instead of waking for few of them, as long as none is lost by that.
     fn set_max_latency(&mut self, _latency: Duration) {}
 
     /// The fate of packets before they were lent, for each interface; counted since the source was opened.
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;
 
-    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) that `advance` slept for want of packets, in all: no
-    /// cost of theirs. Files never sleep.
+    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) for which `advance` slept for want of packets, in all;
+    /// they are no cost of the packets. Files never sleep.
     fn waited_ticks(&self) -> u64 {
         0
     }
@@ -66,7 +66,8 @@ pub trait Source: Send {
         None
     }
 
-    /// The handle that ends a wait in [`advance`](Source::advance) at once, from any thread; `None` where nothing can.
+    /// The handle that ends a wait in [`advance`](Source::advance) at once, from any thread; `None` for a source that
+    /// never waits.
     fn wakeup(&self) -> Option<Arc<Wakeup>> {
         None
     }
@@ -76,7 +77,7 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// How much of the whole has been read, if there is a whole: bytes done and bytes in all.
+    /// The progress of the reading, if the end is known: bytes read and bytes in all.
     fn progress(&self) -> Option<(u64, u64)> {
         None
     }
@@ -87,19 +88,19 @@ pub trait Source: Send {
 pub enum Advance {
     /// Packets: [`Source::batch`] lends them.
     Batch,
-    /// Nothing within the time allowed; ask again.
+    /// No packets within the time allowed; ask again.
     Idle,
-    /// Nothing more, ever.
+    /// No packets will come any more.
     End,
 }
 
-/// Something that a person should know of while a capture runs.
+/// An event that a user should know of while a capture runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The interface it happened to; empty if it concerns the whole source.
+    /// The interface of the event; empty if it concerns the whole source.
     pub interface: String,
     /// The event, as a clause: "link went down".
     pub text: String,
     /// Whether packets may be missing because of it.
-    pub warning: bool,
+    pub is_warning: bool,
 }

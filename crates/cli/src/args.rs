@@ -12,11 +12,11 @@ pub(crate) const SNAP_LEN: u32 = 262_144;
 /// Dialect of filter texts.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LanguageArgs {
-    /// The shift of vlan, mpls, pppoes, geneve and vxlan ends with its parenthesis and at `or`; a VLAN tag that the kernel took
-    /// out counts as on the wire. As scoped(...) around the filter.
+    /// Limit the offset of vlan, mpls, pppoes, geneve and vxlan to their parenthesis, and end it at `or`; count a VLAN
+    /// tag that the kernel removed as on the wire. As scoped(...) around the filter.
     #[arg(long, help_heading = "Filter")]
     pub(crate) scoped: bool,
-    /// Look behind the extension headers of IPv6, with ports, tcp[...] and the like. As extensions(...) around the filter.
+    /// Parse IPv6 extension headers before ports, tcp[...] and the like. As extensions(...) around the filter.
     #[arg(long, help_heading = "Filter")]
     pub(crate) ipv6_extensions: bool,
 }
@@ -24,14 +24,16 @@ pub(crate) struct LanguageArgs {
 /// A program in FPL (docs/filter/fpl.md).
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FplArgs {
-    /// A program in FPL. Capture: it decides over the packets that the filter accepts, drops those for which it returns 0, and keeps its
-    /// memory from packet to packet; with --workers, each worker has a memory of its own. Explain: this program instead of a filter.
+    /// Run a program in FPL (docs/filter/fpl.md). Capture: it is run for the packets that the filter accepts, drops
+    /// those for which it returns 0, and keeps its memory from packet to packet, separately in each worker. Explain:
+    /// show this program instead of a filter.
     #[arg(long, value_name = "FILE", help_heading = "Filter", conflicts_with = "dump")]
     pub(crate) fpl: Option<PathBuf>,
     /// Memory cells of the program: a power of two, up to 16777216.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = units::count_in::<u32>(1..), help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_cells: u32,
-    /// The program may call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). Repeat it for more.
+    /// Let the program call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). May be
+    /// repeated.
     #[arg(long, value_name = "NAME=FILE", help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_patterns: Vec<String>,
 }

@@ -13,5 +13,5 @@ use crate::signals;
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let control = Arc::new(Control::new(None));
     signals::catch()?.obey(Arc::clone(&control))?;
-    system::run(args, &|| control.stopped())
+    system::run(args, &|| control.is_stopped())
 }

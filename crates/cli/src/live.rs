@@ -41,10 +41,10 @@ const BUSY_POLL_US: &str = "20";
 /// Options of `xdp:` interfaces. docs/afxdp.md.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct XdpArgs {
-    /// With xdp: before an interface: take its packets although this SSH session or the host's default route needs them.
+    /// With xdp: take the packets although this SSH session or the host's default route needs them.
     #[arg(long, help_heading = "Input")]
     pub(crate) xdp_force: bool,
-    /// With xdp: before an interface: poll its driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
+    /// With xdp: poll the driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
     /// processor.
     #[arg(long, value_name = "US", num_args = 0..=1, require_equals = true, default_missing_value = BUSY_POLL_US,
         value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Input")]
@@ -57,14 +57,15 @@ pub(crate) struct TapArgs {
     /// With tap: begin with the packets of the last TIME (5s, 10m), or with all that the daemon still has.
     #[arg(long, value_name = "TIME|all", value_parser = since, help_heading = "Input")]
     pub(crate) since: Option<Since>,
-    /// With tap: policy for a reader that is too slow. lossy: it loses packets; leased: the daemon keeps them for a bounded time, and they are read without copying; lossless:
-    /// the capture waits, where the rules allow it.
+    /// With tap: the fate of a reader that is too slow. lossy: it loses packets; leased: the daemon keeps its packets
+    /// for a bounded time, and they are read without copying; lossless: the capture waits for it, if the rules allow
+    /// that.
     #[arg(long, value_name = "POLICY", help_heading = "Input")]
     pub(crate) policy: Option<PolicyArg>,
-    /// With tap: when the daemon ends or is killed, wait for it and go on with the next.
+    /// With tap: when the daemon ends or is killed, wait for the next one and go on.
     #[arg(long, help_heading = "Input")]
     pub(crate) reconnect: bool,
-    /// The daemon's socket.
+    /// With tap: the daemon's socket.
     #[arg(long, value_name = "PATH", help_heading = "Input")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -202,9 +203,9 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
 /// There is no daemon, or it does not answer.
 pub(crate) fn captures(
     socket: Option<&Path>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<OfferedCapture>, tapline_tap::Error> {
-    Client::list(&socket_path(socket), &program(), patience)
+    Client::list(&socket_path(socket), &program(), timeout)
 }
 
 /// Name of this program in the daemon's status.

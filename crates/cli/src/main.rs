@@ -6,6 +6,8 @@ mod bench;
 mod capture;
 mod compiler;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod escape;
 mod extcap;
 mod files;
@@ -79,16 +81,16 @@ enum Command {
     /// Find packets in a store, by time and filter, up to those of a second ago.
     #[command(after_help = store::FIND_EXAMPLES)]
     Find(Box<store::FindArgs>),
-    /// Manage a store: list its segments, verify that it is as recorded.
+    /// Manage a store: list its segments, verify that they are as recorded.
     #[command(subcommand, after_help = store::STORE_EXAMPLES)]
     Store(store::StoreCommand),
-    /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
+    /// Run a graph of stages: filter, sample, count, record, and more, with each packet read once for all of them.
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::RunArgs>),
-    /// Make flows of packets, and send them to collectors as IPFIX or NetFlow, or show the greatest.
+    /// Meter flows, and export them to collectors as IPFIX or NetFlow, or show the largest.
     #[command(after_help = probe::EXAMPLES)]
     Probe(Box<probe::ProbeArgs>),
-    /// Make packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
+    /// Generate packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
     #[command(after_help = generate::help())]
     Generate(Box<generate::GenerateArgs>),
     /// Explain and benchmark filters.
@@ -99,19 +101,19 @@ enum Command {
     /// Find causes of lost, altered or delayed packets on this machine, rate them, and print or apply their remedy.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
-    /// Show what running processes of tapline do: packets, bits and cycles of each stage.
+    /// Show the work of running tapline processes: packets, bits and cycles of each stage.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
-    /// Measure what a packet costs here: in the kernel, at each stage, at each output.
+    /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
-    /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
+    /// Send the packets of capture files on an interface: at their original gaps, scaled, at a rate, in a loop.
     #[command(after_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
-    /// Capture once for many: programs read by shared memory (-i tap:NAME), each with its own filter, and each packet is stored once.
+    /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::ServeArgs),
-    /// Show what tapline serve does: captures, readers, how far they lag, what they lost and what it costs.
+    /// Show the state of tapline serve: captures, readers, their lag and losses, and the cost.
     Status(serve::StatusArgs),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
     #[command(after_help = extcap::EXAMPLES)]
@@ -119,7 +121,7 @@ enum Command {
     /// Write man pages, and completions for bash, zsh and fish.
     #[command(after_help = manual::EXAMPLES)]
     Manual(manual::ManualArgs),
-    /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+    /// Measure the capture performance of this machine: capture, filter and store at every rate, beside other programs.
     Bench(Box<tapline_measure::system::BenchArgs>),
 }
 

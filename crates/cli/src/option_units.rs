@@ -8,8 +8,10 @@ use clap::{Arg, Command, CommandFactory};
 
 /// Options with units of tcpdump's own.
 const OF_TCPDUMP: [(&str, char); 2] = [("capture", 'C'), ("generate", 'C')];
-/// Numbers that are no amount.
-const NO_AMOUNT: [&str; 2] = ["X", "PID"];
+/// Values that are no amount: a new option has one of these value names, or one of those in [`forms`].
+const NO_AMOUNTS: &str = "ADDRESS AFTER BEFORE CLASS COMMAND DIR FIELDS FILE FILE|DIR FILTER FOLDER FORMAT GRAPH GROUPS HOW IFACE INTERFACE KEYS \
+     MODE NAME NAMES NAME=FILE OLD=NEW OPTION PATH PID POLICY RECIPE SHELL STAGE STORE TEXT TO TYPE UNIT USER VERSION WAY WHEN \
+     WORKLOAD X in|out|inout";
 
 /// Values of one kind: of each row of `accepted` one, whatever the option's range; of `refused` none.
 struct Forms {
@@ -31,7 +33,7 @@ const RATE: Forms = Forms { accepted: &[&["10k"], &["1.5Mbit"], &["10kpps"]], re
 fn forms(name: &str) -> Option<&'static Forms> {
     match name {
         "TIME" | "TIME|all" => Some(&TIME),
-        "SIZE" | "BYTES" => Some(&SIZE),
+        "SIZE" | "[FILTER=]SIZE" | "BYTES" => Some(&SIZE),
         "N" | "KIB" | "MIB" | "US" | "MS" | "SECONDS" => Some(&COUNT),
         "RATE" => Some(&RATE),
         _ => None,
@@ -73,11 +75,15 @@ fn check(path: &[String], command: &Command) -> usize {
             path.last().is_some_and(|last| last == command) && argument.get_short() == Some(*short)
         });
         let is_choice = !argument.get_possible_values().is_empty();
-        if of_tcpdump || is_choice || argument.is_hide_set() || NO_AMOUNT.contains(&name) {
+        if of_tcpdump || is_choice || argument.is_hide_set() {
             continue;
         }
         let Some(forms) = forms(name) else {
-            assert!(!is_number(argument), "{shown}: a number of no known kind");
+            assert!(NO_AMOUNTS.split(' ').any(|known| known == name), "{shown}: is {name:?} an amount?");
+            assert!(
+                !is_number(argument) || matches!(name, "X" | "PID"),
+                "{shown}: a number of no known kind"
+            );
             continue;
         };
         for row in forms.accepted {

@@ -24,39 +24,42 @@ use crate::stored::{self, TimeArgs};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  tapline probe -r trace.pcap                                        the greatest flows of a file
+  tapline probe -r trace.pcap                                        the largest flows of a file
   tapline probe -r trace.pcap --export file:trace.ipfix              its flows as IPFIX (RFC 5655)
   tapline probe -r trace.pcap --export json:- | jq .communityId      as lines of JSON; csv:NAME for spreadsheets
   tapline probe -r trace.pcap --details tcp,tls,dns,application      with round trips, retransmissions, names, applications
   tapline probe -i eth0 --export parquet:flows                       as Parquet by date and hour, for DuckDB, Polars, Spark and others
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
-  tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for collectors that know no other
+  tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
-  tapline probe -i eth0 --sample 100 --export a:4739                 one of 100 packets; the records tell so, and are not scaled
+  tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
   tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, told apart by VLAN and tunnel
   tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
       --export tcp://collector:4739                                  fields of your choice, both directions in one record
   nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
 
-Without --export the greatest flows stand in a table: bytes and packets are those of both directions, back the bytes of the destination. state is
-what TCP came to (open, closing, closed, reset, refused, no answer) or whether the other end said anything (answered, one way); ended is why the
-record ended: idle (--idle-timeout), active (--active-timeout: it goes on in another record), end (of TCP), forced (end of the capture), full
-(--flows-max). Below stand all flows together, and where every packet went. kill -USR1 prints the same while it runs.
+Without --export the largest flows are shown as a table. Columns: bytes and packets count both directions; back is the bytes that the
+destination sent; state is the state of TCP (open, closing, closed, reset, refused, no answer), or for other protocols whether the
+destination answered (answered, one way); ended is the reason for the end of the record: idle (--idle-timeout), active (--active-timeout;
+the flow goes on in another record), end (of TCP), forced (end of the capture), full (--flows-max). A line about all flows and the account
+follow. kill -USR1 prints the same during the run.
 
-From a file, messages bear the capture's time and sequence numbers begin at 0. With -v, `meter` has what the table did: flows is how many began;
-idle, active, end, forced and full are why they ended; most is the greatest number at once, room what the table holds, late packets older than
-one before them, ahead those of a live interface whose clock was more than a second ahead, no_room details that found no room.
-docs/flows.md has the fields, docs/flow-table.md what it costs.";
+From a file, messages carry the capture's time, and sequence numbers begin at 0. With -v, `meter` is a row of statistics. Columns: flows,
+the flows begun; idle, active, end, forced and full, the flows ended for each reason; most, the largest number at a time; room, the size of
+the table; late, packets older than one before them; ahead, packets of a live interface more than a second ahead of the clock; no_room,
+details left out for lack of memory.
+docs/flows.md lists the fields, docs/flow-table.md the cost.";
 
 /// Flows that are shown where nothing is exported.
 const TOP: u32 = 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// Interface to meter: a name, a glob, or 'any'; with xdp: before it by AF_XDP. May be repeated.
+    /// Interface to meter: a name, a glob, or 'any'; xdp: before the name captures by AF_XDP. May be repeated.
     #[arg(short, long, value_name = "NAME", help_heading = "Input")]
     interface: Vec<String>,
-    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY is a store.
+    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY reads a
+    /// store.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     read: Option<PathBuf>,
     #[command(flatten)]
@@ -66,107 +69,113 @@ pub(crate) struct ProbeArgs {
     netns: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
-    /// Threads that share the packets by host; each meters and exports for itself, under its own observation domain. Not into one
-    /// file (file:, json:, csv:).
+    /// Threads that share the packets by host; each meters and exports on its own, in its own observation domain. Not
+    /// for a single output file (file:, json:, csv:).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     workers: u16,
 
-    /// A flow that lasts so long becomes a record, and goes on in the next: seconds, or 90s, 5m, 1h.
+    /// Active timeout: a flow older than this is exported, and continues in another record: seconds, or 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Flows")]
     active_timeout: Duration,
-    /// A flow ends that had no packet for longer.
+    /// Idle timeout: a flow ends if no packet came for longer than this.
     #[arg(long, value_name = "TIME", default_value = "15", value_parser = parse_duration, help_heading = "Flows")]
     idle_timeout: Duration,
-    /// After FIN both ways or RST so long a silence ends a flow.
+    /// Idle timeout of TCP flows after FIN from both sides or RST.
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = parse_duration, help_heading = "Flows")]
     closed_timeout: Duration,
-    /// Size of the table in flows of 195 bytes (more with --details: docs/flow-table.md), allocated as they come. A full table ends the longest idle flow.
+    /// The most flows at a time, of 195 bytes each (more with --details: docs/flow-table.md), allocated as they come. A
+    /// full table ends the flow that was idle longest.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
     /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
-    /// Take tunnels off, and meter what is inside: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
+    /// Meter the packets inside tunnels: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
     #[arg(long, help_heading = "Flows")]
     inner: bool,
     /// Count bytes of frames, not of IP packets.
     #[arg(long, help_heading = "Flows")]
     layer2: bool,
-    /// Further fields of flows: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server name, JA3, JA4), http,
-    /// application, payload, with commas; or all. Their elements are added to the template, and the table of flows has them.
+    /// Collect further details of flows: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server
+    /// name, JA3, JA4), http, application, payload, with commas; or all. They are shown with the flows, and their
+    /// elements are added to the template.
     #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
     details: String,
-    /// With --details payload: bytes kept of the first payload in each direction [default: 64].
+    /// With --details payload: bytes of the first payload to keep for each direction [default: 64].
     #[arg(long, value_name = "BYTES", value_parser = size_in::<u16>(1..=u64::from(PAYLOAD_MAX)), help_heading = "Flows")]
     payload: Option<u16>,
-    /// Sampling interval N: one packet of each block of N, chosen at random, is metered. Records carry the rate, and are not scaled.
+    /// Sampling interval N: one random packet of each block of N is metered. Records carry the interval, and are not
+    /// scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
 
-    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP, and the port is 4739 unless it is named. json:NAME and csv:NAME are lines of text, parquet:DIR
-    /// writes files into a directory by date and hour (a build with the feature `parquet`); - is standard output.
+    /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
+    /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
+    /// and hour; only in builds with the feature `parquet`). - as a name is standard output.
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
-    /// 10 is IPFIX, 9 and 5 are NetFlow.
+    /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
     #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
     version: String,
-    /// The elements of a record, by IANA's names and with commas (docs/flows.md); default, and words of --details, stand for several.
+    /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` and the words of --details each
+    /// stand for several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
-    /// A file of Parquet is closed before it has more bytes; k, M and G are for thousands.
+    /// Close a Parquet file before it exceeds this size; k, M and G are powers of 1000.
     #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = size_in::<u64>(64_000..=1_000_000_000_000), help_heading = "Export")]
     parquet_size: u64,
-    /// And when so much time has passed since its first flow, so that it can be read: the packets' time for files.
+    /// Close a Parquet file this long after its first flow, which makes it readable; in packet time for files.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
     parquet_time: Duration,
-    /// Both directions in one record (RFC 5103).
+    /// Export both directions of a flow in one record (RFC 5103).
     #[arg(long, help_heading = "Export")]
     biflow: bool,
-    /// Observation domain, source id, or (5) engine type and id in its low 16 bits.
+    /// Observation domain (IPFIX), source id (9), or engine type and id in the low 16 bits (5).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(..), help_heading = "Export")]
     domain: u32,
-    /// The exporter's address: messages are sent from it, and exporterIPv4Address or exporterIPv6Address in a template tell it.
+    /// The exporter's address: source of the messages, and value of exporterIPv4Address or exporterIPv6Address in a
+    /// template.
     #[arg(long, value_name = "ADDRESS", help_heading = "Export")]
     exporter: Option<IpAddr>,
-    /// The private enterprise number of elements that IANA does not know; 32473 is that of examples (RFC 5612).
+    /// Private enterprise number for elements that IANA does not have; the default is reserved for examples (RFC 5612).
     #[arg(long, value_name = "N", default_value_t = EXAMPLE_ENTERPRISE, value_parser = count_in::<u32>(1..), help_heading = "Export")]
     enterprise: u32,
-    /// The most bytes of an IP packet with a message.
+    /// Length of the largest IP packet that carries a message.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
     mtu: u16,
-    /// Over UDP, number of messages after which templates are sent again.
+    /// Send templates again after this many messages, over UDP.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Export")]
     template_messages: u32,
-    /// Over UDP, send templates again after so long.
+    /// Send templates again after this time, over UDP.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Export")]
     template_time: Duration,
-    /// all: each collector gets all flows; flow: each flow goes to one of them.
+    /// Distribution over collectors. all: each gets all flows; flow: each flow goes to one of them.
     #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
     spread: String,
-    /// The most messages a second to each collector. Packets wait for it: for files. After Ctrl-C what is left still goes out at this rate; a second leaves
-    /// it, which the account counts as lost.
+    /// Limit of messages per second to each collector; 0 is none. Metering waits for it, so it is for files. After
+    /// Ctrl-C the rest is still sent at this rate; a second Ctrl-C drops it, and the account counts it as lost.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
     /// Number of largest flows to show, by bytes; 10 if nothing is exported.
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
     top: Option<u32>,
-    /// Show besides what the table of flows did, as columns of numbers (docs/flows.md).
+    /// Also show statistics of the flow table, as columns of numbers (docs/flows.md).
     #[arg(short, long, help_heading = "Reports")]
     verbose: bool,
-    /// Flows, numbers of the meter and account as JSON, on standard output: two lines, for programs.
+    /// Print flows, statistics and account as JSON on standard output, in two lines.
     #[arg(long, help_heading = "Reports")]
     json: bool,
-    /// Show the graph that this is, for `tapline run`, and stop.
+    /// Print this command as a graph for `tapline run`, and stop.
     #[arg(long, help_heading = "Reports")]
     show_graph: bool,
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<std::time::Duration>,
-    /// User of the process once all is open. Default for root: the caller of sudo.
+    /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link that has the name of a file; otherwise that is an error.
+    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]
@@ -426,7 +435,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tapline_graph::plan::{Plan, Source};
+    use tapline_graph::plan::{GraphText, Plan};
 
     fn graph_of(line: &str) -> String {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -446,7 +455,7 @@ mod tests {
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);
-            let mut plan = Plan::changeable(&[Source { name: "probe", text: &text }])
+            let mut plan = Plan::changeable(&[GraphText { name: "probe", text: &text }])
                 .unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(plan.nodes.len(), nodes, "{text}");
             plan.filter_in_user_space();

@@ -16,7 +16,7 @@ use tapline_graph::Control;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Signals that are caught and wait to be obeyed.
-pub(crate) struct Caught {
+pub(crate) struct CaughtSignals {
     signals: Signals,
     /// Whether the next SIGINT gives up at once.
     gives_up: Arc<AtomicBool>,
@@ -25,12 +25,13 @@ pub(crate) struct Caught {
     has_ended: Arc<AtomicBool>,
 }
 
-/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`Caught::obey`]; but until then
-/// a second SIGINT gives up at once: the program may wait for something, such as the reader of a pipe that it opens.
+/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`CaughtSignals::obey`]; but
+/// until then a second SIGINT gives up at once: the program may wait for something, such as the reader of a pipe that
+/// it opens.
 ///
 /// # Errors
 /// If a handler cannot be installed.
-pub(crate) fn catch() -> io::Result<Caught> {
+pub(crate) fn catch() -> io::Result<CaughtSignals> {
     let gives_up = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&gives_up))?;
     let while_opening = flag::register(SIGINT, Arc::clone(&gives_up))?;
@@ -39,12 +40,13 @@ pub(crate) fn catch() -> io::Result<Caught> {
         flag::register(signal, Arc::clone(&has_ended))?;
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ])?;
-    Ok(Caught { signals, gives_up, while_opening, has_ended })
+    Ok(CaughtSignals { signals, gives_up, while_opening, has_ended })
 }
 
-impl Caught {
+impl CaughtSignals {
     /// Obeys what was caught and what comes. An end signal completes all outputs; a SIGINT later than [`GRACE`] after
-    /// the first gives up at once. Where outputs keep to a rate it only has them leave what waits, and the one after that gives up.
+    /// the first gives up at once. Where outputs keep to a rate it only has them leave what waits, and the one after
+    /// that gives up.
     ///
     /// # Errors
     /// If there can be no thread for it.
@@ -62,7 +64,7 @@ impl Caught {
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        let Caught { mut signals, gives_up, while_opening, has_ended } = self;
+        let CaughtSignals { mut signals, gives_up, while_opening, has_ended } = self;
         control.set_signal_flag(has_ended);
         low_level::unregister(while_opening);
         gives_up.store(false, Ordering::Relaxed);
@@ -70,7 +72,7 @@ impl Caught {
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in &mut signals {
                 match signal {
-                    SIGUSR1 => control.report(),
+                    SIGUSR1 => control.request_report(),
                     SIGHUP => on_hangup(),
                     SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                     _ => control.stop(),

@@ -40,7 +40,7 @@ pub(crate) fn is_stream(path: &Path) -> bool {
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while !self.control.stopped() {
+        while !self.control.is_stopped() {
             self.poller.clear();
             self.poller.add(self.file.as_fd());
             if self.poller.wait(WAIT).map_err(|error| error.source)? > 0 {

@@ -21,7 +21,7 @@ const SLOTS_MAX: usize = 64;
 
 /// The register or stack slot of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Location {
     Register(Register),
     /// Bytes from the frame's end, a negative multiple of 8.
     Stack(i16),
@@ -29,18 +29,18 @@ pub(super) enum Home {
 
 /// The registers and stack slots of all variables.
 #[derive(Debug)]
-pub(super) struct Homes {
-    homes: Vec<Home>,
+pub(super) struct Locations {
+    homes: Vec<Location>,
 }
 
-impl Homes {
+impl Locations {
     /// The register or stack slot of a variable.
-    pub(super) fn of(&self, variable: Variable) -> Home {
+    pub(super) fn of(&self, variable: Variable) -> Location {
         match variable {
             Variable::Free(number) => self.homes[number as usize],
-            Variable::Context => Home::Register(Register(6)),
-            Variable::Data => Home::Register(Register(7)),
-            Variable::DataEnd => Home::Register(Register(8)),
+            Variable::Context => Location::Register(Register(6)),
+            Variable::Data => Location::Register(Register(7)),
+            Variable::DataEnd => Location::Register(Register(8)),
         }
     }
 }
@@ -69,19 +69,19 @@ struct Life {
 /// Gives each of `count` variables a home.
 ///
 /// # Errors
-/// How many variables are on the stack at once, if they are too many.
-pub(super) fn allocate(steps: &[Step], count: usize, pool: Pool) -> Result<Homes, usize> {
+/// Number of variables on the stack at once, as an error, if there are too many.
+pub(super) fn allocate(steps: &[Step], count: usize, pool: Pool) -> Result<Locations, usize> {
     let mut lives = lives(steps, count);
     lives.sort_unstable_by_key(|life| life.start);
     let mut scan =
         Scan { pool, homes: vec![None; count], active: Vec::new(), free: [true; 11], spilled: Vec::new() };
     lives.iter().for_each(|life| scan.place(*life));
     let Scan { homes, mut spilled, .. } = scan;
-    let mut homes: Vec<Home> =
-        homes.into_iter().map(|home| home.map_or(Home::Stack(0), Home::Register)).collect();
+    let mut homes: Vec<Location> =
+        homes.into_iter().map(|home| home.map_or(Location::Stack(0), Location::Register)).collect();
     spilled.sort_unstable_by_key(|life| life.start);
     give_slots(&spilled, &mut homes)?;
-    Ok(Homes { homes })
+    Ok(Locations { homes })
 }
 
 fn lives(steps: &[Step], count: usize) -> Vec<Life> {
@@ -182,7 +182,7 @@ impl Scan {
 }
 
 /// Places on the stack for variables in the order of their starts; a place is used again when its variable is dead.
-fn give_slots(spilled: &[Life], homes: &mut [Home]) -> Result<(), usize> {
+fn give_slots(spilled: &[Life], homes: &mut [Location]) -> Result<(), usize> {
     let mut busy_until: Vec<u32> = Vec::new();
     for life in spilled {
         let slot = match busy_until.iter().position(|&end| end < life.start) {
@@ -193,7 +193,7 @@ fn give_slots(spilled: &[Life], homes: &mut [Home]) -> Result<(), usize> {
             }
         };
         busy_until[slot] = life.end;
-        homes[life.variable as usize] = Home::Stack(-8 * (slot.min(SLOTS_MAX) as i16 + 1));
+        homes[life.variable as usize] = Location::Stack(-8 * (slot.min(SLOTS_MAX) as i16 + 1));
     }
     if busy_until.len() <= SLOTS_MAX { Ok(()) } else { Err(busy_until.len()) }
 }

@@ -10,7 +10,7 @@
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
-//! | `front` | what stands around a filter in front of AF_XDP sockets: the way to the socket, the count, the stop |
+//! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
 //! | `notes` | what the driver knows of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!
@@ -129,13 +129,13 @@ pub enum EmitError {
         "the filter needs {needed} values at once beside the registers, the kernel's stack has room for 64; split it"
     )]
     TooManyValues {
-        /// How many.
+        /// Number of bytes that it needs.
         needed: usize,
     },
     /// More instructions than the kernel takes.
     #[error("the filter is {len} instructions long, the kernel takes at most {KERNEL_INSNS_MAX}; split it")]
     TooLong {
-        /// How many.
+        /// Number of instructions.
         len: usize,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! A variable on the stack is read into r0 (left sides) or r1 (right sides, pointers, bases) and written from r0.
 
-use super::allocate::{Home, Homes};
+use super::allocate::{Location, Locations};
 use super::step::{Operand, Step, Variable};
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{Assembler, CONTEXT, FRAME, Insn, Label, R0, R1, R2, R3, Register, helper, xdp_md};
@@ -10,7 +10,7 @@ use tapline_bpf::ebpf::{Assembler, CONTEXT, FRAME, Insn, Label, R0, R1, R2, R3, 
 /// Turns steps into instructions with labels.
 pub(super) struct Lowering {
     pub(super) assembler: Assembler,
-    pub(super) homes: Homes,
+    pub(super) homes: Locations,
 }
 
 impl Lowering {
@@ -64,8 +64,8 @@ impl Lowering {
 
     fn set(&mut self, to: Variable, from: Operand) {
         match self.homes.of(to) {
-            Home::Register(register) => self.copy_to(register, from),
-            Home::Stack(slot) => {
+            Location::Register(register) => self.copy_to(register, from),
+            Location::Stack(slot) => {
                 let from = self.operand_in(from, R0);
                 self.push(Insn::store(FRAME, from, slot));
             }
@@ -80,7 +80,7 @@ impl Lowering {
         };
         let result = self.target(to);
         let is_result = |operand: Operand| match operand {
-            Operand::Variable(variable) => self.homes.of(variable) == Home::Register(result),
+            Operand::Variable(variable) => self.homes.of(variable) == Location::Register(result),
             Operand::Constant(_) => false,
         };
         let (left, right) = match is_result(right) && !is_result(left) && is_commutative(op) {
@@ -131,8 +131,8 @@ impl Lowering {
     /// The register in which a variable's new value is made.
     fn target(&self, variable: Variable) -> Register {
         match self.homes.of(variable) {
-            Home::Register(register) => register,
-            Home::Stack(_) => R0,
+            Location::Register(register) => register,
+            Location::Stack(_) => R0,
         }
     }
 
@@ -145,17 +145,17 @@ impl Lowering {
     /// Brings a value that was made in `from` to its variable's home.
     fn keep(&mut self, to: Variable, from: Register) {
         match self.homes.of(to) {
-            Home::Register(register) if register == from => {}
-            Home::Register(register) => self.push(Insn::copy(register, from)),
-            Home::Stack(slot) => self.push(Insn::store(FRAME, from, slot)),
+            Location::Register(register) if register == from => {}
+            Location::Register(register) => self.push(Insn::copy(register, from)),
+            Location::Stack(slot) => self.push(Insn::store(FRAME, from, slot)),
         }
     }
 
     /// The register that holds a variable: its own, or this one.
     fn read(&mut self, variable: Variable, spare: Register) -> Register {
         match self.homes.of(variable) {
-            Home::Register(register) => register,
-            Home::Stack(slot) => {
+            Location::Register(register) => register,
+            Location::Stack(slot) => {
                 self.push(Insn::load(DOUBLE, spare, FRAME, slot));
                 spare
             }
@@ -185,9 +185,9 @@ impl Lowering {
     fn copy_to(&mut self, to: Register, from: Operand) {
         match from {
             Operand::Variable(variable) => match self.homes.of(variable) {
-                Home::Register(register) if register == to => {}
-                Home::Register(register) => self.push(Insn::copy(to, register)),
-                Home::Stack(slot) => self.push(Insn::load(DOUBLE, to, FRAME, slot)),
+                Location::Register(register) if register == to => {}
+                Location::Register(register) => self.push(Insn::copy(to, register)),
+                Location::Stack(slot) => self.push(Insn::load(DOUBLE, to, FRAME, slot)),
             },
             Operand::Constant(k) => match u32::try_from(k) {
                 Ok(k) => self.push(Insn::set(to, k)),

@@ -21,7 +21,7 @@ use tapline_ir::{
     Binary, BlockId, Case, Comparison, Dominators, Ir, MetaField, Op, Target, Terminator, Type, Value,
 };
 
-/// Paths with more questions are asked the sooner-ending way first. The verifier's limit is 8192
+/// On paths with more tests the edge with the shorter rest comes first. The verifier's limit is 8192
 /// (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`).
 const QUESTIONS_EASY: u32 = 4000;
 
@@ -33,7 +33,7 @@ pub(super) struct Selector<'a> {
     pub(super) ir: &'a Ir,
     pub(super) hook: &'a Hook,
     pub(super) dominators: &'a Dominators,
-    /// How often each value is read.
+    /// Number of reads of each value.
     pub(super) uses: Vec<u32>,
     /// The greatest number that each value can be.
     pub(super) bounds: Vec<u64>,
@@ -46,7 +46,7 @@ pub(super) struct Selector<'a> {
     labels: u32,
     reject: Label,
     stubs: Vec<(Label, Target)>,
-    /// For each block the most questions on a way to an end; only kept where ways are long.
+    /// For each block the most tests on a path to an end; only kept where paths are long.
     heights: Option<Vec<u32>>,
 }
 
@@ -217,7 +217,7 @@ impl Selector<'_> {
                 self.follow(yes, next);
             }
             None if yes_first => {
-                // A question without an opposite jumps over the jump to the other way.
+                // A test without an opposite jumps over the jump to the other target.
                 let (here, to) = (self.label(), self.edge(no));
                 self.steps.push(Step::Jump { test, wide, left, right, to: here });
                 self.steps.push(Step::Goto(to));
@@ -232,9 +232,9 @@ impl Selector<'_> {
         }
     }
 
-    /// Goes a way. Nothing has to be jumped over to the block that comes next, unless stubs stand between.
+    /// Follows an edge. Nothing has to be jumped over to the block that comes next, unless stubs stand between.
     fn follow(&mut self, target: &Target, next: Option<BlockId>) {
-        // No parameter of the target is read here: no way leads back to its block.
+        // No parameter of the target is read here: no edge leads back to its block.
         for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
             let from = self.operand(*argument);
             self.steps.push(Step::Set { to: variable(*parameter), from });
@@ -427,7 +427,7 @@ fn bounds(ir: &Ir, dominators: &Dominators) -> Vec<u64> {
     bounds
 }
 
-/// For each block the most questions on a way from it to an end.
+/// For each block the most tests on a path from it to an end.
 fn heights(ir: &Ir, dominators: &Dominators) -> Vec<u32> {
     let mut heights = vec![0_u32; ir.blocks.len()];
     for &id in dominators.order.iter().rev() {

@@ -4,7 +4,7 @@
 //! Ir --select--> Step* --allocate--> where each variable lives --lower--> Insn*
 //! ```
 //!
-//! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each way to a
+//! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each path to a
 //! reader passes one of them.
 
 use super::front::XdpFront;
@@ -149,7 +149,7 @@ impl Step {
     }
 }
 
-/// Takes away what no way leads to: the verifier refuses such code. All jumps go forward, so one pass knows.
+/// Removes steps that cannot be reached: the verifier refuses such code. All jumps go forward, so one pass knows.
 pub(super) fn reachable(steps: Vec<Step>, labels: usize) -> Vec<Step> {
     let mut is_reached = vec![false; labels];
     let mut here = true;

@@ -5,7 +5,7 @@
 //! b2: ...; goto b1(i + 1)             where something behind the loop reads its values, it is told from which round they come
 //! ```
 //!
-//! A way back is taken at most as often as the [`Loop`] says, so the way back of the last round is never taken.
+//! A back edge is taken at most as often as the [`Loop`] says, so the back edge of the last round is never taken.
 
 use super::EmitError;
 use rustc_hash::FxHashMap as Map;

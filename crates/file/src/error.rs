@@ -11,12 +11,12 @@ pub struct FilePosition {
     /// The byte.
     pub offset: u64,
     /// Whether the file is compressed, so that the byte is one of the unpacked data.
-    pub unpacked: bool,
+    pub is_unpacked: bool,
 }
 
 impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = if self.unpacked { " of the unpacked data" } else { "" };
+        let of = if self.is_unpacked { " of the unpacked data" } else { "" };
         write!(f, "byte {}{of}", self.offset)
     }
 }
@@ -42,7 +42,7 @@ pub enum Error {
     Read {
         /// The file.
         name: String,
-        /// How far it was read.
+        /// The end of what was read.
         place: FilePosition,
         /// The system's answer.
         source: io::Error,
@@ -54,7 +54,7 @@ pub enum Error {
         name: String,
         /// gzip, zstd or lz4.
         format: &'static str,
-        /// How far they could be unpacked.
+        /// The end of what could be unpacked.
         place: FilePosition,
         /// The result of the decoder.
         source: io::Error,
@@ -87,7 +87,7 @@ pub enum Error {
         item: &'static str,
         /// The beginning of the item.
         item_offset: u64,
-        /// How many bytes of it are missing.
+        /// Number of bytes that are missing.
         missing: u64,
     },
     /// The file is of a version of its format, or uses a part of it, that cannot be read.

@@ -24,7 +24,7 @@ pub struct MergedSource {
     errors: Vec<Error>,
 }
 
-/// Which packet comes first.
+/// The order of packets of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOrder {
     /// The earlier one; at equal times the one of the file given first.

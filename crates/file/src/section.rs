@@ -36,11 +36,11 @@ impl Section {
 pub struct InterfaceStatistics {
     /// The interface.
     pub interface: InterfaceId,
-    /// When it was counted.
+    /// The time of the counting.
     pub taken: Timestamp,
-    /// When the capture began.
+    /// The start of the capture.
     pub start: Option<Timestamp>,
-    /// When the capture ended.
+    /// The end of the capture.
     pub end: Option<Timestamp>,
     /// Packets that the interface received.
     pub received: Option<u64>,

@@ -42,8 +42,8 @@ impl SectionReader {
         }
     }
 
-    /// Fills the reader's buffer again, which saves an allocation: `fill` is given the buffer with its old contents, and
-    /// leaves one or more complete sections in it.
+    /// Fills the reader's buffer again, which saves an allocation: `fill` is given the buffer with its old contents,
+    /// and leaves one or more complete sections in it.
     ///
     /// # Errors
     /// The error of `fill`; the reader then holds no section.
@@ -57,8 +57,8 @@ impl SectionReader {
         filled
     }
 
-    /// Replaces the buffer by another one, with complete sections in the range `place`. [`take_buffer`](Self::take_buffer)
-    /// returns it.
+    /// Replaces the buffer by another one, with complete sections in the range `place`.
+    /// [`take_buffer`](Self::take_buffer) returns it.
     pub fn set_buffer(&mut self, bytes: Vec<u8>, place: Range<usize>) {
         self.begin();
         self.end = place.end.min(bytes.len());
@@ -81,8 +81,8 @@ impl SectionReader {
     /// Ends the last batch and parses the next; `false` at the end of the sections.
     ///
     /// # Errors
-    /// The fault in the sections, as a clause for a message. Packets before it have been lent by then; the bytes behind it
-    /// are skipped.
+    /// The fault in the sections, as a clause for a message. Packets before it have been lent by then; the bytes
+    /// behind it are skipped.
     pub fn advance(&mut self) -> Result<bool, String> {
         self.records.clear();
         let mut window = Window { bytes: &mut self.bytes[..self.end], at: self.at };

@@ -1,4 +1,4 @@
-//! A capture file as a lender of packets.
+//! A capture file as a source of packets.
 //!
 //! ```text
 //! Input --window--> Parser --records--> batch
@@ -40,17 +40,17 @@ pub struct FileSource {
     records: Vec<Record>,
     /// The file's first bytes.
     head: Vec<u8>,
-    /// Bytes of the window that the batch stands in, given back when the next one is asked for.
+    /// Bytes of the window that hold the batch, given back with the next advance.
     lent: usize,
-    /// The first batch was parsed when the file was opened.
+    /// Whether the first batch was parsed when the file was opened.
     is_parsed: bool,
     reading: ReadMode,
-    /// The error that ended the file, told once all packets before it have been lent.
+    /// The error that ended the file, returned once all packets before it have been lent.
     pending: Option<Error>,
     is_ended: bool,
 }
 
-/// How far a source reads ahead of the packets that it lends.
+/// The mode of reading: ahead of the packets that are lent, or packet by packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// As far as its buffer has room: the fastest.
@@ -61,7 +61,7 @@ pub enum ReadMode {
 }
 
 impl ReadMode {
-    /// The most bytes to read where `missing` are needed.
+    /// The most bytes to read if `missing` are needed.
     fn most(self, missing: usize) -> usize {
         match self {
             ReadMode::Ahead => usize::MAX,
@@ -75,7 +75,7 @@ impl ReadMode {
 pub struct InterfaceCounters {
     /// Packets lent.
     pub packets: u64,
-    /// Packets that the file says were lost between those lent (`epb_dropcount`, ERF's loss counter).
+    /// Packets lost between those lent, as recorded in the file (`epb_dropcount`, ERF's loss counter).
     pub drops: u64,
 }
 
@@ -100,9 +100,9 @@ impl FileSource {
         FileSource::from_input(reader, name, Keep::All, ReadMode::Ahead)
     }
 
-    /// Reads the packets alone: sections and statistics are passed over, and of a pcapng file's interfaces the first
-    /// stands for all of its link type, and a second one for all others. Opening reads up to the end of the file header
-    /// or of the first interface.
+    /// Reads the packets alone: sections and statistics are skipped. The interfaces of a pcapng file become two at
+    /// most: the first one, for all packets of its link type, and one for all others. Opening reads up to the end of
+    /// the file header or of the first interface.
     ///
     /// # Errors
     /// As with [`open`](Self::open).
@@ -173,19 +173,18 @@ impl FileSource {
         }
     }
 
-    /// The first 24 bytes of the file, unpacked, as they stand there; fewer if it is shorter. For what a header says
-    /// that packets do not need.
+    /// The first 24 bytes of the file, unpacked; fewer if it is shorter. They hold fields of a pcap header that
+    /// packets do not need.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// The compression of the file, if it is.
+    /// The compression of the file, if there is one.
     pub fn compression(&self) -> Option<Compression> {
         self.input.compression()
     }
 
-    /// Gives the last batch back and parses the next, of up to [`BATCH_MAX`] packets. Whether there is one; `false` is
-    /// the end of the file.
+    /// Ends the last batch and parses the next, of up to [`BATCH_MAX`] packets; `false` at the end of the file.
     ///
     /// # Errors
     /// Packets before the fault have been lent by then. After an error the source is at its end.
@@ -222,7 +221,7 @@ impl FileSource {
         &self.counters
     }
 
-    /// The sections of a pcapng file met so far, the first 4,096: their writers, and comments.
+    /// The sections of a pcapng file read so far, the first 4,096: their writers, and comments.
     pub fn sections(&self) -> &[Section] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.sections,
@@ -230,8 +229,8 @@ impl FileSource {
         }
     }
 
-    /// The interface statistics that a pcapng file carries, as far as it was read: all of a file that has few, of
-    /// others at least the last of each interface.
+    /// The interface statistics of a pcapng file, as far as it was read: all of a file that has few, of others at
+    /// least the last of each interface.
     pub fn statistics(&self) -> &[InterfaceStatistics] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.statistics,
@@ -239,18 +238,18 @@ impl FileSource {
         }
     }
 
-    /// The place in the unpacked file where the batch was read from. Packets are there, and blocks between them;
-    /// before the first batch and at the end of the file it is the place where reading goes on.
+    /// The offset in the unpacked file at which the batch begins, with its packets and the blocks between them;
+    /// before the first batch and at the end of the file, the offset at which reading goes on.
     pub fn batch_offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// The place in the unpacked file up to which it was read.
+    /// The offset in the unpacked file up to which it was read.
     pub fn read_offset(&self) -> u64 {
         self.input.offset() + self.input.len() as u64
     }
 
-    /// Goes over to [`ReadMode::Ahead`], from behind the packet that was lent last.
+    /// Changes to [`ReadMode::Ahead`], from behind the packet that was lent last.
     pub fn read_ahead(&mut self) {
         self.records.clear();
         self.lent = 0;
@@ -258,7 +257,7 @@ impl FileSource {
         self.reading = ReadMode::Ahead;
     }
 
-    /// Goes over to [`ReadMode::ByPacket`]. The caller has put the reader of a file that is not packed to
+    /// Changes to [`ReadMode::ByPacket`]. The caller has put the reader of a file that is not packed to
     /// [`batch_offset`](Self::batch_offset) before. Afterwards the reader stands behind the batch's first `lent`
     /// packets; at the end of the file, or behind damage that was told, it stands where reading it packet by packet
     /// ends. The bytes of the batch stay until the next [`advance`](Self::advance); the batch is empty.
@@ -272,12 +271,12 @@ impl FileSource {
         self.records.clear();
     }
 
-    /// Bytes read of the file as it lies on disk, and how many it has, if it is a file.
+    /// Bytes read of the file as it lies on disk, and its length, if it is a file.
     pub fn position(&self) -> (u64, Option<u64>) {
         (self.input.raw_read(), self.input.raw_len())
     }
 
-    /// The records of the current batch, for callers that give interfaces other numbers.
+    /// The records of the current batch, for callers that renumber interfaces.
     pub(crate) fn records_mut(&mut self) -> &mut [Record] {
         &mut self.records
     }
@@ -301,7 +300,7 @@ impl FileSource {
         self.records.clear();
     }
 
-    /// Reads the next packet from where the reader stands.
+    /// Reads the next packet from the reader's position.
     fn step(&mut self) {
         self.records.clear();
         self.lent = 0;
@@ -323,7 +322,7 @@ impl FileSource {
         }
     }
 
-    /// Parses what is there; if that gives no packet, reads on.
+    /// Parses the bytes that are there; reads on if they give no packet.
     fn parse_more(&mut self) {
         let stop = self.parse_window();
         if !self.records.is_empty() {
@@ -358,7 +357,7 @@ impl FileSource {
         result.map_err(|fault| fault.in_file(&self.name, self.place(self.lent)))
     }
 
-    /// The error for input that ended when the parser had stopped so; `None` where a file may end.
+    /// The error for input that ended when the parser had stopped for this reason; `None` if a file may end there.
     fn why_ended(&mut self, stop: Stop) -> Option<Error> {
         let (name, place) = (self.name.clone(), self.place(self.input.len()));
         if let Some(source) = self.input.take_fault() {
@@ -394,7 +393,7 @@ impl FileSource {
 }
 
 fn place(input: &Input, at: usize) -> FilePosition {
-    FilePosition { offset: input.offset() + at as u64, unpacked: input.compression().is_some() }
+    FilePosition { offset: input.offset() + at as u64, is_unpacked: input.compression().is_some() }
 }
 
 fn read_fault(
@@ -418,8 +417,8 @@ fn read_fault(
     }
 }
 
-/// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is
-/// as long.
+/// The first bytes of the file, while the window has not moved past them: it has at least the length of a pcap
+/// header.
 fn head(input: &mut Input, reading: ReadMode) -> Vec<u8> {
     let mut missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
     while missing > 0 && input.fill_up_to(reading.most(missing)) {

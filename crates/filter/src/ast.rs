@@ -7,7 +7,7 @@
 //!            | qualifiers expr                        -- the ids inside take these qualifiers
 //!            | id                                     -- takes the qualifiers before it; the text left them out
 //!            | protocol | arith relop arith | primitive
-//!            | form ( expr )                         -- what libpcap does not have
+//!            | modifier ( expr )                      -- libpcap has none
 //! qualifiers:= protocol? direction? type?             -- at least one
 //! id        := name | number | ipv4 (/n | mask ipv4)? | ipv6 (/n)? | mac | mac8
 //! arith     := number | len | protocol [ arith : size ] | - arith | arith op arith
@@ -59,7 +59,7 @@ pub enum ExprKind {
     Relation(Arith, Relop, Arith),
     /// Anything else.
     Primitive(Primitive),
-    /// `inner(a)`: `a` is asked in another way.
+    /// `inner(a)`: `a` is tested under a modifier.
     Modified(Modifier, Box<Expr>),
 }
 
@@ -139,7 +139,7 @@ impl TunnelKind {
     }
 }
 
-/// Which fragments of IP packets.
+/// The kinds of fragments that a filter can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
     /// Any part of a packet that was cut.
@@ -261,7 +261,7 @@ impl Protocol {
     }
 }
 
-/// Which of a packet's two (802.11: four) addresses is meant; none given means either.
+/// The address of a packet, of two (802.11: of four), that a primitive tests; none given means either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Direction {

@@ -82,7 +82,7 @@ fn is_proven_never_true(
 }
 
 /// The same, with each address family in turn as the one that the packet has. In loopback files IP has up to eight
-/// families, and what a test of one proves is lost where the ways of all meet.
+/// families, and what a test of one proves is lost where the paths of all join.
 fn never_by_family(written: &Predicates, options: &Options, rejects: impl Fn(&Predicates) -> bool) -> bool {
     let has_families = matches!(options.link_type, LinkType::NULL | LinkType::LOOP | LinkType::ENC);
     let family = TestedField::Packet(FieldOffset { base: Base::Packet, offset: 0 }, Width::Word);

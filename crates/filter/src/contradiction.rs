@@ -48,7 +48,7 @@ pub fn is_never_true(error: &Error) -> bool {
     error.message == NEVER_TRUE
 }
 
-/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a form, or are
+/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a modifier, or are
 /// read in a mode of our own: of others that is an error which libpcap finds, no other.
 pub(crate) fn contradicts_itself(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
     let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
@@ -114,7 +114,7 @@ fn clauses(expr: &Expr, from: usize, found: &mut Vec<Clause>) {
     }
 }
 
-/// How many parts an expression has, as [`Probe`] numbers them.
+/// Number of parts of an expression, as [`Probe`] counts them.
 fn count(expr: &Expr) -> usize {
     match &expr.kind {
         ExprKind::Chain(first, rest) => {

@@ -120,7 +120,7 @@ fn measures(program: &Program) -> String {
     format!("\n{count} {noun}, at most {longest} for a packet; {short}.\n")
 }
 
-/// Which parts make a filter never true.
+/// The parts that make a filter never true.
 fn never(error: &Error, text: &str) -> String {
     let rendered = error.render(text);
     let (_, reason) = rendered.split_once('\n').unwrap_or(("", ""));

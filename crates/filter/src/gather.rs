@@ -10,7 +10,7 @@
 //! barrier  := a part whose shape the run has not had before, or that has no final test
 //! ```
 //!
-//! Why that is exact, also for packets that were cut short. The parts of one shape take the same way as long as their
+//! Why that is exact, also for packets that were cut short. The parts of one shape take the same path as long as their
 //! final tests do not hold, and make the same loads on it. Once the first of them has been answered with no, all
 //! these loads were there, so the others cannot reject the packet, and in which order they are asked does not matter.
 //! So the first part of each shape stays where it stands; a later part waits for the next barrier, which may reject,
@@ -242,7 +242,7 @@ mod tests {
         predicates
     }
 
-    /// How many numbers each lookup of a text has.
+    /// Number of constants of each lookup of a text.
     fn lookups(text: &str) -> Vec<usize> {
         fn collect(predicate: &Predicate, found: &mut Vec<usize>) {
             match predicate {

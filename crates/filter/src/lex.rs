@@ -7,7 +7,7 @@
 //! mac    := b:b:b:b:b:b | b-b-b-b-b-b | b.b.b.b.b.b | bbbb.bbbb.bbbb | 12 hexadecimal digits
 //! mac8   := $b                             -- b: one or two hexadecimal digits
 //! name   := [A-Za-z0-9] | [A-Za-z0-9][-_.A-Za-z0-9]*[.A-Za-z0-9] | \ anything up to a blank, ! ( )
-//! form   := scoped | extensions | anyvlan | inner | fragment      -- only before (, elsewhere a name; never after \
+//! modifier := scoped | extensions | anyvlan | inner | fragment      -- only before (, elsewhere a name; never after \
 //! ```
 //!
 //! The longest match wins; of equally long ones the first of: keyword, MAC address, number, IPv4, IPv6, named
@@ -125,7 +125,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// How many blanks the text begins with.
+/// Number of blanks at the beginning of the text.
 fn blanks(text: &str) -> usize {
     text.bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count()
 }
@@ -206,14 +206,14 @@ fn bad_character(rest: &str) -> Error {
 /// libpcap's message for any text that its grammar does not allow.
 pub(crate) const SYNTAX: &str = "can't parse filter expression: syntax error";
 
-/// As [`word`]; a name of ours that a parenthesis follows is a form.
+/// As [`word`]; a name of ours that a parenthesis follows is a modifier.
 fn word_or_form(rest: &str) -> Scanned<'_> {
     let (token, len) = word(rest);
     let Ok(Token::Name(name)) = token else { return (token, len) };
     let after = &rest[len..];
     let opens = after[blanks(after)..].starts_with('(');
-    match words::form(name).filter(|_| opens) {
-        Some(form) => (Ok(Token::Modifier(form)), len),
+    match words::modifier(name).filter(|_| opens) {
+        Some(modifier) => (Ok(Token::Modifier(modifier)), len),
         None => (token, len),
     }
 }
@@ -294,9 +294,9 @@ pub(crate) fn is_number(text: &str) -> bool {
     !text.is_empty() && number_len(text.as_bytes()) == text.len()
 }
 
-/// Whether the word begins a form where a parenthesis comes next.
+/// Whether the word begins a modifier where a parenthesis comes next.
 pub(crate) fn is_form(text: &str) -> bool {
-    words::form(text).is_some()
+    words::modifier(text).is_some()
 }
 
 /// Whether the text is a word of the language once it is in lower case, as words must be.
@@ -424,7 +424,7 @@ fn is_ipv6_form(text: &str) -> bool {
     }
 }
 
-/// How many 16-bit groups there are; a dotted quad at the end counts as two.
+/// Number of 16-bit groups; a dotted quad at the end counts as two.
 fn groups_in(text: &str) -> Option<usize> {
     if text.is_empty() {
         return Some(0);

@@ -3,7 +3,7 @@
 //! ```text
 //! filter := chain?
 //! chain  := item ((and|or) item)*            -- left to right; a list of ids if it begins with an id
-//! item   := not item | ( chain ) | qualifiers item | id | relation | protocol | primitive | form
+//! item   := not item | ( chain ) | qualifiers item | id | relation | protocol | primitive | modifier
 //! ```
 //!
 //! Parentheses can hold a filter (`(tcp or udp)`), ids that take the qualifiers before them (`port (80 or 443)`), or
@@ -11,7 +11,7 @@
 //! it accepts it or not. Source of the grammar: `grammar.y` of libpcap.
 
 mod arith;
-mod form;
+mod modifier;
 mod primitive;
 mod wlan;
 
@@ -195,7 +195,7 @@ impl<'a> Parser<'a> {
             Token::Mac(address) => Ok(self.id(Id::Mac(address))),
             Token::Mac8(address) => Ok(self.id(Id::Mac8(address))),
             Token::Protocol(protocol) => self.protocol_item(protocol),
-            Token::Modifier(word) => self.deeper(|parser| parser.form(word)),
+            Token::Modifier(word) => self.deeper(|parser| parser.modifier(word)),
             Token::Keyword(keyword) => {
                 let start = self.here();
                 self.keyword_item(None, keyword, start)

@@ -15,8 +15,8 @@
 //! the field rely on it. Scoped, a move ends with its parenthesis, with `not`, and at `or`:
 //!
 //! ```text
-//! scoped chain   p1 and p2 or p3 and p4       p2 is moved by p1; p3 and p4 start where p1 started
-//! scoped         not p, ( p ), form ( p )     what comes after starts where p started
+//! scoped chain   p1 and p2 or p3 and p4         p2 is moved by p1; p3 and p4 start where p1 started
+//! scoped         not p, ( p ), modifier ( p )   parts behind it start where p started
 //! ```
 
 mod address;
@@ -25,11 +25,11 @@ mod atm;
 mod decnet;
 mod direction;
 mod encapsulation;
-mod form;
 mod host;
 mod layers;
 mod link;
 mod loopback;
+mod modifier;
 mod mtp;
 mod numbers;
 mod other;
@@ -85,7 +85,7 @@ struct Scope<'a> {
     /// Whether the payload of IPv6 is looked for behind its extension headers, here.
     extensions: bool,
     layers: Layers,
-    /// Which layers these are: a new number with each shift, the old one where a shift ends.
+    /// The version of the layers: a new number with each shift, the old one where a shift ends.
     version: u32,
     versions: u32,
     /// The next cell that is free here, and the first one that never was used.
@@ -195,7 +195,7 @@ impl<'a> Scope<'a> {
                 Ok((predicate, inherited))
             }
             ExprKind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
-            ExprKind::Modified(form, inner) => Ok((self.form(*form, inner, expr.span)?, None)),
+            ExprKind::Modified(modifier, inner) => Ok((self.modifier(*modifier, inner, expr.span)?, None)),
             ExprKind::Id(id) => {
                 let label = || inherited.map_or(String::new(), |words| format!("{words} ")) + &id.to_string();
                 let predicate = self.part(expr.span, label, |scope| scope.id(id, inherited))?;

@@ -1,7 +1,7 @@
 //! Whether a filter accepts any packet at all, shown by a packet that it accepts.
 //!
 //! ```text
-//! walk     the graph from its entry on a packet of zeroes; at a branch, take the way that is nearer to an accepting return, and
+//! walk     the graph from its entry on a packet of zeroes; at a branch, take the edge that is nearer to an accepting return, and
 //!          write into the packet what makes the branch take it, unless earlier branches rest on these bits
 //! check    run the graph on the packet: accepted is a proof, anything else says nothing
 //! ```
@@ -218,7 +218,7 @@ impl Walk {
         self.pin(origin);
     }
 
-    /// Makes a branch take the nearer way, if the packet can be made so.
+    /// Makes a branch take the nearer edge, if the packet can be made so.
     fn steer(&mut self, test: JumpTest, operand: Operand, on_true: BlockId, on_false: BlockId) {
         let (Some(distances), Some(origin), Operand::K(k)) = (&self.steering, self.origin, operand) else {
             self.settle();

@@ -31,7 +31,7 @@ use tapline_filter::predicate::{FieldTest, Predicate};
 use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
-/// Entries that one alternative may become.
+/// The most entries of one alternative.
 const KEYS_MAX: usize = 1024;
 
 /// Alternatives with a check, at most, that are tried on packets that meet them in part.
@@ -46,7 +46,7 @@ const BITMAP_BITS_MAX: u32 = 1 << 16;
 /// Makes a compiled filter ready to run.
 pub type FilterFactory<'a> = &'a dyn Fn(CompiledFilter) -> Arc<dyn PacketFilter>;
 
-/// The compiled filter in the interpreter.
+/// The compiled filter, run by the interpreter.
 ///
 /// A set holds the program itself: behind [`CompiledFilter`] each call would read one more place in memory, which
 /// cost a set of 100 programs 18 % of its time.
@@ -83,10 +83,10 @@ pub enum ConstantError {
     /// There are fewer constants.
     #[error("there is no constant {0}; `constants` lists them")]
     NoSuchConstant(usize),
-    /// The number has bits that the part has not.
+    /// The number has bits beyond those of the field.
     #[error("the new value of constant {0} has bits that its field does not have")]
     TooLarge(usize),
-    /// Two numbers of one field were equal and would no longer be, or the reverse; or a range or a mask looks at the
+    /// Two numbers of one field were equal and would no longer be, or the reverse; or a range or a mask tests the
     /// field too.
     #[error("other tests of the field of constant {0} would change with it: compile the new text")]
     Entangled(usize),
@@ -95,7 +95,7 @@ pub enum ConstantError {
     OwnProgram,
 }
 
-/// One way to accept a packet.
+/// An alternative of a filter's condition: a packet that meets it is accepted.
 pub(super) struct Alternative {
     conditions: Conjunction,
     pub(super) layout: Arc<Layout>,
@@ -128,7 +128,7 @@ impl Bounds {
     }
 }
 
-/// A set of numbers, ready to be asked.
+/// A set of numbers in the form that answers fastest.
 #[derive(Clone, Debug)]
 enum Numbers {
     Listed(Condition),
@@ -197,23 +197,23 @@ impl Filter {
         Filter { alternatives, constants, asked_otherwise: Arc::new([]), program: None }
     }
 
-    /// The numbers that parts of the packet are compared with, in the order of the text. A word may stand for
+    /// The numbers that fields of the packet are compared with, in the order of the text. A primitive may stand for
     /// several: `host` compares source and destination, and those of ARP.
     pub fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    /// Whether some packets are decided by a program of the filter's own: for what cannot be merged, and for packets
-    /// that were cut off too early.
+    /// Whether some packets are decided by the filter's own program: for conditions that cannot be merged, and for
+    /// packets that were cut too early.
     pub fn has_program(&self) -> bool {
         self.program.is_some()
     }
 
-    /// The same filter with other numbers: constants by their index, and what they become. Takes microseconds, no
-    /// compiling.
+    /// The same filter with other numbers: pairs of a constant's index and its new number. Takes microseconds,
+    /// without a compiler.
     ///
     /// # Errors
-    /// [`ConstantError`] if the result might not be what the changed text says; the filter is as it was.
+    /// [`ConstantError`] if the result might not be the meaning of the changed text; the filter is as it was.
     pub fn with(&self, changes: &[(usize, u32)]) -> Result<Filter, ConstantError> {
         if self.program.is_some() {
             return Err(ConstantError::OwnProgram);
@@ -238,8 +238,8 @@ impl Filter {
         Ok(Filter { alternatives, constants, asked_otherwise, program: None })
     }
 
-    /// Numbers of one field are equal after the change where they were before, and only there; and nothing else asks
-    /// for the field.
+    /// Checks that numbers of one field are equal after the change where they were before, and only there; and that
+    /// no other condition tests the field.
     fn check_entangled(&self, changed: &[Constant], index: usize) -> Result<(), ConstantError> {
         let part = changed[index].part;
         let pairs = || self.constants.iter().zip(changed).filter(|(old, _)| old.part.same_bytes(part));
@@ -315,7 +315,7 @@ impl Alternative {
         check.rest.iter().all(holds) && settled(check.needs.as_ref(), packet, program)
     }
 
-    /// Whether the filter accepts a packet of which nothing is known.
+    /// Whether the filter accepts a packet of unknown keys.
     pub(super) fn accepts_unseen(&self, packet: Packet<'_>, program: Option<&dyn PacketFilter>) -> bool {
         let holds = |(part, condition): &(Part, Condition)| {
             part.read(packet).is_some_and(|value| condition.holds(value))
@@ -432,8 +432,8 @@ impl Numbers {
     }
 }
 
-/// The numbers that fields are compared with for equality, each once, in the order of the text; and what else is
-/// asked of fields.
+/// The numbers that fields are compared with for equality, each once, in the order of the text; and the fields with
+/// other conditions.
 fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut Vec<Part>) {
     match predicate {
         Predicate::Not(inner) => collect(inner, constants, otherwise),

@@ -10,10 +10,11 @@
 //!  known, early --timeout of packet time, or no room--> nothing; the early ones are reported as unanswered
 //! ```
 //!
-//! Packets are lent and cannot be held. So there are two answers for an early fragment: at once the filters that its own
-//! bytes match and a *ticket*, and, when its first fragment comes, a report with the ticket and the filters of the first.
-//! If the first is in the same batch, the answer is right at once and there is no ticket. A second first fragment with
-//! the same key begins another datagram; a later fragment that comes before it counts as one of the old datagram.
+//! Packets are lent and cannot be held. So there are two answers for an early fragment: at once the filters that its
+//! own bytes match and a *ticket*, and, when its first fragment comes, a report with the ticket and the filters of
+//! the first. If the first is in the same batch, the answer is right at once and there is no ticket. A second first
+//! fragment with the same key begins another datagram; a later fragment that comes before it counts as one of the old
+//! datagram.
 //!
 //! Only the outermost IP header counts. The fragments of a datagram must come to the same set: with several workers
 //! the kernel can put them together before it spreads packets (`PACKET_FANOUT_FLAG_DEFRAG`), or spread them by
@@ -126,8 +127,8 @@ impl FilterSet {
     /// Lets later fragments follow their first from now on, for packets of this link type; `None` ends it.
     ///
     /// A later fragment then matches the filters that its first matched and no others: filters that look for later
-    /// fragments find none. Filters that were removed since the first fragment are left out; filters inserted since then
-    /// are not among them.
+    /// fragments find none. Filters that were removed since the first fragment are left out; filters inserted since
+    /// then are not among them.
     ///
     /// # Errors
     /// If IP headers cannot be found on the link type. Known are Ethernet with up to two VLAN tags, raw IP, BSD

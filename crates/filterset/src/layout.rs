@@ -111,7 +111,7 @@ impl Layout {
         (words <= WORDS_MAX).then(|| Layout { windows: windows.into(), kinds, words: words as u8 })
     }
 
-    /// How many words a key has.
+    /// Number of words of a key.
     pub(super) fn words(&self) -> usize {
         usize::from(self.words)
     }

@@ -75,20 +75,20 @@ use plan::{Plan, Step, Tables};
 use shape::{Entry, Shape};
 use table::Table;
 
-/// Different layouts in a set. Alternatives beyond are asked one by one, of each packet; [`FilterSet::unmerged_count`]
-/// counts them.
+/// The most layouts in a set. Alternatives beyond are evaluated one by one, on each packet;
+/// [`FilterSet::unmerged_count`] counts them.
 pub const LAYOUTS_MAX: usize = 256;
 
 /// Lookups that are gathered before they are made, so that they wait for memory together.
 const PROBES_AT_ONCE: usize = 64;
 
-/// Which of the filters that match a packet are reported.
+/// The matching filters of a packet that are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchPolicy {
-    /// All.
+    /// All matching filters.
     #[default]
     All,
-    /// The one with the least priority number; of equals the one that was inserted first.
+    /// The one with the least priority number; among equals the one that was inserted first.
     First,
 }
 
@@ -107,7 +107,7 @@ impl FilterId {
     }
 }
 
-/// Why a set was not changed.
+/// Reason for which a set was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
@@ -122,7 +122,7 @@ pub enum SetError {
     ConstantError(#[from] ConstantError),
 }
 
-/// Many filters, asked at once. See the [module](self) for how.
+/// Many filters, evaluated in one pass. See the [module](self) for how.
 #[derive(Debug)]
 pub struct FilterSet {
     mode: MatchPolicy,
@@ -135,7 +135,7 @@ pub struct FilterSet {
     by_layout: HashMap<Arc<Layout>, u16>,
     plan: Plan,
     plan_is_old: bool,
-    /// Shapes that lost their last entry, to be removed unless the same change fills them again.
+    /// Tables that lost their last entry, to be removed unless the same change fills them again.
     emptied: Vec<u16>,
     fragments: Option<Fragments>,
 }
@@ -145,7 +145,7 @@ pub struct FilterSet {
 struct Slot {
     generation: u32,
     priority: u32,
-    /// Counts insertions.
+    /// The number of the insertion.
     order: u64,
     filter: Option<Arc<Filter>>,
     /// The tables that hold each alternative.
@@ -155,7 +155,7 @@ struct Slot {
 const _: () = assert!(disjunct::DISJUNCTS_MAX <= 1 << 8, "an alternative's number is a byte");
 
 impl FilterSet {
-    /// No filters.
+    /// A set without filters.
     pub fn new(mode: MatchPolicy) -> FilterSet {
         FilterSet {
             mode,
@@ -178,7 +178,7 @@ impl FilterSet {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether there is no filter.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -193,7 +193,7 @@ impl FilterSet {
         self.unmerged
     }
 
-    /// The filter of an id.
+    /// The filter with an id.
     pub fn get(&self, id: FilterId) -> Option<&Arc<Filter>> {
         self.slot(id).ok().and_then(|slot| slot.filter.as_ref())
     }
@@ -204,7 +204,7 @@ impl FilterSet {
         Some(FilterId { index, generation: slot.generation })
     }
 
-    /// Adds a filter. `priority` matters to [`MatchPolicy::First`] alone: the least number is first.
+    /// Adds a filter. `priority` counts under [`MatchPolicy::First`] only: the least number wins.
     ///
     /// Takes time in proportion to the filter's alternatives and their constants, not to the set. When a layout
     /// appears or vanishes the plan is made anew, in proportion to the number of layouts.
@@ -224,7 +224,7 @@ impl FilterSet {
         FilterId { index, generation }
     }
 
-    /// Takes a filter out and gives it back.
+    /// Removes a filter and returns it.
     ///
     /// # Errors
     /// If it is not in the set.
@@ -238,7 +238,7 @@ impl FilterSet {
         Ok(filter)
     }
 
-    /// Puts another filter in the place of one, with its id and priority, and gives the old one back.
+    /// Replaces a filter by another one with the same id and priority, and returns the old one.
     ///
     /// # Errors
     /// If it is not in the set.
@@ -250,8 +250,8 @@ impl FilterSet {
         Ok(old)
     }
 
-    /// Exchanges constants of a filter: pairs of an index in [`Filter::constants`] and the new number. Nothing is
-    /// compiled.
+    /// Changes constants of a filter: pairs of an index in [`Filter::constants`] and the new number. No compiler
+    /// runs.
     ///
     /// # Errors
     /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
@@ -261,10 +261,10 @@ impl FilterSet {
         self.replace(id, filter).map(|_| ())
     }
 
-    /// Writes to `matches` which filters match each selected packet.
+    /// Writes the filters that match each selected packet to `matches`.
     ///
-    /// Nothing is allocated once `matches` has grown to what the batches need; nothing is locked; the system is not
-    /// called.
+    /// No memory is allocated once `matches` has grown to the needs of the batches; there is no lock, and no system
+    /// call.
     ///
     /// # Panics
     /// If `selection` holds an index that the batch does not have.
@@ -285,7 +285,7 @@ impl FilterSet {
             .ok_or(SetError::NoSuchFilter)
     }
 
-    /// The plan follows changes of the tables at once: a change is whole when it returns.
+    /// Rebuilds the plan, if the change needs that: a change is complete when it returns.
     fn finish_plan(&mut self) {
         while let Some(at) = self.emptied.pop() {
             let place = &mut self.shapes[usize::from(at)];
@@ -397,7 +397,7 @@ impl FilterSet {
         matches.scratch = scratch;
     }
 
-    /// Makes the lookups that were gathered; those of one packet stand together.
+    /// Makes the gathered lookups; those of one packet stand together.
     fn make_probes(&self, batch: &Batch<'_>, scratch: &mut matches::Scratch, matches: &mut Matches) {
         self.touch(scratch);
         let mut found = scratch.found.iter().peekable();
@@ -418,7 +418,7 @@ impl FilterSet {
         scratch.found.clear();
     }
 
-    /// Reads the slots where lookups begin: many waits for memory at once in place of one after the other.
+    /// Reads the slots where lookups begin, so that the waits for memory overlap.
     fn touch(&self, scratch: &matches::Scratch) {
         let mut all = 0;
         for probe in &scratch.probes {
@@ -461,7 +461,7 @@ impl FilterSet {
         }
     }
 
-    /// Brings what was found for a packet in order; says how many are to be kept.
+    /// Sorts the filters found for a packet; returns the number to be kept.
     #[inline]
     fn settle(&self, found: &mut [u32]) -> usize {
         if found.len() < 2 { found.len() } else { self.settle_several(found) }

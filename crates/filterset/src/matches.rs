@@ -1,9 +1,9 @@
-//! Which filters each packet of a batch matches.
+//! The filters that each packet of a batch matches.
 
 use tapline_packet::BATCH_MAX;
 
-/// For each packet of a batch, the filters that match it. Reused from batch to batch, so that its memory grows to
-/// what the largest batch needs and then stays.
+/// For each packet of a batch, the filters that match it. Reused from batch to batch: its memory grows to the need of
+/// the largest batch and then stays.
 ///
 /// Filters are given by [`FilterId::index`](super::FilterId::index), ascending.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Scratch {
     pub(super) found: Vec<(u8, u32)>,
 }
 
-/// A lookup that is to be made.
+/// A lookup that was gathered and not yet made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) hash: u64,
@@ -34,7 +34,7 @@ pub(super) struct Probe {
 }
 
 impl Matches {
-    /// None for any packet.
+    /// Matches of an empty batch.
     pub fn new() -> Matches {
         Matches {
             ranges: [(0, 0); BATCH_MAX],
@@ -44,7 +44,7 @@ impl Matches {
         }
     }
 
-    /// Has room for `matches` in a batch, so that no more is allocated up to there.
+    /// Reserves room for `matches` in a batch, so that up to there no more memory is allocated.
     pub fn with_capacity(matches: usize) -> Matches {
         Matches { found: Vec::with_capacity(matches), ..Matches::new() }
     }
@@ -84,7 +84,7 @@ impl Matches {
         self.late.clear();
     }
 
-    /// Adds one for the packet that is under way.
+    /// Adds a match of the current packet.
     #[inline]
     pub(super) fn push(&mut self, filter: u32) {
         self.found.push(filter);
@@ -96,19 +96,19 @@ impl Matches {
         self.found.len()
     }
 
-    /// Those since `mark`.
+    /// The matches since `mark`.
     pub(super) fn since(&mut self, mark: usize) -> &mut [u32] {
         &mut self.found[mark..]
     }
 
-    /// Keeps the first `len` since `mark` for a packet.
+    /// Keeps the first `len` matches since `mark`, as those of a packet.
     #[inline]
     pub(super) fn finish(&mut self, packet: usize, mark: usize, len: usize) {
         self.found.truncate(mark + len);
         self.ranges[packet] = (mark as u32, (mark + len) as u32);
     }
 
-    /// Gives a packet what another one of the batch has.
+    /// Gives a packet the matches of another one of the batch.
     pub(super) fn share(&mut self, from: usize, to: usize) {
         self.ranges[to] = self.ranges[from];
     }

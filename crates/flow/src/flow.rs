@@ -9,12 +9,13 @@ use crate::Details;
 /// An expired flow (RFC 7011, 5.1), with both directions (a biflow, RFC 5103).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// The source of the first packet, then its destination. The counters of a side are of the packets that this endpoint sent.
-    pub sides: [Side; 2],
+    /// The source of the first packet, then its destination. The counters of a side are of the packets that this
+    /// endpoint sent.
+    pub endpoints: [Endpoint; 2],
     /// The IP protocol number; of IPv6 the one behind all extension headers.
     pub protocol: u8,
     /// The reason for the end.
-    pub end: EndReason,
+    pub end_reason: EndReason,
     /// Fields of the first packet beside addresses, ports and protocol.
     pub context: FlowContext,
     /// The groups of details that the meter was asked for; `None` if there are none.
@@ -23,14 +24,15 @@ pub struct Flow {
 
 /// An endpoint of a flow, and counters of the packets that it sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct Endpoint {
     /// The address.
     pub address: IpAddr,
     /// The port; 0 for protocols without ports. For ICMP the destination's is type * 256 + code.
     pub port: u16,
     /// Packets sent.
     pub packets: u64,
-    /// Bytes of IP packets, by the length fields of their headers; of frames with [`MeterSettings::layer2`](crate::MeterSettings::layer2).
+    /// Bytes of IP packets, by the length fields of their headers; of frames with
+    /// [`MeterSettings::counts_frames`](crate::MeterSettings::counts_frames).
     pub bytes: u64,
     /// Time stamp of the earliest packet; the epoch if there is none.
     pub first: Timestamp,
@@ -48,7 +50,8 @@ pub struct Side {
     pub tos: u8,
 }
 
-/// Fields of a flow's first packet beside the five-tuple. Fields of the flow key have the same value in all packets of the flow.
+/// Fields of a flow's first packet beside the five-tuple. Fields of the flow key have the same value in all packets of
+/// the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowContext {
     /// The outermost MPLS label; [`NO_LABEL`](Self::NO_LABEL) without.
@@ -117,12 +120,12 @@ impl EndReason {
 impl Flow {
     /// Packets of both sides.
     pub fn packets(&self) -> u64 {
-        self.sides[0].packets + self.sides[1].packets
+        self.endpoints[0].packets + self.endpoints[1].packets
     }
 
     /// Bytes of both sides.
     pub fn bytes(&self) -> u64 {
-        self.sides[0].bytes + self.sides[1].bytes
+        self.endpoints[0].bytes + self.endpoints[1].bytes
     }
 
     /// Time stamp of the earliest packet of either side.
@@ -135,7 +138,7 @@ impl Flow {
         self.times(|side| side.last).max().unwrap_or_default()
     }
 
-    fn times(&self, of: fn(&Side) -> Timestamp) -> impl Iterator<Item = Timestamp> {
-        self.sides.iter().filter(|side| side.packets > 0).map(of)
+    fn times(&self, of: fn(&Endpoint) -> Timestamp) -> impl Iterator<Item = Timestamp> {
+        self.endpoints.iter().filter(|side| side.packets > 0).map(of)
     }
 }

@@ -32,7 +32,7 @@ pub use details::{
     SIZES, SizeCounts, Tcp, TcpSide, Tls, is_plain,
 };
 pub use error::Error;
-pub use flow::{EndReason, Flow, FlowContext, Side};
+pub use flow::{EndReason, Endpoint, Flow, FlowContext};
 pub use key::KeyFields;
 pub use meter::{Meter, MeterSettings, TIMEOUT_MAX};
 pub use statistics::{EndCounts, PacketCount, Statistics, UnmeteredCause};

@@ -22,7 +22,8 @@ use crate::{DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, PacketCount, Stat
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
 
-/// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when they need it.
+/// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when
+/// they need it.
 const WINDOW: usize = 64;
 
 /// The longest timeout: ten years.
@@ -31,11 +32,13 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Settings of a meter: timeouts, flow key, and what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterSettings {
-    /// Active timeout: a flow older than this ends, and its next packet begins another record. Nanoseconds, 1 ms to 10 years.
+    /// Active timeout: a flow older than this ends, and its next packet begins another record. Nanoseconds, 1 ms to 10
+    /// years.
     pub active_ns: i64,
     /// Idle timeout: a flow without a packet for longer than this ends. Nanoseconds, 1 ms to 10 years.
     pub idle_ns: i64,
-    /// Idle timeout of a TCP flow after FIN from both sides or RST, if less than [`idle_ns`](Self::idle_ns). Nanoseconds, 0 to 10 years.
+    /// Idle timeout of a TCP flow after FIN from both sides or RST, if less than [`idle_ns`](Self::idle_ns).
+    /// Nanoseconds, 0 to 10 years.
     pub closed_ns: i64,
     /// Capacity of the table in flows, 1 to 2^30 - 1. When the table is full, the least recently active flow ends.
     pub flows_max: usize,
@@ -44,7 +47,7 @@ pub struct MeterSettings {
     /// Meters the packets inside of tunnels, not those outside.
     pub inner: bool,
     /// Counts bytes of frames, not of IP packets.
-    pub layer2: bool,
+    pub counts_frames: bool,
     /// Groups of details recorded for each flow.
     pub details: DetailFields,
     /// Bytes of the first payload of each side that are kept, with [`DetailFields::payload`]: 1 to [`PAYLOAD_MAX`].
@@ -61,7 +64,7 @@ impl Default for MeterSettings {
             flows_max: 1 << 20,
             key: KeyFields::default(),
             inner: false,
-            layer2: false,
+            counts_frames: false,
             details: DetailFields::NONE,
             payload: 64,
         }
@@ -69,7 +72,8 @@ impl Default for MeterSettings {
 }
 
 impl MeterSettings {
-    /// The greatest memory of a flow in bytes, with its share of index, timers and pools; a meter takes about 6 MiB beside.
+    /// The greatest memory of a flow in bytes, with its share of index, timers and pools; a meter takes about 6 MiB
+    /// beside.
     pub fn flow_len(&self) -> usize {
         Table::flow_len(self.details, self.payload)
     }
@@ -110,16 +114,26 @@ impl Meter {
     /// Makes a meter without flows. Memory is reserved now, and used as flows are created.
     ///
     /// # Errors
-    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`] if the table does not fit into memory.
+    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`]
+    /// if the table does not fit into memory.
     pub fn new(settings: &MeterSettings) -> Result<Meter, Error> {
         settings.check()?;
-        let MeterSettings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2, details, payload } =
-            *settings;
+        let MeterSettings {
+            active_ns,
+            idle_ns,
+            closed_ns,
+            flows_max,
+            key,
+            inner,
+            counts_frames,
+            details,
+            payload,
+        } = *settings;
         let timeouts = Timeouts { active: active_ns, idle: idle_ns, closed: closed_ns };
         let seed = RandomState::new().build_hasher().finish();
         Ok(Meter {
             table: Table::new(flows_max, seed, key, timeouts, (details, payload))?,
-            view: ParseOptions { fields: key, inner, layer2, seed },
+            view: ParseOptions { fields: key, inner, counts_frames, seed },
             fragments: Fragments::new(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
             summary: Box::new([PacketSummary::default(); WINDOW]),
@@ -128,8 +142,8 @@ impl Meter {
         })
     }
 
-    /// Meters the selected packets of a batch, and removes those from the selection that are not metered. Flows that end by it are
-    /// appended to `ended`, at most one for each packet.
+    /// Meters the selected packets of a batch, and removes those from the selection that are not metered. Flows that
+    /// end by it are appended to `ended`, at most one for each packet.
     pub fn push(
         &mut self,
         batch: &Batch<'_>,
@@ -139,7 +153,7 @@ impl Meter {
     ) {
         self.table.make_room(selection.len());
         let Meter { table, view, fragments, statistics, summary, extras, latest } = self;
-        let (has_fast_path, layer2, latest) = (view.has_fast_path(), view.layer2, *latest);
+        let (has_fast_path, counts_frames, latest) = (view.has_fast_path(), view.counts_frames, *latest);
         let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
         let mut known = InterfaceCache::of(interfaces, 0, has_fast_path);
         let records = batch.records();
@@ -156,7 +170,7 @@ impl Meter {
             let wire_len = u64::from(meta.wire_len);
             let summary = &mut summary[waiting];
             let head = if known.is_plain { batch.head(index) } else { None };
-            let is_plain = head.is_some_and(|head| packet::plain(head, meta, layer2, summary));
+            let is_plain = head.is_some_and(|head| packet::plain(head, meta, counts_frames, summary));
             if !is_plain {
                 let InterfaceCache { link_type, number, .. } = known;
                 match packet::any(*view, link_type, batch.packet(index), number, fragments, statistics) {
@@ -196,13 +210,14 @@ impl Meter {
         self.table.clock = self.table.clock.max(now.as_nanos());
     }
 
-    /// Sets the clock back to `now`. To be called after [`finish`](Self::finish) has ended all flows, whose times are by the old clock.
+    /// Sets the clock back to `now`. To be called after [`finish`](Self::finish) has ended all flows, whose times are
+    /// by the old clock.
     pub fn reset_clock(&mut self, now: Timestamp) {
         self.table.clock = now.as_nanos();
     }
 
-    /// Limits time stamps: later ones are taken as `latest`. For live interfaces, where one wrong time stamp in the future would stop
-    /// all timers until then. Without a call all time stamps are accepted.
+    /// Limits time stamps: later ones are taken as `latest`. For live interfaces, where one wrong time stamp in the
+    /// future would stop all timers until then. Without a call all time stamps are accepted.
     pub fn set_latest(&mut self, latest: Timestamp) {
         self.latest = latest.as_nanos();
     }
@@ -217,8 +232,8 @@ impl Meter {
         self.table.expire(ENDED_PER_CALL, &mut self.statistics, ended)
     }
 
-    /// Ends all flows, at most 512 in one call. Returns `false` if more are left: call it again, and nothing else before. Afterwards the
-    /// meter can be used again.
+    /// Ends all flows, at most 512 in one call. Returns `false` if more are left: call it again, and nothing else
+    /// before. Afterwards the meter can be used again.
     pub fn finish(&mut self, ended: &mut Vec<Flow>) -> bool {
         self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
     }

@@ -114,7 +114,7 @@ pub(crate) struct ParseOptions {
     /// The packets inside of tunnels count, not those outside.
     pub(crate) inner: bool,
     /// Frames are counted, not IP packets.
-    pub(crate) layer2: bool,
+    pub(crate) counts_frames: bool,
     /// Of the digests of wide keys.
     pub(crate) seed: u64,
 }
@@ -129,7 +129,8 @@ impl ParseOptions {
 /// Bytes that the parser of plain packets reads: Ethernet 14, IPv4 20, TCP up to its flags 14.
 pub(crate) const PLAIN_LEN: usize = 48;
 
-/// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough for those that are not plain.
+/// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough
+/// for those that are not plain.
 const TOO_SHORT: [u16; 256] = {
     let mut lengths = [u16::MAX; 256];
     lengths[TCP as usize] = 20 + 14 - 1;
@@ -140,7 +141,12 @@ const TOO_SHORT: [u16; 256] = {
 
 /// Reads a plain packet into `seen`, in place: copied, it took half as long again. Whether it is one.
 #[inline(always)]
-pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, summary: &mut PacketSummary) -> bool {
+pub(crate) fn plain(
+    h: &[u8; PLAIN_LEN],
+    meta: &Meta,
+    counts_frames: bool,
+    summary: &mut PacketSummary,
+) -> bool {
     let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
     let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
     let (total, protocol) = (u16_at(16), h[23]);
@@ -161,7 +167,7 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, summary: &mu
     summary.words = words;
     summary.side = side;
     summary.time = meta.timestamp.as_nanos();
-    summary.bytes = if layer2 { meta.wire_len } else { total.into() };
+    summary.bytes = if counts_frames { meta.wire_len } else { total.into() };
     summary.flags = flags;
     summary.ttl = h[22];
     summary.tos = h[15];
@@ -180,7 +186,8 @@ fn cause_without_ip(headers: &Headers, data: &[u8]) -> UnmeteredCause {
     if headers.l3().is_none_or(is_whole) { UnmeteredCause::NotIp } else { UnmeteredCause::Cut }
 }
 
-/// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all registers.
+/// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all
+/// registers.
 #[inline(never)]
 pub(crate) fn any(
     view: ParseOptions,
@@ -219,7 +226,7 @@ pub(crate) fn any(
     let shared = FlowContext { tos: 0, ..part };
     let transport = transport(&headers, data, named, shared, time, fragments, statistics)?;
     let Transport { protocol, ports } = transport;
-    let bytes = match (view.layer2, total) {
+    let bytes = match (view.counts_frames, total) {
         (true, _) => packet.meta.wire_len,
         // Segmentation that is still to be done leaves no length.
         (_, 0) => wire_len.saturating_sub(l3 as u32),
@@ -387,7 +394,7 @@ mod tests {
     const VIEW: ParseOptions = ParseOptions {
         fields: KeyFields { vlan: false, mpls: false, tunnel: false, tos: false, interface: false },
         inner: false,
-        layer2: false,
+        counts_frames: false,
         seed: 1,
     };
 
@@ -405,8 +412,8 @@ mod tests {
         any(view, LinkType::ETHERNET, Packet { data, meta }, 3, &mut fragments, &mut statistics)
     }
 
-    fn is_plain_packet(data: &[u8], meta: &Meta, layer2: bool, summary: &mut PacketSummary) -> bool {
-        data.first_chunk().is_some_and(|head| plain(head, meta, layer2, summary))
+    fn is_plain_packet(data: &[u8], meta: &Meta, counts_frames: bool, summary: &mut PacketSummary) -> bool {
+        data.first_chunk().is_some_and(|head| plain(head, meta, counts_frames, summary))
     }
 
     /// That of a plain packet of the third interface.
@@ -422,13 +429,13 @@ mod tests {
     /// Whether it is a plain packet; if so, both readers must say the same of it.
     fn is_alike(data: &[u8], meta: &Meta, what: &str) -> bool {
         let mut is_plain = false;
-        for layer2 in [false, true] {
+        for counts_frames in [false, true] {
             let mut summary = PacketSummary::default();
-            if !is_plain_packet(data, meta, layer2, &mut summary) {
+            if !is_plain_packet(data, meta, counts_frames, &mut summary) {
                 continue;
             }
             is_plain = true;
-            let (other, extra) = read(ParseOptions { layer2, ..VIEW }, data, meta)
+            let (other, extra) = read(ParseOptions { counts_frames, ..VIEW }, data, meta)
                 .unwrap_or_else(|cause| panic!("{what}: plain, and yet {cause:?}"));
             assert_eq!(extra.context, context_of(data, meta, &summary), "{what}");
             assert_eq!(PacketSummary { extra: other.extra, ..summary }, other, "{what}");

@@ -225,7 +225,7 @@ impl Lowerer<'_> {
         self.arrive(block, &differing);
     }
 
-    /// Ends the current block with a way that carries these registers.
+    /// Ends the current block with an edge that carries these registers.
     fn go(&mut self, block: BlockId, carried: &[usize]) {
         let to = self.target(block, carried);
         self.builder.finish(Terminator::Goto(to));
@@ -270,7 +270,7 @@ impl Lowerer<'_> {
         self.arrive(after, &carried);
     }
 
-    /// Ends the current block with a way to the loop's body, or behind the loop if its register has reached the end.
+    /// Ends the current block with an edge to the loop's body, or behind the loop if its register has reached the end.
     fn next_round(
         &mut self,
         relation: Relation,
@@ -289,7 +289,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Ends the current block with a way to one of two, by whether the number is other than 0. Behind them, `wanted`
+    /// Ends the current block with an edge to one of two, by whether the number is other than 0. Behind them, `wanted`
     /// is read; gives what is known at their starts.
     fn condition(&mut self, test: &Expr, [yes, no]: [BlockId; 2], wanted: [Wanted; 2]) -> [Found; 2] {
         match &test.kind {

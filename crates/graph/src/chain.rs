@@ -11,14 +11,14 @@ use tapline_profile::Meters;
 use crate::engine::Control;
 use crate::graph::{Graph, NodeId};
 use crate::stage::Stage;
-use crate::stages::{Compile, FilterStage, FplCompile, FplStage, Limit, Snap, SourceStage, Verify};
+use crate::stages::{CompileFilter, CompileFpl, FilterStage, FplStage, Limit, Snap, SourceStage, Verify};
 
 /// The stages between a source and its outputs.
 pub struct Chain {
     /// The filter.
-    pub compile: Compile,
+    pub compile: CompileFilter,
     /// An FPL program that decides after the filter.
-    pub decide: Option<FplCompile>,
+    pub decide: Option<CompileFpl>,
     /// Stop requests and the packet limit, for all workers together.
     pub control: Arc<Control>,
     /// The most bytes of a packet that outputs get.

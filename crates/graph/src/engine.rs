@@ -1,4 +1,4 @@
-//! The one loop that drives every graph.
+//! The engine: one loop that drives the sources and stages of every graph.
 //!
 //! ```text
 //! advance -> Batch: push it through the graph
@@ -23,25 +23,25 @@ use crate::stage::{StageStatus, TickContext};
 use crate::table::Table;
 use crate::worker_merge::MergedSource;
 
-/// How long a source may wait for packets before the loop looks at its flags and the clock.
+/// The longest wait for packets before the loop checks its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
-/// The longest such wait that a source may wish for.
+/// The longest wait that a source may ask for.
 const REST_MAX: Duration = Duration::from_millis(500);
-/// The same where several sources wait in turn, as long as none of them has packets.
+/// The longest wait for each of several sources without packets, which wait in turn.
 const WAIT_IN_TURN: Duration = Duration::from_millis(1);
-/// How often stages hear of the time.
+/// The interval at which stages are told the time.
 const TICK_NS: i64 = 100_000_000;
-/// How often counters are read: kernel counters of 32 bits wrap no sooner than in seconds.
+/// The interval at which counters are read: kernel counters of 32 bits wrap no sooner than in seconds.
 const COUNTERS_NS: i64 = 1_000_000_000;
 
-/// A change of a graph, made between two batches. Gives the nodes for the sources, in their order.
-pub type Change = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
+/// A change of a graph, applied between two batches. Returns the nodes of the sources, in their order.
+pub type GraphChange = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
 
-/// A change that waits for its moment.
+/// A change that has not been applied yet.
 #[derive(Default)]
 struct Pending {
     is_there: AtomicBool,
-    change: Mutex<Option<Change>>,
+    change: Mutex<Option<GraphChange>>,
 }
 
 impl fmt::Debug for Pending {
@@ -50,17 +50,17 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// Orders to a running loop from other threads and signal handlers.
+/// Requests to a running loop, from other threads and signal handlers.
 #[derive(Debug)]
 pub struct Control {
     stop: AtomicBool,
-    /// [`Control::stop`] was called.
+    /// Set by [`Control::stop`].
     stop_requested: AtomicBool,
     /// Set by signal handlers, before a thread calls [`Control::stop`].
     signalled: OnceLock<Arc<AtomicBool>>,
-    /// An output is complete and wants nothing more.
+    /// Set when an output is complete and takes no more packets.
     is_complete: AtomicBool,
-    /// Paced outputs drop what still waits for its turn.
+    /// Set when paced outputs are to drop packets that are not due yet.
     is_pacing_cancelled: Arc<AtomicBool>,
     has_paced_output: AtomicBool,
     report: AtomicU64,
@@ -71,7 +71,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Runs until the source ends or `limit` packets were accepted, whichever comes first.
+    /// For a run until the source ends or `limit` packets were accepted, whichever comes first.
     pub fn new(limit: Option<u64>) -> Control {
         Control {
             stop: AtomicBool::new(false),
@@ -87,62 +87,63 @@ impl Control {
         }
     }
 
-    /// Asks the loop to end soon, with every output complete.
+    /// Requests the end of the loop, with every output completed.
     pub fn stop(&self) {
         self.stop_requested.store(true, Ordering::Relaxed);
         self.end();
     }
 
-    /// Whether the loop is about to end: a stop was requested, the limit was reached, or a worker failed or completed the work.
-    pub fn stopped(&self) -> bool {
+    /// Whether the loop is about to end: a stop was requested, the limit was reached, or a worker failed or completed
+    /// the work.
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether [`stop`](Self::stop) was called, or a signal asked for it; the loop may end for other reasons too.
-    pub fn stop_requested(&self) -> bool {
+    /// Whether a stop was requested, by [`stop`](Self::stop) or a signal; the loop may end for other reasons too.
+    pub fn is_stop_requested(&self) -> bool {
         let signalled = self.signalled.get().is_some_and(|flag| flag.load(Ordering::Relaxed));
         signalled || self.stop_requested.load(Ordering::Relaxed)
     }
 
-    /// Names the flag that signal handlers set. A signal that also ends the writer of the input is known so before the end
-    /// of the input is, whichever thread runs first. Only the first flag counts.
+    /// Sets the flag that signal handlers raise, so that a signal is seen before the end of the input: Ctrl-C also ends
+    /// the program that writes it. Only the first call counts.
     pub fn set_signal_flag(&self, flag: Arc<AtomicBool>) {
         let _ = self.signalled.set(flag);
     }
 
-    /// The flag of an output that sends at a given rate: once true, the output drops what would still have to wait for
-    /// its turn, and counts it as lost.
+    /// The flag of an output with a given rate: once true, the output drops packets that are not due yet, and counts
+    /// them as lost.
     pub fn pacing_cancel_flag(&self) -> Arc<AtomicBool> {
         self.has_paced_output.store(true, Ordering::Relaxed);
         Arc::clone(&self.is_pacing_cancelled)
     }
 
-    /// Whether an output sends at a given rate, so that its end may take long.
+    /// Whether an output has a given rate, so that completing it may take long.
     pub fn has_paced_output(&self) -> bool {
         self.has_paced_output.load(Ordering::Relaxed)
     }
 
-    /// Has paced outputs drop what waits for its turn.
+    /// Makes outputs with a given rate drop packets that are not due yet.
     pub fn cancel_pacing(&self) {
         self.is_pacing_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Asks each worker for a fresh account soon.
-    pub fn report(&self) {
+    /// Requests a fresh account from each worker.
+    pub fn request_report(&self) {
         self.report.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }
 
-    /// How often a report was asked for.
-    pub fn reports(&self) -> u64 {
+    /// The number of reports requested so far.
+    pub fn reports_requested(&self) -> u64 {
         self.report.load(Ordering::Relaxed)
     }
 
-    /// Changes the graph of a loop that runs alone, before its next batch.
+    /// Requests a change of the graph, which a loop without other workers applies before its next batch.
     ///
     /// # Errors
-    /// The change itself, if one before it still waits.
-    pub fn change(&self, change: Change) -> Result<(), Change> {
+    /// The change itself, if an earlier one has not been applied yet.
+    pub fn change(&self, change: GraphChange) -> Result<(), GraphChange> {
         let mut waiting = self.pending.change.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_some() {
             return Err(change);
@@ -153,7 +154,7 @@ impl Control {
         Ok(())
     }
 
-    /// Has orders end the waits of a source.
+    /// Registers the wake-up of a source, so that requests end its waits.
     fn add_wakeup(&self, wakeup: Option<Arc<Wakeup>>) {
         self.wakeups.lock().unwrap_or_else(PoisonError::into_inner).extend(wakeup);
     }
@@ -163,7 +164,7 @@ impl Control {
         wakeups.iter().for_each(|wakeup| wakeup.notify());
     }
 
-    fn take_change(&self) -> Option<Change> {
+    fn take_change(&self) -> Option<GraphChange> {
         if !self.pending.is_there.load(Ordering::Relaxed) {
             return None;
         }
@@ -172,14 +173,14 @@ impl Control {
         waiting.take()
     }
 
-    /// Ends all workers, for a reason of their own.
+    /// Ends all workers after a failure.
     fn end(&self) {
         if !self.stop.swap(true, Ordering::Relaxed) {
             self.wake();
         }
     }
 
-    /// Ends all workers, for whom no output has any use any more.
+    /// Ends all workers because every output is complete.
     fn complete(&self) {
         self.is_complete.store(true, Ordering::Relaxed);
         self.end();
@@ -189,7 +190,7 @@ impl Control {
         self.is_complete.load(Ordering::Relaxed)
     }
 
-    /// Takes up to `wanted` packets from what the limit still allows.
+    /// Takes up to `wanted` packets from the rest of the limit.
     pub(crate) fn take(&self, wanted: u64) -> u64 {
         let before = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             Some(if left == u64::MAX { left } else { left.saturating_sub(wanted) })
@@ -205,16 +206,16 @@ impl Control {
 /// The reason for which a run ended.
 #[derive(Debug)]
 pub enum RunEnd {
-    /// The source had no more.
+    /// The source is at its end.
     Source,
     /// A stop was requested, or the limit was reached.
     Stopped,
-    /// An error; packets accepted until then are in the outputs or counted as lost.
+    /// An error. Packets accepted until then are in the outputs, or counted as lost.
     Failed(Error),
 }
 
 impl RunEnd {
-    /// The graver of two: a failure, then a stop.
+    /// The more serious of two: a failure before a stop, a stop before the source's end.
     #[must_use]
     pub fn worse(self, other: RunEnd) -> RunEnd {
         match (self, other) {
@@ -240,17 +241,17 @@ pub struct RunOutcome {
 /// A report to the watcher while the loop runs.
 #[derive(Debug)]
 pub struct RunReport<'a> {
-    /// The time of the report, by the steady clock: nanoseconds, for rates and intervals.
+    /// The time of the report by the steady clock, in nanoseconds: for rates and intervals.
     pub steady_ns: i64,
-    /// The account so far; balances but for packets that the ring still holds.
+    /// The account so far; it balances except for packets that the ring still holds.
     pub account: &'a GraphAccount,
     /// Events since the last report.
     pub events: &'a [Event],
-    /// Bytes read and bytes in all, where there is a whole.
+    /// Bytes read and bytes in all, if the total is known.
     pub progress: Option<(u64, u64)>,
-    /// Whether this report was asked for with [`Control::report`].
-    pub asked: bool,
-    /// Whether this is the last report of this loop.
+    /// Whether the report was requested with [`Control::request_report`].
+    pub is_requested: bool,
+    /// Whether this is the last report of the loop.
     pub is_last: bool,
     /// Results of the stages so far; empty unless the report was requested or is the last.
     pub results: Vec<(String, Table)>,
@@ -273,13 +274,14 @@ impl<'s> Inlet<'s> {
         Inlet { source, node, ids: Vec::new(), is_merged: false, is_at_end: false }
     }
 
-    /// The same for packets that workers have handed on: all inlets have one table of interfaces, whose packets the workers account for.
+    /// An inlet for packets that workers have handed on: all such inlets share one table of interfaces, and the workers
+    /// account for their packets.
     pub fn merged(source: &'s mut MergedSource, node: NodeId) -> Inlet<'s> {
         Inlet { is_merged: true, ..Inlet::new(source, node) }
     }
 }
 
-/// The loop: any sources, any graph.
+/// The loop over sources and a graph.
 pub struct Engine<'e> {
     inlets: Vec<Inlet<'e>>,
     graph: &'e mut Graph,
@@ -288,16 +290,16 @@ pub struct Engine<'e> {
     interfaces: Vec<Interface>,
     filtered: Vec<bool>,
     account: GraphAccount,
-    /// Ticks in which sources were told to stop: they wait for the kernel.
+    /// Ticks that sources took to stop: they wait for the kernel.
     stopping: u64,
-    /// Records with the graph's interface numbers, where there are several sources.
+    /// Records with the graph's interface numbers, if there are several sources.
     renumbered: Vec<Record>,
-    /// A source lent packets in the last round.
+    /// Whether a source lent packets in the last round.
     is_busy: bool,
 }
 
 impl<'e> Engine<'e> {
-    /// A loop over `inlets`. `clock` is read once a batch; intervals go by its steady part.
+    /// A loop over `inlets`. `clock` is called once a batch; intervals follow its steady part.
     pub fn new(
         inlets: Vec<Inlet<'e>>,
         graph: &'e mut Graph,
@@ -318,7 +320,7 @@ impl<'e> Engine<'e> {
         }
     }
 
-    /// Drives the sources to their ends, or until the control says so, and completes every stage.
+    /// Drives the sources until they end or a stop is requested, and completes every stage.
     pub fn run(mut self, watch: &mut dyn FnMut(&RunReport<'_>)) -> RunOutcome {
         let start = tsc::now();
         let slept = self.waited_ticks();
@@ -360,7 +362,7 @@ impl<'e> Engine<'e> {
             if is_over {
                 self.control.end();
             }
-            if !stopping && self.control.stopped() {
+            if !stopping && self.control.is_stopped() {
                 stopping = true;
                 let start = tsc::now();
                 for inlet in &mut self.inlets {
@@ -395,7 +397,7 @@ impl<'e> Engine<'e> {
         Ok(())
     }
 
-    /// Asks each source once. [`Advance::End`] once all are at their ends.
+    /// Polls each source once. [`Advance::End`] once all are at their ends.
     fn round(&mut self, is_over: bool) -> Result<Advance, Error> {
         let open = self.inlets.iter().filter(|inlet| !inlet.is_at_end).count();
         let mut found = Advance::End;
@@ -457,7 +459,7 @@ impl<'e> Engine<'e> {
         self.graph.push(*node, &mut packets, start)
     }
 
-    /// Gives numbers to interfaces that a source has found since.
+    /// Gives graph-wide numbers to interfaces that a source has found since.
     fn learn_interfaces(&mut self, at: usize) {
         let is_only = self.inlets.len() == 1 || self.inlets[at].is_merged;
         let Inlet { source, ids, .. } = &mut self.inlets[at];
@@ -497,7 +499,15 @@ impl<'e> Engine<'e> {
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
         let (steady_ns, account) = ((self.clock)().steady_ns, &self.account);
         let results = if asked || is_last { self.graph.results() } else { Vec::new() };
-        watch(&RunReport { steady_ns, account, events: &events, progress, asked, is_last, results });
+        watch(&RunReport {
+            steady_ns,
+            account,
+            events: &events,
+            progress,
+            is_requested: asked,
+            is_last,
+            results,
+        });
     }
 
     /// Reads the sources' counters, in the order of the graph's interface numbers.
@@ -551,18 +561,18 @@ impl Timers {
     }
 
     fn asked(&mut self, control: &Control) -> bool {
-        let reports = control.reports();
+        let reports = control.reports_requested();
         std::mem::replace(&mut self.reports_seen, reports) != reports
     }
 }
 
 struct Timer {
-    /// By the steady clock.
+    /// In nanoseconds of the steady clock.
     last_ns: i64,
 }
 
 impl Timer {
-    /// Whether `period` nanoseconds passed since it was last due.
+    /// Whether `period` nanoseconds have passed since the last time it was due.
     fn due(&mut self, now_ns: i64, period: i64) -> bool {
         let due = now_ns.saturating_sub(self.last_ns) >= period;
         if due {

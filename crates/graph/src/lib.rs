@@ -7,7 +7,8 @@
 //!  Engine: advance, push, tick, finish        Meter: cycles, packets, bytes of each stage
 //! ```
 //!
-//! - [`Stage`] is one step of the work, [`Graph`] joins steps for one worker, [`Engine`] drives sources through a graph.
+//! - [`Stage`] is one step of the work, [`Graph`] joins steps for one worker, [`Engine`] drives sources through a
+//!   graph.
 //! - [`GraphAccount`] says where every packet went, and whether that adds up.
 #![forbid(unsafe_code)]
 
@@ -35,7 +36,7 @@ mod worker_merge;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
-pub use engine::{Change, Control, Engine, Inlet, RunEnd, RunOutcome, RunReport};
+pub use engine::{Control, Engine, GraphChange, Inlet, RunEnd, RunOutcome, RunReport};
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;

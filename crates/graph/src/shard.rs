@@ -6,9 +6,10 @@
 //!  (a thread of its own) \-- records of worker 1 --> FlowShardSource --> worker 1    with is filled again
 //! ```
 //!
-//! A hash of the addresses chooses the worker of a packet: both directions of a flow and all fragments of its packets come to one worker, and the
-//! shares of all workers together are the source. The reader copies each stretch of bytes once, computes that hash, and hands over blocks of
-//! [`BLOCK_LEN`] bytes: one lock a block. A slow worker holds the reader back, which then waits for a free block; memory stays bounded.
+//! A hash of the addresses chooses the worker of a packet: both directions of a flow and all fragments of its packets
+//! come to one worker, and the shares of all workers together are the source. The reader copies each span of bytes
+//! once, computes that hash, and hands over blocks of [`BLOCK_LEN`] bytes: one lock a block. A slow worker holds the
+//! reader back, which then waits for a free block; memory stays bounded.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -36,17 +37,17 @@ const ACCOUNT_WAIT: Duration = Duration::from_millis(500);
 /// Batches of a source, with the packets of each worker.
 struct Block {
     bytes: Vec<u8>,
-    stretches: Vec<Stretch>,
+    spans: Vec<BatchSpan>,
     /// The records of each worker, in the source's order.
     records: Vec<Vec<Record>>,
-    /// For each stretch and worker, in this order: the end of its records.
+    /// For each span and worker, in this order: the end of its records.
     ends: Vec<usize>,
     /// Interfaces that the source knew of.
     interfaces: usize,
 }
 
 /// A batch of the source.
-struct Stretch {
+struct BatchSpan {
     bytes: Range<usize>,
     snap_len: u32,
     /// The places in the source of its first packet, and of the one behind its last.
@@ -56,12 +57,12 @@ struct Stretch {
 impl Block {
     fn new(workers: usize) -> Block {
         let records = (0..workers).map(|_| Vec::new()).collect();
-        Block { bytes: Vec::new(), stretches: Vec::new(), records, ends: Vec::new(), interfaces: 0 }
+        Block { bytes: Vec::new(), spans: Vec::new(), records, ends: Vec::new(), interfaces: 0 }
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
-        self.stretches.clear();
+        self.spans.clear();
         self.records.iter_mut().for_each(Vec::clear);
         self.ends.clear();
     }
@@ -87,19 +88,19 @@ impl Block {
                 .push(Record { offset: record.offset.wrapping_sub(from), ..*record });
         }
         self.ends.extend(self.records.iter().map(Vec::len));
-        self.stretches.push(Stretch {
+        self.spans.push(BatchSpan {
             bytes: at..self.bytes.len(),
             snap_len: batch.snap_len(),
             places: start..start + batch.len() as u64,
         });
     }
 
-    /// The records of a worker in a stretch.
-    fn records(&self, stretch: usize, worker: usize) -> &[Record] {
+    /// The records of a worker in a span.
+    fn records(&self, span: usize, worker: usize) -> &[Record] {
         let workers = self.records.len();
-        let end = |stretch: usize| self.ends[stretch * workers + worker];
-        let begin = stretch.checked_sub(1).map_or(0, end);
-        &self.records[worker][begin..end(stretch)]
+        let end = |span: usize| self.ends[span * workers + worker];
+        let begin = span.checked_sub(1).map_or(0, end);
+        &self.records[worker][begin..end(span)]
     }
 }
 
@@ -114,7 +115,7 @@ fn hash(interfaces: &[Interface], packet: Packet<'_>) -> u64 {
 }
 
 /// State that the reader and the workers share.
-struct Desk {
+struct SharedBlocks {
     state: Mutex<State>,
     /// A block was filled, or the source is at its end.
     filled: Condvar,
@@ -150,7 +151,7 @@ struct State {
     error: Option<Error>,
 }
 
-impl Desk {
+impl SharedBlocks {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,7 +198,7 @@ impl Desk {
 
 impl State {
     /// Takes back blocks that all workers are through with.
-    fn release(&mut self, desk: &Desk) {
+    fn release(&mut self, desk: &SharedBlocks) {
         let first = self.at.iter().copied().min().unwrap_or(u64::MAX);
         while self.first < first {
             let Some(block) = self.filled.pop_front() else { break };
@@ -212,7 +213,7 @@ impl State {
 
 /// The thread that reads.
 struct Reader {
-    desk: Arc<Desk>,
+    desk: Arc<SharedBlocks>,
     source: Box<dyn Source>,
     workers: usize,
     /// Packets so far.
@@ -224,7 +225,7 @@ impl Reader {
         let mut error = None;
         while let Some(mut block) = self.desk.room(self.workers) {
             let step = self.fill(&mut block);
-            let is_filled = !block.stretches.is_empty();
+            let is_filled = !block.spans.is_empty();
             self.desk.publish(is_filled.then_some(block), self.source.as_mut());
             match step {
                 Ok(Advance::End) => break,
@@ -255,7 +256,7 @@ impl Reader {
                 }
                 other => return Ok(other),
             }
-            let is_full = block.bytes.len() >= BLOCK_LEN || block.stretches.len() >= BATCH_MAX;
+            let is_full = block.bytes.len() >= BLOCK_LEN || block.spans.len() >= BATCH_MAX;
             if is_full || !is_whole {
                 return Ok(Advance::Batch);
             }
@@ -273,12 +274,12 @@ impl Drop for Reader {
 
 /// A worker's share of a source.
 pub struct FlowShardSource {
-    desk: Arc<Desk>,
+    desk: Arc<SharedBlocks>,
     worker: usize,
     interfaces: Vec<Interface>,
     block: Option<Arc<Block>>,
-    /// The stretch of the block that is lent, or comes next if none is.
-    stretch: usize,
+    /// The span of the block that is lent, or comes next if none is.
+    span: usize,
     is_lent: bool,
     /// Packets lent of each interface.
     lent: Vec<u64>,
@@ -312,7 +313,7 @@ impl FlowShardSource {
             is_over: false,
             error: None,
         };
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(SharedBlocks {
             state: Mutex::new(state),
             filled: Condvar::new(),
             freed: Condvar::new(),
@@ -323,7 +324,7 @@ impl FlowShardSource {
             worker,
             interfaces: interfaces.clone(),
             block: None,
-            stretch: 0,
+            span: 0,
             is_lent: false,
             lent: Vec::new(),
             watermark: None,
@@ -342,12 +343,12 @@ impl FlowShardSource {
         self
     }
 
-    /// Goes on to the next stretch of the block that has packets of this worker.
+    /// Goes on to the next span of the block that has packets of this worker.
     fn next_in_block(&mut self) -> bool {
         let Some(block) = &self.block else { return false };
-        self.stretch += usize::from(std::mem::take(&mut self.is_lent));
-        while let Some(stretch) = block.stretches.get(self.stretch) {
-            let records = block.records(self.stretch, self.worker);
+        self.span += usize::from(std::mem::take(&mut self.is_lent));
+        while let Some(span) = block.spans.get(self.span) {
+            let records = block.records(self.span, self.worker);
             if !records.is_empty() {
                 self.lent.resize(self.lent.len().max(block.interfaces), 0);
                 if let [only] = self.lent.as_mut_slice() {
@@ -361,14 +362,14 @@ impl FlowShardSource {
                     }
                 }
                 if let Some(watermark) = &self.watermark {
-                    watermark.begin_batch(stretch.places.start);
+                    watermark.begin_batch(span.places.start);
                 }
                 self.is_lent = true;
                 return true;
             }
-            self.stretch += 1;
+            self.span += 1;
         }
-        if let (Some(watermark), Some(last)) = (&self.watermark, block.stretches.last()) {
+        if let (Some(watermark), Some(last)) = (&self.watermark, block.spans.last()) {
             watermark.advance(last.places.end);
         }
         false
@@ -389,7 +390,7 @@ impl FlowShardSource {
             let ahead = (state.at[self.worker] - state.first) as usize;
             if let Some(block) = state.filled.get(ahead) {
                 self.block = Some(Arc::clone(block));
-                (self.stretch, self.is_lent) = (0, false);
+                (self.span, self.is_lent) = (0, false);
                 let known = self.interfaces.len();
                 self.interfaces.extend_from_slice(&state.interfaces[known..]);
                 return Ok(Advance::Batch);
@@ -414,7 +415,8 @@ impl FlowShardSource {
         }
     }
 
-    /// The end of the source. An error is told by the worker that comes to it last, so that the others have had what was read before it.
+    /// The end of the source. An error is told by the worker that comes to it last, so that the others have had what
+    /// was read before it.
     fn end(&mut self, mut state: MutexGuard<'_, State>) -> Result<Advance, Error> {
         let known = self.interfaces.len();
         self.interfaces.extend_from_slice(&state.interfaces[known..]);
@@ -448,7 +450,7 @@ impl FlowShardSource {
 }
 
 /// Has the reader begin, if it has not.
-fn start(desk: &Arc<Desk>, state: &mut State) -> Result<(), Error> {
+fn start(desk: &Arc<SharedBlocks>, state: &mut State) -> Result<(), Error> {
     let Some(source) = state.source.take() else { return Ok(()) };
     let reader = Reader { desk: Arc::clone(desk), source, workers: state.at.len(), read: 0 };
     match thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run()) {
@@ -481,9 +483,9 @@ impl Source for FlowShardSource {
 
     fn batch(&self) -> Batch<'_> {
         let Some(block) = self.block.as_ref().filter(|_| self.is_lent) else { return Batch::empty() };
-        let stretch = &block.stretches[self.stretch];
-        let bytes = &block.bytes[stretch.bytes.clone()];
-        Batch::new(bytes, block.records(self.stretch, self.worker)).cut(stretch.snap_len)
+        let span = &block.spans[self.span];
+        let bytes = &block.bytes[span.bytes.clone()];
+        Batch::new(bytes, block.records(self.span, self.worker)).cut(span.snap_len)
     }
 
     fn stop(&mut self) -> Result<(), Error> {

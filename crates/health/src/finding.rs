@@ -78,7 +78,7 @@ pub struct Finding {
     /// Evidence, by name.
     pub evidence: Vec<(String, Evidence)>,
     /// The remedy, if a certain one is known.
-    pub mend: Option<Remedy>,
+    pub remedy: Option<Remedy>,
 }
 
 /// Remedy of a finding.
@@ -89,18 +89,18 @@ pub struct Remedy {
     /// The same as changes that can be made and put back; empty if only people should do it.
     pub changes: Vec<Change>,
     /// Whether the link may stop for a moment.
-    pub interrupts: bool,
+    pub interrupts_link: bool,
 }
 
 impl Finding {
     /// Whether changes that can be put back mend it.
     pub fn is_fixable(&self) -> bool {
-        self.mend.as_ref().is_some_and(|mend| !mend.changes.is_empty())
+        self.remedy.as_ref().is_some_and(|mend| !mend.changes.is_empty())
     }
 
     /// Of the whole machine.
     pub(crate) fn machine(severity: Severity, text: impl Into<String>) -> Finding {
-        Finding { severity, interface: None, text: text.into(), evidence: Vec::new(), mend: None }
+        Finding { severity, interface: None, text: text.into(), evidence: Vec::new(), remedy: None }
     }
 
     /// Of one interface.
@@ -117,21 +117,21 @@ impl Finding {
         self
     }
 
-    pub(crate) fn mend(mut self, command: impl Into<String>) -> Finding {
-        self.mend = Some(Remedy { command: command.into(), changes: Vec::new(), interrupts: false });
+    pub(crate) fn with_remedy(mut self, command: impl Into<String>) -> Finding {
+        self.remedy = Some(Remedy { command: command.into(), changes: Vec::new(), interrupts_link: false });
         self
     }
 
     /// Mended by a command that is the same as these changes.
     pub(crate) fn fix(mut self, command: impl Into<String>, changes: Vec<Change>) -> Finding {
-        self.mend = Some(Remedy { command: command.into(), changes, interrupts: false });
+        self.remedy = Some(Remedy { command: command.into(), changes, interrupts_link: false });
         self
     }
 
     /// The link may stop for a moment while it is mended.
     pub(crate) fn interrupting(mut self) -> Finding {
-        if let Some(mend) = &mut self.mend {
-            mend.interrupts = true;
+        if let Some(mend) = &mut self.remedy {
+            mend.interrupts_link = true;
         }
         self
     }

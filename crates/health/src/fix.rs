@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! Fixer::fix       for each change of a finding: journal the step --> make it --> journal the setting read back
-//! Fixer::put_back  last first: put back what no other program has changed since --> remove the journal
+//! Fixer::undo_all  last first: put back what no other program has changed since --> remove the journal
 //! ```
 //!
-//! A setting that the driver takes otherwise than asked is put back at once. A change that cannot be made is told and left out. A
-//! change that cannot be put back keeps its journal, for the next run to tell.
+//! A setting that the driver takes otherwise than asked is put back at once. A change that cannot be made is told and
+//! left out. A change that cannot be put back keeps its journal, for the next run to tell.
 
 use tapline_sys::NetNs;
 
@@ -39,7 +39,8 @@ pub struct Fixer {
 }
 
 impl Fixer {
-    /// For interfaces of the network namespace `netns`; `None` is that of the process. `tell` is called for each change made or put back.
+    /// For interfaces of the network namespace `netns`; `None` is that of the process. `tell` is called for each change
+    /// made or put back.
     ///
     /// # Errors
     /// If there is no such namespace.
@@ -51,16 +52,17 @@ impl Fixer {
         Ok(Fixer { netns: netns.map(str::to_owned), namespace, journal: None, entries: Vec::new(), tell })
     }
 
-    /// Makes the changes that mend the findings. A change that stops the link for a moment is made only on interfaces in `named`.
+    /// Makes the changes that mend the findings. A change that stops the link for a moment is made only on interfaces
+    /// in `named`.
     ///
     /// # Errors
     /// If the journal cannot be written: then no further change is made.
     pub fn fix(&mut self, examined: &[CheckResult], named: &[String]) -> Result<Vec<Attempt>, Error> {
         let mut attempts = Vec::new();
         for finding in examined.iter().map(|one| &one.finding).filter(|finding| finding.is_fixable()) {
-            let Some(mend) = &finding.mend else { continue };
+            let Some(mend) = &finding.remedy else { continue };
             let is_named = finding.interface.as_ref().is_some_and(|name| named.contains(name));
-            if mend.interrupts && !is_named {
+            if mend.interrupts_link && !is_named {
                 let why = "it may stop the link for a moment: name the interface to have it done".to_owned();
                 let what = mend.command.clone();
                 (self.tell)(&Event::NotMade { why: format!("{what}: {why}") });
@@ -124,7 +126,8 @@ impl Fixer {
         self.journal.insert(journal).add(entry)
     }
 
-    /// Puts the last step back at once, as the driver took another value than it was given. If that fails it is tried again at the end.
+    /// Puts the last step back at once, as the driver took another value than it was given. If that fails it is tried
+    /// again at the end.
     fn put_last_back(&mut self, entry: &Entry) -> Result<(), Error> {
         let before = &entry.step.before;
         match within(self.namespace.as_ref(), before.interface(), || before.apply())? {
@@ -134,10 +137,11 @@ impl Fixer {
         Ok(())
     }
 
-    /// Puts every setting back, last first. Gives whether all are as before, apart from those that other programs changed since.
-    pub fn put_back(&mut self) -> bool {
+    /// Puts every setting back, last first. Gives whether all are as before, apart from those that other programs
+    /// changed since.
+    pub fn undo_all(&mut self) -> bool {
         let entries = std::mem::take(&mut self.entries);
-        let restore = |entry: &&Entry| !put_back(self.namespace.as_ref(), entry, self.tell);
+        let restore = |entry: &&Entry| !undo_all(self.namespace.as_ref(), entry, self.tell);
         let failed = entries.iter().rev().filter(restore).count();
         let Some(journal) = self.journal.take() else { return failed == 0 };
         if failed > 0 {
@@ -150,12 +154,12 @@ impl Fixer {
 
 impl Drop for Fixer {
     fn drop(&mut self) {
-        self.put_back();
+        self.undo_all();
     }
 }
 
 /// Puts one step back and tells it. Gives whether nothing of the step is left to do.
-pub(crate) fn put_back(namespace: Option<&NetNs>, entry: &Entry, tell: fn(&Event)) -> bool {
+pub(crate) fn undo_all(namespace: Option<&NetNs>, entry: &Entry, tell: fn(&Event)) -> bool {
     let undo = || match entry.owner()? {
         Owner::Same => Ok(Some(entry.undo()?)),
         Owner::Gone => Ok(None),
@@ -222,7 +226,7 @@ mod tests {
         let entries: Vec<Entry> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let taken = Change::File { path: SETTING.into(), value: other.to_string() };
         assert_eq!(entries.iter().map(|entry| entry.taken.clone()).collect::<Vec<_>>(), [None, Some(taken)]);
-        assert!(fixer.put_back() && !path.exists(), "no setting was left to be put back");
+        assert!(fixer.undo_all() && !path.exists(), "no setting was left to be put back");
     }
 
     #[test]

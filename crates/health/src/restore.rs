@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use tapline_sys::{NetNs, privilege};
 
-use crate::fix::put_back;
+use crate::fix::undo_all;
 use crate::journal::{self, Entry, FoundJournal, Header};
 use crate::{Error, Event};
 
@@ -18,7 +18,7 @@ pub struct Restored {
 }
 
 /// The network namespace of a journal.
-enum Place {
+enum JournalNamespace {
     /// That of the process.
     Here,
     /// Another one.
@@ -56,17 +56,19 @@ fn restore_one(found: &FoundJournal, tell: fn(&Event)) -> bool {
     failed == 0 && remove(found, tell)
 }
 
-fn restore_entry(entry: &Entry, place: &Place, tell: fn(&Event)) -> bool {
+fn restore_entry(entry: &Entry, place: &JournalNamespace, tell: fn(&Event)) -> bool {
     match place {
-        Place::There(namespace) => put_back(Some(namespace), entry, tell),
-        Place::Here => put_back(None, entry, tell),
+        JournalNamespace::There(namespace) => undo_all(Some(namespace), entry, tell),
+        JournalNamespace::Here => undo_all(None, entry, tell),
         // Settings of the machine are the same in every namespace.
-        Place::Gone | Place::Hidden if entry.step.change.interface().is_none() => put_back(None, entry, tell),
-        Place::Gone => {
+        JournalNamespace::Gone | JournalNamespace::Hidden if entry.step.change.interface().is_none() => {
+            undo_all(None, entry, tell)
+        }
+        JournalNamespace::Gone => {
             tell(&Event::NamespaceGone);
             true
         }
-        Place::Hidden => {
+        JournalNamespace::Hidden => {
             let before = Some(entry.step.before.clone());
             tell(&Event::NotPutBack { before, why: Error::HiddenNamespace });
             false
@@ -81,11 +83,12 @@ fn remove(found: &FoundJournal, tell: fn(&Event)) -> bool {
     removed.map_err(|source| tell(&Event::JournalNotRemoved(failed(source)))).is_ok()
 }
 
-/// The namespace with the journal's inode: that of the process, one under the journal's name, under any name, or of another process.
-fn place(header: &Header) -> Place {
+/// The namespace with the journal's inode: that of the process, one under the journal's name, under any name, or of
+/// another process.
+fn place(header: &Header) -> JournalNamespace {
     let inode = header.netns_inode;
     if NetNs::inode_here().is_ok_and(|here| here == inode) {
-        return Place::Here;
+        return JournalNamespace::Here;
     }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -94,12 +97,12 @@ fn place(header: &Header) -> Place {
     for name in header.netns.iter().cloned().chain(NetNs::names()).chain(paths) {
         match NetNs::open(&name) {
             Ok(namespace) if namespace.inode().is_ok_and(|other| other == inode) => {
-                return Place::There(namespace);
+                return JournalNamespace::There(namespace);
             }
             Ok(_) => {}
             Err(error) => is_hidden |= error.kind() == io::ErrorKind::PermissionDenied,
         }
     }
     // A namespace that is hidden from root too (of a container's first process) never becomes visible.
-    if is_hidden && !privilege::is_root() { Place::Hidden } else { Place::Gone }
+    if is_hidden && !privilege::is_root() { JournalNamespace::Hidden } else { JournalNamespace::Gone }
 }

@@ -18,7 +18,7 @@ impl Target {
     }
 }
 
-/// One way out of a [`Terminator::Switch`].
+/// One edge out of a [`Terminator::Switch`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Case {
     /// The value's number.
@@ -151,6 +151,6 @@ pub struct Block {
 pub struct Loop {
     /// The block where each round starts: the only one of the loop that blocks outside lead to.
     pub header: BlockId,
-    /// The most rounds, each time that the loop is entered: a way back is taken at most so often.
+    /// The most rounds, each time that the loop is entered: its back edge is taken at most this number of times.
     pub rounds_max: u64,
 }

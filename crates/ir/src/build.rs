@@ -58,7 +58,7 @@ impl Builder {
         self.ir[self.current].terminator = terminator;
     }
 
-    /// Ends the current block with a way to another.
+    /// Ends the current block with an edge to another.
     pub fn goto(&mut self, block: BlockId) {
         self.finish(Terminator::Goto(Target::to(block)));
     }
@@ -169,7 +169,7 @@ impl Builder {
         self.ir.cells = cells;
     }
 
-    /// Says that ways lead back to this block, at most so often each time that others lead there.
+    /// Declares a loop: edges lead back to this block, at most `rounds_max` times each time that it is entered.
     pub fn declare_loop(&mut self, header: BlockId, rounds_max: u64) {
         self.ir.loops.push(Loop { header, rounds_max });
     }

@@ -1,9 +1,9 @@
-//! Which blocks come before others on every way: the tree of immediate dominators.
+//! Dominators, the blocks that come before others on every path, as the tree of immediate dominators.
 //!
 //! Blocks are looked at in the order for graphs without loops, so the nearest dominator of each is the nearest that
 //! the blocks that lead to it have in common, and the tree above it is done. Ways back in loops are left out: where
 //! the proof holds, they come from blocks that the loop's header dominates, and then they change nothing. (Were a
-//! header not to dominate where a way back comes from, a way without ways back would show it, so the proof finds it
+//! header not to dominate where a back edge comes from, a path without back edges would show it, so the proof finds it
 //! all the same.)
 //!
 //! The common dominator of two blocks is found by jumps of growing length, after Myers, "An applicative random-access
@@ -14,11 +14,11 @@ use super::{BlockId, Ir};
 /// The reachable blocks in order, their predecessors, and their dominators.
 #[derive(Clone, Debug)]
 pub struct Dominators {
-    /// The blocks that the entry reaches, each before those it leads to except on ways back.
+    /// The blocks that the entry reaches, each before those it leads to except on back edges.
     pub order: Vec<BlockId>,
     /// For each block its place in `order`; `u32::MAX` for those that nothing reaches.
     pub place: Vec<u32>,
-    /// For each block the reachable blocks that lead to it, one entry for each way.
+    /// For each block the reachable blocks that lead to it, one entry for each edge.
     pub predecessors: Vec<Vec<BlockId>>,
     /// For each block its nearest dominator; the entry's is itself.
     immediate: Vec<BlockId>,
@@ -48,7 +48,7 @@ impl Dominators {
         self.place[id.0 as usize] != u32::MAX
     }
 
-    /// The blocks of a loop, from which ways lead back to its header; the header first.
+    /// The blocks of a loop, from which edges lead back to its header; the header first.
     pub fn body(&self, header: BlockId) -> Vec<BlockId> {
         let place = |id: BlockId| self.place[id.0 as usize];
         let mut body = vec![header];
@@ -101,7 +101,7 @@ struct Tree {
     above: Vec<BlockId>,
     /// For each block one that lies some blocks further up; the entry's is itself.
     far_above: Vec<BlockId>,
-    /// How many blocks lie above.
+    /// Number of blocks above.
     depth: Vec<u32>,
 }
 

@@ -18,12 +18,12 @@
 //!
 //! A value is defined once and means the same wherever it is read: a packet does not change while its filter runs. To
 //! reject is to return 0. Guards are apart from what they guard, so that they can be merged and moved: a load is
-//! allowed only where guards on all ways to it have shown that its bytes are there, and a division only where its
+//! allowed only where guards on all paths to it have shown that its bytes are there, and a division only where its
 //! divisor is a constant other than 0 or guarded; [`Ir::verify`] proves both, and engines run only what it has
 //! passed. Guards may be made stricter or moved to an earlier place only if no packet that was accepted is then
 //! rejected, and, with state, if no effect is then left out.
 //!
-//! Graphs from filters have no way back to a block that was run; graphs from FPL may, to the [`Loop`]s that they
+//! Graphs from filters have no edge back to a block that was run; graphs from FPL may, to the [`Loop`]s that they
 //! declare.
 
 #![forbid(unsafe_code)]
@@ -66,7 +66,7 @@ pub struct Value(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// A filter or an FPL program. Blocks that no way leads to are allowed and cost nothing.
+/// A filter or an FPL program. Blocks that no edge leads to are allowed and cost nothing.
 #[derive(Clone, Debug)]
 pub struct Ir {
     /// All values, by number. An instruction that stands in no block is not run.
@@ -154,7 +154,7 @@ impl Ir {
             && matches!(block.terminator, Terminator::Return(value) if self.as_const(value) == Some(0))
     }
 
-    /// The blocks that the entry reaches, each before those it leads to, except on ways back in loops.
+    /// The blocks that the entry reaches, each before those it leads to, except on back edges in loops.
     pub fn order(&self) -> Vec<BlockId> {
         let mut seen = vec![false; self.blocks.len()];
         let mut done = Vec::with_capacity(self.blocks.len());

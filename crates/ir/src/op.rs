@@ -66,7 +66,7 @@ impl Width {
     }
 }
 
-/// Which byte of a load counts most.
+/// The order of bytes in a load: which of them counts most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// The first: network order.

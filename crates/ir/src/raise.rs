@@ -3,7 +3,7 @@
 //! ```text
 //! ldh [12]; jeq #0x800 jt jf      need 14; v1 = load16 [12]; branch v1 == 0x800 ? b1 : b2
 //! ldx 4*([14]&0xf); ldh [x+16]    need 15; v2 = load8 [14]; v3 = (v2 & 15) << 2; need v3+18; v4 = load16 [v3+16]
-//! st M[0]; ...; ld M[0]           nothing: the value is known, or a parameter where ways meet
+//! st M[0]; ...; ld M[0]           nothing: the value is known, or a parameter where paths join
 //! ```
 //!
 //! Registers and scratch cells start as 0. A load of metadata that no capture holds (mark, queue, random number, ...)

@@ -1,7 +1,8 @@
-//! Which definition of a value reaches a block, once ways or copies of blocks have given the value more than one.
+//! Reaching definitions: those of a value that reach a block, once edges or copies of blocks have given the value
+//! more than one.
 //!
 //! ```text
-//! b1(v5): ...            a new way b0 -> b2 leaves b1 out, and says that v5 is v3 there
+//! b1(v5): ...            a new edge b0 -> b2 leaves b1 out, and says that v5 is v3 there
 //! b2: v6 = v5 + 1        becomes   b1: goto b2(v5)   b0: goto b2(v3)   b2(v7): v6 = v7 + 1
 //! ```
 //!
@@ -27,7 +28,7 @@ pub struct ReachingDefinitions {
 }
 
 impl ReachingDefinitions {
-    /// For a graph whose ways will not change any more.
+    /// For a graph whose edges will not change any more.
     pub fn new(ir: &Ir, dominators: &Dominators) -> ReachingDefinitions {
         let mut predecessors = dominators.predecessors.clone();
         for known in &mut predecessors {
@@ -95,7 +96,7 @@ impl ReachingDefinitions {
         found
     }
 
-    /// The same; where ways meet, a parameter is made and its arguments are left to be found.
+    /// The same; where paths join, a parameter is made and its arguments are left to be found.
     fn look(&mut self, ir: &mut Ir, block: BlockId, value: Value, met: &mut Vec<BlockId>) -> Value {
         let mut here = block;
         let found = loop {

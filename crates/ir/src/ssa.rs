@@ -6,7 +6,7 @@
 //!      R = R + 1                           b3(v3): v4 = v3 + 1
 //! ```
 //!
-//! Blocks are entered in an order in which all that lead to one come before it, ways back in loops excepted. So what
+//! Blocks are entered in an order in which all that lead to one come before it, back edges in loops excepted. So what
 //! a variable stands for at a block's start is known, or a parameter of the block, and no block is looked at twice.
 
 use super::{BlockId, Builder, Type, Value};
@@ -47,7 +47,7 @@ impl Variables {
         self.now[variable] = value;
     }
 
-    /// Starts a block to which every way is finished. A variable that is not `wanted` and arrives differently keeps
+    /// Starts a block to which every edge is finished. A variable that is not `wanted` and arrives differently keeps
     /// any of its values.
     pub fn enter(&mut self, builder: &mut Builder, block: BlockId, wanted: impl Fn(usize) -> bool) {
         builder.switch_to(block);
@@ -66,7 +66,7 @@ impl Variables {
         }
     }
 
-    /// Starts the header of a loop: every way into the loop is finished, those back are not. The variables for which
+    /// Starts the header of a loop: every edge into the loop is finished, those back are not. The variables for which
     /// `assigned` holds may change in the loop.
     pub fn enter_loop(&mut self, builder: &mut Builder, header: BlockId, assigned: impl Fn(usize) -> bool) {
         self.enter(builder, header, |_| true);
@@ -104,7 +104,7 @@ impl Variables {
         });
     }
 
-    /// Ends a loop: every way back to its header is finished.
+    /// Ends a loop: every edge back to its header is finished.
     pub fn close_loop(&mut self, builder: &mut Builder, header: BlockId) {
         let Some(at) = self.looped.iter().position(|(block, _)| *block == header) else { return };
         let (_, order) = self.looped.swap_remove(at);
@@ -117,7 +117,7 @@ impl Variables {
     }
 }
 
-/// Adds an argument to each way from one block to another.
+/// Adds an argument to each edge from one block to another.
 fn give(builder: &mut Builder, from: BlockId, to: BlockId, value: Value) {
     builder.ir_mut()[from].terminator.for_each_target_mut(|target| {
         if target.block == to {

@@ -1,10 +1,10 @@
 //! Conditions under which a graph is safe to run: the proof that engines rely on.
 //!
 //! ```text
-//! values    defined before they are read on every way; types fit; blocks get as many arguments as they have parameters
-//! loads     on every way, a guard (need) or the like has shown that their bytes are there
+//! values    defined before they are read on every path; types fit; blocks get as many arguments as they have parameters
+//! loads     on every path, a guard (need) or the like has shown that their bytes are there
 //! divisors  constants other than 0, or guarded (nonzero)
-//! ways      none leads back, except to a declared loop's header
+//! edges     none leads back, except to a declared loop's header
 //! ```
 
 use thiserror::Error;
@@ -18,7 +18,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// A value is read where it is not defined on every way.
+    /// A value is read where it is not defined on every path.
     #[error("b{}: v{} is read before it is defined", .block.0, .value.0)]
     Undefined {
         /// The block with the read.
@@ -31,7 +31,7 @@ pub enum VerifyError {
     DefinedTwice {
         /// The block with the second definition.
         block: BlockId,
-        /// Which.
+        /// The value.
         value: Value,
     },
     /// A value has another type than its reader wants, or holds more than its type.
@@ -39,11 +39,11 @@ pub enum VerifyError {
     WrongType {
         /// The block.
         block: BlockId,
-        /// Which.
+        /// The value.
         value: Value,
     },
-    /// A way gives its block too few or too many arguments, or of wrong types, or leads to no block.
-    #[error("b{}: the way to b{} does not fit its parameters", .block.0, .to.0)]
+    /// An edge gives its block too few or too many arguments, or of wrong types, or leads to no block.
+    #[error("b{}: the edge to b{} passes arguments that do not match its parameters", .block.0, .to.0)]
     WrongArguments {
         /// The block at which the edge starts.
         block: BlockId,
@@ -51,7 +51,7 @@ pub enum VerifyError {
         to: BlockId,
     },
     /// A load is not covered by guards.
-    #[error("b{}: v{} loads bytes that were not shown to be there", .block.0, .value.0)]
+    #[error("b{}: v{} loads bytes that no guard proves to be captured", .block.0, .value.0)]
     UncoveredLoad {
         /// The block.
         block: BlockId,
@@ -59,16 +59,16 @@ pub enum VerifyError {
         value: Value,
     },
     /// A divisor may be 0.
-    #[error("b{}: v{} divides by what may be 0", .block.0, .value.0)]
+    #[error("b{}: v{} divides by a value that may be 0", .block.0, .value.0)]
     UncoveredDivision {
         /// The block.
         block: BlockId,
         /// The division.
         value: Value,
     },
-    /// A way leads back to a block that is no declared loop's header, or a header does not dominate where it comes
+    /// An edge leads back to a block that is no declared loop's header, or a header does not dominate where it comes
     /// from.
-    #[error("b{}: a way leads back to b{}, which is no loop", .block.0, .to.0)]
+    #[error("b{}: an edge leads back to b{}, which is not declared as a loop", .block.0, .to.0)]
     UndeclaredLoop {
         /// The block at which the edge starts.
         block: BlockId,
@@ -86,7 +86,7 @@ pub enum VerifyError {
     Unknown {
         /// The block.
         block: BlockId,
-        /// Which instruction.
+        /// The instruction.
         value: Value,
     },
 }
@@ -155,7 +155,9 @@ impl Ir {
                             return Err(VerifyError::UncoveredLoad { block: id, value });
                         }
                     }
-                    Op::Binary(Binary::Div | Binary::Mod, _, divisor) if !covered.nonzero(self, *divisor) => {
+                    Op::Binary(Binary::Div | Binary::Mod, _, divisor)
+                        if !covered.is_nonzero(self, *divisor) =>
+                    {
                         return Err(VerifyError::UncoveredDivision { block: id, value });
                     }
                     _ => {}
@@ -243,7 +245,7 @@ impl Coverage {
     }
 
     /// Whether a value is known not to be 0.
-    pub fn nonzero(&self, ir: &Ir, value: Value) -> bool {
+    pub fn is_nonzero(&self, ir: &Ir, value: Value) -> bool {
         ir.as_const(value).is_some_and(|k| k != 0) || self.nonzero.contains(&value)
     }
 
@@ -283,7 +285,7 @@ impl Coverage {
         }
     }
 
-    /// Keeps what both ways are sure of.
+    /// Keeps what both paths are sure of.
     pub fn meet(&mut self, other: &Coverage) {
         self.bytes = self.bytes.min(other.bytes);
         self.from.retain_mut(|(value, bytes)| {

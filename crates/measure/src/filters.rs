@@ -7,13 +7,14 @@ pub struct Filter<'a> {
     pub name: &'static str,
     /// The filter, in the pcap-filter language.
     pub text: &'a str,
-    /// Fields of a frame that passes every test and matches the last; `None` for the empty filter and for filters of users.
-    pub worst: Option<Worst>,
+    /// Fields of a frame that passes every test and matches the last; `None` for the empty filter and for filters of
+    /// users.
+    pub worst: Option<WorstCasePacket>,
 }
 
 /// The fields of an IPv4 frame that decide the verdict.
 #[derive(Clone, Copy, Debug)]
-pub struct Worst {
+pub struct WorstCasePacket {
     /// IP protocol number.
     pub protocol: u8,
     /// Source address.
@@ -27,8 +28,8 @@ pub struct Worst {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-const fn worst(protocol: u8, src: u8, dst: u8, dst_port: u16) -> Option<Worst> {
-    Some(Worst { protocol, src: [src; 4], dst: [dst; 4], dst_port })
+const fn worst(protocol: u8, src: u8, dst: u8, dst_port: u16) -> Option<WorstCasePacket> {
+    Some(WorstCasePacket { protocol, src: [src; 4], dst: [dst; 4], dst_port })
 }
 
 /// From the empty filter to one of 53 instructions.

@@ -18,7 +18,7 @@ pub struct Record {
     pub meta: Meta,
 }
 
-/// Up to [`BATCH_MAX`] packets lent by a source, valid until the source is asked for more.
+/// Up to [`BATCH_MAX`] packets lent by a source, valid until the source advances.
 ///
 /// The base is one stretch of memory (a ring block, the buffer that a file is read or unpacked into); records point
 /// into it. A record that points outside of the base is a fault of the source: its packet reads as empty, never as
@@ -70,7 +70,7 @@ impl<'a> Batch<'a> {
         self.snap_len
     }
 
-    /// The records as the source wrote them.
+    /// The records, as the source wrote them.
     pub fn records(&self) -> &'a [Record] {
         self.records
     }
@@ -84,8 +84,7 @@ impl<'a> Batch<'a> {
         self.resolve(&self.records[index])
     }
 
-    /// The first `N` bytes of the packet at `index`, if they were captured: for readers that need no more of most
-    /// packets.
+    /// The first `N` bytes of the packet at `index`, if they were captured: a fast path for readers of headers.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).

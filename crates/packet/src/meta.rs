@@ -5,7 +5,7 @@ use crate::{InterfaceId, Timestamp};
 /// Metadata of a packet: facts beside its bytes. Copied freely; holds no reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// When it was received or sent.
+    /// The time of reception or sending.
     pub timestamp: Timestamp,
     /// Its length on the wire in bytes, with the link-layer header, without a VLAN tag that stands in `vlan`.
     pub wire_len: u32,

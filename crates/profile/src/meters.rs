@@ -4,9 +4,9 @@
 //! slot   free --slot()--> used --the last Meter dropped--> retired --slot(), when no slot is left unused--> used
 //! ```
 //!
-//! Slots are given out in order, each reserved by writing to the file, so that a full disk is an error here and not a signal when
-//! a counter is touched. When all were used, the slot that retired first is given out again; when none is retired, the counters live in memory
-//! that other processes do not see.
+//! Slots are given out in order, each reserved by writing to the file, so that a full disk is an error here and not a
+//! signal when a counter is touched. When all were used, the slot that retired first is given out again; when none is
+//! retired, the counters live in memory that other processes do not see.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ use crate::layout::{
     words_of,
 };
 use crate::meter::{Meter, Slot};
-use crate::place::{Place, places};
+use crate::place::{MeterFolder, places};
 use crate::snapshot::Snapshot;
 
 /// The meters of a process. A clone is the same ones; the file goes when they and every [`Meter`] are dropped.
@@ -69,13 +69,13 @@ pub(crate) struct Lease {
 }
 
 impl Meters {
-    /// Meters in a file that other processes can read, `title` in its header (128 bytes of it). Where no file can be made they
-    /// are private, and [`reason`](Self::reason) says why.
+    /// Meters in a file that other processes can read, `title` in its header (128 bytes of it). Where no file can be
+    /// made they are private, and [`reason`](Self::reason) says why.
     pub fn create(title: &str) -> Meters {
         Meters::create_in_first(&places(), title)
     }
 
-    fn create_in_first(places: &[Place], title: &str) -> Meters {
+    fn create_in_first(places: &[MeterFolder], title: &str) -> Meters {
         let mut tried = Vec::new();
         for place in places {
             match shared(place, title) {
@@ -91,7 +91,7 @@ impl Meters {
     /// # Errors
     /// The first step that failed.
     pub fn create_in(folder: &Path, title: &str) -> Result<Meters, Error> {
-        shared(&Place::of(folder), title)
+        shared(&MeterFolder::of(folder), title)
     }
 
     /// Meters that only this process sees.
@@ -114,9 +114,9 @@ impl Meters {
         self.inner.reason.as_ref()
     }
 
-    /// Slots that had no room in the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They count, and only
-    /// this process sees them.
-    pub fn unseen(&self) -> usize {
+    /// Slots that had no room in the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They count,
+    /// and only this process sees them.
+    pub fn unshared(&self) -> usize {
         self.inner.lock().spare.len()
     }
 
@@ -225,14 +225,15 @@ impl Drop for Lease {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        // A process that gave up the right to remove the file still has it open. The mapping is no longer used, so its memory can be freed.
+        // A process that gave up the right to remove the file still has it open. The mapping is no longer used, so its
+        // memory can be freed.
         if self.owner == process::id() && fs::remove_file(&self.path).is_err() {
             let _ = self.file.set_len(0);
         }
     }
 }
 
-fn shared(place: &Place, title: &str) -> Result<Meters, Error> {
+fn shared(place: &MeterFolder, title: &str) -> Result<Meters, Error> {
     let (file, path) = place.create()?;
     // From here on a failure removes the file.
     let file = SharedFile { file, path, owner: process::id() };
@@ -322,7 +323,7 @@ mod tests {
         // Now none is left, and none has retired: these two are elsewhere, and count all the same.
         let spare = [meters.sink("spare", "sink", 0), meters.sink("spare", "sink", 1)];
         spare[1].add(&cost(2));
-        assert_eq!(meters.unseen(), 2);
+        assert_eq!(meters.unshared(), 2);
         assert_eq!(meters.snapshot().len(), SLOTS_MAX + 2);
         assert_eq!(meters.snapshot()[SLOTS_MAX + 1].packets_in, 2);
         drop((others, spare));
@@ -333,7 +334,8 @@ mod tests {
     #[test]
     fn the_first_folder_that_takes_a_file_is_used() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (no, yes) = (Place::of(Path::new("/proc/none")), Place::of(&folder.path().join("new")));
+        let (no, yes) =
+            (MeterFolder::of(Path::new("/proc/none")), MeterFolder::of(&folder.path().join("new")));
         let meters = Meters::create_in_first(&[no.clone(), yes], "x");
         assert!(meters.path().is_some_and(|path| path.starts_with(folder.path())));
         let meters = Meters::create_in_first(&[no], "x");

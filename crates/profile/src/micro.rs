@@ -1,4 +1,5 @@
-//! Cost of small tasks, side by side: they take turns, each timed many times, and each must prove that its work was done.
+//! Cost of small tasks, side by side: they take turns, each timed many times, and each must prove that its work was
+//! done.
 //!
 //! ```text
 //! for each run, for each task (the order rotates): t0, round() -> work, t1        work is as expected, or an error
@@ -24,8 +25,8 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// `round` does `units` of what is measured, each called `unit`, and gives a number that it can only know if it did; `expected` is that
-    /// number.
+    /// `round` does `units` of what is measured, each called `unit`, and gives a number that it can only know if it
+    /// did; `expected` is that number.
     pub fn new(
         name: &str,
         unit: &'static str,
@@ -38,7 +39,7 @@ impl<'a> Task<'a> {
 
     /// A published figure for the same task, in cycles of its machine.
     #[must_use]
-    pub fn beside(mut self, cycles: f64) -> Task<'a> {
+    pub fn with_reference(mut self, cycles: f64) -> Task<'a> {
         self.reference = Some(cycles);
         self
     }
@@ -139,7 +140,7 @@ mod tests {
     fn tasks_take_turns_and_are_reported_in_their_order() {
         let mut calls = 0;
         let mut tasks = [
-            Task::new("sum", "number", 100.0, 4950, || (0..100).map(black_box).sum()).beside(71.0),
+            Task::new("sum", "number", 100.0, 4950, || (0..100).map(black_box).sum()).with_reference(71.0),
             Task::new("count", "call", 1.0, 1, || {
                 calls += 1;
                 1

@@ -25,14 +25,14 @@ const SUFFIX: &str = ".meters";
 
 /// A folder that files of meters may be in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct MeterFolder {
     pub(crate) folder: PathBuf,
     /// Anyone could have made it: it counts only if it is ours alone.
     is_public: bool,
 }
 
 /// The folders, the best one first.
-pub(crate) fn places() -> Vec<Place> {
+pub(crate) fn places() -> Vec<MeterFolder> {
     places_of(env::var_os("TAPLINE_RUN_DIR"), env::var_os("XDG_RUNTIME_DIR"), privilege::user())
 }
 
@@ -40,8 +40,8 @@ fn places_of(
     chosen: Option<std::ffi::OsString>,
     runtime: Option<std::ffi::OsString>,
     user: u32,
-) -> Vec<Place> {
-    let own = |folder: PathBuf| Place { folder, is_public: false };
+) -> Vec<MeterFolder> {
+    let own = |folder: PathBuf| MeterFolder { folder, is_public: false };
     let named =
         |value: Option<std::ffi::OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(folder) = named(chosen) {
@@ -49,13 +49,13 @@ fn places_of(
     }
     let mut places = vec![own("/run/tapline".into())];
     places.extend(named(runtime).map(|folder| own(folder.join("tapline"))));
-    places.push(Place { folder: format!("/tmp/tapline-{user}").into(), is_public: true });
+    places.push(MeterFolder { folder: format!("/tmp/tapline-{user}").into(), is_public: true });
     places
 }
 
-impl Place {
-    pub(crate) fn of(folder: &Path) -> Place {
-        Place { folder: folder.to_owned(), is_public: false }
+impl MeterFolder {
+    pub(crate) fn of(folder: &Path) -> MeterFolder {
+        MeterFolder { folder: folder.to_owned(), is_public: false }
     }
 
     /// Makes the folder if it is not there.
@@ -182,7 +182,7 @@ mod tests {
             fs::write(folder.path().join(name), "").expect("a file");
         }
         std::os::unix::fs::symlink("1.meters", folder.path().join("3.meters")).expect("a link");
-        assert_eq!(Place::of(folder.path()).sweep(), Vec::<PathBuf>::new());
+        assert_eq!(MeterFolder::of(folder.path()).sweep(), Vec::<PathBuf>::new());
         let mut left: Vec<_> = fs::read_dir(folder.path())
             .expect("the folder")
             .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_locked_file_stays() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = Place::of(folder.path());
+        let place = MeterFolder::of(folder.path());
         let (first, path) = place.create().expect("a file");
         let (_second, other) = place.create().expect("another");
         assert_ne!(path, other);
@@ -207,12 +207,12 @@ mod tests {
     #[test]
     fn a_public_folder_must_be_ours_alone() {
         let folder = tempfile::tempdir().expect("a folder");
-        let public = Place { folder: folder.path().join("tapline"), is_public: true };
+        let public = MeterFolder { folder: folder.path().join("tapline"), is_public: true };
         public.prepare().expect("a new one is ours");
         public.prepare().expect("and stays so");
         fs::set_permissions(&public.folder, Permissions::from_mode(0o777)).expect("our folder");
         assert!(matches!(public.prepare(), Err(Error::ForeignFolder { .. })));
-        let link = Place { folder: folder.path().join("link"), is_public: true };
+        let link = MeterFolder { folder: folder.path().join("link"), is_public: true };
         std::os::unix::fs::symlink(folder.path(), &link.folder).expect("a link");
         assert!(matches!(link.prepare(), Err(Error::ForeignFolder { .. })));
     }

@@ -1,4 +1,4 @@
-//! Counters of one stage at one moment: added over workers, taken from each other, asked for means and percentiles, written as JSON.
+//! Snapshots of a stage's counters: sums over workers, differences, means, percentiles, JSON.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -6,45 +6,45 @@ use serde::{Serialize, Serializer};
 use crate::histogram::Histogram;
 use crate::layout::{EXTRAS_MAX, Kind, SLOT_WORDS, State, Tag, slot, text_of};
 
-/// Counters of one stage, source or sink at one moment.
+/// The counters of one stage, source or sink at one moment.
 ///
-/// As JSON it has all fields, and `cycles_per_packet` with `mean`, `p50`, `p90`, `p99` (null without packets).
+/// Its JSON has all fields, and `cycles_per_packet` with `mean`, `p50`, `p90`, `p99` (null without packets).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Name in its graph: `web`.
+    /// Name of the stage in its graph: `web`.
     pub name: String,
     /// Class of the stage: `filter`.
     pub class: String,
-    /// Stage, source or sink.
+    /// Whether it is a stage, a source or a sink.
     pub kind: Kind,
-    /// Whether it still runs.
+    /// Whether the stage still runs.
     pub state: State,
-    /// The worker that it runs on; that of the first if several were merged.
+    /// The stage's worker; the first one's after a merge.
     pub worker: u16,
-    /// Number of earlier uses of its slot.
+    /// Number of earlier uses of the slot in the file.
     pub generation: u32,
-    /// When it began, in nanoseconds since 1970 UTC.
+    /// Start time, in nanoseconds since 1970 UTC.
     pub since_ns: u64,
-    /// Batches that it got.
+    /// Batches received.
     pub batches: u64,
-    /// Packets that it got.
+    /// Packets received.
     pub packets_in: u64,
-    /// Their bytes on the wire.
+    /// Bytes received, by length on the wire.
     pub bytes_in: u64,
-    /// Packets that left it, over all outputs.
+    /// Packets handed on, summed over all outputs.
     pub packets_out: u64,
-    /// Their bytes on the wire.
+    /// Bytes handed on, by length on the wire.
     pub bytes_out: u64,
-    /// Cycles of its own: ticks of the [`Clock`](crate::Clock) of the process.
+    /// Cycles of the stage without its successors: ticks of the process's [`Clock`](crate::Clock).
     pub cycles: u64,
-    /// Packets by what they cost.
+    /// Packets by their cost in cycles.
     pub histogram: Histogram,
-    /// Further counters, with their names.
+    /// Further counters, by name.
     pub extras: Vec<(String, u64)>,
 }
 
 impl Snapshot {
-    /// From the words of a slot; `None` if they cannot be one.
+    /// Decodes the words of a slot; `None` if they are no valid slot.
     pub(crate) fn of_words(words: &[u64; SLOT_WORDS]) -> Option<Snapshot> {
         let tag = Tag::of_word(words[slot::TAG])?;
         let text = |range: std::ops::Range<usize>| text_of(words[range].iter().copied());
@@ -74,8 +74,8 @@ impl Snapshot {
         })
     }
 
-    /// Adds the counters of another worker's instance of the same stage. It runs if one of them does. Further counters are added by name; of
-    /// those whose names end in `_max` the greatest counts.
+    /// Adds the counters of the same stage on another worker. The sum runs if one of the two does. Further counters are
+    /// added by name, except that names ending in `_max` keep the maximum.
     pub fn merge(&mut self, other: &Snapshot) {
         for (ours, theirs) in self.counters().into_iter().zip(other.clone().counters()) {
             *ours = ours.saturating_add(*theirs);
@@ -94,8 +94,8 @@ impl Snapshot {
         self.since_ns = self.since_ns.min(other.since_ns);
     }
 
-    /// Counts since `earlier`, an older snapshot of the same counters. Further counters are as they are now, since they
-    /// need not grow.
+    /// The growth of the counters since `earlier`, an older snapshot of them. Further counters keep their present
+    /// value, as they need not grow.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut difference = self.clone();
@@ -106,12 +106,12 @@ impl Snapshot {
         difference
     }
 
-    /// Cycles for each packet that came in; `None` without packets.
+    /// Mean cycles per packet received; `None` without packets.
     pub fn cycles_per_packet(&self) -> Option<f64> {
         (self.packets_in > 0).then(|| self.cycles as f64 / self.packets_in as f64)
     }
 
-    /// Cycles that this share of the packets (0 to 1) cost at most, see [`Histogram::percentile`].
+    /// The cycles that this share of the packets (0 to 1) did not exceed; see [`Histogram::percentile`].
     pub fn percentile(&self, share: f64) -> Option<f64> {
         self.histogram.percentile(share)
     }
@@ -121,7 +121,7 @@ impl Snapshot {
         serde_json::to_string(self).expect("numbers and texts can be written as JSON")
     }
 
-    /// The monotonic counters.
+    /// The counters that only grow.
     fn counters(&mut self) -> [&mut u64; 6] {
         [
             &mut self.batches,
@@ -134,8 +134,7 @@ impl Snapshot {
     }
 }
 
-/// One snapshot for each stage, source and sink, where each worker has one: those of the same kind, name and class are merged. The
-/// order is that of the first ones.
+/// Merges the snapshots of workers: one for each kind, name and class, in the order of the first of each.
 pub fn merge_workers(snapshots: &[Snapshot]) -> Vec<Snapshot> {
     let mut merged: Vec<Snapshot> = Vec::new();
     for snapshot in snapshots {
@@ -165,7 +164,7 @@ impl Serialize for Snapshot {
         object.serialize_field("packets_out", &self.packets_out)?;
         object.serialize_field("bytes_out", &self.bytes_out)?;
         object.serialize_field("cycles", &self.cycles)?;
-        object.serialize_field("cycles_per_packet", &Spread::of(self))?;
+        object.serialize_field("cycles_per_packet", &CycleStatistics::of(self))?;
         let extras: serde_json::Map<String, serde_json::Value> =
             self.extras.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
         object.serialize_field("extras", &extras)?;
@@ -174,16 +173,16 @@ impl Serialize for Snapshot {
 }
 
 #[derive(Serialize)]
-struct Spread {
+struct CycleStatistics {
     mean: Option<f64>,
     p50: Option<f64>,
     p90: Option<f64>,
     p99: Option<f64>,
 }
 
-impl Spread {
-    fn of(snapshot: &Snapshot) -> Spread {
-        Spread {
+impl CycleStatistics {
+    fn of(snapshot: &Snapshot) -> CycleStatistics {
+        CycleStatistics {
             mean: snapshot.cycles_per_packet(),
             p50: snapshot.percentile(0.5),
             p90: snapshot.percentile(0.9),

@@ -13,18 +13,18 @@ const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
 
 /// Values, counted by size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spread {
+pub struct Distribution {
     counts: Box<[u64; BUCKETS]>,
     total: u64,
 }
 
-impl Default for Spread {
-    fn default() -> Spread {
-        Spread { counts: Box::new([0; BUCKETS]), total: 0 }
+impl Default for Distribution {
+    fn default() -> Distribution {
+        Distribution { counts: Box::new([0; BUCKETS]), total: 0 }
     }
 }
 
-impl Spread {
+impl Distribution {
     /// Counts one value.
     #[inline]
     pub fn add(&mut self, value: u64) {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_list() {
-        let mut spread = Spread::default();
+        let mut spread = Distribution::default();
         assert_eq!((spread.percentile(0.5), spread.is_empty()), (None, true));
         let values: Vec<u64> = (1..=1000).map(|n| n * n).collect();
         values.iter().for_each(|value| spread.add(*value));

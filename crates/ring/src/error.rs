@@ -71,7 +71,7 @@ pub enum Error {
         "this packet buffer has {most} reader(s) of this kind, and no room for more (leased ones: one for each 4 blocks of it); end one, read lossy, or take a larger buffer"
     )]
     TooManyReaders {
-        /// How many there may be.
+        /// The most that there may be.
         most: usize,
     },
     /// A credit that the buffer cannot grant.

@@ -45,7 +45,7 @@ fn read_clocks() -> ClockReading {
 /// Some packets of one of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct MergedBatch<'a> {
-    /// Which reader they are of.
+    /// The index of the packets' reader.
     pub reader: usize,
     /// The packets.
     pub batch: Batch<'a>,
@@ -380,7 +380,7 @@ impl MergedReader {
     }
 }
 
-/// How many packets of its batch a part has handed on, with the run that is lent.
+/// Number of packets that a part has handed on, with the run that is lent.
 fn handed_on(lent: Option<(usize, usize)>, at: usize, part: &Part) -> usize {
     lent.filter(|(lent, _)| *lent == at).map_or(part.next, |(_, end)| end)
 }

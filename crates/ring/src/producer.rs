@@ -151,7 +151,7 @@ impl Producer {
         self.mask + 1
     }
 
-    /// How many of `wanted` entries have a place.
+    /// Number of entries, of `wanted`, that have a place.
     pub(crate) fn room_for(&mut self, wanted: u64) -> u64 {
         let entries = self.mask + 1;
         if entries - (self.head - self.consumed) < wanted {

@@ -5,8 +5,8 @@
 //! loop { while advance() > 0 { batch() } ; if arm() { epoll(descriptor()) } }   the bell
 //! ```
 //!
-//! `advance` says of the batch before that it is done with: until then its packets are not counted as delivered, and
-//! what is lent in place stays. So a batch is lent until the next call, as from any source.
+//! `advance` ends the batch before it: until then its packets are not counted as delivered, and packets lent in place
+//! stay. So a batch is lent until the next call, as with any source.
 
 use std::os::fd::OwnedFd;
 
@@ -30,14 +30,14 @@ use crate::view::{Miss, View, release};
 
 /// Room for the copies of a batch, in bytes, unless one packet takes more.
 const ARENA_LEN: usize = 256 << 10;
-/// Words of lost packets that one [`Reader::advance`] copies at most before its caller has a say again.
+/// Words of lost packets that one [`Reader::advance`] copies at most before it returns to its caller.
 const IN_VAIN_WORDS: usize = (4 << 20) / 8;
 /// The descriptors of a reader, as its writer made them.
 #[derive(Debug)]
 pub struct ReaderParts {
     /// The PBuf: packets.
     pub buffer: OwnedFd,
-    /// The IBuf: which of them.
+    /// The IBuf: the entries of the wanted packets.
     pub index: OwnedFd,
     /// The bell of this reader.
     pub bell: OwnedFd,
@@ -46,17 +46,17 @@ pub struct ReaderParts {
 /// Limits on a writer that the reader does not trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderLimits {
-    /// The most entries of the index, 16 to 2^24: what the reader asked for.
+    /// The most entries of the index, 16 to 2^24: the number that the reader asked for.
     pub entries_max: u32,
-    /// The most captured bytes of a packet. The reader has room for one of them.
+    /// The most captured bytes of a packet. The reader's memory holds one such packet.
     pub snap_len_max: u32,
-    /// Packets of a leased reader may be lent in the buffer itself, which trusts the writer not to change them
-    /// meanwhile.
+    /// Whether packets of a leased reader may be lent in the buffer itself, in the trust that the writer does not
+    /// change them meanwhile.
     pub in_place: bool,
 }
 
 impl ReaderLimits {
-    /// All that the format allows.
+    /// The limits of the format.
     pub const ANY: ReaderLimits =
         ReaderLimits { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
 }
@@ -66,13 +66,13 @@ impl ReaderLimits {
 pub struct BufferInfo {
     /// The link type: the first header of each packet.
     pub link_type: LinkType,
-    /// No packet has more bytes.
+    /// The most bytes of a packet.
     pub snap_len: u32,
-    /// Another number each time a writer starts.
+    /// The number of the writer's start, different each time.
     pub generation: u64,
     /// The capture worker.
     pub worker: u32,
-    /// When it was made.
+    /// The time of its creation.
     pub created: Timestamp,
     /// Bytes of a block.
     pub block_len: u32,
@@ -90,21 +90,21 @@ pub struct Reader {
     /// Copies, one after the other.
     arena: Box<[u64]>,
     records: Vec<Record>,
-    /// Words that were copied for this batch, with those of packets that were lost by then.
+    /// Words copied for this batch, including those of packets that were lost by then.
     copied: usize,
     base: Base,
-    /// The fate of the entries of this batch with the next call.
+    /// The fate of this batch's entries, which counts with the next call.
     outcome: Outcome,
     reads_in_place: bool,
     /// The block that is held; 0 for none.
     held: u64,
-    /// When it was last known that all was read: what is there now is not older.
+    /// The last time at which all was known to be read: packets that are there now are not older.
     all_read_ns: Option<u64>,
-    /// The writer woke us, which it may for reasons of its own, and we have not read since.
+    /// Whether the writer woke this reader, for whatever reason, since the last read.
     is_called: bool,
-    /// The writer was told that we sleep.
+    /// Whether the writer was told that this reader sleeps.
     is_armed: bool,
-    /// The bell hung up.
+    /// Whether the bell hung up.
     is_gone: bool,
 }
 
@@ -119,7 +119,8 @@ enum Base {
 }
 
 impl Reader {
-    /// Maps what a writer made. Everything is checked before: seals, sizes, headers, and that both belong together.
+    /// Maps the memory of a writer, after a check of seals, sizes, headers, and that buffer and index belong
+    /// together.
     ///
     /// # Errors
     /// [`Error::NotSealed`], [`Error::WrongLength`], [`Error::WrongHeader`], [`Error::Size`], [`Error::System`].
@@ -127,10 +128,10 @@ impl Reader {
         Reader::open_within(parts, &ReaderLimits::ANY)
     }
 
-    /// The same, for no more than these terms.
+    /// The same, within these limits.
     ///
     /// # Errors
-    /// Like [`open`](Self::open); [`Error::Size`] beyond the terms.
+    /// Like [`open`](Self::open); [`Error::Size`] beyond the limits.
     pub fn open_within(parts: ReaderParts, terms: &ReaderLimits) -> Result<Reader, Error> {
         let view = open_buffer(Memfd::from_descriptor(parts.buffer))?;
         ensure_most("snap length", view.snap_len().into(), terms.snap_len_max.into())?;
@@ -168,11 +169,11 @@ impl Reader {
         &self.info
     }
 
-    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns how many there are; 0 if there are none now. Those
-    /// of the batch before are done with, and count as delivered.
+    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns their number; 0 if there are none now. The
+    /// packets of the batch before count as delivered from here on.
     ///
     /// # Errors
-    /// [`Error::IndexDamaged`] if the writer's counters make no sense; what was read until then is right.
+    /// [`Error::IndexDamaged`] if the writer's counters are impossible; packets read until then are right.
     pub fn advance(&mut self) -> Result<usize, Error> {
         self.all_read_ns = None;
         self.is_called = false;
@@ -189,17 +190,17 @@ impl Reader {
         }
     }
 
-    /// From now on only what is offered by now is read.
+    /// Limits reading to the packets that are offered by now.
     pub(crate) fn stop_at_present(&mut self) {
         self.index.stop_at_present();
     }
 
-    /// Whether the writer said that all is stored.
+    /// Whether the writer has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.view.is_closed()
     }
 
-    /// Looks at the next entries. Returns how many there were to look at.
+    /// Looks at the next entries. Returns their number.
     fn next_batch(&mut self) -> Result<u64, Error> {
         self.done();
         self.records.clear();
@@ -223,8 +224,8 @@ impl Reader {
 
     /// The packets that the last [`advance`](Self::advance) found.
     ///
-    /// Of a leased reader they lie in the buffer, where the writer leaves them alone as long as they are lent; of
-    /// others in memory of this process.
+    /// The packets of a leased reader lie in the buffer, where the writer leaves them alone as long as they are lent;
+    /// those of other readers in memory of this process.
     pub fn batch(&self) -> Batch<'_> {
         let base = match self.base {
             Base::Arena => as_bytes(&self.arena),
@@ -240,7 +241,7 @@ impl Reader {
         matches!(self.base, Base::Block { .. })
     }
 
-    /// The guarantee that the writer gives this reader. A leased reader that exceeded its credit hears it here.
+    /// The guarantee that the writer gives this reader. A leased reader that exceeded its credit is lossy here.
     pub fn guarantee(&self) -> Guarantee {
         self.index.guarantee()
     }
@@ -259,7 +260,7 @@ impl Reader {
         }
     }
 
-    /// Says that the last batch is done with, and ends reading.
+    /// Ends the last batch, and the reading.
     pub fn finish(mut self) -> Account {
         self.done();
         self.let_go();
@@ -268,7 +269,7 @@ impl Reader {
         self.account()
     }
 
-    /// Likewise, where no more than the first `packets` of the last batch were handed on: the others are unread.
+    /// Likewise, if only the first `packets` of the last batch were handed on: the others count as unread.
     pub(crate) fn finish_after(mut self, packets: usize) -> Account {
         self.outcome.delivered = self.outcome.delivered.min(packets as u64);
         self.finish()
@@ -279,14 +280,14 @@ impl Reader {
         self.view.source()
     }
 
-    /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the
-    /// writer did not say.
+    /// A lower bound for the times of packets that [`advance`](Self::advance) has not found before this call; `None`
+    /// if the writer gave none.
     pub fn watermark(&self) -> Option<Timestamp> {
         let past = Timestamp::from_nanos(self.index.past());
         self.view.watermark().map(|time| time.min(past)).filter(|time| time.as_nanos() != i64::MIN)
     }
 
-    /// Whether packets from before it came are still looked for.
+    /// Whether packets from before the reader's start are still searched for.
     pub(crate) fn is_in_past(&self) -> bool {
         self.index.past() != i64::MAX
     }
@@ -331,7 +332,8 @@ impl Reader {
         }
     }
 
-    /// Lends records in place: those of one block. Nothing, if the writer does not keep packets for us any more.
+    /// Lends records in place: those of one block. None, if the writer does not keep packets for this reader any
+    /// more.
     fn look_at(&mut self, ready: u64) {
         let mut end = BLOCK_HEAD_LEN;
         for ahead in 0..ready.min(BATCH_MAX as u64) {
@@ -356,8 +358,8 @@ impl Reader {
         self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };
     }
 
-    /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep
-    /// packets for us any more, and nothing is held.
+    /// Holds the block of an entry, if it is not held already. `false`: the writer stopped keeping packets for this
+    /// reader meanwhile, and no block is held.
     fn hold(&mut self, entry: IndexEntry) -> Result<bool, Miss> {
         if self.held != 0 && self.view.sequence_of(entry) == self.held {
             return Ok(true);

@@ -30,7 +30,7 @@ pub struct IndexEntry {
     pub cap_len: u32,
 }
 
-/// From which packet on a new reader reads.
+/// The packet at which a new reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartPosition {
     /// Packets that are stored from now on.
@@ -41,7 +41,7 @@ pub enum StartPosition {
     Since(Timestamp),
 }
 
-/// How far a reader is that begins in the past.
+/// The position of a reader that began in the past.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     /// The block of the packet that comes next.
@@ -63,7 +63,7 @@ pub(crate) enum Next<'s> {
     Held(HistoryPacket<'s>),
     /// One that is older than was asked for.
     Older,
-    /// That was all that was published.
+    /// All published packets were returned.
     End,
 }
 
@@ -289,7 +289,7 @@ impl Store {
         sequence != 0 && self.held_at(sequence) == sequence
     }
 
-    /// How many blocks packets of these lengths would open.
+    /// Number of blocks that packets of these lengths would open.
     pub(crate) fn blocks_for(&self, cap_lens: impl Iterator<Item = usize>) -> usize {
         let (mut offset, mut blocks) = (self.offset, 0);
         for cap_len in cap_lens {
@@ -431,7 +431,7 @@ impl Store {
         }
     }
 
-    /// How many records come after what was looked at, if no block was passed over or taken.
+    /// Number of records that are still to be looked at, if no block was passed over or taken.
     pub(crate) fn records_after(&self, past: &Past) -> u64 {
         self.records.saturating_sub(past.number)
     }

@@ -98,7 +98,7 @@ impl View {
         }
     }
 
-    /// How many words a record takes that an entry leads to.
+    /// Number of words of the record that an entry leads to.
     pub(crate) fn words_of(&self, entry: IndexEntry) -> Result<usize, Miss> {
         self.locate(entry).map(|_| record_len(entry.cap_len) / 8)
     }

@@ -65,14 +65,14 @@ pub enum Policy {
     Leased {
         /// The reader's lag at most, in bytes of the buffer, rounded up to blocks; half of the buffer at most.
         bytes: u64,
-        /// Nothing may be unread for longer than this, counted from the last packet of its block.
+        /// The longest that a packet may be unread, counted from the last packet of its block.
         time: Duration,
     },
-    /// The writer waits for it, as long as its caller likes.
+    /// The writer waits for the reader, as long as the writer's caller decides.
     Lossless,
 }
 
-/// A new reader.
+/// Settings of a new reader.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderSpec {
     /// The policy for a reader that is too slow.
@@ -100,10 +100,10 @@ pub struct ReaderId {
     number: u32,
 }
 
-/// A reader was added: its number here, and the descriptors that its process is to get.
+/// A reader that was added: its number for the writer, and the descriptors for its process.
 #[derive(Debug)]
 pub struct NewReader {
-    /// Its name for the writer.
+    /// Its number for the writer.
     pub id: ReaderId,
     /// The descriptors for [`Reader::open`](crate::Reader::open). Passed on by SCM_RIGHTS, or inherited.
     pub parts: ReaderParts,
@@ -118,24 +118,24 @@ pub struct DetachedReader {
     pub account: Account,
 }
 
-/// How far a reader is that began in the past.
+/// The progress of a reader that began in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayProgress {
     /// All published packets were offered. Before another batch is stored the reader can
     /// [`finish_replay`](Writer::finish_replay).
     Done,
-    /// There is more to look at.
+    /// There are more packets to look at.
     More,
-    /// There is more, and no place in its index until it has read.
+    /// There are more packets, and its index has no room until the reader has read.
     Full,
 }
 
 /// Whether lossless readers have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteRoom {
-    /// All of them, for the whole batch.
+    /// All of them have room for the whole batch.
     Ready,
-    /// This one has not come far enough.
+    /// This reader must read first.
     Blocked(ReaderId),
 }
 
@@ -147,7 +147,7 @@ struct Last {
     /// One after the other.
     stretch: [EntryWords; BATCH_MAX],
     len: usize,
-    /// All of it is in the buffer. Else the batch was so large that it went round, or no block could be had.
+    /// Whether all of it is in the buffer. Not so if the batch was larger than the buffer, or no block could be had.
     is_whole: bool,
 }
 
@@ -169,13 +169,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a buffer. Its memory is reserved here, and all of it touched, some 60 ms for 64 MiB; and its seals are
-    /// tried. `now` goes into the header.
+    /// Makes a buffer. All of its memory is reserved and touched here, which takes some 60 ms for 64 MiB, and its
+    /// seals are tried. `now` goes into the header.
     ///
     /// Minimum kernel: 5.1.
     ///
     /// # Errors
-    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] where memory is refused,
+    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] if memory is refused,
     /// [`Error::SealBroken`] if readers could write.
     pub fn create(spec: &BufferSpec, now: Timestamp) -> Result<Writer, Error> {
         let geometry = Geometry::new(u64::from(spec.block_len), u64::from(spec.blocks))?;
@@ -207,7 +207,7 @@ impl Writer {
         })
     }
 
-    /// Adds a reader, which gets what is indexed for it from now on; with [`begin`](Self::begin) older packets too.
+    /// Adds a reader, for packets that are indexed for it from now on; with [`begin`](Self::begin) older ones too.
     ///
     /// # Errors
     /// [`Error::TooManyReaders`], [`Error::CreditTooLarge`], [`Error::Size`], [`Error::System`].
@@ -253,8 +253,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Offers a reader the next packets of the past, as far as `verdict` says of them: `None` leaves a packet out. At
-    /// most `looks` packets are looked at, so the caller can do it between batches; the reader sees them after the
+    /// Offers a reader the next packets of the past for which `verdict` returns a number; `None` leaves a packet out.
+    /// At most `looks` packets are looked at, so that the call fits between batches; the reader sees them after the
     /// next [`publish`](Self::publish). If the index is full, the rest waits for the reader to go on. To be called
     /// when all stored packets are published.
     ///
@@ -269,8 +269,8 @@ impl Writer {
         Ok(self.readers.get(id)?.replay(&self.store, looks, verdict))
     }
 
-    /// Ends a reader's past, of which nothing is left: it is to be indexed from the next batch on. To be called after
-    /// [`replay`](Self::replay) said that it is done, and before anything more is stored.
+    /// Ends a reader's past, when all of it was offered: the reader is to be indexed from the next batch on. To be
+    /// called after [`replay`](Self::replay) returned [`ReplayProgress::Done`], and before more packets are stored.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -318,13 +318,13 @@ impl Writer {
         if reader.skip(&self.store) && is_kept { self.readers.demote(id) } else { Ok(()) }
     }
 
-    /// Whether any reader is still to be offered something of the past, or to have it counted.
+    /// Whether any reader still has packets of the past to be offered or counted.
     pub fn has_replays(&self) -> bool {
         self.readers.has_replays()
     }
 
-    /// How many of the stored packets are still to be looked at for a reader that began in the past; 0 for one in the
-    /// present.
+    /// Number of the stored packets that are still to be looked at for a reader that began in the past; 0 for one in
+    /// the present.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -332,12 +332,12 @@ impl Writer {
         Ok(self.readers.get(id)?.past().map_or(0, |past| self.store.records_after(past)))
     }
 
-    /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing
-    /// needs to be asked.
+    /// Whether all lossless readers have room for these packets. Without such readers, or if a reader was given up,
+    /// no look is needed.
     ///
-    /// Publish before what was indexed: readers consume visible packets only. If there is no room,
-    /// [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes
-    /// the reader lossy as soon as it loses a packet by it.
+    /// Publish indexed packets before this: readers consume visible packets only. If there is no room,
+    /// [`wait_for`](Self::wait_for) sleeps; the caller decides when to stop waiting. A reader that loses a packet
+    /// because the batch is stored without room is lossy from then on.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`] if there never will be room.
@@ -349,8 +349,8 @@ impl Writer {
         self.readers.room(&self.store, blocks, wanted.len())
     }
 
-    /// Sleeps until a reader has come on since [`make_room`](Self::make_room), its process is gone, or `timeout` is
-    /// over; it may return early. Other readers can see what was published.
+    /// Sleeps until a reader has read since [`make_room`](Self::make_room), its process is gone, or `timeout` is
+    /// over; may return early. Other readers can see the published packets meanwhile.
     ///
     /// # Errors
     /// [`Error::UnknownReader`], [`Error::System`].
@@ -358,7 +358,7 @@ impl Writer {
         self.readers.get(id)?.wait(timeout).map(|_| ())
     }
 
-    /// Likewise, for `timeout` however long it is, and says how sleep ended.
+    /// Likewise, for the whole of a long `timeout`; returns how the sleep ended.
     #[cfg(all(test, not(miri)))]
     pub(crate) fn wait_long_for(
         &mut self,
@@ -416,8 +416,8 @@ impl Writer {
         Ok(())
     }
 
-    /// After packets found no place in a reader's index, or in the buffer: readers that were promised otherwise are
-    /// told.
+    /// After packets found no room in a reader's index, or in the buffer: demotes and tells the readers that were
+    /// promised otherwise.
     #[cold]
     fn keep_promises(&mut self, id: ReaderId, wanted: &Selection, lost: u64) -> Result<(), Error> {
         let standing = self.readers.get(id)?.standing;
@@ -433,31 +433,31 @@ impl Writer {
         if is_broken { self.readers.demote(id) } else { Ok(()) }
     }
 
-    /// Shows all that was stored and indexed, and wakes the sleepers that have waited for it. `now_ns` is of a clock
-    /// that never goes back; it is what credits and delays are counted with.
+    /// Shows all stored and indexed packets to readers, and wakes the sleepers that have waited for them. `now_ns` is
+    /// of a clock that never goes back; credits and delays are counted by it.
     ///
-    /// A reader of several buffers is told that nothing older than the latest packet comes: a source whose packets are
-    /// not in order should say [`publish_until`](Self::publish_until).
+    /// The watermark for readers of several buffers is the time of the latest packet: a source with packets out of
+    /// order should use [`publish_until`](Self::publish_until).
     pub fn publish(&mut self, now_ns: u64) {
         self.publish_until(now_ns, self.latest);
     }
 
-    /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle
-    /// writer calls it as well, so that merging readers go on.
+    /// Likewise, with a lower bound for the times of packets that are stored from now on; `None` gives none. An idle
+    /// writer calls this as well, so that merging readers go on.
     pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
         self.store.publish(watermark, |store| self.readers.publish(store, now_ns));
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// Work that is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, as
-    /// the daemon does, or when [`next_wake_ns`](Self::next_wake_ns) says.
+    /// Work that is due without packets: sleepers whose delay is over, credits of time. To be called ten times a
+    /// second, as the daemon does, or at [`next_wake_ns`](Self::next_wake_ns).
     pub fn tick(&mut self, now_ns: u64) {
         self.readers.enforce(&self.store, now_ns);
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// When the next sleeper is to be woken though there is little; `None` if no reader waits for that. Of the clock of
-    /// [`publish`](Self::publish).
+    /// The time of the next wake-up for a delay, by the clock of [`publish`](Self::publish); `None` if no reader
+    /// waits for one.
     pub fn next_wake_ns(&self) -> Option<u64> {
         self.readers.next_wake_ns()
     }
@@ -483,7 +483,7 @@ impl Writer {
         Ok(self.readers.get(id)?.standing)
     }
 
-    /// How often a reader was woken.
+    /// Number of times that a reader was woken.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -499,7 +499,7 @@ impl Writer {
         self.readers.remove(id).map(|mut reader| reader.index.account())
     }
 
-    /// Takes away all readers whose processes are gone. One system call for each reader: now and then.
+    /// Takes away all readers with dead processes. One system call for each reader: to be called now and then.
     pub fn reap(&mut self) -> Vec<DetachedReader> {
         self.readers.reap()
     }
@@ -519,13 +519,13 @@ impl Writer {
         self.store.unstored_packets()
     }
 
-    /// Blocks passed over because a reader looked at them.
+    /// Blocks skipped because a reader held them.
     pub fn skipped_blocks(&self) -> u64 {
         self.store.skipped_blocks()
     }
 
-    /// Shows all that was stored and indexed, says to all readers that nothing more comes, and wakes them. They read
-    /// what is left; [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
+    /// Ends the buffer: shows all stored and indexed packets, tells all readers that no more come, and wakes them.
+    /// They read the rest; [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
     pub fn end(&mut self) {
         let now_ns = self.readers.now_ns();
         self.store.close(|store| self.readers.publish(store, now_ns));
@@ -538,7 +538,7 @@ fn with_verdict(entry: EntryWords, verdict: u32) -> EntryWords {
     [entry[0], entry[1] | u64::from(verdict) << 32]
 }
 
-/// Another number for each buffer, also for two that are made in the same moment.
+/// The number of a buffer: different also for two that are made in the same moment.
 fn generation(now: Timestamp) -> u64 {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let made = MADE.fetch_add(1, Relaxed);

@@ -26,7 +26,7 @@ pub enum Error {
     /// More patterns than [`PATTERNS_MAX`].
     #[error("{count} patterns, {PATTERNS_MAX} are allowed: make several sets")]
     TooMany {
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// More bytes than [`BYTES_MAX`] in all patterns together.

@@ -15,7 +15,7 @@ use crate::{Error, PATTERN_LEN_MAX};
 #[derive(Clone, Debug)]
 pub struct Horspool {
     pattern: Vec<u8>,
-    /// How far the pattern moves for each byte under its end: 1 to its length.
+    /// The shift of the pattern for each byte under its end: 1 to its length.
     shifts: [u16; 256],
 }
 

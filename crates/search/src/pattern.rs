@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 /// The most patterns of a set.
 pub const PATTERNS_MAX: usize = 1 << 18;
-/// How long a pattern may be, in bytes. A [`StreamState`](crate::StreamState) keeps up to twice that.
+/// The greatest length of a pattern, in bytes. A [`StreamState`](crate::StreamState) keeps up to twice that.
 pub const PATTERN_LEN_MAX: usize = 4096;
 /// The most bytes of all patterns of a set together.
 pub const BYTES_MAX: usize = 1 << 24;

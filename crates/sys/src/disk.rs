@@ -12,12 +12,12 @@ use std::path::Path;
 use crate::SyscallError;
 use crate::error::{check, check_len};
 
-/// Bytes.
+/// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Of the whole file system.
+    /// The whole file system.
     pub total: u64,
-    /// That an ordinary user may still fill.
+    /// Bytes that an ordinary user may still fill.
     pub free: u64,
 }
 

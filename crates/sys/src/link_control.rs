@@ -50,7 +50,7 @@ pub struct DriverInfo {
     pub bus: String,
 }
 
-/// Which clocks can stamp packets: `struct ethtool_ts_info`.
+/// The clocks that can stamp packets: `struct ethtool_ts_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamping {
     /// `SOF_TIMESTAMPING_*` of linux/net_tstamp.h.
@@ -166,7 +166,7 @@ impl LinkControl {
         Ok(names.into_iter().enumerate().map(feature).collect())
     }
 
-    /// Which clocks can stamp packets.
+    /// The clocks that can stamp packets.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.

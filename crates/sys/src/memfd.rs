@@ -31,7 +31,7 @@ impl Seals {
     pub const READ_ONLY: Seals = Seals(Seals::SIZE.0 | libc::F_SEAL_FUTURE_WRITE);
 
     /// Whether all of `others` are among these.
-    pub const fn contain(self, others: Seals) -> bool {
+    pub const fn contains(self, others: Seals) -> bool {
         self.0 & others.0 == others.0
     }
 
@@ -297,7 +297,7 @@ mod tests {
         let memfd = Memfd::create(c"test", 8192).expect("memory");
         memfd.seal(Seals::READ_ONLY).expect("seals");
         assert_eq!(memfd.find_broken_seal(), None);
-        assert!(memfd.seals().expect("seals").contain(Seals::READ_ONLY));
+        assert!(memfd.seals().expect("seals").contains(Seals::READ_ONLY));
         assert_eq!(memfd.map().expect_err("no writers").errno(), libc::EPERM);
         assert_eq!(memfd.seal(Seals::SIZE).expect_err("no more seals").errno(), libc::EPERM);
     }

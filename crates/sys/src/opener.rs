@@ -509,9 +509,8 @@ mod tests {
 
     #[test]
     fn requests_are_obeyed_within_the_directory_only() {
-        let name = format!("tapline-opener-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a directory");
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().to_owned();
         let directory = place(&path, "", None);
         assert!(obey(b"cone\0", &directory).expect("created").is_some());
         obey(b"rone\0two\0", &directory).expect("renamed");
@@ -534,7 +533,6 @@ mod tests {
             assert!(obey(hostile, &directory).is_err(), "{hostile:?}");
         }
         obey(b"dtwo\0", &directory).expect("removed");
-        std::fs::remove_dir_all(&path).expect("removed");
     }
 
     fn assert_is_left_alone(answer: io::Result<Option<OwnedFd>>) {
@@ -546,8 +544,8 @@ mod tests {
         if !crate::privilege::is_root() {
             return eprintln!("skipped: files_of_others_are_left_alone: not root");
         }
-        let path = std::env::temp_dir().join(format!("tapline-opener-owner-{}", std::process::id()));
-        std::fs::create_dir(&path).expect("a directory");
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().to_owned();
         let directory = place(&path, "", Some(FileOwner { uid: 65_534, gid: 65_534 }));
         std::fs::write(path.join("roots"), "content").expect("written");
         let pipe = CString::new(path.join("pipe").as_os_str().as_bytes()).expect("no zero byte");
@@ -567,7 +565,6 @@ mod tests {
         assert_eq!((ours.uid(), ours.len()), (65_534, 0));
         obey(b"rours\0new\0", &directory).expect("renamed");
         obey(b"dnew\0", &directory).expect("removed");
-        std::fs::remove_dir_all(&path).expect("removed");
     }
 
     #[test]

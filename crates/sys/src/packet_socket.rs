@@ -66,7 +66,7 @@ pub struct RingStatistics {
     pub packets: u32,
     /// Packets for which the ring had no room.
     pub drops: u32,
-    /// How often the ring stood still because its next block had not been given back.
+    /// Times that the ring stood still because its next block had not been given back.
     pub freezes: u32,
 }
 
@@ -226,7 +226,7 @@ impl PacketSocket {
         self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)
     }
 
-    /// Which clock stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
+    /// Sets the clock that stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
     ///
     /// # Errors
     /// The error of setsockopt(2).

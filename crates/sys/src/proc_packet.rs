@@ -18,7 +18,7 @@ pub struct PacketSocketEntry {
     pub protocol: u16,
     /// Whether it receives now.
     pub is_running: bool,
-    /// Whose it is.
+    /// The user id of its owner.
     pub uid: u32,
     /// The number of the socket, by which its holders are found.
     pub inode: u64,

@@ -55,7 +55,7 @@ pub struct Link {
     pub discipline: String,
     /// A description that an administrator gave it (`ip link set alias`).
     pub alias: String,
-    /// How many ask it to be promiscuous.
+    /// Number of requests for promiscuous mode.
     pub promiscuity: u32,
     /// The bridge, bond or team that it is a port of, by number.
     pub controller: Option<u32>,

@@ -129,7 +129,7 @@ impl ReadWords {
         Ok(ReadWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn len(&self) -> usize {
         self.memory.words
     }
@@ -230,21 +230,12 @@ fn layout(words: usize) -> Layout {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
     use std::io::Read;
 
     use super::*;
 
     fn file(len: u64) -> File {
-        let path = std::env::temp_dir().join(format!("tapline-words-{}-{len}", std::process::id()));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .expect("a file");
-        std::fs::remove_file(path).expect("our file");
+        let file = tempfile::tempfile().expect("a file");
         file.set_len(len).expect("room");
         file
     }

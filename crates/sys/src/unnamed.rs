@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn a_file_is_there_once_it_is_named() {
-        let folder = std::env::temp_dir().join(format!("tapline-unnamed-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let guard = tempfile::tempdir().unwrap();
+        let folder = guard.path().to_owned();
         let names = || std::fs::read_dir(&folder).unwrap().count();
         let mut file = match create(&folder) {
             Ok(file) => file,
@@ -74,6 +74,5 @@ mod tests {
         assert_eq!(name(&other, &path).unwrap_err().errno(), libc::EEXIST);
         drop(other);
         assert_eq!(names(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

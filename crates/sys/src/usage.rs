@@ -72,7 +72,7 @@ pub fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_len).unwrap_or(0)
 }
 
-/// How often a processor was given up, and memory brought in.
+/// Times that the processor was given up, and that memory was brought in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerCounts {
     /// To wait for something: each wake-up is one.

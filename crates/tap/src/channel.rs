@@ -154,7 +154,7 @@ impl Channel {
     /// The next descriptor that came.
     ///
     /// # Errors
-    /// That none came.
+    /// None came.
     pub fn take_descriptor(&mut self) -> Result<OwnedFd, Error> {
         self.descriptors.pop_front().ok_or_else(|| Error::protocol("a descriptor is missing"))
     }

@@ -1,5 +1,6 @@
 //! Asking a daemon.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use tapline_ring::{MergeOrder, MergedReader, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
 use crate::protocol::{
-    AttachRequest, AttachedReader, OfferedCapture, Policy, Reply, Request, Status, VERSION,
+    AttachRequest, AttachedReader, FindRequest, OfferedCapture, Policy, Reply, Request, Status, VERSION,
 };
 use crate::{Channel, Error};
 
@@ -21,8 +22,8 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 /// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block
 /// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do. So long
 /// packets wait for a buffer that has none, when several are merged by time.
-const MERGE_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a daemon has to answer, and how long to make a buffer.
+const MERGE_WAIT: Duration = Duration::from_millis(50);
+/// The time that a daemon has to answer, and the time that it has to make a buffer.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.
@@ -117,6 +118,18 @@ impl Client {
         }
     }
 
+    /// Searches the recording of a capture. Gives the capture as we may see it, and a pipe with the packets as a pcapng
+    /// file, which ends within a block if it is not whole.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the daemon's reason.
+    pub fn find(mut self, find: &FindRequest) -> Result<(OfferedCapture, OwnedFd), Error> {
+        match ask(&mut self.channel, &Request::Find(find.clone()), Instant::now() + ANSWER_WAIT, None)? {
+            Reply::Found(offer) => Ok((offer, self.channel.take_descriptor()?)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Has the daemon make a reader of a capture, and maps its buffers. `interrupt` ends the wait for the daemon.
     pub(crate) fn request_reader(
         mut self,
@@ -152,7 +165,7 @@ impl Client {
             ];
             readers.push(Reader::open_within(ReaderParts { buffer, index, bell }, &terms)?);
         }
-        let merged = MergedReader::new(readers, MergeOrder::ByTime(MERGE_PATIENCE + attach.delay()));
+        let merged = MergedReader::new(readers, MergeOrder::ByTime(MERGE_WAIT + attach.delay()));
         self.channel.refuse_descriptors()?;
         Ok((self.channel, attached, merged))
     }

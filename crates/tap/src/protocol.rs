@@ -80,6 +80,22 @@ pub enum Request {
     Detach {},
     /// Asks for the state of the daemon.
     Status {},
+    /// To search the recording of a capture.
+    Find(FindRequest),
+}
+
+/// A search of a recorded capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FindRequest {
+    /// The capture's name.
+    pub capture: String,
+    /// In the pcap-filter language; empty for all packets that the rules let the client see.
+    pub filter: String,
+    /// The first moment, nanoseconds since 1970; none for no bound.
+    pub from_ns: Option<i64>,
+    /// The first moment after the last; none for no bound.
+    pub to_ns: Option<i64>,
 }
 
 /// The properties of a new reader.
@@ -153,7 +169,7 @@ impl Policy {
     }
 }
 
-/// Which packet is a reader's first.
+/// A reader's first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartPosition {
@@ -190,6 +206,9 @@ pub enum Reply {
     },
     /// The state of the daemon.
     Status(Status),
+    /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
+    /// pcapng file, which ends within a block if it is not whole.
+    Found(OfferedCapture),
     /// A request was refused: why, and what to do.
     Error(#[serde(deserialize_with = "lines")] String),
 }
@@ -264,7 +283,7 @@ impl OfferedInterface {
 pub struct AttachedReader {
     /// Its number at the daemon.
     pub reader: u64,
-    /// How many buffers it reads, one for each worker.
+    /// Number of buffers that it reads, one for each worker.
     pub buffers: u32,
     /// The capture that it reads.
     pub offer: OfferedCapture,
@@ -437,7 +456,7 @@ pub struct ReaderStatus {
     pub standing: String,
     /// The fate of its packets.
     pub counts: ReaderCounts,
-    /// How often it was woken.
+    /// Number of times that it was woken.
     pub wakes: u64,
     /// Stored packets that are still to be looked at for it, as it began in the past.
     pub past: u64,

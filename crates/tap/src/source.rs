@@ -35,30 +35,30 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
-/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the
-/// kernel's open block, and what it does itself.
+/// The time in which the daemon hands over packets from before a stop, besides the delay that was asked for: the
+/// kernel's open block, and the daemon's own work.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
-/// How long a daemon has to let us go.
+/// The time that a daemon has to let a reader go.
 const DETACH_WAIT: Duration = Duration::from_secs(3);
-/// How long its last words may take, once it is gone.
+/// The time for its last messages, once it is gone.
 const FAREWELL_WAIT: Duration = Duration::from_millis(50);
-/// How often it is tried whether a daemon is there again.
+/// The pause between two attempts to find a daemon again.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long it may take to answer then.
+/// The time that it may take to answer then.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// A reader of a capture of `tapline serve`. Needs no right but that the daemon's rules let it read.
+/// A reader of a capture of `tapline serve`. Needs no privilege: the daemon's rules decide what it may read.
 pub struct Tap {
     name: String,
     channel: Channel,
     merged: MergedReader,
     wish: WakeThreshold,
-    /// For how long packets may wait at the daemon.
+    /// The time for which packets may wait at the daemon.
     delay: Duration,
-    /// Ends a wait; none if the system had no descriptor left for it.
+    /// Ends a wait; `None` if the system had no descriptor left for it.
     wakeup: Option<Arc<Wakeup>>,
     interfaces: Vec<Interface>,
-    /// Counters of the daemon's source when we came, by [`PLACES`].
+    /// Counters of the daemon's source at the time of attaching, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
     /// The request to attach again to a daemon that was restarted, if that is wanted.
     again: Option<Again>,
@@ -71,9 +71,9 @@ pub struct Tap {
     told_standing: bool,
     /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
-    /// There was a time without a daemon.
+    /// Whether there was a time without a daemon.
     was_absent: bool,
-    /// The daemon ended without a word, or does not speak any more: its last losses are unknown.
+    /// Whether the daemon ended without a message, or does not answer any more: its last losses are unknown.
     is_silent: bool,
     events: Vec<tapline_capture::Event>,
 }
@@ -104,10 +104,10 @@ struct Again {
 /// Sums of daemons that are gone.
 #[derive(Clone, Debug)]
 struct Past {
-    /// How many.
+    /// Number of daemons that are gone.
     daemons: u64,
     counts: ReaderCounts,
-    /// By [`PLACES`]; what the last daemon could not tell is unknown for ever.
+    /// By [`PLACES`]; counts that the last daemon could not tell stay unknown.
     losses: [Option<u64>; PLACES.len()],
 }
 
@@ -161,8 +161,8 @@ impl Tap {
         tap
     }
 
-    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one
-    /// has. Packets that were not captured meanwhile are in the account, as an unknown number.
+    /// Makes the reader wait for a daemon that ends or is gone, and go on with the same capture of the next one.
+    /// Packets that were not captured meanwhile are in the account, as an unknown number.
     #[must_use]
     pub fn reconnecting(mut self, path: &Path, program: &str, attach: &AttachRequest) -> Tap {
         let (path, program, attach) = (path.to_owned(), program.to_owned(), attach.clone());
@@ -170,12 +170,12 @@ impl Tap {
         self
     }
 
-    /// The name that it was asked by: `tap:NAME`.
+    /// The name under which it was opened: `tap:NAME`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks the daemon for what another filter accepts, from its next batch on.
+    /// Changes the filter at the daemon, from its next batch on.
     ///
     /// # Errors
     /// [`Error::Refused`] if it does not compile.
@@ -186,8 +186,8 @@ impl Tap {
         }
     }
 
-    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next
-    /// batch on.
+    /// Changes the filter at the daemon to a program of classic BPF (`struct sock_filter`: code, jt, jf, k), from its
+    /// next batch on.
     ///
     /// # Errors
     /// [`Error::Refused`] if it is not valid.
@@ -210,14 +210,14 @@ impl Tap {
         self.merged.set_wake(wish);
     }
 
-    /// A descriptor that becomes readable when there are packets, or the daemon is gone, once
-    /// [`advance`](Source::advance) has said that there is nothing: one of them, for each buffer one.
+    /// The descriptors to wait on, one for each buffer: after [`advance`](Source::advance) found no packet, one of
+    /// them becomes readable when packets come, or when the daemon is gone.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.merged.readers().map(|reader| reader.descriptor())
     }
 
-    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again
-    /// soon.
+    /// Whether packets are there that wait for another buffer. No descriptor will become readable for them: call
+    /// [`advance`](Source::advance) again soon.
     pub fn is_holding_back(&self) -> bool {
         self.merged.is_holding_back()
     }
@@ -230,7 +230,7 @@ impl Tap {
         })
     }
 
-    /// The counts of all daemons, and losses while we read.
+    /// The counts of all daemons, and the losses during the reading.
     fn sums(&mut self) -> (ReaderCounts, [Option<u64>; PLACES.len()]) {
         let mut counts = self.past.counts;
         counts.merge(&ReaderCounts::from(self.merged.account()));
@@ -243,7 +243,7 @@ impl Tap {
         CaptureError::source(&self.name, error.into())
     }
 
-    /// Says once that the daemon does not keep packets for us any more as it did.
+    /// Tells once that the daemon does not keep packets for this reader any more as it did.
     fn look_at_standing(&mut self) {
         if self.told_standing {
             return;
@@ -255,11 +255,11 @@ impl Tap {
         if let Some(standing) = lost_credit {
             self.told_standing = true;
             let text = format!("the daemon no longer keeps packets for us: {}", words(standing));
-            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
         }
     }
 
-    /// Nothing is there: whether there will be.
+    /// The result without packets: by whether some may still come.
     fn idle(&mut self, waited: WaitEnd) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
             (WaitEnd::Ready | WaitEnd::TimedOut, _) => Ok(Advance::Idle),
@@ -284,7 +284,7 @@ impl Tap {
                 self.events.push(tapline_capture::Event {
                     interface: self.name.clone(),
                     text,
-                    warning: false,
+                    is_warning: false,
                 });
                 Ok(Advance::End)
             }
@@ -305,8 +305,8 @@ impl Tap {
         }
     }
 
-    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that
-    /// does not answer.
+    /// Detaches: packets that are offered by now are still read. A daemon that is gone, or does not answer, offers no
+    /// more either.
     fn detach(&mut self) {
         self.phase = Phase::Draining;
         let answer = ask(&mut self.channel, &Request::Detach {}, Instant::now() + DETACH_WAIT, None);
@@ -324,7 +324,7 @@ impl Tap {
         }
     }
 
-    /// Tells why a daemon does not let us read, each reason once.
+    /// Tells why a daemon refuses this reader, each reason once.
     fn tell_refusal(&mut self, text: String) {
         if self.refusal.as_ref() != Some(&text) {
             self.tell(format!("the daemon: {text}; it is asked again until it lets us read"));
@@ -333,10 +333,10 @@ impl Tap {
     }
 
     fn tell(&mut self, text: String) {
-        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
     }
 
-    /// Tries whether the daemon is there again.
+    /// Tries to attach again to the daemon.
     fn come_back(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
         let (Phase::Absent { since, tried }, Some(again)) = (self.phase, &self.again) else {
             return Ok(Advance::End);
@@ -363,7 +363,7 @@ impl Tap {
         }
     }
 
-    /// The daemon is there again.
+    /// Goes on with the new daemon's reader.
     fn go_on_with(&mut self, next: Tap) -> Result<Advance, CaptureError> {
         let kind = |interface: &Interface| (interface.name.clone(), interface.link_type);
         if !self.interfaces.iter().map(kind).eq(next.interfaces.iter().map(kind)) {

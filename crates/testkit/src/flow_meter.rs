@@ -1,7 +1,8 @@
 //! A flow meter that is slow and plainly right, for comparison with the fast one.
 //!
-//! Every rule is written as it is told: a packet, the flow of its key, has that ended by now, then count. All flows are in one map, every time
-//! is kept whole, nothing is forgotten early. Packets are read by hand from their bytes, not by the header views of the product.
+//! Every rule is written as it is told: a packet, the flow of its key, has that ended by now, then count. All flows are
+//! in one map, every time is kept whole, nothing is forgotten early. Packets are read by hand from their bytes, not by
+//! the header views of the product.
 //!
 //! ```text
 //! clock = greatest time so far
@@ -25,11 +26,11 @@ pub struct Rules {
 }
 
 /// One end of a flow: address and port.
-pub type End = (IpAddr, u16);
+pub type AddressPort = (IpAddr, u16);
 
 /// The packets of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct DirectionTotals {
     /// Packets.
     pub packets: u64,
     /// Bytes by the lengths in IP headers.
@@ -48,11 +49,11 @@ pub struct Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The sender of the first packet, and its receiver.
-    pub ends: [End; 2],
+    pub ends: [AddressPort; 2],
     /// The IP protocol.
     pub protocol: u8,
     /// The packets of each end; `None` if there are none.
-    pub ways: [Option<Way>; 2],
+    pub ways: [Option<DirectionTotals>; 2],
     /// Why it ended: 1 idle, 2 active, 3 TCP's end, 4 the end of all.
     pub reason: u8,
     born: i64,
@@ -62,8 +63,8 @@ pub struct Flow {
 /// A packet's part in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    from: End,
-    to: End,
+    from: AddressPort,
+    to: AddressPort,
     protocol: u8,
     bytes: u64,
     flags: u8,
@@ -73,14 +74,14 @@ struct Part {
 
 /// Why a packet is in no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Not {
+pub enum UnmeteredReason {
     /// The packet is not IP.
     Ip,
     /// Something that must be known was not captured.
     Whole,
 }
 
-type Key = (End, End, u8);
+type Key = (AddressPort, AddressPort, u8);
 type Datagram = (IpAddr, IpAddr, u32, u8);
 
 /// The meter.
@@ -134,7 +135,7 @@ impl FlowMeter {
         flow.seen = clock;
         // Both ends of a flow to oneself are the same.
         let which = usize::from(flow.ends[0] != part.from);
-        let way = flow.ways[which].get_or_insert(Way {
+        let way = flow.ways[which].get_or_insert(DirectionTotals {
             packets: 0,
             bytes: 0,
             times: (time, time),
@@ -168,26 +169,32 @@ impl FlowMeter {
         is_over.then_some(if silent_until < active_until { why } else { 2 })
     }
 
-    fn read(&mut self, time: i64, frame: &[u8], wire_len: usize) -> Result<Part, Not> {
+    fn read(&mut self, time: i64, frame: &[u8], wire_len: usize) -> Result<Part, UnmeteredReason> {
         let mut at = 12;
-        let mut kind = word(frame, at).ok_or(Not::Ip)?;
+        let mut kind = word(frame, at).ok_or(UnmeteredReason::Ip)?;
         while matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
             at += 4;
-            kind = word(frame, at).ok_or(Not::Ip)?;
+            kind = word(frame, at).ok_or(UnmeteredReason::Ip)?;
         }
         at += 2;
         match kind {
             0x0800 => self.read_v4(time, frame, at, wire_len),
             0x86dd => self.read_v6(time, frame, at, wire_len),
-            _ => Err(Not::Ip),
+            _ => Err(UnmeteredReason::Ip),
         }
     }
 
-    fn read_v4(&mut self, time: i64, frame: &[u8], at: usize, wire_len: usize) -> Result<Part, Not> {
-        let h = frame.get(at..at + 20).ok_or(Not::Whole)?;
+    fn read_v4(
+        &mut self,
+        time: i64,
+        frame: &[u8],
+        at: usize,
+        wire_len: usize,
+    ) -> Result<Part, UnmeteredReason> {
+        let h = frame.get(at..at + 20).ok_or(UnmeteredReason::Whole)?;
         let header_len = usize::from(h[0] & 15) * 4;
         if h[0] >> 4 != 4 || header_len < 20 {
-            return Err(Not::Ip);
+            return Err(UnmeteredReason::Ip);
         }
         let total = usize::from(u16::from_be_bytes([h[2], h[3]]));
         let address = |at: usize| IpAddr::from(Ipv4Addr::new(h[at], h[at + 1], h[at + 2], h[at + 3]));
@@ -214,10 +221,16 @@ impl FlowMeter {
         })
     }
 
-    fn read_v6(&mut self, time: i64, frame: &[u8], at: usize, wire_len: usize) -> Result<Part, Not> {
-        let h = frame.get(at..at + 40).ok_or(Not::Whole)?;
+    fn read_v6(
+        &mut self,
+        time: i64,
+        frame: &[u8],
+        at: usize,
+        wire_len: usize,
+    ) -> Result<Part, UnmeteredReason> {
+        let h = frame.get(at..at + 40).ok_or(UnmeteredReason::Whole)?;
         if h[0] >> 4 != 6 {
-            return Err(Not::Ip);
+            return Err(UnmeteredReason::Ip);
         }
         let payload = usize::from(u16::from_be_bytes([h[4], h[5]]));
         let end = if payload == 0 { frame.len() } else { frame.len().min(at + 40 + payload) };
@@ -245,10 +258,10 @@ impl FlowMeter {
         from: IpAddr,
         to: IpAddr,
         carried: &Carried<'_>,
-    ) -> Result<((u16, u16), u8, u8), Not> {
+    ) -> Result<((u16, u16), u8, u8), UnmeteredReason> {
         let protocol = carried.protocol;
         if carried.is_later {
-            let (id, said) = carried.id.ok_or(Not::Whole)?;
+            let (id, said) = carried.id.ok_or(UnmeteredReason::Whole)?;
             let first =
                 self.firsts.get(&(from, to, id, said)).filter(|first| time - first.0 <= 30_000_000_000);
             return Ok(first.map_or(((0, 0), protocol, 0), |first| ((first.2, first.3), first.1, 0)));
@@ -257,11 +270,11 @@ impl FlowMeter {
         let bytes = data.get(at..end).unwrap_or_default();
         let ports = match protocol {
             6 | 17 | 132 => {
-                let b = bytes.get(..4).ok_or(Not::Whole)?;
+                let b = bytes.get(..4).ok_or(UnmeteredReason::Whole)?;
                 (u16::from_be_bytes([b[0], b[1]]), u16::from_be_bytes([b[2], b[3]]))
             }
             1 | 58 => {
-                let b = bytes.get(..2).ok_or(Not::Whole)?;
+                let b = bytes.get(..2).ok_or(UnmeteredReason::Whole)?;
                 (0, u16::from_be_bytes([b[0], b[1]]))
             }
             _ => (0, 0),
@@ -286,14 +299,14 @@ struct Carried<'f> {
 }
 
 /// Over IPv6's extension headers, eight at most.
-fn extensions(data: &[u8], mut next: u8, mut at: usize) -> Result<Carried<'_>, Not> {
+fn extensions(data: &[u8], mut next: u8, mut at: usize) -> Result<Carried<'_>, UnmeteredReason> {
     let mut id = None;
     for _ in 0..8 {
         let len = match next {
-            0 | 43 | 60 => (usize::from(*data.get(at + 1).ok_or(Not::Whole)?) + 1) * 8,
-            51 => (usize::from(*data.get(at + 1).ok_or(Not::Whole)?) + 2) * 4,
+            0 | 43 | 60 => (usize::from(*data.get(at + 1).ok_or(UnmeteredReason::Whole)?) + 1) * 8,
+            51 => (usize::from(*data.get(at + 1).ok_or(UnmeteredReason::Whole)?) + 2) * 4,
             44 => {
-                let h = data.get(at..at + 8).ok_or(Not::Whole)?;
+                let h = data.get(at..at + 8).ok_or(UnmeteredReason::Whole)?;
                 let cut = u16::from_be_bytes([h[2], h[3]]);
                 let own = (u32::from_be_bytes([h[4], h[5], h[6], h[7]]), h[0]);
                 if cut & !6 != 0 && id.is_none() {
@@ -306,7 +319,7 @@ fn extensions(data: &[u8], mut next: u8, mut at: usize) -> Result<Carried<'_>, N
             }
             _ => break,
         };
-        (next, at) = (*data.get(at).ok_or(Not::Whole)?, at + len);
+        (next, at) = (*data.get(at).ok_or(UnmeteredReason::Whole)?, at + len);
     }
     Ok(Carried { data, at, end: data.len(), protocol: next, id, is_later: false })
 }

@@ -11,10 +11,10 @@ use crate::frames::{
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A frame and what it shows.
-pub type Exhibit = (&'static str, Vec<u8>);
+pub type NamedFrame = (&'static str, Vec<u8>);
 
 /// All of them, in order from the link layer up.
-pub fn exhibits() -> Vec<Exhibit> {
+pub fn exhibits() -> Vec<NamedFrame> {
     [link_layer(), ipv4(), ipv6(), transport(), applications(), tunnels()].concat()
 }
 
@@ -58,7 +58,7 @@ fn ping() -> Vec<u8> {
     V4.packet(1, &icmp(8, 0, [0, 7, 0, 1], b"payload of a ping"))
 }
 
-fn link_layer() -> Vec<Exhibit> {
+fn link_layer() -> Vec<NamedFrame> {
     let bridges = Ethernet { dst: [0x01, 0x80, 0xc2, 0, 0, 0], src: client().mac };
     let ask = arp(1, &client(), [0; 6], server().v4);
     let answer = arp(2, &server(), client().mac, client().v4);
@@ -77,7 +77,7 @@ fn link_layer() -> Vec<Exhibit> {
     ]
 }
 
-fn ipv4() -> Vec<Exhibit> {
+fn ipv4() -> Vec<NamedFrame> {
     let group = Ipv4Addr::new(239, 1, 2, 3);
     let report = Ipv4 { ttl: 1, options: vec![0x94, 4, 0, 0], ..Ipv4::new(client().v4, group, 2) };
     let recorded = Ipv4 { options: vec![7, 7, 4, 0, 0, 0, 0], ..Ipv4::new(client().v4, server().v4, 1) };
@@ -96,7 +96,7 @@ fn ipv4() -> Vec<Exhibit> {
     ]
 }
 
-fn ipv6() -> Vec<Exhibit> {
+fn ipv6() -> Vec<NamedFrame> {
     let (src, dst) = (client().v6, server().v6);
     let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
     let to_nodes = Ethernet { dst: [0x33, 0x33, 0, 0, 0, 1], src: server().mac };
@@ -128,7 +128,7 @@ fn ipv6() -> Vec<Exhibit> {
     ]
 }
 
-fn transport() -> Vec<Exhibit> {
+fn transport() -> Vec<NamedFrame> {
     let offers = vec![
         TcpOption::MaximumSegment(1460),
         TcpOption::SackPermitted,
@@ -158,7 +158,7 @@ fn transport() -> Vec<Exhibit> {
     ]
 }
 
-fn applications() -> Vec<Exhibit> {
+fn applications() -> Vec<NamedFrame> {
     let name = "www.example.com";
     let addresses = [server().v4.into(), server().v6.into()];
     let nobody = IpPair::V4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
@@ -188,7 +188,7 @@ fn applications() -> Vec<Exhibit> {
     ]
 }
 
-fn tunnels() -> Vec<Exhibit> {
+fn tunnels() -> Vec<NamedFrame> {
     let inner = FORTH.ip(&ping());
     // One option: class 0x0102, type 3, one word.
     let option = [0x01, 0x02, 0x03, 0x01, 0, 0, 0, 9];

@@ -5,8 +5,8 @@ use tapline_packet::headers::IpVersion;
 use crate::checksum;
 use crate::error::Error;
 use crate::random::{mixed, shuffled};
-use crate::recipe::{Recipe, Transport, Walk};
-use crate::space::Space;
+use crate::recipe::{AddressOrder, Recipe, Transport};
+use crate::space::NumberRanges;
 
 /// One flow: the client's addresses first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +27,16 @@ pub(crate) struct Flow {
 
 /// Addresses and ports of the flows of one protocol and IP version.
 #[derive(Clone, Debug)]
-pub(crate) struct Spaces {
+pub(crate) struct FlowRanges {
     pub(crate) version: IpVersion,
-    pub(crate) src: Space,
-    pub(crate) src_ports: Space,
-    pub(crate) dst: Space,
-    pub(crate) dst_ports: Space,
+    pub(crate) src: NumberRanges,
+    pub(crate) src_ports: NumberRanges,
+    pub(crate) dst: NumberRanges,
+    pub(crate) dst_ports: NumberRanges,
 }
 
-impl Spaces {
-    pub(crate) fn new(recipe: &Recipe, transport: Transport, version: IpVersion) -> Spaces {
+impl FlowRanges {
+    pub(crate) fn new(recipe: &Recipe, transport: Transport, version: IpVersion) -> FlowRanges {
         let (src, dst) = match version {
             IpVersion::V4 => (&recipe.src_v4, &recipe.dst_v4),
             IpVersion::V6 => (&recipe.src_v6, &recipe.dst_v6),
@@ -47,29 +47,29 @@ impl Spaces {
             Transport::Icmp => 0,
         };
         let dst_ports = recipe.dst_ports.clone().filter(|_| transport != Transport::Icmp);
-        Spaces {
+        FlowRanges {
             version,
             src: src.clone(),
             src_ports: recipe.src_ports.clone(),
             dst: dst.clone(),
-            dst_ports: dst_ports.unwrap_or(Space::one(usual)),
+            dst_ports: dst_ports.unwrap_or(NumberRanges::one(usual)),
         }
     }
 
     /// How many different flows there are, as far as they are counted.
     pub(crate) fn len(&self) -> u64 {
         const COUNTED_MAX: u64 = 1 << 62;
-        let lens = [&self.src_ports, &self.dst, &self.dst_ports].map(Space::len);
+        let lens = [&self.src_ports, &self.dst, &self.dst_ports].map(NumberRanges::len);
         lens.into_iter().fold(self.src.len(), u64::saturating_mul).min(COUNTED_MAX)
     }
 
     /// The flow at `index`, less than [`len`](Self::len).
-    pub(crate) fn flow(&self, index: u64, walk: Walk, seed: u64, shape: u16) -> Flow {
+    pub(crate) fn flow(&self, index: u64, walk: AddressOrder, seed: u64, shape: u16) -> Flow {
         let mut rest = match walk {
-            Walk::Step => index,
-            Walk::Random => shuffled(index, self.len(), seed),
+            AddressOrder::Step => index,
+            AddressOrder::Random => shuffled(index, self.len(), seed),
         };
-        let mut digit = |space: &Space| {
+        let mut digit = |space: &NumberRanges| {
             let number = space.at(rest);
             rest /= space.len();
             number
@@ -102,7 +102,7 @@ fn folded(address: [u8; 16]) -> u64 {
 }
 
 /// `count` flows that take turns at the kinds; kind `n` has the shape `n`.
-pub(crate) fn all(recipe: &Recipe, kinds: &[Spaces], count: u32) -> Result<Vec<Flow>, Error> {
+pub(crate) fn all(recipe: &Recipe, kinds: &[FlowRanges], count: u32) -> Result<Vec<Flow>, Error> {
     let share = |kind: usize| (u64::from(count) + kinds.len() as u64 - 1 - kind as u64) / kinds.len() as u64;
     for (kind, spaces) in kinds.iter().enumerate() {
         if spaces.len() < share(kind) {

@@ -14,18 +14,18 @@ use tapline_packet::headers::IpVersion;
 use crate::checksum::{shifted, sum, updated};
 use crate::connection::{Connection, Segment};
 use crate::error::Error;
-use crate::flow::{self, Flow, Spaces};
+use crate::flow::{self, Flow, FlowRanges};
 use crate::fragment::{self, Whole};
 use crate::gap::Clock;
 use crate::malform::Faults;
 use crate::mark::{MARK_LEN, Mark};
-use crate::matching::{Judge, Search};
+use crate::matching::{FrameFilter, Search};
 use crate::payload::Pool;
 use crate::random::Random;
-use crate::recipe::{Bad, Order, Rate, Recipe, SIZE_MAX, Transport};
+use crate::recipe::{FlowOrder, Malformation, Rate, Recipe, SIZE_MAX, Transport};
 use crate::shape::Shape;
 use crate::share::{Portion, Share};
-use crate::size::Drawer;
+use crate::size::SizeChooser;
 use crate::write::Packet;
 
 /// The least that a piece of a marked packet carries, so that its last piece can hold the mark.
@@ -44,20 +44,21 @@ pub struct Departure {
 
 /// The places of a frame's mark and of the checksum that covers it.
 ///
-/// One word, so that it travels in a register: | at 24 bits | checksum 24 bits | is odd | is UDP |. The mark is never at 0.
+/// One word, so that it travels in a register: | at 24 bits | checksum 24 bits | is odd | is UDP |. The mark is never
+/// at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkPlace(NonZeroU64);
 
 impl MarkPlace {
-    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` says that the mark begins at an odd place of
-    /// what the checksum covers. Places are below [`SIZE_MAX`].
+    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` says that the mark
+    /// begins at an odd place of what the checksum covers. Places are below [`SIZE_MAX`].
     pub(crate) fn new(at: usize, checksum_at: usize, is_odd: bool, is_udp: bool) -> Option<MarkPlace> {
         let word = (at as u64) << 26 | (checksum_at as u64) << 2 | u64::from(is_odd) << 1 | u64::from(is_udp);
         NonZeroU64::new(word).map(MarkPlace)
     }
 
-    /// Writes another send time into the frame's mark and mends its checksum: for senders that know only now when the packet leaves. A frame other
-    /// than the one that this place was given with is left as it is, if it is too short.
+    /// Writes another send time into the frame's mark and mends its checksum: for senders that know only now when the
+    /// packet leaves. A frame other than the one that this place was given with is left as it is, if it is too short.
     pub fn restamp(self, frame: &mut [u8], sent: Timestamp) {
         let word = self.0.get();
         let (at, check) = ((word >> 26) as usize, (word >> 2 & 0xff_ffff) as usize);
@@ -86,14 +87,14 @@ struct Turns {
 
 impl Turns {
     #[inline]
-    fn next(&mut self, order: Order, random: &mut Random) -> usize {
+    fn next(&mut self, order: FlowOrder, random: &mut Random) -> usize {
         let place = match order {
-            Order::Turns => {
+            FlowOrder::Turns => {
                 let place = self.next;
                 self.next = if place + 1 == self.len { 0 } else { place + 1 };
                 place
             }
-            Order::Random => random.below(self.len.into()) as u32,
+            FlowOrder::Random => random.below(self.len.into()) as u32,
         };
         (self.start + place) as usize
     }
@@ -106,16 +107,16 @@ pub struct Generator {
     /// One for each flow, if any needs one.
     connections: Vec<Connection>,
     pool: Pool,
-    sizes: Drawer,
+    sizes: SizeChooser,
     clock: Clock,
     /// Which flows match the filter, and which do not; without a filter, all do.
     turns: [Turns; 2],
     portion: Portion,
-    judge: Option<Judge>,
+    judge: Option<FrameFilter>,
     faults: Faults,
     whole: Whole,
     fragment: Option<usize>,
-    order: Order,
+    order: FlowOrder,
     segments: u32,
     is_one_way: bool,
     frame_max: usize,
@@ -144,28 +145,9 @@ impl Generator {
         let headers_max = shapes.iter().map(Shape::len).max().unwrap_or(0);
         let pool = Pool::new(&recipe.payload, size_max, recipe.seed);
         let frame_max = size_max.max(headers_max) + 8;
-        let judge = recipe.matching.as_ref().map(|(text, _)| Judge::new(text)).transpose()?;
-        let share = recipe.matching.as_ref().map_or(Share::ALL, |(_, share)| *share);
-        let is_split = share.over > 0 && share.over < share.under;
-        let count = recipe.flows.unwrap_or(if is_split { 2 } else { 1 });
-        if is_split && count < 2 {
-            return Err(Error::unmet(
-                "flows",
-                "one flow cannot match and not match",
-                "flows=2 or more, or leave share out",
-            ));
-        }
-        let (flows, matching) = match &judge {
-            None => {
-                let spaces: Vec<Spaces> = kinds.iter().map(|&(t, v)| Spaces::new(recipe, t, v)).collect();
-                (flow::all(recipe, &spaces, count)?, count)
-            }
-            Some(judge) => {
-                let (frame, seen) = (vec![0; frame_max], HashSet::new());
-                let search = Search { recipe, shapes: &shapes, pool: &pool, judge, frame, seen };
-                search.flows(share, count)?
-            }
-        };
+        let judge = recipe.matching.as_ref().map(|(text, _)| FrameFilter::new(text)).transpose()?;
+        let (flows, matching) = all_flows(recipe, &shapes, &kinds, &pool, judge.as_ref(), frame_max)?;
+        let count = flows.len() as u32;
         check_shapes(recipe, &shapes, &flows)?;
         let has_connections =
             flows.iter().any(|flow| shapes[flow.shape as usize].transport != Transport::Udp);
@@ -173,8 +155,8 @@ impl Generator {
         Ok(Generator {
             connections: if has_connections { vec![Connection::default(); flows.len()] } else { Vec::new() },
             turns: [turns(0, matching), turns(matching, count)],
-            portion: Portion::new(share),
-            sizes: Drawer::new(&recipe.sizes),
+            portion: Portion::new(share_of(recipe)),
+            sizes: SizeChooser::new(&recipe.sizes),
             clock: Clock::new(recipe.rate, recipe.gaps, recipe.seed),
             faults: Faults::new(&recipe.bad, recipe.seed),
             whole: Whole::new(if recipe.fragment.is_some() { frame_max } else { 0 }),
@@ -199,7 +181,8 @@ impl Generator {
         })
     }
 
-    /// The same, with the first packet leaving at `start`: marks say so. A recipe without a time of its own (`start=now`) needs it.
+    /// The same, with the first packet leaving at `start`: marks say so. A recipe without a time of its own
+    /// (`start=now`) needs it.
     #[must_use]
     pub fn starting(mut self, start: Timestamp) -> Generator {
         self.start = start;
@@ -211,7 +194,8 @@ impl Generator {
         self.frame_max
     }
 
-    /// Whether the recipe has a rate. Without one, packets leave as fast as they can, and the times of departures mean nothing to a sender.
+    /// Whether the recipe has a rate. Without one, packets leave as fast as they can, and the times of departures mean
+    /// nothing to a sender.
     pub fn is_paced(&self) -> bool {
         self.is_paced
     }
@@ -226,10 +210,12 @@ impl Generator {
         self.flows.len()
     }
 
-    /// Makes the next frame at the start of `out`; `None` once there are as many as the recipe says, or the duration is over.
+    /// Makes the next frame at the start of `out`; `None` once there are as many as the recipe says, or the duration is
+    /// over.
     ///
     /// # Errors
-    /// If `out` is shorter than [`frame_max`](Self::frame_max), or the filter says of this packet what it does not say of others of its flow.
+    /// If `out` is shorter than [`frame_max`](Self::frame_max), or the filter says of this packet what it does not say
+    /// of others of its flow.
     #[inline]
     pub fn next_into(&mut self, out: &mut [u8]) -> Result<Option<Departure>, Error> {
         if out.len() < self.frame_max {
@@ -258,7 +244,8 @@ impl Generator {
         let (sizes, random) = (&mut self.sizes, &mut self.random);
         // The payload begins elsewhere in each packet; the flow's own chance stays apart from that of sizes.
         let start = self.pool.start(random);
-        // Scalars, not a segment: one that a call may write to memory would be read back in other widths than it was written.
+        // Scalars, not a segment: one that a call may write to memory would be read back in other widths than it was
+        // written.
         let (seq, ack, flags, is_answer, payload, echo) = match shape.transport {
             Transport::Udp => (0, 0, 0, false, sizes.next(random) - shape.len(), 0),
             Transport::Tcp => {
@@ -334,6 +321,38 @@ fn kinds(recipe: &Recipe) -> Vec<(Transport, IpVersion)> {
         .collect()
 }
 
+/// All flows of a recipe, those that match the filter first, and their number; without a filter all match.
+fn all_flows(
+    recipe: &Recipe,
+    shapes: &[Shape],
+    kinds: &[(Transport, IpVersion)],
+    pool: &Pool,
+    filter: Option<&FrameFilter>,
+    frame_max: usize,
+) -> Result<(Vec<Flow>, u32), Error> {
+    let share = share_of(recipe);
+    let is_split = share.over > 0 && share.over < share.under;
+    let count = recipe.flows.unwrap_or(if is_split { 2 } else { 1 });
+    if is_split && count < 2 {
+        return Err(Error::unmet(
+            "flows",
+            "one flow cannot match and not match",
+            "flows=2 or more, or leave share out",
+        ));
+    }
+    let Some(judge) = filter else {
+        let ranges: Vec<FlowRanges> = kinds.iter().map(|&(t, v)| FlowRanges::new(recipe, t, v)).collect();
+        return Ok((flow::all(recipe, &ranges, count)?, count));
+    };
+    let search = Search { recipe, shapes, pool, judge, frame: vec![0; frame_max], seen: HashSet::new() };
+    search.flows(share, count)
+}
+
+/// The share of the packets that is to match the filter.
+fn share_of(recipe: &Recipe) -> Share {
+    recipe.matching.as_ref().map_or(Share::ALL, |(_, share)| *share)
+}
+
 /// Checks of the recipe that need no flows.
 fn check_alone(recipe: &Recipe) -> Result<(), Error> {
     let has_filter = recipe.matching.is_some();
@@ -353,7 +372,7 @@ fn check_alone(recipe: &Recipe) -> Result<(), Error> {
     }
     let has_v4 = recipe.versions.is_empty() || recipe.versions.contains(&IpVersion::V4);
     let is_only_v4 = recipe.versions.iter().all(|version| *version == IpVersion::V4);
-    if recipe.bad.iter().any(|(bad, _)| *bad == Bad::IpChecksum) && !(has_v4 && is_only_v4) {
+    if recipe.bad.iter().any(|(bad, _)| *bad == Malformation::IpChecksum) && !(has_v4 && is_only_v4) {
         return Err(Error::unmet(
             "bad",
             "the header of IPv6 has no checksum",

@@ -3,7 +3,7 @@
 use tapline_packet::headers::IpVersion;
 
 use crate::random::Random;
-use crate::recipe::{Bad, Transport};
+use crate::recipe::{Malformation, Transport};
 use crate::shape::Shape;
 use crate::share::Share;
 use crate::write::write_ip_checksum;
@@ -11,12 +11,12 @@ use crate::write::write_ip_checksum;
 /// Says which packets are malformed, and how.
 pub(crate) struct Faults {
     /// Each fault, its share, and how much of a packet it is behind, in parts of `under`.
-    list: Vec<(Bad, Share, u64)>,
+    list: Vec<(Malformation, Share, u64)>,
     random: Random,
 }
 
 impl Faults {
-    pub(crate) fn new(list: &[(Bad, Share)], seed: u64) -> Faults {
+    pub(crate) fn new(list: &[(Malformation, Share)], seed: u64) -> Faults {
         let list = list.iter().map(|(bad, share)| (*bad, *share, 0)).collect();
         Faults { list, random: Random::new(seed, 0x6261_6400) }
     }
@@ -24,7 +24,7 @@ impl Faults {
     /// The fault of the next packet. A packet has one fault at most; a second one that is due waits for the next
     /// packet.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Bad> {
+    pub(crate) fn next(&mut self) -> Option<Malformation> {
         let mut due = None;
         for (bad, share, behind) in &mut self.list {
             *behind += u64::from(share.over);
@@ -37,12 +37,14 @@ impl Faults {
     }
 
     /// Spoils a frame, and gives its length.
-    pub(crate) fn spoil(&mut self, bad: Bad, frame: &mut [u8], shape: &Shape) -> usize {
+    pub(crate) fn spoil(&mut self, bad: Malformation, frame: &mut [u8], shape: &Shape) -> usize {
         match bad {
-            Bad::Checksum => spoil_sum(&mut frame[shape.l4 + shape.checksum_at()..]),
-            Bad::IpChecksum => spoil_sum(&mut frame[shape.l3 + 10..]),
-            Bad::Length => self.spoil_length(frame, shape),
-            Bad::Truncated => return shape.l3 + self.random.below((shape.len() - shape.l3) as u64) as usize,
+            Malformation::Checksum => spoil_sum(&mut frame[shape.l4 + shape.checksum_at()..]),
+            Malformation::IpChecksum => spoil_sum(&mut frame[shape.l3 + 10..]),
+            Malformation::Length => self.spoil_length(frame, shape),
+            Malformation::Truncated => {
+                return shape.l3 + self.random.below((shape.len() - shape.l3) as u64) as usize;
+            }
         }
         frame.len()
     }
@@ -86,9 +88,9 @@ mod tests {
     #[test]
     fn each_fault_has_its_share() {
         let list = [
-            (Bad::Checksum, Share { over: 1, under: 2 }),
-            (Bad::Length, Share { over: 1, under: 4 }),
-            (Bad::Truncated, Share { over: 1, under: 4 }),
+            (Malformation::Checksum, Share { over: 1, under: 2 }),
+            (Malformation::Length, Share { over: 1, under: 4 }),
+            (Malformation::Truncated, Share { over: 1, under: 4 }),
         ];
         let mut faults = Faults::new(&list, 1);
         let mut counts = [0; 3];

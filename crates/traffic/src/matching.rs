@@ -22,7 +22,7 @@ use tapline_packet::{LinkType, Meta, Packet as Lent};
 
 use crate::connection::{Connection, Segment};
 use crate::error::Error;
-use crate::flow::{Flow, Spaces};
+use crate::flow::{Flow, FlowRanges};
 use crate::payload::Pool;
 use crate::random::Random;
 use crate::recipe::{Recipe, Sizes, Transport};
@@ -36,16 +36,16 @@ const TRIES: u64 = 64;
 const TRIES_MIN: u64 = 100_000;
 
 /// Judges packets.
-pub(crate) struct Judge {
+pub(crate) struct FrameFilter {
     program: CompiledFilter,
     pub(crate) text: String,
 }
 
-impl Judge {
-    pub(crate) fn new(text: &str) -> Result<Judge, Error> {
+impl FrameFilter {
+    pub(crate) fn new(text: &str) -> Result<FrameFilter, Error> {
         let program = compile(text, &Options::new(LinkType::ETHERNET));
         let program = program.map_err(Error::Filter)?;
-        Ok(Judge { program, text: text.to_owned() })
+        Ok(FrameFilter { program, text: text.to_owned() })
     }
 
     /// Whether the filter accepts a frame.
@@ -58,7 +58,7 @@ impl Judge {
 
 /// Which packets of a flow the filter accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum FlowMatch {
     All,
     None,
     Some,
@@ -69,7 +69,7 @@ pub(crate) struct Search<'a> {
     pub(crate) recipe: &'a Recipe,
     pub(crate) shapes: &'a [Shape],
     pub(crate) pool: &'a Pool,
-    pub(crate) judge: &'a Judge,
+    pub(crate) judge: &'a FrameFilter,
     pub(crate) frame: Vec<u8>,
     pub(crate) seen: HashSet<([u8; 32], u32, u16)>,
 }
@@ -84,7 +84,7 @@ impl Search<'_> {
         for wish in &wishes.alternatives {
             for index in self.kinds(wish) {
                 let spaces = self.spaces(index, wish);
-                self.collect(&spaces, index, Verdict::All, wanted as usize, &mut flows);
+                self.collect(&spaces, index, FlowMatch::All, wanted as usize, &mut flows);
             }
         }
         if flows.len() < wanted as usize {
@@ -95,7 +95,7 @@ impl Search<'_> {
         for wish in [Wish::default()].iter().chain(&wishes.parts) {
             for index in self.usual_kinds() {
                 let spaces = self.spaces(index, wish);
-                self.collect(&spaces, index, Verdict::None, count as usize, &mut flows);
+                self.collect(&spaces, index, FlowMatch::None, count as usize, &mut flows);
             }
         }
         if flows.len() < count as usize {
@@ -125,18 +125,18 @@ impl Search<'_> {
         (0..self.shapes.len()).filter(|index| is_usual(&self.shapes[*index])).collect()
     }
 
-    fn spaces(&self, index: usize, wish: &Wish) -> Spaces {
+    fn spaces(&self, index: usize, wish: &Wish) -> FlowRanges {
         let shape = &self.shapes[index];
-        let mut spaces = Spaces::new(self.recipe, shape.transport, shape.version);
+        let mut spaces = FlowRanges::new(self.recipe, shape.transport, shape.version);
         wish.apply(&mut spaces);
         spaces
     }
 
     fn collect(
         &mut self,
-        spaces: &Spaces,
+        spaces: &FlowRanges,
         index: usize,
-        wanted: Verdict,
+        wanted: FlowMatch,
         count: usize,
         flows: &mut Vec<Flow>,
     ) {
@@ -154,11 +154,11 @@ impl Search<'_> {
     }
 
     /// Judges each kind of packet that the flow will have.
-    fn verdict(&mut self, flow: &Flow) -> Verdict {
+    fn verdict(&mut self, flow: &Flow) -> FlowMatch {
         let shape = &self.shapes[flow.shape as usize];
         let mut verdict = None;
         for size in sizes(&self.recipe.sizes) {
-            let Some(payload) = (size as usize).checked_sub(shape.len()) else { return Verdict::Some };
+            let Some(payload) = (size as usize).checked_sub(shape.len()) else { return FlowMatch::Some };
             let (mut connection, mut random) = (Connection::default(), Random::new(0, 0));
             let steps = if shape.transport == Transport::Tcp { 10 } else { 1 };
             for _ in 0..steps {
@@ -171,11 +171,11 @@ impl Search<'_> {
                 packet.write(self.pool, &mut self.frame[..len]);
                 let is_accepted = self.judge.accepts(&self.frame[..len]);
                 if *verdict.get_or_insert(is_accepted) != is_accepted {
-                    return Verdict::Some;
+                    return FlowMatch::Some;
                 }
             }
         }
-        if verdict == Some(true) { Verdict::All } else { Verdict::None }
+        if verdict == Some(true) { FlowMatch::All } else { FlowMatch::None }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::recipe::Sizes;
 
 /// Gives one size after the other.
-pub(crate) enum Drawer {
+pub(crate) enum SizeChooser {
     Fixed(u32),
     /// Weights, and how many of each size the block still has.
     Weighted {
@@ -20,15 +20,15 @@ pub(crate) enum Drawer {
     },
 }
 
-impl Drawer {
-    pub(crate) fn new(sizes: &Sizes) -> Drawer {
+impl SizeChooser {
+    pub(crate) fn new(sizes: &Sizes) -> SizeChooser {
         match sizes {
-            Sizes::Fixed(size) => Drawer::Fixed(*size),
+            Sizes::Fixed(size) => SizeChooser::Fixed(*size),
             Sizes::Weighted(list) => {
-                Drawer::Weighted { list: list.clone(), left: vec![0; list.len()], left_sum: 0 }
+                SizeChooser::Weighted { list: list.clone(), left: vec![0; list.len()], left_sum: 0 }
             }
             &Sizes::Sweep { first, last, step } => {
-                Drawer::Sweep { first, last, step: step.max(1), next: first }
+                SizeChooser::Sweep { first, last, step: step.max(1), next: first }
             }
         }
     }
@@ -36,9 +36,9 @@ impl Drawer {
     #[inline]
     pub(crate) fn next(&mut self, random: &mut Random) -> usize {
         match self {
-            Drawer::Fixed(size) => *size as usize,
-            Drawer::Weighted { list, left, left_sum } => weighted(list, left, left_sum, random),
-            Drawer::Sweep { first, last, step, next } => {
+            SizeChooser::Fixed(size) => *size as usize,
+            SizeChooser::Weighted { list, left, left_sum } => weighted(list, left, left_sum, random),
+            SizeChooser::Sweep { first, last, step, next } => {
                 let size = *next;
                 *next = size.checked_add(*step).filter(|next| next <= last).unwrap_or(*first);
                 size as usize
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn drawn(sizes: &Sizes, count: usize) -> Vec<usize> {
-        let (mut drawer, mut random) = (Drawer::new(sizes), Random::new(1, 1));
+        let (mut drawer, mut random) = (SizeChooser::new(sizes), Random::new(1, 1));
         (0..count).map(|_| drawer.next(&mut random)).collect()
     }
 

@@ -2,28 +2,28 @@
 
 /// Ranges of numbers (addresses, ports), one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct NumberRanges {
     /// Start and length of each range.
     parts: Vec<(u128, u64)>,
     len: u64,
 }
 
-impl Space {
+impl NumberRanges {
     /// One number.
-    pub fn one(number: u128) -> Space {
-        Space { parts: vec![(number, 1)], len: 1 }
+    pub fn one(number: u128) -> NumberRanges {
+        NumberRanges { parts: vec![(number, 1)], len: 1 }
     }
 
     /// From the first to the last, both included; the first alone if the last is below it.
-    pub fn range(first: u128, last: u128) -> Space {
+    pub fn range(first: u128, last: u128) -> NumberRanges {
         let more = last.saturating_sub(first);
         let len = u64::try_from(more).unwrap_or(u64::MAX - 1).saturating_add(1);
-        Space { parts: vec![(first, len)], len }
+        NumberRanges { parts: vec![(first, len)], len }
     }
 
     /// The ranges of both.
     #[must_use]
-    pub fn and(mut self, other: Space) -> Space {
+    pub fn and(mut self, other: NumberRanges) -> NumberRanges {
         self.parts.extend(other.parts);
         self.len = self.len.saturating_add(other.len);
         self
@@ -59,11 +59,11 @@ mod tests {
 
     #[test]
     fn ranges_follow_each_other() {
-        let space = Space::range(5, 7).and(Space::one(100));
+        let space = NumberRanges::range(5, 7).and(NumberRanges::one(100));
         assert_eq!(space.len(), 4);
         assert_eq!([0, 1, 2, 3, 4].map(|index| space.at(index)), [5, 6, 7, 100, 5]);
         assert_eq!(space.last(), 100);
-        assert_eq!(Space::range(9, 3), Space::one(9));
-        assert_eq!(Space::range(0, u128::MAX).len(), u64::MAX);
+        assert_eq!(NumberRanges::range(9, 3), NumberRanges::one(9));
+        assert_eq!(NumberRanges::range(0, u128::MAX).len(), u64::MAX);
     }
 }

@@ -63,7 +63,8 @@ pub fn erspan_iii(session: u16, frame_type: u8, subheader: bool, payload: &[u8])
     [&head, &flags.to_be_bytes()[..], more, payload].concat()
 }
 
-/// A GTP-U header (3GPP TS 29.281), followed by `packet`. `endpoint`: the tunnel endpoint identifier (TEID). UDP port 2152.
+/// A GTP-U header (3GPP TS 29.281), followed by `packet`. `endpoint`: the tunnel endpoint identifier (TEID). UDP port
+/// 2152.
 ///
 /// Each extension is a pair of its type and its content, which has 2, 6, 10 ... bytes.
 pub fn gtp_u(endpoint: u32, sequence: Option<u16>, extensions: &[(u8, &[u8])], packet: &[u8]) -> Vec<u8> {
@@ -98,7 +99,8 @@ pub fn vxlan(network: u32, frame: &[u8]) -> Vec<u8> {
 
 /// A Geneve header (RFC 8926), followed by `payload`. `network`: the 24-bit VNI. UDP port 6081.
 ///
-/// `options` are copied as they are: whole words of 4 bytes, at most 252 bytes. The type of an Ethernet frame is 0x6558.
+/// `options` are copied as they are: whole words of 4 bytes, at most 252 bytes. The type of an Ethernet frame is
+/// 0x6558.
 pub fn geneve(network: u32, ethertype: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let words = (options.len() / 4) as u8 & 0x3f;
     let head = [words, 0];

@@ -39,7 +39,7 @@ struct RawStatistics {
 
 /// `PCAP_ERROR_BREAK` of `pcap/pcap.h`.
 const INTERRUPTED: c_int = -2;
-/// How often the end is asked for.
+/// The pause between two looks at the end.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited:
 /// the kernel counts each packet twice, and libpcap leaves one of the two out.
@@ -252,20 +252,20 @@ mod tests {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),
         };
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let to = receiver.local_addr().expect("it has one");
         let settings = LiveSettings {
             interface: "lo",
             snap_len: 68,
             buffer: 1 << 20,
             timeout_ms: 10,
-            filter: "udp dst port 47121",
+            filter: &format!("udp dst port {}", to.port()),
         };
-        let receiver = std::net::UdpSocket::bind("127.0.0.1:47121");
-        let Ok(receiver) = receiver else { return eprintln!("skipped: port 47121 is taken") };
         let is_sent = AtomicBool::new(false);
         let send = || {
             let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
             for _ in 0..10 {
-                sender.send_to(b"tapline", "127.0.0.1:47121").expect("loopback");
+                sender.send_to(b"tapline", to).expect("loopback");
             }
             is_sent.store(true, Ordering::Relaxed);
         };

@@ -40,7 +40,7 @@ pub struct Trace {
     pub masked_out: bool,
     /// Whether it multiplied by 4, as `geneve` does once it has found its header, to step over options.
     pub entered_tunnel: bool,
-    /// How often it jumped backward.
+    /// Number of backward jumps.
     pub loops: usize,
     /// Whether a comparison with this constant held, by constant; see [`Trace::compared_equal`].
     equal: Vec<u32>,
@@ -50,7 +50,7 @@ pub struct Trace {
 
 impl Trace {
     /// Whether X + k of a load was beyond 32 bits.
-    pub fn wraps(&self) -> bool {
+    pub fn index_wraps(&self) -> bool {
         self.load_ends.iter().any(|&end| end > u32::MAX as usize)
     }
 

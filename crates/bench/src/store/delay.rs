@@ -57,7 +57,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
 fn delay_ms(bench: &mut Bench<'_>, port: u16) -> Result<f64> {
     let traffic = format!("udp dport={port}");
     let time = Duration::from_millis(1);
-    let load = Load { traffic: &traffic, size: "100", rate: Some(1000), time, patience: Duration::ZERO };
+    let load = Load { traffic: &traffic, size: "100", rate: Some(1000), time, queue_timeout: Duration::ZERO };
     let sent = send(&mut bench.arena, &bench.tapline, &load)?;
     let start = Instant::now();
     ensure!(sent.sent == 1, "{} packets were sent", sent.sent);

@@ -156,14 +156,14 @@ fn record(bench: &mut Bench<'_>) -> Result<(Option<Stenographer>, [u64; 2])> {
     bench.arena.wait_for_receiver(|| Ok(child.try_wait()?.is_none()))?;
     let half = Duration::from_secs_f64((bench.args.mib << 20) as f64 / 2.0 / (RATE * FRAME_LEN) as f64);
     let background =
-        Load { traffic: TRAFFIC, size: SIZE, rate: Some(RATE), time: half, patience: Duration::ZERO };
+        Load { traffic: TRAFFIC, size: SIZE, rate: Some(RATE), time: half, queue_timeout: Duration::ZERO };
     let needles = format!("udp src={NEEDLE}");
     let needle = Load {
         traffic: &needles,
         size: "100",
         rate: Some(1000),
         time: Duration::from_millis(NEEDLES),
-        patience: Duration::ZERO,
+        queue_timeout: Duration::ZERO,
     };
     let before = bench.arena.counters()?.received;
     let mut made = send(&mut bench.arena, &bench.tapline, &background)?.sent;

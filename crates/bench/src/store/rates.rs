@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tapline_measure::system::arena::process_ns;
 use tapline_measure::system::limit;
-use tapline_measure::system::trial::{Load, Outcome, send, wait_until_quiet};
+use tapline_measure::system::trial::{Load, TrialOutcome, send, wait_until_quiet};
 use tapline_sys::usage::CpuTime;
 
 use super::recorders::{ALL, Recorder};
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What a recorder did.
 struct Recorded {
-    outcome: Outcome,
+    outcome: TrialOutcome,
     /// Bytes of its index.
     index_len: u64,
 }
@@ -51,7 +51,13 @@ fn frame_len(size: &str) -> u64 {
 
 impl Bench<'_> {
     fn load<'l>(&self, size: &'l str, rate: Option<u64>, patience: Duration) -> Load<'l> {
-        Load { traffic: TRAFFIC, size, rate, time: Duration::from_secs_f64(self.args.seconds), patience }
+        Load {
+            traffic: TRAFFIC,
+            size,
+            rate,
+            time: Duration::from_secs_f64(self.args.seconds),
+            queue_timeout: patience,
+        }
     }
 
     /// Records once. `mib` is the room that the packets may need.
@@ -91,7 +97,7 @@ impl Bench<'_> {
         let all_ns = wait(child)?;
         let folder = self.path("recording");
         let stored = recorder.stored(&folder)?;
-        let outcome = Outcome {
+        let outcome = TrialOutcome {
             made: sent.made,
             refused: sent.refused,
             received: after.received - before.received,
@@ -101,7 +107,7 @@ impl Bench<'_> {
             asked_rate: load.rate,
             kernel_ns: after.kernel_ns.saturating_sub(before.kernel_ns),
             program_ns: all_ns.saturating_sub(before_ns),
-            ..Outcome::default()
+            ..TrialOutcome::default()
         };
         Ok(Recorded { outcome, index_len: recorder.index_len(&folder)? })
     }

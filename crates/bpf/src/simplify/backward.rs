@@ -2,18 +2,18 @@
 //! anyway.
 //!
 //! ```text
-//! wanted  := the registers that some way from here reads before it writes them
-//! needed  := how many bytes from the start every way from here to an accepting return loads
+//! wanted  := the registers that some path from here reads before it writes them
+//! needed  := how many bytes from the start every path from here to an accepting return loads
 //! ```
 //!
-//! `needed` tells when a load may go although the packet might be too short for it: the ways that would have gone on
+//! `needed` tells when a load may go although the packet might be too short for it: the paths that would have gone on
 //! are going to be rejected by a later load, and the others reject in any case.
 
 use super::value::{Register, is_unsteady};
 use crate::ancillary;
 use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator};
 
-/// More bytes than any packet: what a way that rejects in any case needs.
+/// More bytes than any packet: what a path that rejects in any case needs.
 const EVERYTHING: u64 = u64::MAX;
 
 /// The facts that are asked for at the start of each block.
@@ -44,7 +44,7 @@ impl Demand {
         self.wanted[id.0 as usize]
     }
 
-    /// Bytes that every accepting way from the beginning of a block loads.
+    /// Bytes that every accepting path from the beginning of a block loads.
     pub(super) fn needed(&self, id: BlockId) -> u64 {
         self.needed[id.0 as usize]
     }

@@ -13,10 +13,10 @@ use std::rc::Rc;
 use super::value::{Value, Values};
 use crate::cfg::JumpTest;
 
-/// The most facts that one way remembers; what comes later is forgotten.
+/// The most facts that one path remembers; what comes later is forgotten.
 const FACTS_MAX: usize = 64;
 
-/// The most values for which one way remembers how many bytes follow.
+/// The most values for which one path remembers how many bytes follow.
 const INDEXED_MAX: usize = 8;
 
 /// A test: what is compared, how, with what.
@@ -72,7 +72,7 @@ impl Facts {
         }
     }
 
-    /// Keeps what both ways know.
+    /// Keeps what both paths know.
     pub(super) fn meet(&mut self, other: &Facts) {
         if Rc::ptr_eq(&self.known, &other.known) {
             return;
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Keeps what both ways are sure of.
+    /// Keeps what both paths are sure of.
     pub(super) fn meet(&mut self, other: &Held) {
         self.bytes = self.bytes.min(other.bytes);
         self.indexed.retain_mut(|(value, bytes)| {

@@ -1,12 +1,12 @@
-//! From the entry on: what every register holds and what is known, and with that, shorter blocks and shorter ways.
+//! From the entry on: what every register holds and what is known, and with that, shorter blocks and shorter paths.
 //!
 //! ```text
-//! state   := value of each register, facts, bytes held          at a block: what all ways to it agree on
+//! state   := value of each register, facts, bytes held          at a block: what all paths to it agree on
 //! rewrite := a statement that changes nothing goes; one whose result is a number becomes that number
 //! thread  := an edge to a block whose test is decided on this edge goes on to where the test leads
 //! ```
 //!
-//! Blocks are visited in an order that puts each after all its predecessors, so one pass sees all ways. A block to
+//! Blocks are visited in an order that puts each after all its predecessors, so one pass sees all paths. A block to
 //! which no edge leads any more is not visited, and costs nothing: this keeps long chains of `or` linear.
 
 use super::backward::{Demand, may_reject};
@@ -43,14 +43,14 @@ struct Pass<'a> {
     cfg: &'a Cfg,
     values: &'a mut Values,
     demand: Demand,
-    /// How many blocks test a value, and how many ask the very same question.
+    /// Numbers of blocks that test a value, and of those with the very same test.
     asked: Asked,
     arriving: Vec<Option<State>>,
     removal: Removal,
     steps_left: usize,
 }
 
-/// Which statements a pass may remove.
+/// The statements that a pass may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
     /// Those that write to X or to scratch what is there: each block goes on loading A for itself, and can be moved.
@@ -94,7 +94,7 @@ impl State {
         State { registers: [Values::ZERO; Register::COUNT], facts: Facts::default(), held: Held::default() }
     }
 
-    /// Keeps what both ways agree on. `id` is where they meet.
+    /// Keeps what both paths agree on. `id` is where they meet.
     fn meet(&mut self, other: &State, id: BlockId, values: &mut Values) {
         for (n, (mine, theirs)) in self.registers.iter_mut().zip(other.registers).enumerate() {
             if *mine != theirs {
@@ -138,7 +138,7 @@ impl Pass<'_> {
         done.order.push(id);
     }
 
-    /// Follows the ways out of a block, which ends in `state`.
+    /// Follows the edges out of a block, which ends in `state`.
     fn leave(&mut self, id: BlockId, state: State) -> Terminator {
         match self.cfg[id].terminator {
             end @ (Terminator::Return(_) | Terminator::ReturnA) => end,
@@ -167,7 +167,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether a block is a return to which some way leads already: nothing of what is known matters there, and long
+    /// Whether a block is a return to which some edge leads already: nothing of what is known matters there, and long
     /// chains all lead there.
     fn is_reached_end(&self, id: BlockId) -> bool {
         matches!(self.cfg[id].terminator, Terminator::Return(_)) && self.arriving[id.0 as usize].is_some()
@@ -207,7 +207,7 @@ impl Pass<'_> {
         to
     }
 
-    /// The block behind `id` for a way that comes with `state`, if `id` can be stepped over.
+    /// The block behind `id` for an edge that comes with `state`, if `id` can be stepped over.
     fn beyond(&mut self, state: &State, id: BlockId) -> Option<BlockId> {
         let block = &self.cfg[id];
         if matches!(block.terminator, Terminator::Return(_) | Terminator::ReturnA) {
@@ -257,7 +257,7 @@ impl Pass<'_> {
     fn arrive(&mut self, state: State, id: BlockId) {
         match &mut self.arriving[id.0 as usize] {
             Some(there) => there.meet(&state, id, self.values),
-            nobody => *nobody = Some(state),
+            unset => *unset = Some(state),
         }
     }
 
@@ -342,7 +342,7 @@ pub(super) fn load_of(statement: Statement, registers: &Registers) -> Option<Loa
     }
 }
 
-/// Which answers are worth remembering: those that some other block asks for.
+/// The tests worth remembering: those that another block has as well.
 struct Asked {
     /// By value; values that came later are not in it.
     values: Vec<u32>,

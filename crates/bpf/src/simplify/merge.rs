@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use crate::cfg::{Block, BlockId, Cfg, Terminator};
 use rustc_hash::FxHashMap as Map;
 
-/// The graph with each block once. A block all of whose ways reject is a return of 0: whether it fails to load, or
+/// The graph with each block once. A block from which every path rejects is a return of 0: whether it fails to load, or
 /// gets to the end, the packet is rejected.
 pub(super) fn merge(mut cfg: Cfg, order: &[BlockId]) -> Cfg {
     let mut merged = Cfg { blocks: Vec::with_capacity(order.len()), entry: BlockId(0) };

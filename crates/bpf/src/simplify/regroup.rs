@@ -1,4 +1,4 @@
-//! Chains of tests that share a way out, sorted so that tests of one value stand together.
+//! Chains of tests that share an exit edge, sorted so that tests of one value stand together.
 //!
 //! ```text
 //! src = a? -> dst = a? -> src = b? -> dst = b? -> no        every yes goes to one place
@@ -15,14 +15,14 @@ use super::value::{Register, Value};
 use crate::cfg::{BlockId, Cfg, Terminator};
 use rustc_hash::FxHashMap as Map;
 
-/// Which way out the links share.
+/// The edge that the links share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shared {
     OnTrue,
     OnFalse,
 }
 
-/// A link's way out of the chain, and its way on.
+/// A link's edge out of the chain, and the one to its next link.
 fn exits(terminator: &Terminator, shared: Shared) -> Option<(BlockId, BlockId)> {
     match (terminator, shared) {
         (&Terminator::Branch { on_true, on_false, .. }, Shared::OnTrue) => Some((on_true, on_false)),
@@ -59,7 +59,7 @@ fn count_ways_in(cfg: &Cfg, order: &[BlockId]) -> Vec<u32> {
     ways
 }
 
-/// The links from `head` on: blocks with one way in, from the link before.
+/// The links from `head` on: blocks with one incoming edge, from the link before.
 fn chain_from(
     forward: &Forward,
     head: BlockId,
@@ -116,7 +116,7 @@ fn sort(forward: &mut Forward, chain: &[BlockId], shared: Shared) {
     }
 }
 
-/// How many links from the first on can be sorted: those whose loads are safe once the first has been passed.
+/// Number of links, from the first on, that can be sorted: their loads are safe once the first has been passed.
 fn stretch(forward: &Forward, chain: &[BlockId]) -> usize {
     let Some((state, _)) = chain.get(1).and_then(|id| forward.tested[id.0 as usize].as_ref()) else {
         return chain.len();

@@ -100,7 +100,7 @@ struct bpf_program {
 
 /* The bytes to keep of a packet, 0 to reject it: program, packet, length on the wire, captured length. */
 u_int bpf_filter(const struct bpf_insn *, const u_char *, u_int, u_int);
-/* Whether a program of so many instructions may be run. */
+/* Whether a program of this number of instructions may be run. */
 int bpf_validate(const struct bpf_insn *, int);
 /* An instruction at a position as text, until the thread's next call. */
 char *bpf_image(const struct bpf_insn *, int);

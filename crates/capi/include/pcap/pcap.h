@@ -235,7 +235,7 @@ int pcap_setmintocopy(pcap_t *, int);
 /* MODE_STAT: in place of packets, each timeout gives a record of two uint64_t, packets and bytes since the last. */
 int pcap_setmode(pcap_t *, int);
 
-/* Has the library write packets to a file, up to so many bytes and packets; 0 is no limit. */
+/* Has the library write packets to a file, up to these numbers of bytes and packets; 0 is no limit. */
 int pcap_live_dump(pcap_t *, char *, int maxsize, int maxpacks);
 /* 1 once a limit was reached; with sync != 0 waits for that. */
 int pcap_live_dump_ended(pcap_t *, int sync);

@@ -11,7 +11,7 @@ struct sll_header {
     uint16_t sll_pkttype;          /* LINUX_SLL_HOST and so on */
     uint16_t sll_hatype;           /* ARPHRD_* */
     uint16_t sll_halen;            /* length of the address */
-    uint8_t sll_addr[SLL_ADDRLEN]; /* who sent it */
+    uint8_t sll_addr[SLL_ADDRLEN]; /* the sender */
     uint16_t sll_protocol;         /* EtherType, or LINUX_SLL_P_* */
 };
 

@@ -67,7 +67,7 @@ static void write_packet(pcap_t *p, pcap_dumper_t *dumper) {
 	printf(" at %ld error %d\n", ftell(file), ferror(file) != 0);
 }
 
-/* What an append says to a file that begins with each of these, and has so many bytes. */
+/* The result of appending to a file that begins with each of these, cut to this many bytes. */
 static void beginnings(const char *name) {
 	static const uint32_t magics[] = {0xa1b2c3d4, 0xa1b23c4d, 0xa1b2cd34, 0xa12b3c4d, 0xa1b234cd, 0x0a0d0d0a, 0x12345678};
 	pcap_t *p = pcap_open_dead(1, 100);

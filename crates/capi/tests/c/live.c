@@ -85,7 +85,7 @@ static void set_up(const char *device, int is_up) {
 
 static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *data) { (void)user, (void)header, (void)data; }
 
-/* Who does not wait hears of a link that goes down once, and goes on when it is up. */
+/* A nonblocking reader is told once of a link that goes down, and goes on when it is up. */
 static void link_down(const char *device) {
     static const u_char frame[60] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45};
     pcap_t *p = open_near(device, 1, 100);

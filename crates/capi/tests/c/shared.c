@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     for (int round = 0; round < 3; round++) {
         send_many(far_end, 5);
         for (got = 0; got < 5;) poll(&entry, 1, -1), pcap_dispatch(p, 1, count, NULL);
-        /* One packet a call: nobody has asked for more than there is. */
+        /* One packet a call: the program has not asked for more than there is. */
         printf("got %d: poll %d\n", got, poll(&entry, 1, 50));
     }
     send_many(far_end, 5);

@@ -240,7 +240,7 @@ static void *flood(void *unused) {
     return NULL;
 }
 
-/* More than the ring holds, so who reads is behind. */
+/* More than the ring holds, so that the reader lags behind. */
 static void await_flood(void) {
     for (int target = load(&flooded) + 30000; load(&flooded) < target;) usleep(1000);
 }
@@ -304,7 +304,7 @@ static void *interrupt_and_make_room(void *command) {
     return NULL;
 }
 
-/* The queue lets next to nothing through until it is taken away. Who sends waits, signals or not. */
+/* The queue lets next to nothing through until it is taken away. The sender waits, signals or not. */
 static void no_room(const char *device) {
     char add[100], del[100];
     snprintf(add, sizeof add, "tc qdisc add dev %s root tbf rate 8kbit burst 2000 limit 10000000", device);

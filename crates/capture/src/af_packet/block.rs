@@ -25,7 +25,7 @@ pub(super) const STATUS_USER: u32 = 1;
 /// The time is the adapter's (`TP_STATUS_TS_RAW_HARDWARE`).
 const STATUS_HARDWARE_TIME: u32 = 1 << 31;
 
-/// How far a walk through a block has come.
+/// The state of a walk through a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     /// The next frame, from the start of the block.
@@ -54,7 +54,7 @@ pub(super) struct Oddities {
     pub(super) software_stamped: u64,
 }
 
-/// How many headers ahead one is asked for.
+/// Headers ahead that are prefetched.
 const HEADERS_AHEAD: usize = 4;
 
 /// Adds records of frames from `cursor` on, until the table is full, the block has no more, or a packet is later than
@@ -96,7 +96,7 @@ pub(super) fn read(
     (*cursor, *oddities) = (next, odd);
 }
 
-/// When the next packet was received, if there is one.
+/// The time of the next packet, if there is one.
 pub(super) fn next_time(block: &[u8], cursor: &Cursor) -> Option<Timestamp> {
     (cursor.left > 0).then(|| headers_at(block, cursor.at).map(timestamp))?
 }

@@ -83,7 +83,7 @@ pub enum AfPacketError {
     Gone {
         /// The names.
         names: String,
-        /// How long it was waited for.
+        /// The time that the capture waited.
         within: String,
     },
     /// Something else failed.

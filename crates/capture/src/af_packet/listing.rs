@@ -47,7 +47,7 @@ pub struct InterfaceInfo {
     pub speed: Option<u64>,
     /// Its driver, if it tells.
     pub driver: Option<DriverInfo>,
-    /// Whose clocks can stamp its packets.
+    /// The clocks that can stamp its packets.
     pub timestamps: Vec<TimestampSource>,
     /// The XDP program that sees its packets first: AF_XDP then has no place here.
     pub xdp: Option<XdpProgram>,
@@ -58,9 +58,9 @@ pub struct InterfaceInfo {
 /// A capture of any program on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturingProcess {
-    /// The process; `None` if we may not see whose socket it is.
+    /// The process; `None` if this user may not see the socket's owner.
     pub process: Option<SocketHolder>,
-    /// The user whose socket it is.
+    /// The user that owns the socket.
     pub uid: u32,
     /// Whether it captures on all interfaces and not just here.
     pub is_everywhere: bool,
@@ -70,7 +70,7 @@ pub struct CapturingProcess {
 /// by number.
 ///
 /// # Errors
-/// That the namespace cannot be found or entered, or that the kernel does not answer.
+/// The namespace cannot be found or entered, or the kernel does not answer.
 pub fn list(netns: Option<&str>) -> Result<Vec<InterfaceInfo>, AfPacketError> {
     let listed = match netns {
         None => list_here(),

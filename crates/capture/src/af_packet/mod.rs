@@ -73,12 +73,12 @@ use tap::Tap;
 
 use crate::{Advance, Error, Event, InterfaceAccount, RingAccount, Source};
 
-/// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it
+/// The time beyond the latency that blocks may take to be handed over after a stop, before the account is given as it
 /// is.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long to wait at once while draining: blocks come by the kernel's timer.
+/// The longest single wait while draining: blocks come by the kernel's timer.
 const DRAIN_WAIT: Duration = Duration::from_millis(5);
-/// How long packets on their way are waited for where the kernel cannot tell.
+/// The time for which packets on their way are waited for if the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Packets of one or several interfaces, lent from the kernel's rings.
@@ -88,15 +88,15 @@ const GRACE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct AfPacket {
     opener: Opener,
-    /// The first worker also watches over what concerns the interface and not its share.
+    /// Whether this is the first worker, which also watches the interface as a whole.
     is_first: bool,
     interfaces: Vec<Interface>,
     books: Vec<Book>,
     taps: Vec<Tap>,
-    /// The tap whose block is lent, and that goes first next time.
+    /// The tap whose block is lent; the next search begins with it.
     current: usize,
     is_lent: bool,
-    /// Packets are there, but earlier ones may still come.
+    /// Whether packets are there that wait because earlier ones may still come.
     is_holding: bool,
     records: Vec<Record>,
     monitor: RouteSocket,
@@ -105,11 +105,11 @@ pub struct AfPacket {
     poller: Poller,
     wakeup: Arc<Wakeup>,
     phase: Phase,
-    /// Since when all interfaces are gone.
+    /// The time since which all interfaces are gone.
     gone_since: Option<Instant>,
-    /// How long packets may wait to be lent.
+    /// The longest that packets may wait to be lent.
     max_latency: Duration,
-    /// Packets were lent since we last slept.
+    /// Whether packets were lent since the last sleep.
     has_lent: bool,
 }
 
@@ -118,7 +118,7 @@ pub struct AfPacket {
 struct Book {
     is_filtered: bool,
     losses: LossWatch,
-    /// Sums of taps that are no more.
+    /// Sums of closed taps.
     closed: RingAccount,
     closed_delivered: u64,
 }
@@ -131,7 +131,7 @@ enum Phase {
 }
 
 impl AfPacket {
-    /// Starts to capture. From its return on every packet is lent, or counted as lost.
+    /// Starts to capture. From the call's return on every packet is lent, or counted as lost.
     ///
     /// # Errors
     /// [`AfPacketError`] in [`Error::Source`]; the filter's own error if it does not compile for an interface.
@@ -141,7 +141,7 @@ impl AfPacket {
     }
 
     /// Starts to capture with [`AfPacketSettings::workers`] sources, one for each thread. Each packet goes to one of
-    /// them; packets of one flow go to the same one (unless [`AfPacketSettings::fanout`] says otherwise).
+    /// them; packets of one flow go to the same one, unless [`AfPacketSettings::fanout`] differs.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -169,7 +169,7 @@ impl AfPacket {
         self.taps.iter().map(|tap| (tap.name.as_str(), tap.geometry))
     }
 
-    /// Opens all taps; where there are several, none lets packets in yet.
+    /// Opens all taps; with several, none lets packets in yet.
     fn closed(settings: Arc<AfPacketSettings>, shared: Shared, is_first: bool) -> Result<AfPacket, Error> {
         let fail = |error: AfPacketError| Error::source("capture", error);
         let opener = Opener::new(settings, shared).map_err(fail)?;
@@ -200,7 +200,7 @@ impl AfPacket {
         Ok(source)
     }
 
-    /// Opens a tap on every interface that is meant.
+    /// Opens a tap on every interface that the settings name.
     fn open_present(&mut self) -> Result<(), Error> {
         let links = self.opener.links().map_err(|error| Error::source("capture", error))?;
         let patterns = &self.opener.patterns;
@@ -284,11 +284,11 @@ impl AfPacket {
         if is_running && has_changes { self.follow_links() } else { Ok(()) }
     }
 
-    /// For how long to sleep though blocks are handed over; `None` if the next one is to end the sleep.
+    /// The time to sleep although blocks are handed over; `None` if the next block is to end the sleep.
     ///
-    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other
-    /// half is for our being late, as ever. A source that lent nothing since the last sleep waits for the next block,
-    /// so that no wake is in vain.
+    /// At most the latency, and half of the time that links at their full speed take to fill their rings: the other
+    /// half is for late wake-ups. A source that lent nothing since the last sleep waits for the next block, so that
+    /// no wake-up is in vain.
     fn doze(&mut self) -> Option<Duration> {
         let has_lent = std::mem::take(&mut self.has_lent);
         let shortest = Duration::from_millis(self.opener.settings.latency_ms.into());
@@ -328,13 +328,13 @@ impl AfPacket {
         DRAIN_TIME_MAX + Duration::from_millis(self.opener.settings.latency_ms.into())
     }
 
-    /// Tells of packets that are not as one should think, once there are new ones.
+    /// Tells of malformed packets, once there are new ones.
     fn tell_oddities(&mut self) {
         let wants_hardware = self.opener.settings.timestamps != TimestampSource::Host;
         for tap in &mut self.taps {
             let new = std::mem::take(&mut tap.oddities);
             let mut tell = |text: String| {
-                self.events.push(Event { interface: tap.name.clone(), text, warning: true });
+                self.events.push(Event { interface: tap.name.clone(), text, is_warning: true });
             };
             if new.clipped > 0 {
                 let room = tap.geometry.block_len;
@@ -353,10 +353,10 @@ impl AfPacket {
     }
 
     fn tell(&mut self, interface: &str, text: String, warning: bool) {
-        self.tell_all([Event { interface: interface.to_owned(), text, warning }]);
+        self.tell_all([Event { interface: interface.to_owned(), text, is_warning: warning }]);
     }
 
-    /// Workers see the same links; the first one speaks for all.
+    /// Tells events once: all workers see the same links, and only the first one tells.
     fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
         if self.is_first {
             self.events.extend(events);

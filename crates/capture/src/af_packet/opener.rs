@@ -171,7 +171,7 @@ impl Opener {
         }
         if let Err(error) = socket.join_promiscuous(link.index) {
             let text = format!("refused promiscuous mode ({error}): packets for other hosts are not seen");
-            events.push(Event { interface: link.name.clone(), text, warning: true });
+            events.push(Event { interface: link.name.clone(), text, is_warning: true });
         }
     }
 
@@ -294,7 +294,8 @@ fn attach(
         Err(error) => return Err(error),
     };
     let len = wanted.len();
-    let mut tell = |text, warning| events.push(Event { interface: name.to_owned(), text, warning });
+    let mut tell =
+        |text, warning| events.push(Event { interface: name.to_owned(), text, is_warning: warning });
     let extended = loaded.get(&wanted).and_then(|extended| {
         extended.attach(socket).map_err(|error| error.to_string())?;
         Ok(extended)
@@ -341,7 +342,7 @@ fn map_ring(
 fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event {
     let kib = |geometry: &RingGeometry| geometry.len() >> 10;
     let text = format!("no memory for a ring of {} KiB; it has {} KiB", kib(wanted), kib(got));
-    Event { interface: name.to_owned(), text, warning: true }
+    Event { interface: name.to_owned(), text, is_warning: true }
 }
 
 /// The event for a link that does not run at the start.
@@ -351,7 +352,11 @@ fn state_event(tap: &Tap) -> Option<Event> {
         LinkState::NoCarrier => "has no carrier",
         LinkState::Running | LinkState::Gone => return None,
     };
-    Some(Event { interface: tap.name.clone(), text: text.to_owned(), warning: tap.state == LinkState::Down })
+    Some(Event {
+        interface: tap.name.clone(),
+        text: text.to_owned(),
+        is_warning: tap.state == LinkState::Down,
+    })
 }
 
 /// The namespace of this name.

@@ -89,7 +89,7 @@ fn no_such_interface(word: &str, links: &[Link]) -> AfPacketError {
     AfPacketError::NoSuchInterface { wanted: word.to_owned(), guess, present }
 }
 
-/// How many letters must be added, removed or changed to make one word of the other (Levenshtein).
+/// Number of letters that must be added, removed or changed to make one word of the other (Levenshtein).
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

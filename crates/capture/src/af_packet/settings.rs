@@ -22,7 +22,7 @@ pub const LATENCY_RECORDING_MS: u32 = 20;
 /// Compiles the filter for an interface; `None` accepts every packet.
 pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
-/// Which packets, seen from this host.
+/// The direction of the captured packets, seen from this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CaptureDirection {
     /// Sent and received. On a loopback interface one of the two copies.
@@ -34,7 +34,7 @@ pub enum CaptureDirection {
     Out,
 }
 
-/// In which order packets of several interfaces are lent.
+/// The order in which packets of several interfaces are lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MergeOrder {
     /// A block at a time, in turn. Cheapest.
@@ -61,13 +61,13 @@ pub struct AfPacketSettings {
     pub snap_len: u32,
     /// Whether interfaces named or matched by a glob should receive what is meant for others. Never asked of `any`.
     pub promiscuous: bool,
-    /// Which packets, seen from this host.
+    /// The direction of the captured packets, seen from this host.
     pub direction: CaptureDirection,
     /// Bytes of each ring; `None` to choose from link speed and memory.
     pub ring_len: Option<u64>,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
-    /// Whose clock stamps the packets.
+    /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
     /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio
     /// header cannot express (tunnels), and counts them.
@@ -79,7 +79,7 @@ pub struct AfPacketSettings {
     pub workers: usize,
     /// The distribution of packets among workers.
     pub fanout: FanoutMode,
-    /// In which order packets of several interfaces are lent.
+    /// The order in which packets of several interfaces are lent.
     pub order: MergeOrder,
     /// Has filters run in the kernel as eBPF, and tells what they take.
     pub kernel_filter_runs: Option<KernelFilterRuns>,
@@ -118,7 +118,7 @@ impl AfPacketSettings {
     }
 }
 
-/// How much of a packet is kept, of a wish of which 0 means all.
+/// The snap length for a setting of which 0 means all.
 pub(crate) fn snap_len(wanted: u32) -> u32 {
     if wanted == 0 { SNAP_LEN_MAX } else { wanted.min(SNAP_LEN_MAX) }
 }

@@ -46,7 +46,7 @@ pub struct SingleSettings {
     pub latency_ms: u32,
     /// Whether the interface should receive what is meant for others.
     pub promiscuous: bool,
-    /// Whose clock stamps the packets.
+    /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
     /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. The
     /// caller promises that after a fork one process alone goes on with the [`SingleSocket`]; the others may drop
@@ -243,12 +243,12 @@ impl SingleSocket {
         self.ring.has_blocks()
     }
 
-    /// How many blocks the ring has.
+    /// Number of blocks of the ring.
     pub fn blocks(&self) -> u32 {
         self.geometry.block_count
     }
 
-    /// How many blocks have been taken out of the ring since it was opened.
+    /// Number of blocks taken out of the ring since it was opened.
     pub fn blocks_taken(&self) -> u64 {
         self.blocks_taken
     }

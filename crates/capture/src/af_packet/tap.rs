@@ -111,7 +111,7 @@ impl Tap {
         self.ring.is_half_full()
     }
 
-    /// When the next packet of the held block was received.
+    /// The time of the next packet in the held block.
     pub(super) fn next_time(&self) -> Option<Timestamp> {
         block::next_time(self.ring.held(), &self.cursor)
     }

@@ -1,4 +1,4 @@
-//! Whose clock stamps the packets.
+//! The clock that stamps the packets.
 //!
 //! ```text
 //! host              the kernel's clock, when the packet was received (or sent)        always there
@@ -18,7 +18,7 @@ use super::AfPacketError;
 const RAW_HARDWARE: u32 = 1 << 6;
 const EPERM: i32 = 1;
 
-/// Whose clock stamps the packets.
+/// The clock that stamps packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimestampSource {
     /// The kernel's.

@@ -67,7 +67,7 @@ impl Loaded {
     /// the interface of this number.
     ///
     /// # Errors
-    /// That there are no rights for programs, or the kernel refuses even one without a filter.
+    /// There are no rights for programs, or the kernel refuses even one without a filter.
     pub(super) fn new(
         filter: Option<&CompiledFilter>,
         queues: u16,
@@ -98,7 +98,7 @@ impl Loaded {
     /// driver.
     ///
     /// # Errors
-    /// That another program is there, or none can be.
+    /// Another program is there, or none can be.
     pub(super) fn attach(
         self,
         if_index: u32,

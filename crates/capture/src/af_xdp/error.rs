@@ -67,7 +67,7 @@ pub enum AfXdpError {
         queues: u32,
         /// Those that could be bound.
         served: u32,
-        /// How many to ask for.
+        /// The number to ask for.
         wanted: u32,
         /// The error at the next one.
         source: SyscallError,
@@ -131,7 +131,7 @@ pub enum AfXdpError {
         "{source}: a process without CAP_IPC_LOCK may lock {what}; raise it (ulimit -l unlimited), ask for less (-B), or run it as root"
     )]
     NoMemory {
-        /// How much is allowed, in words.
+        /// The limit, in words.
         what: &'static str,
         /// The error of the kernel.
         source: SyscallError,

@@ -48,7 +48,7 @@ use crate::af_packet::{CompileFilter, LossWatch, TimestampSource, open_namespace
 use crate::link_state::LinkState;
 use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
 
-/// How long packets on their way are waited for where the kernel cannot tell.
+/// The time for which packets on their way are waited for if the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
@@ -83,7 +83,7 @@ pub struct AfXdpSettings {
     pub wakeup_delay_us: u32,
     /// Poll the driver ourselves, for at most this many microseconds a call.
     pub busy_poll_us: Option<u32>,
-    /// Whose clock stamps packets; the adapter's only where its driver tells it to XDP programs.
+    /// The clock that stamps packets; the adapter's only if its driver gives the time to XDP programs.
     pub timestamps: TimestampSource,
     /// Take interfaces too on which this host or this session depends.
     pub force: bool,
@@ -363,7 +363,7 @@ impl AfXdp {
                 let text = format!(
                     "{count} packets of queue {number} were not stamped by the adapter and carry the host's time"
                 );
-                self.events.push(Event { interface: interface.clone(), text, warning: true });
+                self.events.push(Event { interface: interface.clone(), text, is_warning: true });
             }
         }
     }
@@ -371,7 +371,7 @@ impl AfXdp {
     /// Workers see the same links; the first one speaks for all.
     fn tell(&mut self, interface: &str, text: String, warning: bool) {
         if self.is_first {
-            self.events.push(Event { interface: interface.to_owned(), text, warning });
+            self.events.push(Event { interface: interface.to_owned(), text, is_warning: warning });
         }
     }
 

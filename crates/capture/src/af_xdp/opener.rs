@@ -298,7 +298,7 @@ impl<'a> Opener<'a> {
     /// if that is wanted.
     ///
     /// # Errors
-    /// That the adapter's time is wanted, and it cannot be told to stamp packets.
+    /// The adapter's time is wanted, and it cannot be told to stamp packets.
     fn notes(&mut self, link: &Link, strips: bool) -> Result<Option<RxMetadataCalls>, AfXdpError> {
         let wants_time = self.settings.timestamps != TimestampSource::Host;
         if !wants_time && !strips {

@@ -23,7 +23,7 @@ impl<'a> Told<'a> {
     }
 
     fn warn(&mut self, text: String) {
-        self.events.push(Event { interface: self.interface.to_owned(), text, warning: true });
+        self.events.push(Event { interface: self.interface.to_owned(), text, is_warning: true });
     }
 
     /// The filter does not run in the XDP program.

@@ -62,12 +62,13 @@ pub struct StoreReading {
     pub sieve: Option<SearchFilter>,
 }
 
-/// While one thread waits for the disk another works on what it brought; and disks are faster with several orders at once.
+/// Threads for each processor: while one thread waits for the disk another works on the chunk that it read, and disks are
+/// faster with several requests at once.
 const THREADS_PER_PROCESSOR: usize = 2;
-/// How many faults of chunks are told at once.
+/// The most faults of chunks that are told at once.
 const FAULTS_TOLD_MAX: usize = 16;
-/// How long opening waits for the first packets before it looks again.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which opening waits for the first packets before it looks again.
+const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 
 /// Counters of a search so far, for other threads.
 #[derive(Clone, Debug, Default)]
@@ -132,7 +133,7 @@ impl StoreInput {
     fn find_first(&mut self) {
         self.search.resume();
         while self.interfaces.all.is_empty() {
-            match self.search.next(PATIENCE) {
+            match self.search.next(FIRST_PACKETS_WAIT) {
                 Next::Found(found) => self.take(found),
                 Next::Idle if !self.search.is_waiting() => {}
                 Next::Idle | Next::End => break,
@@ -289,7 +290,7 @@ impl Source for StoreInput {
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let event = |text| Event { interface: String::new(), text, warning: true };
+        let event = |text| Event { interface: String::new(), text, is_warning: true };
         std::mem::take(&mut self.faults).into_iter().map(event).collect()
     }
 
@@ -311,7 +312,7 @@ struct Interfaces {
 #[derive(Default)]
 struct Alike {
     ids: Vec<InterfaceId>,
-    /// How many each thread has met.
+    /// Number of interfaces that each thread has met.
     met: Vec<usize>,
 }
 

@@ -63,7 +63,7 @@ pub enum TransmitError {
     NoBackend {
         /// The interface.
         interface: String,
-        /// Which.
+        /// The back end.
         backend: Backend,
         /// Why, in words.
         why: String,

@@ -63,14 +63,14 @@ const ENOBUFS: i32 = 105;
 /// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
-    /// How long a full queue is tried again before the packet counts as refused.
+    /// The time for which a full queue is tried again before the packet counts as refused.
     pub queue_timeout: Duration,
     /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the
     /// segments' size ([`AfPacketSettings::vnet_header`](crate::af_packet::AfPacketSettings::vnet_header)).
     pub segments: bool,
     /// The changes to each frame.
     pub change: FrameEdit,
-    /// By which back end.
+    /// The back end.
     pub backend: BackendChoice,
 }
 
@@ -157,7 +157,7 @@ impl Transmitter {
         tx_dropped(&mut self.route, self.if_index).map(|now| now.saturating_sub(before).saturating_sub(told))
     }
 
-    /// By which back end it sends.
+    /// The back end by which it sends.
     pub fn backend(&self) -> Backend {
         self.way.backend()
     }

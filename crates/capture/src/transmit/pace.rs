@@ -12,7 +12,7 @@
 //! from 20 to 200 microseconds.
 
 use tapline_packet::{Batch, Interface, Timestamp};
-use tapline_profile::{Clock, Clocks, Spread, Stamp, StampMode};
+use tapline_profile::{Clock, Clocks, Distribution, Stamp, StampMode};
 use tapline_sys::clock::monotonic_ns;
 use tapline_sys::timer;
 
@@ -39,7 +39,7 @@ pub trait Schedule {
     /// The frames, until the next [`advance`](Self::advance).
     fn batch(&self) -> Batch<'_>;
 
-    /// When each of them is to go, in nanoseconds after the start; never falling, also from batch to batch.
+    /// The time of each frame, in nanoseconds after the start; never falling, also from batch to batch.
     fn times(&self) -> &[u64];
 
     /// The interfaces by the numbers in frames.
@@ -57,7 +57,7 @@ pub trait PaceObserver {
         false
     }
 
-    /// How far things are.
+    /// The progress of the run.
     fn tell(&self, report: &PaceReport, sent: &SendCounts) {
         let _ = (report, sent);
     }
@@ -78,7 +78,7 @@ pub struct PaceReport {
     pub late_max_ns: u64,
     /// By how many nanoseconds gaps between frames differed from those planned, either way. Frames of one call are
     /// taken to go evenly during it.
-    pub gaps: Spread,
+    pub gaps: Distribution,
 }
 
 /// The processor's counter, held to the clock that sleeps go by.
@@ -106,7 +106,7 @@ pub struct Pacer {
     clock: Stamp<Monotonic>,
     /// The clock's time that is 0 in the schedule.
     start: u64,
-    /// How much earlier than a frame's time a sleep should end.
+    /// Nanoseconds before a frame's time at which a sleep should end.
     spin_ns: u64,
     first: Option<(u64, u64)>,
     last: (u64, u64),
@@ -253,7 +253,8 @@ mod tests {
         for _ in 0..40 {
             std::thread::sleep(std::time::Duration::from_millis(7));
             let (before, now, after) = (monotonic_ns(), pacer.now(), monotonic_ns());
-            assert!(now + 50_000 > before && now < after + 50_000, "{before} {now} {after}");
+            // Another clock is off by far more than a thread that waited for a processor between two readings.
+            assert!(now + 1_000_000 > before && now < after + 1_000_000, "{before} {now} {after}");
             assert!(now > last);
             last = now;
         }

@@ -28,7 +28,7 @@ pub struct SendPolicy {
     owned: Vec<String>,
 }
 
-/// That packets may be sent on an interface.
+/// Proof that packets may be sent on an interface.
 #[derive(Clone, Debug)]
 pub struct SendPermit {
     link: Link,

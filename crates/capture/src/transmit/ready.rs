@@ -43,9 +43,9 @@ pub enum FrameEdit {
 /// A frame that is ready: where its pieces are.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
-    /// Which packet of the batch.
+    /// Index of the packet in the batch.
     index: u8,
-    /// How many of the packet's bytes the head stands for.
+    /// Number of the packet's bytes that the head stands for.
     skip: usize,
     /// The end of the frame in the packet's bytes.
     end: usize,
@@ -77,7 +77,7 @@ impl Maker {
         self.heads.clear();
     }
 
-    /// How many frames are ready.
+    /// Number of frames that are ready.
     pub(super) fn len(&self) -> usize {
         self.ready.len()
     }

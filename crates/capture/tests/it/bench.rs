@@ -42,20 +42,9 @@ pub(crate) fn send(
     frame: impl Fn(u32) -> Vec<u8>,
 ) -> u64 {
     let frames: Vec<Vec<u8>> = (0..count).map(frame).collect();
-    await_transmission(namespace, interface);
+    namespace.wait_until_up(interface).expect("the interface comes up");
     let mut sender = Sender::open(Some(namespace.name()), interface).expect("a sender can be opened");
     sender.send(&frames, u64::from(count), Pace::Full).expect("the kernel takes frames").packets
-}
-
-/// Waits until an interface sends what it is given. After its carrier came up the kernel sets its queues up in the
-/// background (`linkwatch_do_dev`); until then it takes packets and drops them without a word.
-fn await_transmission(namespace: &Namespace, interface: &str) {
-    let start = Instant::now();
-    let is_ready = |link: &str| link.contains("state UP") || link.contains("state UNKNOWN");
-    while !is_ready(&namespace.ip(&["link", "show", "dev", interface]).expect("there is such an interface")) {
-        assert!(start.elapsed() < PATIENCE, "{interface} does not come up");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Waits until `count` packets have reached the rings of a capture, or were dropped there: what the kernel took from a

@@ -141,7 +141,7 @@ fn a_filter_too_large_for_classic_bpf_runs_in_the_kernel() {
         let mut source = AfPacket::open(with_filter(settings, filter)).unwrap();
         let events = source.events();
         assert!(told(&events, FAR, &text) && told(&events, FAR, "runs in the kernel as eBPF"), "{events:?}");
-        assert!(events.iter().all(|event| !event.warning));
+        assert!(events.iter().all(|event| !event.is_warning));
         assert!(source.is_filtered(InterfaceId(0)));
         send(&namespace, NEAR, 400, numbered);
         send(&namespace, FAR, 10, numbered);

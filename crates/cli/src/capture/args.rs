@@ -1,6 +1,8 @@
 //! The arguments of `tapline capture`: tcpdump's flags where tcpdump has them.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
@@ -31,20 +33,22 @@ At its end each capture accounts for its packets, and the sums balance. SIGUSR1 
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_EXAMPLES)]
 pub(crate) struct CaptureArgs {
-    /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. With xdp: before a name AF_XDP takes
-    /// its packets off the host instead of copies (docs/afxdp.md).
+    /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. The
+    /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
+    /// (docs/afxdp.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
-    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated. store:DIRECTORY is a store.
+    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
+    /// store:DIRECTORY reads a store.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     pub(crate) read: Vec<PathBuf>,
-    /// Merge the files that are read by time, instead of one after the other.
+    /// Merge the input files by time, instead of reading one after the other.
     #[arg(long, help_heading = "Input", requires = "read")]
     pub(crate) merge: bool,
     /// Capture in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
-    /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
+    /// Keep at most this many bytes of a packet, from files too; 0 means 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
@@ -53,17 +57,18 @@ pub(crate) struct CaptureArgs {
     pub(crate) xdp: XdpArgs,
     #[command(flatten)]
     pub(crate) tap: TapArgs,
-    /// Leave interfaces out of promiscuous mode.
+    /// Do not use promiscuous mode.
     #[arg(short = 'p', long, help_heading = "Input")]
     pub(crate) no_promiscuous_mode: bool,
-    /// Packets of which direction.
+    /// Capture only packets in this direction.
     #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
     pub(crate) direction: DirectionArg,
-    /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152; by default from link speed and memory.
+    /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152. Default: from link speed
+    /// and memory.
     #[arg(short = 'B', long, value_name = "KIB", value_parser = count_in::<u64>(64..=2_097_152), help_heading = "Input")]
     pub(crate) buffer_size: Option<u64>,
-    /// Threads that share each interface's packets by flow.
-    /// Packets of different workers reach the output batch by batch, not strictly by time.
+    /// Threads that share each interface's packets by flow. With several, the output is ordered within batches, not
+    /// strictly by time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
     /// Link type to capture as, one that -L lists.
@@ -72,11 +77,11 @@ pub(crate) struct CaptureArgs {
     /// Source of time stamps, one that -J lists.
     #[arg(short = 'j', long, value_name = "TYPE", help_heading = "Input")]
     pub(crate) time_stamp_type: Option<String>,
-    /// Hand packets over as they come, at more cost for each.
+    /// Deliver packets as they come, without waiting for a block to fill; costs more per packet.
     #[arg(long, help_heading = "Input")]
     pub(crate) immediate_mode: bool,
 
-    /// Read the filter from a file; a filter on the command line is then ignored, as tcpdump does.
+    /// Read the filter from a file; as with tcpdump, a filter on the command line is then ignored.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
     pub(crate) filter_file: Option<PathBuf>,
     #[command(flatten)]
@@ -86,8 +91,9 @@ pub(crate) struct CaptureArgs {
     pub(crate) no_optimize: bool,
     #[command(flatten)]
     pub(crate) fpl: FplArgs,
-    /// At the end, and on SIGUSR1, show the memory cells that are not 0: index and value; with several workers the worker's
-    /// number first. With --json, one object. If nothing else is asked for, packets are not printed.
+    /// Show the memory cells of the FPL program that are not 0, at the end and on SIGUSR1: index and value; with
+    /// several workers the worker's number first. With --json, one object. Packets are then printed only if another
+    /// option asks for it.
     #[arg(long, help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_memory: bool,
     /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
@@ -101,91 +107,94 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     pub(crate) duration: Option<Duration>,
 
-    /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
-    /// .gz, .zst or .lz4 after it.
+    /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, otherwise
+    /// pcap; and .gz, .zst or .lz4 after it compresses.
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
     pub(crate) write: Option<PathBuf>,
-    /// Write in this format, whatever the name says.
+    /// Write in this format, regardless of the file's name.
     #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
     pub(crate) format: Option<FormatArg>,
-    /// Make each packet visible in the file at once.
+    /// Flush after each packet, so that it is visible in the file at once.
     #[arg(short = 'U', long, help_heading = "Output")]
     pub(crate) packet_buffered: bool,
-    /// Begin a new file after this many million bytes; with k, m or g: KiB, MiB or GiB.
+    /// Begin a new file after this many million bytes; k, m and g stand for KiB, MiB and GiB.
     #[arg(short = 'C', value_name = "SIZE", help_heading = "Output", requires = "write")]
     pub(crate) file_size: Option<String>,
-    /// Begin a new file after this many seconds, traffic or not; the name may hold strftime(3) codes.
+    /// Begin a new file after this many seconds, even without traffic; the name may have strftime(3) codes.
     #[arg(short = 'G', value_name = "SECONDS", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
-    /// Number of files: with -C the length of the ring (sizes count before packing), with -G alone the last file.
+    /// Number of files: with -C, older files are overwritten in turn (sizes count before compression); with -G alone,
+    /// the capture ends after so many.
     #[arg(short = 'W', value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
     /// Let the name of the file in progress end in .part.
     #[arg(long, help_heading = "Output", requires = "write")]
     pub(crate) part: bool,
-    /// Print packets even though they are written to a file.
+    /// Print packets although they are written to a file.
     #[arg(long, help_heading = "Output")]
     pub(crate) print: bool,
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     pub(crate) count: bool,
-    /// Read the marks of generated packets (`mark` in a recipe), and show at the end what is lost, doubled, reordered, and how long
-    /// packets took. With --json, one object. If nothing else is asked for, packets are not printed.
+    /// Read the marks of generated packets (`mark` in a recipe), and show at the end the packets lost, duplicated and
+    /// reordered, and their latency. With --json, one object. Packets are then printed only if another option asks for
+    /// it.
     #[arg(long, help_heading = "Output")]
     pub(crate) verify: bool,
-    /// One JSON object a packet, and the account as the last object.
+    /// Print packets as JSON, one object per line, with the account as the last object.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 
-    /// Addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
+    /// Show addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
     #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) numeric: u8,
-    /// Show names of hosts, which getnameinfo(3) looks up; those not known in time stay numbers.
+    /// Show host names, looked up by getnameinfo(3); addresses without an answer in time stay numbers.
     #[arg(long, help_heading = "Text")]
     pub(crate) names: bool,
     /// Show link-layer headers.
     #[arg(short = 'e', help_heading = "Text")]
     pub(crate) link_header: bool,
-    /// More detail; again for more.
+    /// Show more detail; may be repeated.
     #[arg(short = 'v', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) verbose: u8,
-    /// Less detail.
+    /// Show less detail.
     #[arg(short = 'q', help_heading = "Text")]
     pub(crate) quiet: bool,
-    /// Time: -t none, -tt seconds since 1970, -ttt since the last packet, -tttt with date, -ttttt since the first.
+    /// Time stamps: -t none, -tt seconds since 1970, -ttt since the last packet, -tttt with date, -ttttt since the
+    /// first.
     #[arg(short = 't', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) time: u8,
-    /// Times to the nanosecond.
+    /// Show times in nanoseconds.
     #[arg(long, help_heading = "Text")]
     pub(crate) nano: bool,
-    /// Times to the microsecond (the default for text; files always keep nanoseconds).
+    /// Show times in microseconds (the default for text; files always keep nanoseconds).
     #[arg(long, help_heading = "Text", conflicts_with = "nano")]
     pub(crate) micro: bool,
-    /// The same by name, as tcpdump has it.
+    /// Unit of times, as --nano and --micro.
     #[arg(long, value_name = "UNIT", help_heading = "Text", conflicts_with_all = ["nano", "micro"])]
     pub(crate) time_stamp_precision: Option<PrecisionArg>,
-    /// Packet bytes in hex; twice: with the link-layer header.
+    /// Show bytes in hex; twice: with the link-layer header.
     #[arg(short = 'x', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) hex: u8,
-    /// Packet bytes in hex and ASCII; twice: with the link-layer header.
+    /// Show bytes in hex and ASCII; twice: with the link-layer header.
     #[arg(short = 'X', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) hex_ascii: u8,
-    /// Packet bytes in ASCII; twice: with the link-layer header.
+    /// Show bytes in ASCII; twice: with the link-layer header.
     #[arg(short = 'A', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) ascii: u8,
-    /// Do not verify checksums where -v shows them: the card may have filled them in later.
+    /// Do not verify checksums with -v: the adapter fills them in after the capture.
     #[arg(short = 'K', long, help_heading = "Text")]
     pub(crate) dont_verify_checksums: bool,
-    /// TCP sequence numbers as they are, not relative.
+    /// Show TCP sequence numbers as they are, not relative to the first.
     #[arg(short = 'S', long, help_heading = "Text")]
     pub(crate) absolute_tcp_sequence_numbers: bool,
     /// Number the packets.
     #[arg(short = '#', long, help_heading = "Text")]
     pub(crate) number: bool,
-    /// Make each line visible at once.
+    /// Flush after each line.
     #[arg(short = 'l', help_heading = "Text")]
     pub(crate) line_buffered: bool,
-    /// Colour: when standard output is a terminal, always or never.
+    /// Colour: on a terminal (auto), always or never.
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Text")]
     pub(crate) color: ColorArg,
 
@@ -196,10 +205,10 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
     pub(crate) stats: Option<Duration>,
 
-    /// User of the process once all is open. Default: the caller of sudo, if any.
+    /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     pub(crate) relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link that has the name of the file; otherwise that is an error.
+    /// As root, write through a symbolic link with the name of the file; without this option that is an error.
     #[arg(long, help_heading = "Privileges")]
     pub(crate) follow_links: bool,
 
@@ -220,6 +229,9 @@ pub(crate) struct CaptureArgs {
     /// Settings of the recorder: `tapline record`.
     #[arg(skip)]
     pub(crate) recorder: Option<RecorderSettings>,
+    /// The stream to read in place of the file that is named: the answer of a daemon.
+    #[arg(skip)]
+    pub(crate) stream: Option<Arc<File>>,
     /// Show the parts of the store that the search skipped.
     #[arg(skip)]
     pub(crate) explain_search: bool,

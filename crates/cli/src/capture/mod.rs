@@ -23,7 +23,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
-use tapline_graph::stages::{Fpl, FplCompile, Shared};
+use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -37,7 +37,7 @@ use crate::output;
 use crate::privileges::{self, Dropped};
 use crate::report;
 use crate::session::{clocks, stop_after, title};
-use crate::signals::{self, Caught};
+use crate::signals::{self, CaughtSignals};
 use crate::stored::{self, Asked};
 use filtering::Filtering;
 use input::Input;
@@ -86,11 +86,11 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
 fn open_input(
     args: &CaptureArgs,
     filtering: &Arc<Filtering>,
-    program: Option<&Fpl>,
+    program: Option<&FplProgram>,
     control: &Arc<Control>,
-) -> Result<(Input, Caught)> {
-    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
-    // open, Ctrl-C may end the program as it ends any other.
+) -> Result<(Input, CaughtSignals)> {
+    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until
+    // it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
     let input = input::open(args, filtering, control)?;
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
@@ -101,7 +101,8 @@ fn open_input(
     Ok((input, caught))
 }
 
-/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than most searches.
+/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than
+/// most searches.
 fn meters(input: &Input) -> Meters {
     match &input.search {
         Some(_) => Meters::private(),
@@ -134,7 +135,7 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
     let watcher = Watcher::new(args, input.sources.len());
     let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
-        if worker == 0 && watch.asked && args.fpl_memory {
+        if worker == 0 && watch.is_requested && args.fpl_memory {
             tell_memory(args, run.program.as_deref(), &mut io::stderr());
         }
     };
@@ -144,17 +145,17 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
 }
 
 /// The program of `--fpl`.
-fn fpl_program(args: &FplArgs) -> Result<Option<Fpl>> {
+fn fpl_program(args: &FplArgs) -> Result<Option<FplProgram>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-    Ok(Some(Fpl::new(&name, &text, args.fpl_cells, searches(args)?)?))
+    Ok(Some(FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?))
 }
 
 /// The engines' filter, program and counters.
 struct Run {
     filtering: Arc<Filtering>,
-    program: Option<Arc<Fpl>>,
+    program: Option<Arc<FplProgram>>,
     control: Arc<Control>,
     meters: Meters,
 }
@@ -178,7 +179,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
     let filtering = Arc::clone(&run.filtering);
     let decide = run.program.as_ref().map(|program| {
         let program = Arc::clone(program);
-        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as FplCompile
+        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as CompileFpl
     });
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
@@ -223,13 +224,17 @@ fn drive(
 /// Handles of the outputs for each worker.
 type Handles = Vec<Vec<Box<dyn Stage>>>;
 
-/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that what
-/// goes to one of them goes nowhere else.
-pub(crate) fn share(outputs: Vec<Box<dyn Stage>>, workers: usize, is_only: bool) -> (Handles, Vec<Shared>) {
+/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that
+/// what goes to one of them goes nowhere else.
+pub(crate) fn share(
+    outputs: Vec<Box<dyn Stage>>,
+    workers: usize,
+    is_only: bool,
+) -> (Handles, Vec<SharedOutput>) {
     let mut sets: Handles = (0..workers).map(|_| Vec::new()).collect();
     let mut completers = Vec::new();
     for output in outputs {
-        let mut handles = Shared::handles(output, workers + 1, is_only);
+        let mut handles = SharedOutput::handles(output, workers + 1, is_only);
         completers.extend(handles.pop());
         for (set, handle) in sets.iter_mut().zip(handles) {
             set.push(Box::new(handle));
@@ -239,7 +244,7 @@ pub(crate) fn share(outputs: Vec<Box<dyn Stage>>, workers: usize, is_only: bool)
 }
 
 /// One outcome of those of all workers.
-fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> Outcome {
+fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<SharedOutput>) -> Outcome {
     let mut account = Account::default();
     let mut ended = RunEnd::Source;
     for outcome in outcomes {
@@ -256,7 +261,7 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> 
             ended = ended.worse(RunEnd::Failed(error));
         }
     }
-    account.outputs = completers.iter().map(Shared::account).collect();
+    account.outputs = completers.iter().map(SharedOutput::account).collect();
     Outcome { account, ended, marks: None }
 }
 
@@ -264,7 +269,7 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> 
 fn conclude(
     args: &CaptureArgs,
     outcome: Outcome,
-    program: Option<&Fpl>,
+    program: Option<&FplProgram>,
     control: &Control,
     search: Option<&Asked>,
 ) -> Result<ExitCode> {
@@ -282,7 +287,7 @@ fn conclude(
     tell_marks(args, marks.as_ref());
     let code = match ended {
         RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
-        RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.stop_requested() => {
+        RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_stop_requested() => {
             ExitCode::SUCCESS
         }
         // A reader of lines that has enough (`| head`) ends the work; a file beside them would lack the rest.
@@ -308,7 +313,7 @@ fn conclude(
 const ANSWERED_IN_PART: u8 = 3;
 
 /// Shows what a program remembers.
-fn tell_memory(args: &CaptureArgs, program: Option<&Fpl>, out: &mut dyn Write) {
+fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn Write) {
     let Some(program) = program else { return };
     let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
     let _ = out.write_all(text.as_bytes());
@@ -336,7 +341,8 @@ fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
     };
 }
 
-/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.
+/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a
+/// capture file.
 fn tell_account(args: &CaptureArgs, account: &Account, search: Option<&Asked>, notes: &[String]) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::Stage;
-use tapline_graph::stages::{FileOutput, Format, LinesOutput};
+use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
 use tapline_sys::privilege::Identity;
@@ -153,14 +153,14 @@ fn section(filtering: &Filtering, program: Option<&str>) -> Section {
 fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if args.json {
-        Format::Json
+        LineFormat::Json
     } else {
         let colored = match args.color {
             ColorArg::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none(),
             ColorArg::Always => true,
             ColorArg::Never => false,
         };
-        Format::Text { printer: Box::new(printer(args, is_live, is_several)), colored }
+        LineFormat::Text { printer: Box::new(printer(args, is_live, is_several)), colored }
     };
     let stream = output::standard()?;
     Ok(LinesOutput::new(format, stream, is_live || is_terminal || args.line_buffered))

@@ -52,7 +52,7 @@ impl Watcher {
         state.accounts[worker] = watch.account.of_capture();
         for event in watch.events {
             state.clear_line();
-            let sign = if event.warning { "warning: " } else { "" };
+            let sign = if event.is_warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let (interface, text) = (plain(&event.interface), plain(&event.text));
             let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
@@ -72,7 +72,7 @@ impl Watcher {
         let started_ns = *state.started_ns.get_or_insert(now_ns);
         let last_ns = state.last_stats_ns.unwrap_or(started_ns);
         let due = self.stats_ns.is_some_and(|period| now_ns.saturating_sub(last_ns) >= period);
-        if due || watch.asked {
+        if due || watch.is_requested {
             state.last_stats_ns = Some(now_ns);
             state.clear_line();
             let account = state.sum();

@@ -16,7 +16,7 @@ pub(super) fn report(report: &Report<'_>) -> Value {
     json!({
         "interfaces": report.facts.interfaces.iter().map(|one| one.name()).collect::<Vec<_>>(),
         "netns": report.facts.scope.netns,
-        "watched_seconds": report.facts.watched_s,
+        "watched_seconds": report.facts.interval_s,
         "findings": report.examined.iter().map(finding).collect::<Vec<_>>(),
         "changes": report.changes.map(|changes| changes.iter().map(change).collect::<Vec<_>>()),
         "left": report.left.iter().map(left).collect::<Vec<_>>(),
@@ -34,11 +34,11 @@ fn finding(one: &CheckResult) -> Value {
         "interface": finding.interface,
         "check": check.name,
         "text": finding.text,
-        "looks_at": check.looks_at,
+        "looks_at": check.subject,
         "evidence": evidence,
-        "mend": finding.mend.as_ref().map(|mend| mend.command.as_str()),
+        "mend": finding.remedy.as_ref().map(|mend| mend.command.as_str()),
         "fix": finding.is_fixable(),
-        "interrupts": finding.mend.as_ref().is_some_and(|mend| mend.interrupts),
+        "interrupts": finding.remedy.as_ref().is_some_and(|mend| mend.interrupts_link),
         "why": check.why,
         "source": check.source,
     })

@@ -35,45 +35,45 @@ use crate::args::parse_interval;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   tapline doctor                                   this machine and each interface that is up
-  tapline doctor eth0 --why                        one interface, with why each thing matters
+  tapline doctor eth0 --why                        one interface, with the reason of each finding
   tapline doctor --watch 10                        losses of the next ten seconds
-  sudo tapline doctor eth0 --fix                   mend what can be mended, until Ctrl-C
+  sudo tapline doctor eth0 --fix                   apply the remedies, until Ctrl-C
   sudo tapline doctor eth0 --fix -- tapline capture -i eth0 -w trace.pcapng     only while a command runs
-  sudo tapline doctor --undo                       put back what a run that was killed has left
+  sudo tapline doctor --undo                       undo the changes of a run that was killed
   tapline doctor --json | jq '.findings[] | select(.severity == \"loses\")'
 
-Worst first: what loses packets, alters them, delays them, and notes. The exit status is 0 if nothing loses or alters packets, 1 if
-something does or could not be put back; with a command it is the command's. docs/doctor.md has each check, its reason and its source.";
+Findings are sorted by severity: those that lose packets, alter them, delay them, and notes. Exit status: 0 if no finding loses or alters
+packets, 1 if one does or a change could not be undone; with a COMMAND, its status. docs/doctor.md has each check, its reason and its source.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Look at these interfaces; without, at all that are up but loopback.
+    /// Interfaces to check. Default: all that are up, except loopback.
     #[arg(value_name = "IFACE")]
     interfaces: Vec<String>,
-    /// Look in this network namespace (`ip netns list`). COMMAND does not run there: it takes --netns too.
+    /// Check interfaces in this network namespace (`ip netns list`). COMMAND is not moved there: give it --netns too.
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Also show findings without fault, and counters that neither kernel nor driver has.
+    /// Also show checks without a fault, and counters that neither kernel nor driver has.
     #[arg(long)]
     all: bool,
-    /// Say why each finding matters, and where that is from.
+    /// Show for each finding why it matters, and the source of that knowledge.
     #[arg(long)]
     why: bool,
-    /// Watch the counters for this time, and tell what grew: 10, 10s, 1m.
+    /// Watch the counters for this time, and show their growth: 10, 10s, 1m.
     #[arg(long, value_name = "TIME", value_parser = parse_interval)]
     watch: Option<Duration>,
-    /// Apply the remedies, and put everything back at the end: of COMMAND, or at Ctrl-C or SIGTERM. Changes that stop the link for a moment are
-    /// made on named interfaces only.
+    /// Apply the remedies, and undo them when COMMAND ends, or on Ctrl-C or SIGTERM. Changes that stop the link for a
+    /// moment are made only on interfaces named on the command line.
     #[arg(long)]
     fix: bool,
-    /// Put back what earlier runs with --fix changed and could not put back, because they were killed.
+    /// Undo the changes of earlier runs with --fix that were killed.
     #[arg(long, conflicts_with_all = ["fix", "watch", "interfaces", "netns"])]
     undo: bool,
-    /// Keep it mended while this runs. Then all that doctor says goes to standard error.
+    /// Run this command with the remedies applied. The report then goes to standard error.
     #[arg(last = true, value_name = "COMMAND", requires = "fix")]
     command: Vec<OsString>,
 }

@@ -82,7 +82,7 @@ struct Layout {
 impl Layout {
     fn of(shown: &[&CheckResult]) -> Layout {
         let place = shown.iter().map(|one| width(&place(one))).max().unwrap_or(0);
-        let mended = shown.iter().filter(|one| one.finding.mend.is_some());
+        let mended = shown.iter().filter(|one| one.finding.remedy.is_some());
         let texts = mended.map(|one| width(&plain(&one.finding.text))).filter(|width| *width <= TEXT_MAX);
         Layout { place, text: texts.max().unwrap_or(0) }
     }
@@ -103,7 +103,7 @@ impl Layout {
         let text = plain(&one.finding.text);
         let start =
             format!("{}{padding}{}{place_padding}", style.coloured(one.finding.severity, word), place(one));
-        let Some(mend) = &one.finding.mend else { return format!("{start}{text}\n") };
+        let Some(mend) = &one.finding.remedy else { return format!("{start}{text}\n") };
         let command = plain(&mend.command);
         let text_width = width(&text).max(self.text);
         // Commands must stay whole to be pasted, so those that do not fit have a line of their own.

@@ -12,7 +12,7 @@ use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_traffic::Rate;
 
 use super::GenerateArgs;
-use crate::sending::{Outcome, Pace, Place, Reporting, Taken, conclude};
+use crate::sending::{Outcome, Pace, Reporting, SendInput, SendTarget, conclude};
 use crate::session::clock;
 use crate::{privileges, signals};
 
@@ -32,7 +32,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
-    let place = Place::of(&transmitter);
+    let place = SendTarget::of(&transmitter);
     place.announce(how, pace);
     let mut pacer = Pacer::new();
     // Marks say when packets are to go: from now on, whatever the recipe says of files.
@@ -44,17 +44,8 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     reporting.end();
     transmitter.finish();
     let (packets, left) = (schedule.packets, pacer.report().left);
-    let taken = Taken { verb: "made", packets, passes: 1, backwards: 0, left };
-    conclude(&Outcome {
-        pacer: pacer.report(),
-        dropped_later: transmitter.dropped_by_driver(),
-        sent: transmitter.sent(),
-        place: &place,
-        taken,
-        is_running: false,
-        is_paced,
-        json: args.json,
-    })?;
+    let taken = SendInput { verb: "made", packets, passes: 1, backwards: 0, left };
+    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
     sent?;
     Ok(ExitCode::SUCCESS)
 }

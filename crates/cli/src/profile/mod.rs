@@ -1,4 +1,5 @@
-//! `tapline profile`: the cost of a packet here, component by component; what time stamps and small things cost; two profiles side by side.
+//! `tapline profile`: the cost of a packet here, component by component; what time stamps and small things cost; two
+//! profiles side by side.
 //!
 //! ```text
 //! -i, -r, -e  --> text --> work: opened, driven, measured --> Breakdown --> table, JSON, SVG
@@ -47,7 +48,7 @@ docs/costs.md says how each figure is got and what it means.";
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
-    /// Capture on this interface; for 10 seconds unless --duration says otherwise.
+    /// Capture on this interface, for 10 seconds unless --duration is given.
     #[arg(short, long, value_name = "NAME", help_heading = "Work")]
     interface: Option<String>,
     #[command(flatten)]
@@ -55,53 +56,55 @@ pub(crate) struct ProfileArgs {
     /// Read packets from this file.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Work", conflicts_with = "interface")]
     read: Option<PathBuf>,
-    /// Stages behind source and filter, instead of count; without -i and -r a whole graph.
+    /// Stages behind source and filter (default: count); without -i and -r a whole graph.
     #[arg(short = 'e', value_name = "GRAPH", help_heading = "Work")]
     graph: Option<String>,
     /// Write accepted packets to this file.
     #[arg(short, long, value_name = "FILE", help_heading = "Work", conflicts_with = "graph")]
     write: Option<PathBuf>,
-    /// Stop after this time. For --timestamps: how long errors are watched (2s).
+    /// Stop after this time. With --timestamps: time for which errors are measured (default 2s).
     #[arg(long, value_name = "TIME", help_heading = "Work", value_parser = parse_interval)]
     duration: Option<Duration>,
-    /// Time stamp source of packets of -i: kernel, tsc, tsc-sync, batch. All but the first are timed as a component.
+    /// Source of time stamps with -i: kernel, tsc, tsc-sync, batch. Except for kernel, their cost is a component of its
+    /// own.
     #[arg(short = 'j', long, value_name = "MODE", default_value_t, help_heading = "Work")]
     time_stamp_type: StampMode,
-    /// Run filters of user space in the interpreter, never as native code.
+    /// Run filters in the interpreter, not as native code.
     #[arg(long, help_heading = "Work")]
     interpret: bool,
     #[command(flatten)]
     language: LanguageArgs,
-    /// Leave filters in user space, where each is timed.
+    /// Run filters in this process, where each is timed, and not in the kernel.
     #[arg(long, help_heading = "Work")]
     no_kernel_filter: bool,
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Work")]
     netns: Option<String>,
-    /// User of the process once all is open. Default: the caller of sudo, if any.
+    /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Work")]
     relinquish_privileges: Option<String>,
 
     /// Title of the run in tables and pictures.
     #[arg(long, value_name = "TEXT", help_heading = "Reports")]
     title: Option<String>,
-    /// The profile as one JSON object.
+    /// Print the profile as one JSON object.
     #[arg(long, help_heading = "Reports")]
     json: bool,
-    /// Draw stacked bars into this file.
+    /// Draw stacked bars into this SVG file.
     #[arg(long, value_name = "FILE", help_heading = "Reports", conflicts_with_all = ["timestamps", "micro"])]
     svg: Option<PathBuf>,
 
-    /// Show two profiles that --json saved side by side.
+    /// Compare two profiles that were saved with --json.
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, help_heading = "Instead", conflicts_with_all = WORK)]
     compare: Option<Vec<PathBuf>>,
-    /// Measure the time stamp modes: their cost, their error, whether they go backwards.
+    /// Measure the time stamp modes: cost, error, and steps backwards.
     #[arg(long, help_heading = "Instead", conflicts_with_all = WORK)]
     timestamps: bool,
-    /// Measure small things: calling a filter, a stage; storing a packet; waking a thread; searching; filters by engine.
+    /// Measure single operations: a call of a filter or stage, storing a packet, waking a thread, searching, filters by
+    /// engine.
     #[arg(long, help_heading = "Instead", conflicts_with_all = WORK)]
     micro: bool,
-    /// Runs of each task of --micro, 1 to 100000.
+    /// Runs of each operation of --micro, 1 to 100000.
     #[arg(long, value_name = "N", default_value_t = 501, help_heading = "Instead", value_parser = count_in::<usize>(1..=100_000))]
     runs: usize,
 

@@ -1,4 +1,5 @@
-//! The run that is profiled: its graph, opened and driven as `tapline run` does it, and measured by `tapline_measure::costs`.
+//! The run that is profiled: its graph, opened and driven as `tapline run` does it, and measured by
+//! `tapline_measure::costs`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan};
+use tapline_graph::plan::{self, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet, RunReport};
-use tapline_measure::costs::{Measured, Outcome, Watch};
+use tapline_measure::costs::{EngineOutcome, Measured, PreparedRun};
 use tapline_profile::{Meters, merge_workers};
 use tapline_sys::bpf::RunTimeStatistics;
 
@@ -37,7 +38,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     };
     // While this lives. Without the right for it the table says less.
     let _statistics = settings.kernel_filter_runs.as_ref().map(|_| RunTimeStatistics::enable());
-    let mut watch = Watch::new(&devices, args.netns.as_deref(), duration)?;
+    let mut watch = PreparedRun::new(&devices, args.netns.as_deref(), duration)?;
 
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
@@ -55,8 +56,9 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
 
     let common = common(args, compiler);
     let mut take = |node: usize| Ok(outputs.remove(&node).expect("each output of the plan was opened"));
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut take };
-    let (mut graph, nodes) = plan::build(&plan, &meters, maker).map_err(|error| anyhow!(error))?;
+    let context =
+        WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut take };
+    let (mut graph, nodes) = plan::build(&plan, &meters, context).map_err(|error| anyhow!(error))?;
     let inlets: Vec<Inlet<'_>> =
         opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
     let sources = inlets.len();
@@ -68,7 +70,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let outcome = engine.run(&mut |watch| warn(watch));
     let stopped = started.stop();
     let code = code(&outcome.ended, 1);
-    let outcome = Outcome { account: outcome.account, ticks: outcome.ticks, sources };
+    let outcome = EngineOutcome { account: outcome.account, ticks: outcome.ticks, sources };
     let title = args.title.clone().unwrap_or_else(|| text::title(args));
     let kernel_filter = settings.kernel_filter_runs.as_ref().and_then(KernelFilterRuns::read);
     let stages = merge_workers(&meters.snapshot());
@@ -77,7 +79,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
 
 fn plan(args: &ProfileArgs) -> Result<Plan> {
     let text = text::graph(args)?;
-    let source = plan::Source { name: "profile", text: &text };
+    let source = plan::GraphText { name: "profile", text: &text };
     let mut plan = Plan::new(&[source]).map_err(|error| anyhow!("{error}"))?;
     if args.no_kernel_filter {
         plan.filter_in_user_space();
@@ -102,7 +104,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
 
 /// Tells warnings of interfaces.
 fn warn(watch: &RunReport<'_>) {
-    for event in watch.events.iter().filter(|event| event.warning) {
+    for event in watch.events.iter().filter(|event| event.is_warning) {
         let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
     }
 }

@@ -25,7 +25,7 @@ use tapline_graph::{Control, grouped};
 use tapline_syntax::units::count_in;
 
 use crate::args::parse_duration;
-use crate::sending::{Outcome, Pace, Place, Reporting, SendArgs, Taken, conclude};
+use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude};
 use crate::session::stop_after;
 use crate::stored::PastArgs;
 use crate::{privileges, signals};
@@ -47,7 +47,8 @@ the rate and by how much the gaps between packets were off; SIGUSR1 prints the a
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store: store:DIRECTORY.
+    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store:
+    /// store:DIRECTORY.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
@@ -64,8 +65,8 @@ pub(crate) struct ReplayArgs {
     /// Speed relative to the file's own gaps: 0.5, 10.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed, help_heading = "Times")]
     pub(crate) speed: f64,
-    /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check sequences and
-    /// preambles do not).
+    /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check
+    /// sequences and preambles do not).
     #[arg(long, value_name = "RATE", conflicts_with = "speed", help_heading = "Times")]
     pub(crate) rate: Option<ReplayRate>,
     /// As fast as it goes.
@@ -84,7 +85,8 @@ pub(crate) struct ReplayArgs {
     /// Put another hardware address in place of one: OLD=NEW. May be repeated; the first that fits counts.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) mac: Vec<MacRule>,
-    /// Put another IP address or network in place of one, with checksums mended: OLD=NEW, both of one size. May be repeated.
+    /// Put another IP address or network in place of one, with checksums mended: OLD=NEW, both of one size. May be
+    /// repeated.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) ip: Vec<IpRule>,
 
@@ -114,34 +116,25 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    let place = Place::of(&transmitter);
+    let place = SendTarget::of(&transmitter);
     begin(args, &input.announcements, &place);
     let mut pacer = Pacer::new();
     let (reporting, progress) = Reporting::begin(&place, "read", is_paced, args.json, args.count, &control)?;
-    let mut replay = Replay::start(input.opened, settings(args), move || control.stopped())?;
+    let mut replay = Replay::start(input.opened, settings(args), move || control.is_stopped())?;
     let sent = pacer.run(&mut replay, &mut transmitter, &progress);
     let end = replay.finish();
     reporting.end();
     let end = end?;
     transmitter.finish();
     let read = end.read;
-    let taken = Taken {
+    let taken = SendInput {
         verb: "read",
         packets: read.packets,
         passes: read.passes,
         backwards: read.backwards,
         left: end.left + pacer.report().left,
     };
-    conclude(&Outcome {
-        pacer: pacer.report(),
-        dropped_later: transmitter.dropped_by_driver(),
-        sent: transmitter.sent(),
-        place: &place,
-        taken,
-        is_running: false,
-        is_paced,
-        json: args.json,
-    })?;
+    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
     match sent.err().or(end.failure) {
         Some(failure) => bail!("{failure}"),
         None => Ok(ExitCode::SUCCESS),
@@ -158,7 +151,7 @@ fn settings(args: &ReplayArgs) -> ReplaySettings {
 }
 
 /// Announces the files and the pace before the first packet is sent.
-fn begin(args: &ReplayArgs, announcements: &[String], place: &Place) {
+fn begin(args: &ReplayArgs, announcements: &[String], place: &SendTarget) {
     let how = match timing(args) {
         Timing::Top => "as fast as it goes".to_owned(),
         Timing::Rate(ReplayRate::Packets(rate)) => {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
 use tapline_graph::catalog::{self, GraphSettings};
-use tapline_graph::plan::{self, Plan, Split};
+use tapline_graph::plan::{self, Plan, SplitPlan};
 use tapline_graph::{Control, RunEnd};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
@@ -35,7 +35,7 @@ use crate::session::stop_after;
 use crate::{privileges, signals};
 use opening::Opened;
 use reloading::Reloader;
-use working::Crew;
+use working::WorkerThreads;
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.explain && args.workers > 1 {
-        let Split { head, tail, .. } = plan.split();
+        let SplitPlan { head, tail, .. } = plan.split();
         explain(args, &[("plan of each worker", &head), ("done once", &tail)])?;
     } else if args.explain {
         explain(args, &[("plan", &plan)])?;
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 
 /// The texts as one plan.
 fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
-    let sources: Vec<plan::Source<'_>> =
-        texts.iter().map(|(name, text)| plan::Source { name, text }).collect();
+    let sources: Vec<plan::GraphText<'_>> =
+        texts.iter().map(|(name, text)| plan::GraphText { name, text }).collect();
     let plan = if args.reload { Plan::changeable(&sources) } else { Plan::new(&sources) };
     plan.map_err(|error| anyhow!(error))
 }
@@ -116,7 +116,8 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         output_file::follow_links();
     }
     let workers = usize::from(args.workers);
-    let parts = if workers > 1 { plan.split() } else { Split { head: plan.clone(), ..Split::default() } };
+    let parts =
+        if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
@@ -153,7 +154,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         stop_after(duration, Arc::clone(&control));
     }
     let watch = reporting::Watcher::new(args, workers);
-    let crew = Crew { meters: &meters, control: &control, common: &common, watch: &watch };
+    let crew = WorkerThreads { meters: &meters, control: &control, common: &common, watch: &watch };
     let done = if workers == 1 {
         crew.alone(plan, opened, head_outputs)?
     } else {
@@ -166,7 +167,8 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs the others lack the rest.
+/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs
+/// the others lack the rest.
 pub(crate) fn code(ended: &RunEnd, outputs: usize) -> ExitCode {
     match ended {
         RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::Constructor;
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
+use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput, StoreOutput};
 use tapline_graph::{
     Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, TimedSource, Watermark,
 };
@@ -68,8 +68,8 @@ impl Opened {
         }
     }
 
-    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may be silent for long, and a
-    /// thread that waits for it would hear neither SIGUSR1 nor the clock.
+    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may
+    /// be silent for long, and a thread that waits for it would hear neither SIGUSR1 nor the clock.
     fn shared(source: Box<dyn Source>, workers: usize) -> Vec<Opened> {
         match workers {
             1 if source.progress().is_some() => vec![Opened::Whole(source)],
@@ -287,7 +287,7 @@ fn lines(
 ) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if node.class.name == "json" || settings.json {
-        Format::Json
+        LineFormat::Json
     } else {
         let options = Options {
             interface,
@@ -301,7 +301,7 @@ fn lines(
             printer.set_services(Services::system());
         }
         let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
-        Format::Text { printer: Box::new(printer), colored }
+        LineFormat::Text { printer: Box::new(printer), colored }
     };
     Ok(LinesOutput::new(format, output::standard()?, is_live || is_terminal))
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Change, Control};
+use tapline_graph::plan::{self, Plan, WorkerContext};
+use tapline_graph::{Control, GraphChange};
 use tapline_packet::Interface;
 
 use super::args::RunArgs;
@@ -76,17 +76,22 @@ impl Reloader {
             opening::open_output(settings, &plan, node, interfaces, is_live, None)
                 .map_err(|error| format!("{error:#}"))
         };
-        let maker =
-            Maker { worker: 0, control: &self.control, common: &self.common, exits: None, output: &mut open };
-        let stages = plan::nodes(&plan, &self.there, maker).map_err(|error| anyhow!(error))?;
+        let context = WorkerContext {
+            worker: 0,
+            control: &self.control,
+            common: &self.common,
+            exits: None,
+            output: &mut open,
+        };
+        let stages = plan::nodes(&plan, &self.there, context).map_err(|error| anyhow!(error))?;
         let keys: HashSet<u64> = plan.keys().into_iter().collect();
         let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());
-        let mut change: Change = Box::new(move |graph, moment| {
+        let mut change: GraphChange = Box::new(move |graph, moment| {
             let nodes = graph.change(stages, moment)?;
             Ok(plan.sources(&nodes))
         });
         while let Err(waits) = self.control.change(change) {
-            if self.control.stopped() {
+            if self.control.is_stopped() {
                 bail!("the end came first");
             }
             change = waits;

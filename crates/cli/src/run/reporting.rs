@@ -91,7 +91,8 @@ impl Watcher {
         Watcher { json: args.json, flows: args.flows, state: Mutex::new(state) }
     }
 
-    /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's reports are those that people see.
+    /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's
+    /// reports are those that people see.
     pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
         let mut state = self.lock();
         match state.accounts.get_mut(worker) {
@@ -100,15 +101,15 @@ impl Watcher {
         }
         for event in watch.events {
             state.clear();
-            let sign = if event.warning { "warning: " } else { "" };
+            let sign = if event.is_warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let (interface, text) = (plain(&event.interface), plain(&event.text));
             let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
         }
-        if watch.asked || watch.is_last {
+        if watch.is_requested || watch.is_last {
             state.results[worker] = watch.results.clone();
         }
-        state.answered[worker] |= watch.asked;
+        state.answered[worker] |= watch.is_requested;
         state.ended[worker] |= watch.is_last;
         if state.is_answered() {
             state.answered.fill(false);
@@ -227,7 +228,8 @@ fn results_json(results: &[(String, Table)]) -> Value {
     json!({ "results": members.collect::<Map<String, Value>>() })
 }
 
-/// Results as tables, each below the name of its stage; without those that are shown as flows, unless these are to be seen too.
+/// Results as tables, each below the name of its stage; without those that are shown as flows, unless these are to be
+/// seen too.
 fn tables_text(style: Option<flows::Style>, account: &GraphAccount, results: &[(String, Table)]) -> String {
     let mut text = String::new();
     for (name, table) in results {

@@ -14,8 +14,8 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use tapline_capture::Source;
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan, Split};
-use tapline_graph::stages::Shared;
+use tapline_graph::plan::{self, Plan, SplitPlan, WorkerContext};
+use tapline_graph::stages::SharedOutput;
 use tapline_graph::{
     Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, RunEnd, RunOutcome,
     Stage, Table, WorkerMerge,
@@ -29,7 +29,7 @@ use crate::capture::share;
 use crate::session::clocks;
 
 /// Parts that all workers share.
-pub(super) struct Crew<'a> {
+pub(super) struct WorkerThreads<'a> {
     pub(super) meters: &'a Meters,
     pub(super) control: &'a Arc<Control>,
     pub(super) common: &'a GraphSettings,
@@ -44,37 +44,37 @@ pub(super) struct Done {
 }
 
 /// Result of a worker.
-struct Part {
+struct WorkerResult {
     graph: Graph,
     account: GraphAccount,
     ended: RunEnd,
 }
 
 /// A graph, and the nodes of its sources.
-type Built = (Graph, Vec<NodeId>);
+type BuiltGraph = (Graph, Vec<NodeId>);
 /// Outputs by the number of their node.
 type Outputs = HashMap<usize, Box<dyn Stage>>;
 
 /// The handle that completes an output of a plan once all workers are done.
 struct Completer {
     stage: String,
-    output: Shared,
+    output: SharedOutput,
 }
 
-impl Crew<'_> {
+impl WorkerThreads<'_> {
     /// The whole plan in this thread.
     pub(super) fn alone(&self, plan: &Plan, mut sources: Vec<Vec<Opened>>, outputs: Outputs) -> Result<Done> {
         let sources = sources.pop().context("a graph has at least one worker")?;
         let mut sources: Vec<_> = sources.into_iter().map(Opened::alone).collect();
         let built = self.build(plan, 0, None, outputs)?;
-        let Part { graph, account, ended } = self.work(0, &mut sources, built);
+        let WorkerResult { graph, account, ended } = self.work(0, &mut sources, built);
         Ok(Done { results: graph.results(), account, ended })
     }
 
     /// The head in one thread for each set of sources, and the tail in one; then one result of all.
     pub(super) fn together(
         &self,
-        parts: &Split,
+        parts: &SplitPlan,
         sources: Vec<Vec<Opened>>,
         interfaces: Vec<Interface>,
         head_outputs: Outputs,
@@ -102,13 +102,13 @@ impl Crew<'_> {
                     scope.spawn(move || self.work(worker, &mut sources, built))
                 })
                 .collect();
-            let heads: Vec<Part> = threads.into_iter().map(finished).collect();
+            let heads: Vec<WorkerResult> = threads.into_iter().map(finished).collect();
             (heads, finished(tail))
         });
         Ok(self.sum(heads, tail, completers))
     }
 
-    fn sum(&self, heads: Vec<Part>, tail: Part, completers: Vec<Completer>) -> Done {
+    fn sum(&self, heads: Vec<WorkerResult>, tail: WorkerResult, completers: Vec<Completer>) -> Done {
         let mut heads = heads.into_iter();
         let mut all = heads.next().expect("there is at least one worker");
         for other in heads {
@@ -136,24 +136,35 @@ impl Crew<'_> {
         worker: usize,
         exits: Option<&MergeInputs>,
         mut outputs: Outputs,
-    ) -> Result<Built> {
+    ) -> Result<BuiltGraph> {
         let mut take = |node: usize| Ok(outputs.remove(&node).expect("each output of the plan was opened"));
-        let maker = Maker { worker, control: self.control, common: self.common, exits, output: &mut take };
-        plan::build(plan, self.meters, maker).map_err(|error| anyhow!(error))
+        let context =
+            WorkerContext { worker, control: self.control, common: self.common, exits, output: &mut take };
+        plan::build(plan, self.meters, context).map_err(|error| anyhow!(error))
     }
 
-    fn work(&self, worker: usize, sources: &mut [Box<dyn Source>], (mut graph, nodes): Built) -> Part {
+    fn work(
+        &self,
+        worker: usize,
+        sources: &mut [Box<dyn Source>],
+        (mut graph, nodes): BuiltGraph,
+    ) -> WorkerResult {
         let inlets = sources.iter_mut().zip(nodes);
         let inlets = inlets.map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
         let outcome = self.run(worker, Engine::new(inlets, &mut graph, self.control, clocks));
-        Part { graph, account: outcome.account, ended: outcome.ended }
+        WorkerResult { graph, account: outcome.account, ended: outcome.ended }
     }
 
-    fn work_joined(&self, number: usize, mut entries: Vec<MergedSource>, (mut graph, nodes): Built) -> Part {
+    fn work_joined(
+        &self,
+        number: usize,
+        mut entries: Vec<MergedSource>,
+        (mut graph, nodes): BuiltGraph,
+    ) -> WorkerResult {
         let nodes: Vec<NodeId> = entries.iter().map(|entry| nodes[entry.exit()]).collect();
         let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::merged(entry, node)).collect();
         let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clocks));
-        Part { graph, account: outcome.account, ended: outcome.ended }
+        WorkerResult { graph, account: outcome.account, ended: outcome.ended }
     }
 
     fn run(&self, number: usize, engine: Engine<'_>) -> RunOutcome {

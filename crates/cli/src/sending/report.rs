@@ -5,19 +5,19 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, SendCounts, SkippedBackend};
+use tapline_capture::transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 use tapline_graph::grouped;
 
-use super::Place;
+use super::SendTarget;
 
 /// Content of the report.
 pub(crate) struct Outcome<'a> {
     pub(crate) pacer: &'a PaceReport,
     pub(crate) sent: &'a SendCounts,
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a SendTarget,
     /// Packets that the driver dropped after they were sent, if it counts them.
     pub(crate) dropped_later: Option<u64>,
-    pub(crate) taken: Taken,
+    pub(crate) taken: SendInput,
     /// More will come.
     pub(crate) is_running: bool,
     /// Whether packets had times at which they were to go.
@@ -26,8 +26,24 @@ pub(crate) struct Outcome<'a> {
     pub(crate) json: bool,
 }
 
+impl<'a> Outcome<'a> {
+    /// The outcome after the last packet.
+    pub(crate) fn of_ended(
+        place: &'a SendTarget,
+        pacer: &'a Pacer,
+        transmitter: &'a mut Transmitter,
+        taken: SendInput,
+        is_paced: bool,
+        json: bool,
+    ) -> Outcome<'a> {
+        let dropped_later = transmitter.dropped_by_driver();
+        let (pacer, sent) = (pacer.report(), transmitter.sent());
+        Outcome { pacer, sent, place, dropped_later, taken, is_running: false, is_paced, json }
+    }
+}
+
 /// Packets to be sent.
-pub(crate) struct Taken {
+pub(crate) struct SendInput {
     /// Their origin as a verb: `read`.
     pub(crate) verb: &'static str,
     /// Number.
@@ -41,7 +57,7 @@ pub(crate) struct Taken {
 }
 
 /// The numbers that are told.
-struct Numbers {
+struct ReportNumbers {
     taken: u64,
     sent: u64,
     bytes: u64,
@@ -55,8 +71,8 @@ struct Numbers {
     dropped_later: Option<u64>,
 }
 
-impl Numbers {
-    fn of(outcome: &Outcome<'_>) -> Numbers {
+impl ReportNumbers {
+    fn of(outcome: &Outcome<'_>) -> ReportNumbers {
         let (sent, dropped_later) = (outcome.sent, outcome.dropped_later);
         let pace = outcome.pacer;
         let is_paced = outcome.is_paced;
@@ -66,7 +82,7 @@ impl Numbers {
         let planned = pace.planned_ns as f64 / 1e9;
         let a_second = |count: f64, seconds: f64| (seconds > 0.0 && gaps > 0.0).then(|| count / seconds);
         let share = if sent.packets > 0 { (sent.packets - 1) as f64 / sent.packets as f64 } else { 0.0 };
-        Numbers {
+        ReportNumbers {
             taken: outcome.taken.packets,
             sent: sent.packets,
             bytes: sent.bytes,
@@ -88,7 +104,7 @@ impl Numbers {
 
 /// Tells how it went.
 pub(crate) fn conclude(outcome: &Outcome<'_>) -> Result<()> {
-    let numbers = Numbers::of(outcome);
+    let numbers = ReportNumbers::of(outcome);
     if outcome.json {
         writeln!(io::stdout(), "{}", to_json(&numbers, outcome))?;
     } else {
@@ -99,7 +115,7 @@ pub(crate) fn conclude(outcome: &Outcome<'_>) -> Result<()> {
 
 /// Tells how it goes, on standard error.
 pub(super) fn tell(outcome: &Outcome<'_>) {
-    let numbers = Numbers::of(outcome);
+    let numbers = ReportNumbers::of(outcome);
     let text = match outcome.json {
         true => format!("{}\n", to_json(&numbers, outcome)),
         false => to_text(&numbers, outcome),
@@ -107,7 +123,7 @@ pub(super) fn tell(outcome: &Outcome<'_>) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
+fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
     let pace = outcome.pacer;
     let causes = outcome.sent.causes.iter();
     let unsent: Map<String, Value> =
@@ -150,7 +166,7 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
     })
 }
 
-fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
+fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let (interface, verb) = (&outcome.place.interface, outcome.taken.verb);
     let mut text = String::from("account                                              packets\n");
     let mut row = |place: &str, count: u64, remark: &str| {
@@ -180,7 +196,7 @@ fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
         }
         true => text += "  balanced: every packet is accounted for\n",
         false => {
-            let Numbers { taken, sent, unsent, left, .. } = numbers;
+            let ReportNumbers { taken, sent, unsent, left, .. } = numbers;
             let _ = writeln!(
                 text,
                 "  NOT BALANCED: {verb} {taken} but sent {sent} + not sent {unsent} + not reached {left}"
@@ -190,7 +206,7 @@ fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
     text + &times_text(numbers, outcome)
 }
 
-fn times_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
+fn times_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let mut text = String::new();
     let Some(rate) = numbers.packet_rate else { return text };
     let bits = numbers.bit_rate.unwrap_or(0.0) / 1e6;

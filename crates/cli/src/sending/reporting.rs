@@ -1,5 +1,5 @@
-//! Messages while packets are sent: the account on SIGUSR1, a line of progress on a terminal. Both are printed by a thread of their own, so the one
-//! that sends never waits for a terminal.
+//! Messages while packets are sent: the account on SIGUSR1, a line of progress on a terminal. Both are printed by a
+//! thread of their own, so the one that sends never waits for a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use anyhow::Result;
 use tapline_capture::transmit::{PaceReport, Progress, ProgressReader, ProgressWriter, progress};
 use tapline_graph::{Control, grouped};
 
-use super::Place;
-use super::report::{Outcome, Taken, tell};
+use super::SendTarget;
+use super::report::{Outcome, SendInput, tell};
 
 /// Interval between two questions to the pacer.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ pub(crate) struct Reporting {
 impl Reporting {
     /// Starts it; the pacer is given the other half. `whole` is the number of packets to be sent, where known.
     pub(crate) fn begin(
-        place: &Place,
+        place: &SendTarget,
         verb: &'static str,
         is_paced: bool,
         json: bool,
@@ -35,7 +35,7 @@ impl Reporting {
     ) -> Result<(Reporting, ProgressWriter)> {
         let is_over = Arc::new(AtomicBool::new(false));
         let orders = Arc::clone(control);
-        let (writer, reader) = progress(move || orders.stopped());
+        let (writer, reader) = progress(move || orders.is_stopped());
         let reporter = Reporter {
             control: Arc::clone(control),
             is_over: Arc::clone(&is_over),
@@ -78,7 +78,7 @@ struct Reporter {
     control: Arc<Control>,
     is_over: Arc<AtomicBool>,
     progress: ProgressReader,
-    place: Place,
+    place: SendTarget,
     verb: &'static str,
     is_paced: bool,
     json: bool,
@@ -91,11 +91,11 @@ struct Reporter {
 
 impl Reporter {
     fn run(mut self) {
-        let mut seen = self.control.reports();
+        let mut seen = self.control.reports_requested();
         let mut is_wanted = false;
         while !self.is_over.load(Ordering::Relaxed) {
             thread::park_timeout(PERIOD);
-            let reports = self.control.reports();
+            let reports = self.control.reports_requested();
             is_wanted |= std::mem::replace(&mut seen, reports) != reports;
             if !is_wanted && !self.has_progress {
                 continue;
@@ -120,7 +120,7 @@ impl Reporter {
             place: &self.place,
             dropped_later: None,
             // Counted by the pacer; the transmitter's count must agree. Only the reader knows the number of passes.
-            taken: Taken { verb: self.verb, packets: snapshot.frames, passes: 1, backwards: 0, left: 0 },
+            taken: SendInput { verb: self.verb, packets: snapshot.frames, passes: 1, backwards: 0, left: 0 },
             is_running: true,
             is_paced: self.is_paced,
             json: self.json,

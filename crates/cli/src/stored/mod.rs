@@ -13,7 +13,7 @@ use clap::Args;
 use tapline_bpf::PacketFilter;
 use tapline_capture::{SearchFilter, StoreInput, StoreReading};
 use tapline_filter::Options;
-use tapline_graph::stages::Compile;
+use tapline_graph::stages::CompileFilter;
 use tapline_ir::CompiledFilter;
 use tapline_jit::TieredFilter;
 use tapline_packet::Interface;
@@ -29,13 +29,13 @@ use crate::compiler::Compiler;
 /// Which packets of a store are read.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TimeArgs {
-    /// Packets of a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
+    /// Read a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     from: Option<String>,
-    /// Packets of a store before this time; +5m is after --from.
+    /// Read a store up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
-    /// Go on with what is recorded from now on, until Ctrl-C.
+    /// Go on with packets that are being recorded, until Ctrl-C.
     #[arg(long, help_heading = "Store")]
     follow: bool,
 }
@@ -111,6 +111,14 @@ impl TimeArgs {
 }
 
 impl PastArgs {
+    /// The times that are meant; other options are for stores whose files are read.
+    pub(crate) fn only_times(&self) -> Result<Window> {
+        if self.max_read.is_some() || !self.name.is_empty() || self.times.follow {
+            bail!("--name, --follow and --max-read need the files of the store: tapline find DIRECTORY");
+        }
+        self.times.window(&StoreName::default())
+    }
+
     /// The name of a store with the times that are meant.
     pub(crate) fn name_of(&self, store: &Path) -> Result<String> {
         let name = store_name(store)?.ok_or_else(|| anyhow!("{} is no store", store.display()))?;
@@ -136,7 +144,7 @@ pub(crate) fn open(
     past: &PastArgs,
     filter: &str,
     language: LanguageArgs,
-    compile: Compile,
+    compile: CompileFilter,
 ) -> Result<(StoreInput, Asked)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
@@ -170,7 +178,7 @@ pub(crate) fn open_filtered(
 }
 
 /// The filter for each interface: interfaces with the same program share one.
-fn sieve(compile: Compile) -> SearchFilter {
+fn sieve(compile: CompileFilter) -> SearchFilter {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
         let Some(program) = compile(interface)? else { return Ok(None) };

@@ -32,22 +32,22 @@ Examples:
   tapline top 4711 --interval 5s       one process
   tapline top --once --json | jq '.processes[].stages[] | {name: .total.name, packets: .recent.packets_in}'
 
-Cycles are ticks of the processor's clock, without those of the stages behind; median and p99 are over the packets of the interval.
+Cycles are ticks of the processor's time stamp counter, without those of later stages; median and p99 are over the packets of the interval.
 Counters of stages that have ended stay readable for a while, and are shown as ended.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Only this process.
+    /// Show only the process with this id.
     #[arg(value_name = "PID")]
     pid: Option<u32>,
-    /// One table of one interval, then end.
+    /// Print one table after one interval, and end.
     #[arg(long)]
     once: bool,
-    /// One JSON object a refresh.
+    /// Print one JSON object per refresh.
     #[arg(long)]
     json: bool,
-    /// Time between two readings: 500ms, 1s, 1m.
+    /// Refresh interval: 500ms, 1s, 1m.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
 }

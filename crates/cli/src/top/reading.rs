@@ -40,10 +40,10 @@ pub(super) struct Stage {
 /// The processes that are watched, with what was read last.
 pub(super) struct Readings {
     pid: Option<u32>,
-    known: Vec<Known>,
+    known: Vec<KnownProcess>,
 }
 
-struct Known {
+struct KnownProcess {
     path: PathBuf,
     created_ns: u64,
     reader: Reader,
@@ -73,16 +73,16 @@ impl Readings {
             .iter()
             .filter_map(|process| {
                 let at = before.iter().position(|known| known.is(process));
-                at.map(|at| before.swap_remove(at)).or_else(|| Known::open(process))
+                at.map(|at| before.swap_remove(at)).or_else(|| KnownProcess::open(process))
             })
             .collect();
     }
 }
 
-impl Known {
-    fn open(process: &Process) -> Option<Known> {
+impl KnownProcess {
+    fn open(process: &Process) -> Option<KnownProcess> {
         let reader = Reader::open(&process.path).ok()?;
-        Some(Known { path: process.path.clone(), created_ns: process.created_ns, reader, last: None })
+        Some(KnownProcess { path: process.path.clone(), created_ns: process.created_ns, reader, last: None })
     }
 
     fn is(&self, process: &Process) -> bool {

@@ -1,4 +1,5 @@
-//! `tapline probe --details` beside tshark, on real captures: names, fingerprints, windows and what came again must be the same.
+//! `tapline probe --details` beside tshark, on real captures: names, fingerprints, windows and what came again must be
+//! the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

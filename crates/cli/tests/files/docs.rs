@@ -11,15 +11,16 @@
 //!
 //! Standard output and standard error count as one. A command must end with status 0.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{TAPLINE, finish, tapline, wait_for};
+use tapline_testkit::documents::{self, Document, ROOT};
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+use crate::support::{self, TAPLINE, finish, tapline, wait_for};
+
 /// Stands for any lines, or none.
 const ANY: &str = "...";
 
@@ -30,36 +31,17 @@ struct Example {
     expected: Vec<String>,
 }
 
-/// Markdown files that users read.
-fn documents() -> Vec<PathBuf> {
-    let root = Path::new(ROOT);
-    let mut all = vec![root.join("README.md"), root.join("examples/README.md")];
-    let mut folders = vec![root.join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder of documents").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "md") {
-                all.push(path);
-            }
-        }
-    }
-    all.sort();
-    all
-}
-
-fn examples_of(text: &str) -> Vec<Example> {
+fn examples_of(document: &Document) -> Vec<Example> {
     let mut found: Vec<Example> = Vec::new();
-    let mut is_inside = false;
-    for (at, line) in text.lines().enumerate() {
-        if line.starts_with("```") {
-            is_inside = line == "```console";
-        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_inside) {
-            found.push(Example { line: at + 1, command: command.to_owned(), expected: Vec::new() });
-        } else if is_inside {
-            let example = found.last_mut().expect("a block begins with a command");
-            example.expected.push(line.trim_end().to_owned());
+    for block in document.blocks().iter().filter(|block| block.kind == "console") {
+        for (at, line) in block.lines.iter().enumerate() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                let line = block.line + at;
+                found.push(Example { line, command: command.to_owned(), expected: Vec::new() });
+            } else {
+                let example = found.last_mut().expect("a block begins with a command");
+                example.expected.push(line.trim_end().to_owned());
+            }
         }
     }
     found
@@ -94,15 +76,15 @@ fn run(folder: &Path, command: &str) -> (String, Option<i32>) {
 #[test]
 fn examples_print_the_output_of_the_documents() {
     let (mut count, mut failures) = (0, Vec::new());
-    for path in documents() {
-        let examples = examples_of(&fs::read_to_string(&path).expect("a document"));
+    for document in documents::all() {
+        let examples = examples_of(&document);
         let folder = folder();
         for example in &examples {
             let (output, status) = run(folder.path(), &example.command);
             let lines: Vec<&str> = output.lines().collect();
             if status != Some(0) || !is_match(&example.expected, &lines) {
-                let name = path.strip_prefix(ROOT).unwrap_or(&path).display();
-                failures.push(format!("{name}:{}: {}\n{status:?}\n{output}", example.line, example.command));
+                let (name, line) = (&document.name, example.line);
+                failures.push(format!("{name}:{line}: {}\n{status:?}\n{output}", example.command));
             }
             count += 1;
         }
@@ -126,11 +108,8 @@ fn expected_lines_are_exact_but_for_gaps() {
 /// Files that people are shown work: each one is named in a command that runs, the rules in the test below.
 #[test]
 fn every_example_file_is_used() {
-    let commands: String = documents()
-        .iter()
-        .flat_map(|path| examples_of(&fs::read_to_string(path).expect("a document")))
-        .map(|example| example.command + "\n")
-        .collect();
+    let commands: String =
+        documents::all().iter().flat_map(examples_of).map(|example| example.command + "\n").collect();
     let mut unused = BTreeSet::new();
     for folder in ["", "graphs", "fpl", "recipes"] {
         for entry in fs::read_dir(Path::new(ROOT).join("examples").join(folder)).expect("examples").flatten()
@@ -162,25 +141,183 @@ fn the_rules_of_the_examples_let_readers_in() {
     assert!(account.count("delivered") > 300, "{}", account.value);
 }
 
-/// Links between documents lead to files of the repository.
+/// Links between documents lead to files of the repository, and to headings that they have.
 #[test]
 fn links_of_documents_lead_somewhere() {
-    let root = Path::new(ROOT);
-    let mut all = documents();
-    all.extend(
-        ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "SPECIFICATION.md"]
-            .map(|name| root.join(name)),
-    );
-    let mut broken = Vec::new();
-    for path in all {
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()) {
-            let target = link.split('#').next().unwrap_or_default();
-            let is_file = !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
-            if is_file && !path.parent().expect("a folder").join(target).exists() {
-                broken.push(format!("{}: {link}", path.strip_prefix(root).unwrap_or(&path).display()));
+    let all = documents::all();
+    let anchors: HashMap<PathBuf, Vec<String>> =
+        all.iter().map(|document| (real_path(&document.name), document.anchors())).collect();
+    let (mut count, mut broken) = (0, Vec::new());
+    for document in &all {
+        let own = real_path(&document.name);
+        for link in document.links() {
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => Ok(own.clone()),
+                file => own.parent().expect("a folder").join(file).canonicalize(),
+            };
+            let has_heading = |target: &PathBuf| {
+                let known = anchors.get(target);
+                heading.is_empty() || known.is_some_and(|known| known.iter().any(|anchor| anchor == heading))
+            };
+            if !target.is_ok_and(|target| has_heading(&target)) {
+                broken.push(format!("{}: {link}", document.name));
             }
+            count += 1;
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+    assert!(count > 100, "{count} links");
+}
+
+fn real_path(name: &str) -> PathBuf {
+    Path::new(ROOT).join(name).canonicalize().expect(name)
+}
+
+/// Prose, tables and headings fit into a window beside another; code blocks may be wider.
+#[test]
+fn prose_has_at_most_120_columns() {
+    let mut wide = Vec::new();
+    for document in documents::all() {
+        let lines = document.prose().into_iter().filter(|(_, line)| line.chars().count() > 120);
+        wide.extend(lines.map(|(number, _)| format!("{}:{number}", document.name)));
+    }
+    assert!(wide.is_empty(), "{wide:#?}");
+}
+
+/// The book has every page, and its words are explained and used.
+#[test]
+fn the_book_has_every_page() {
+    let all = documents::all();
+    let summary =
+        all.iter().find(|document| document.name == "docs/SUMMARY.md").expect("the summary").links();
+    let is_page = |name: &&str| name.starts_with("docs/") && *name != "docs/SUMMARY.md";
+    let left_out: Vec<&str> = all
+        .iter()
+        .map(|document| document.name.as_str())
+        .filter(is_page)
+        .filter(|name| !summary.iter().any(|link| format!("docs/{link}") == **name))
+        .collect();
+    assert!(left_out.is_empty(), "docs/SUMMARY.md lacks {left_out:?}");
+}
+
+#[test]
+fn words_of_the_glossary_are_used() {
+    let all = documents::all();
+    let (glossary, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|document| document.name == "docs/glossary.md");
+    let text: String = others.iter().map(|document| document.text.to_lowercase()).collect();
+    let (mut count, mut unused) = (0, Vec::new());
+    for (_, line) in glossary[0].prose() {
+        // - word, word (part): explanation
+        let Some((words, _)) = line.strip_prefix("- ").and_then(|line| line.split_once(": ")) else {
+            continue;
+        };
+        for word in words.split(" (").next().expect("words").split(", ") {
+            count += 1;
+            if !text.contains(&word.to_lowercase()) {
+                unused.push(word.to_owned());
+            }
+        }
+    }
+    assert!(unused.is_empty(), "no document uses {unused:?}");
+    assert!(count > 30, "{count} words");
+}
+
+/// Kinds of blocks that no test runs, with the reason.
+const NOT_RUN: [(&str, &str); 8] = [
+    ("picture", "a drawing of parts and paths, or of messages"),
+    ("grammar", "the grammar of a language or format; tests of its parser cover the language"),
+    ("formula", "sums that accounts are checked for, or steps of a computation, in mathematical notation"),
+    ("synopsis", "alternatives and placeholders; --help is made of the same description as the parser"),
+    ("output", "of a machine or moment that a test has not: cards, losses, times"),
+    ("sh", "commands of other programs, or builds that take minutes"),
+    ("rust,ignore", "parts of a program; the documentation of the crate has the whole, which runs as a test"),
+    ("json", "read below"),
+];
+/// Kinds of blocks that tests run or read: here, in `parquet.rs`, and in `documents.rs` of the program.
+const TESTED: [&str; 7] = ["console", "sql", "toml", "graph", "filter", "fpl", "patterns"];
+
+/// Every block is run or read, holds command lines that the program takes, or is of a kind with a reason.
+#[test]
+fn every_code_block_is_tested_or_has_a_reason() {
+    let (mut kinds, mut untested) = (BTreeSet::new(), Vec::new());
+    for document in documents::all() {
+        for block in document.blocks() {
+            // Those without a kind are command lines: `documents.rs` of the program, and tests of `tapline-bench`.
+            let has_commands = || {
+                block.lines.iter().any(|line| {
+                    ["tapline", "tapline-bench"].iter().any(|name| documents::command(line, name).is_some())
+                })
+            };
+            let is_known = match block.kind.as_str() {
+                "" => has_commands(),
+                kind => TESTED.contains(&kind) || NOT_RUN.iter().any(|(known, _)| *known == kind),
+            };
+            if !is_known {
+                let first = block.lines.first().map_or("", String::as_str);
+                untested.push(format!("{}:{} {:?}: {first}", document.name, block.line, block.kind));
+            }
+            kinds.insert(block.kind);
+        }
+    }
+    assert!(untested.is_empty(), "neither tested nor of a kind with a reason:\n{}", untested.join("\n"));
+    for kind in TESTED.iter().chain(NOT_RUN.iter().map(|(kind, _)| kind)) {
+        assert!(kinds.contains(*kind), "no document has a block of the kind {kind}");
+    }
+}
+
+/// Blocks that are read, not run with their output.
+#[test]
+fn texts_of_the_documents_are_right() {
+    let folder = folder();
+    let file = folder.path().join("block");
+    let name = file.to_str().unwrap();
+    let mut count = 0;
+    for document in documents::all() {
+        for block in document.blocks() {
+            let place = format!("{}:{}", document.name, block.line);
+            let text = block.lines.join("\n");
+            fs::write(&file, &text).unwrap();
+            let command = match (block.kind.as_str(), document.name.as_str()) {
+                ("graph", _) => vec!["run", "--check", name],
+                ("fpl", _) => vec!["filter", "explain", "--fpl", name],
+                ("toml", "docs/bench.md") => vec!["bench", "--list", name],
+                ("patterns", _) => {
+                    // A pattern, three blanks, its meaning. The first of the blanks may be the pattern's: `\ `.
+                    let pattern = |line: &String| {
+                        let pattern = line.split("   ").next().expect("a pattern");
+                        format!("{pattern}{}\n", if pattern.ends_with('\\') { " " } else { "" })
+                    };
+                    let patterns: String = block.lines.iter().map(pattern).collect();
+                    tapline_search::Patterns::from_list(patterns.as_bytes())
+                        .unwrap_or_else(|error| panic!("{place}: {error}"));
+                    vec![]
+                }
+                ("json", _) => {
+                    let value: Result<serde_json::Value, _> = serde_json::from_str(&text);
+                    value.unwrap_or_else(|error| panic!("{place}: {error}"));
+                    vec![]
+                }
+                ("filter", _) => {
+                    // A filter, two blanks, its meaning.
+                    for line in &block.lines {
+                        let filter = line.split("  ").next().expect("a filter");
+                        assert!(
+                            support::run(["filter", "explain", filter]).status.success(),
+                            "{place}: {filter}"
+                        );
+                    }
+                    vec![]
+                }
+                _ => continue,
+            };
+            count += 1;
+            if !command.is_empty() {
+                let finished = support::run(command);
+                assert!(finished.status.success(), "{place}: {}", finished.stderr);
+            }
+        }
+    }
+    assert!(count >= 6, "{count} blocks");
 }

@@ -1,4 +1,5 @@
-//! The back ends of `replay` and `generate -i` on a virtual link: the same bytes in the same order by each, every packet accounted for, refusals in words.
+//! The back ends of `replay` and `generate -i` on a virtual link: the same bytes in the same order by each, every
+//! packet accounted for, refusals in words.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -36,8 +37,8 @@ fn namespace(test: &str) -> Option<Namespace> {
     None
 }
 
-/// The same, with an XDP program that passes everything in place of GRO, which puts segments of a TCP connection together: frames arrive as they were
-/// sent. It is there as long as the link.
+/// The same, with an XDP program that passes everything in place of GRO, which puts segments of a TCP connection
+/// together: frames arrive as they were sent. It is there as long as the link.
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
     let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
@@ -50,6 +51,11 @@ fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let link = NetNs::open(namespace.name()).unwrap().run(attach).unwrap();
     finish(namespace.command("ethtool").args(["-K", FAR, "gro", "off"])).succeeded();
     Some((namespace, link))
+}
+
+/// Packets that the far end took: those in its queue are not among them.
+fn arrived(namespace: &Namespace) -> u64 {
+    namespace.counter(FAR, "rx_packets").unwrap()
 }
 
 fn generate(namespace: &Namespace, backend: &str, recipe: &[&str]) -> Finished {
@@ -121,12 +127,7 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
                 namespace.counter(FAR, "rx_packets").unwrap() >= before + frames.len() as u64
             });
             // tcpdump has them all in its ring; it writes them when it gets a processor.
-            let begin = std::time::Instant::now();
-            let is_written = || std::fs::metadata(&out).is_ok_and(|file| file.len() >= size(&frames));
-            while !is_written() && begin.elapsed() < PATIENCE / 4 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let got = receiver.packets(&out, 24);
+            let got = receiver.packets(&out, size(&frames));
             let places = places(&got, &frames);
             assert!(places.len() == frames.len(), "{backend} {pace:?}: {} of {}", places.len(), frames.len());
             // The far end takes XDP frames in lists of eight. A socket gets those with protocols that the kernel has no
@@ -155,15 +156,18 @@ fn a_recipe_written_and_a_recipe_captured_are_equal() {
     for backend in BACKENDS {
         let arguments = ["-i", FAR, "-B", "131072", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
+        let before = arrived(&namespace);
         let value = report(generate(&namespace, backend, &recipe));
         assert_eq!((&value["account"]["made"], &value["account"]["sent"]), (&20_000.into(), &20_000.into()));
+        wait_for("packets", || arrived(&namespace) >= before + 20_000);
         let account = live.interrupt().succeeded().account();
         assert_eq!((account.output("written"), account.count("lost")), (20_000, 0), "{backend}");
         assert!(bytes_of(packets_of(&out)) == written, "{backend}: other packets than in the file");
     }
 }
 
-/// With its interrupts' work in a thread of its own, the far end empties its queue when it gets a processor: in between the queue is full.
+/// With its interrupts' work in a thread of its own, the far end empties its queue when it gets a processor: in between
+/// the queue is full.
 #[test]
 fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     let Some(namespace) = namespace("a_full_queue_is_waited_for_and_nothing_overtakes") else { return };
@@ -176,18 +180,20 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     for backend in BACKENDS {
         let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
+        let before = arrived(&namespace);
         let value = report(generate(&namespace, backend, &["mark", "size=60..600", "flows=9", "count=100k"]));
         let sent = value["account"]["sent"].as_u64().unwrap();
         let dropped = value["account"]["tx_dropped"].as_u64().unwrap();
+        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send
+        // them again; by AF_XDP we are not.
+        let gone = if backend == "xdp" { dropped } else { 0 };
+        wait_for("the queue to run dry", || arrived(&namespace) >= before + sent - gone);
         let finished = live.interrupt().succeeded();
         let text = String::from_utf8_lossy(&finished.stdout).into_owned();
         let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
         let marks = &marks["marks"][0];
         let counts = ["doubled", "reordered"].map(|name| marks[name].as_u64());
         assert_eq!(counts, [Some(0), Some(0)], "{backend}: {marks}");
-        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
-        // are not.
-        let gone = if backend == "xdp" { dropped } else { 0 };
         assert_eq!(
             (sent, marks["packets"].as_u64()),
             (100_000, Some(sent - gone)),
@@ -197,7 +203,8 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     }
 }
 
-/// Without patience live frames are a wire: it does not slow down for a receiver that cannot follow, and what is lost is counted, frame by frame.
+/// Without patience live frames are a wire: it does not slow down for a receiver that cannot follow, and what is lost
+/// is counted, frame by frame.
 #[test]
 fn a_full_wire_loses_packets() {
     const COUNT: u64 = 300_000;
@@ -211,11 +218,13 @@ fn a_full_wire_loses_packets() {
     let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
     let live = Live::start(&namespace, 1, &arguments);
     let before = namespace.counter(FAR, "rx_bytes").unwrap();
+    let packets_before = arrived(&namespace);
     let recipe = ["mark", "size=60..600", "flows=9", "count=300k", "--patience", "0"];
     let value = report(generate(&namespace, "live", &recipe));
     let count = |name: &str| value["account"][name].as_u64().unwrap_or_else(|| panic!("{name} of {value}"));
     let full = value["account"]["unsent"]["queue_full"].as_u64().unwrap_or(0);
     assert_eq!((count("made"), count("sent") + full, count("tx_dropped")), (COUNT, COUNT, 0), "{value}");
+    wait_for("the queue to run dry", || arrived(&namespace) >= packets_before + count("sent"));
     let finished = live.interrupt().succeeded();
     let text = String::from_utf8_lossy(&finished.stdout).into_owned();
     let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::support::wait_for;
 use tapline_testkit::netns::{has_program, namespaces_or_skip};
 
 const WORKLOAD: &str = r#"
@@ -199,7 +201,13 @@ fn an_interrupted_bench_reports_finished_runs() {
         .spawn()
         .expect("tapline runs");
     let pid = child.id();
-    std::thread::sleep(Duration::from_secs(4));
+    let namespace = format!("tapline-bench-{pid}-");
+    wait_for("the bench to begin", || {
+        let listed = Command::new("ip").args(["netns", "list"]).output().expect("ip runs");
+        text(&listed.stdout).contains(&namespace)
+    });
+    // Some runs of a second may end meanwhile, or none: both are reported.
+    std::thread::sleep(Duration::from_secs(3));
     Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill");
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -208,5 +216,5 @@ fn an_interrupted_bench_reports_finished_runs() {
             .expect("JSON");
     assert_eq!(results["is_interrupted"], true);
     let left = Command::new("ip").args(["netns", "list"]).output().expect("ip runs");
-    assert!(!text(&left.stdout).contains(&format!("tapline-bench-{pid}-")), "{}", text(&left.stdout));
+    assert!(!text(&left.stdout).contains(&namespace), "{}", text(&left.stdout));
 }

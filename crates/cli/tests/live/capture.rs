@@ -4,8 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::*;
 use tapline_testkit::capture_file::StoredPacket;
@@ -65,8 +64,9 @@ fn beyond_the_limit_captured_and_lost_add_up_to_sent() {
     live.signal("STOP");
     sent += sender.send(&frames, 20_000, Pace::Full).unwrap().packets;
     live.signal("CONT");
-    sleep(Duration::from_millis(300));
-    sent += sender.send(&frames, 1000, Pace::PerSecond(20_000)).unwrap().packets;
+    live.wait_until_idle();
+    // So few that they find room whenever they are read: they carry the number of those lost before them.
+    sent += sender.send(&frames, 100, Pace::PerSecond(20_000)).unwrap().packets;
     let account = live.interrupt().succeeded().account();
     assert!(account.ring("dropped") > 1000, "{:?}", account.value);
     assert_eq!(account.ring("received"), sent);
@@ -168,7 +168,7 @@ fn a_duration_ends_the_capture_by_itself() {
     let Some(namespace) = namespace("a_duration_ends_the_capture_by_itself") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
-    let live = Live::start(&namespace, 1, &["-i", FAR, "--duration", "700ms", "-w", text(&out), "--json"]);
+    let live = Live::start(&namespace, 1, &["-i", FAR, "--duration", "4s", "-w", text(&out), "--json"]);
     send(&namespace, &frames(7, 100), 100);
     let account = live.wait().succeeded().account();
     assert_eq!(account.count("accepted"), 100);
@@ -199,13 +199,15 @@ fn signals_end_in_complete_files_and_an_account() {
 fn a_signal_asks_for_the_account_on_the_way() {
     let Some(namespace) = namespace("a_signal_asks_for_the_account_on_the_way") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out.pcap");
-    let live = Live::start(&namespace, 1, &["-i", FAR, "-w", text(&out)]);
+    let (out, told) = (folder.path().join("out.pcap"), folder.path().join("told"));
+    let mut command = tapline(["capture", "--netns", namespace.name(), "-i", FAR, "-w", text(&out)]);
+    let live = Live::start_command(&namespace, 1, command.stderr(fs::File::create(&told).unwrap()));
     send(&namespace, &frames(9, 100), 100);
     live.signal("USR1");
-    sleep(Duration::from_millis(300));
-    let finished = live.interrupt().succeeded();
-    assert_eq!(finished.stderr.matches("delivered").count(), 2, "{}", finished.stderr);
+    let accounts = || fs::read_to_string(&told).unwrap().matches("delivered").count();
+    wait_for("the account", || accounts() == 1);
+    live.interrupt().succeeded();
+    assert_eq!(accounts(), 2, "{}", fs::read_to_string(&told).unwrap());
 }
 
 #[test]
@@ -491,7 +493,8 @@ fn privileges_are_dropped_and_rotation_still_works() {
     assert_eq!(files.iter().map(|path| packets_of(path).len()).sum::<usize>(), 3000);
 }
 
-/// Every thread of a capture that gave up root is confined, and so is the process that opens its files, which keeps one right.
+/// Every thread of a capture that gave up root is confined, and so is the process that opens its files, which keeps one
+/// right.
 #[test]
 fn a_capture_that_gave_up_root_is_confined() {
     const TEST: &str = "a_capture_that_gave_up_root_is_confined";
@@ -531,6 +534,17 @@ fn a_capture_that_gave_up_root_is_confined() {
     }
 }
 
+/// Waits until packets pass the link again and the capture listens.
+fn wait_until_captured(namespace: &Namespace, live: &Live) {
+    namespace.wait_until_up(NEAR).unwrap();
+    let place = tapline_sys::NetNs::open(namespace.name()).unwrap();
+    wait_for("a socket on the interface", || {
+        let sockets = place.run(tapline_sys::proc_packet::sockets).unwrap();
+        sockets.iter().any(|socket| socket.is_running && socket.if_index != 0)
+    });
+    live.wait_until_idle();
+}
+
 #[test]
 fn a_link_that_goes_down_and_comes_back_is_survived() {
     let Some(namespace) = namespace("a_link_that_goes_down_and_comes_back_is_survived") else { return };
@@ -539,10 +553,11 @@ fn a_link_that_goes_down_and_comes_back_is_survived() {
     let live = Live::start(&namespace, 1, &["-i", FAR, "-w", text(&out), "--json"]);
     let frames = frames(20, 400);
     send(&namespace, &frames, 400);
+    wait_for_backlog();
     namespace.ip(&["link", "set", FAR, "down"]).unwrap();
-    sleep(Duration::from_millis(300));
+    live.wait_until_idle();
     namespace.ip(&["link", "set", FAR, "up"]).unwrap();
-    sleep(Duration::from_millis(700));
+    wait_until_captured(&namespace, &live);
     send(&namespace, &frames, 400);
     let account = live.interrupt().succeeded().account();
     assert_eq!((account.ring("received"), account.output("written")), (800, 800));
@@ -557,15 +572,11 @@ fn an_interface_made_anew_is_captured_again() {
     let live = Live::start(&namespace, 1, &["-i", FAR, "-w", text(&out), "--json"]);
     let frames = frames(21, 400);
     send(&namespace, &frames, 400);
+    wait_for_backlog();
     namespace.ip(&["link", "delete", FAR]).unwrap();
-    sleep(Duration::from_millis(300));
+    live.wait_until_idle();
     namespace.add_pair(NEAR, FAR).unwrap();
-    let place = tapline_sys::NetNs::open(namespace.name()).unwrap();
-    wait_for("a socket on the new interface", || {
-        let sockets = place.run(tapline_sys::proc_packet::sockets).unwrap();
-        sockets.iter().any(|socket| socket.is_running && socket.if_index != 0)
-    });
-    sleep(Duration::from_millis(200));
+    wait_until_captured(&namespace, &live);
     send(&namespace, &frames, 400);
     let account = live.interrupt().succeeded().account();
     assert_eq!(account.output("written"), 800);

@@ -12,6 +12,7 @@ use crate::support::{
     Finished, PATIENCE, TAPLINE, bytes_of, finish, frames, packets_of, program_or_skip, root_or_skip,
     tapline, wait_for,
 };
+use tapline_testkit::capture_file::read_packets;
 
 /// A daemon whose captures a user without rights may read, and a folder of extcap programs.
 struct Wireshark {
@@ -88,7 +89,8 @@ fn send(process: u32, signal: &str) {
     assert!(sent.expect("kill is everywhere").success());
 }
 
-/// Dropped packets in the last interface statistics of a pcapng file (option isb_osdrop), and the number of such blocks.
+/// Dropped packets in the last interface statistics of a pcapng file (option isb_osdrop), and the number of such
+/// blocks.
 fn drops_in(path: &Path) -> (u64, usize) {
     let bytes = fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -148,9 +150,12 @@ fn lost_packets_are_in_wiresharks_file() {
     send(process, "CONT");
     wait_for("a block of statistics with losses", || drops_in(&wireshark.daemon.file("lost.pcapng")).0 > 0);
     // The last block is written a second after the last packet at most.
-    sleep(Duration::from_millis(2500));
-    end(child, "INT").succeeded();
     let file = wireshark.daemon.file("lost.pcapng");
+    wait_for("all packets in the file, or told as lost", || {
+        let packets = read_packets(&fs::read(&file).unwrap()).map_or(0, |packets| packets.len() as u64);
+        packets + drops_in(&file).0 == 100_100
+    });
+    end(child, "INT").succeeded();
     let (drops, blocks) = drops_in(&file);
     assert!(blocks >= 2, "{blocks}");
     assert_eq!(packets_of(&file).len() as u64 + drops, 100_100);

@@ -1,4 +1,5 @@
-//! `tapline probe`: what it sends is decoded by collectors and dissectors that are not ours, and sums to what a slow meter counts.
+//! `tapline probe`: what it sends is decoded by collectors and dissectors that are not ours, and sums to what a slow
+//! meter counts.
 
 mod oracles;
 
@@ -14,7 +15,7 @@ use std::thread;
 use crate::support::{Finished, Live, TAPLINE, finish, program_or_skip, run, tapline, wait_for};
 use serde_json::Value;
 use tapline_testkit::capture_file::read_packets;
-use tapline_testkit::flow_meter::{Flow, FlowMeter, Rules, Way};
+use tapline_testkit::flow_meter::{DirectionTotals, Flow, FlowMeter, Rules};
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -43,13 +44,13 @@ fn reference(path: &str) -> Vec<Flow> {
     meter.ended
 }
 
-fn ways(flows: &[Flow]) -> impl Iterator<Item = Way> {
+fn ways(flows: &[Flow]) -> impl Iterator<Item = DirectionTotals> {
     flows.iter().flat_map(|flow| flow.ways).flatten()
 }
 
 /// Records, packets, bytes.
 fn sums(flows: &[Flow]) -> [u64; 3] {
-    let sum = |of: fn(&Way) -> u64| ways(flows).map(|way| of(&way)).sum();
+    let sum = |of: fn(&DirectionTotals) -> u64| ways(flows).map(|way| of(&way)).sum();
     [ways(flows).count() as u64, sum(|way| way.packets), sum(|way| way.bytes)]
 }
 
@@ -203,7 +204,8 @@ fn tcp_carries_the_bytes_of_a_file() {
     assert_eq!(reader.join().unwrap(), fs::read(&out).unwrap());
 }
 
-/// Datagrams fit the MTU, begin with templates again as often as was asked for, and several collectors get all or share.
+/// Datagrams fit the MTU, begin with templates again as often as was asked for, and several collectors get all or
+/// share.
 #[test]
 fn datagrams_as_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ mod programs;
 mod readers;
 mod recording;
 mod rules;
+mod searching;
 mod service;
 
 use std::fs::{self, File};
@@ -28,7 +29,7 @@ use tapline_testkit::sender::{Pace, Sender};
 
 use crate::support::{
     Finished, Live, PATIENCE, TAPLINE, bytes_of, finish, frames, packets_of, program_or_skip, root_or_skip,
-    run, tapline, wait_for,
+    run, tapline, wait_for, wait_for_backlog,
 };
 
 /// A user without rights.
@@ -141,6 +142,18 @@ impl Daemon {
         let mut sender = Sender::near(&self.namespace).unwrap();
         let sent = sender.send(frames, frames.len() as u64, Pace::PerSecond(20_000)).unwrap();
         assert_eq!(sent.packets, frames.len() as u64);
+        wait_for_backlog();
+    }
+
+    /// Sends frames in parts that the smallest buffer holds, each once `readers` have read the one before: so these
+    /// readers lose nothing, however long they wait for a processor. The daemon has had `before` packets.
+    fn send_in_parts(&self, frames: &[Vec<u8>], before: usize, readers: usize) {
+        let mut sent = before;
+        for part in frames.chunks(1000) {
+            self.send(part);
+            sent += part.len();
+            self.settle(sent as u64, readers);
+        }
     }
 
     /// Sends the daemon a signal.
@@ -329,7 +342,7 @@ fn a_stopped_or_killed_reader_costs_no_other_a_packet() {
     let frames: Vec<Vec<u8>> = frames(12, 20_000);
     let bytes: usize = frames.iter().map(Vec::len).sum();
     assert!(bytes > 3 * (4 << 20), "{bytes}");
-    daemon.send(&frames);
+    daemon.send_in_parts(&frames, 0, 1);
     killed.signal("KILL");
     drop(killed);
     daemon.settle(20_000, 1);

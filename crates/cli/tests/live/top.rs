@@ -1,7 +1,7 @@
 //! `tapline top`: what a running process does, told by another that reads its meters.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -113,24 +113,22 @@ fn without_a_process_top_says_how_to_start_one() {
 fn each_refresh_is_a_table_without_a_terminal() {
     let mut running = Running::start();
     let mut command = tapline(["top", "--json", "--interval", "20ms"]);
-    let top = command.env("TAPLINE_RUN_DIR", running.folder.path()).spawn().expect("the program was built");
+    let mut top =
+        command.env("TAPLINE_RUN_DIR", running.folder.path()).spawn().expect("the program was built");
     let file = running.folder.path().join(format!("{}.meters", running.child.id()));
     assert!(file.exists());
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    let mut lines = BufReader::new(top.stdout.take().expect("a pipe"))
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("JSON"));
+    for _ in 0..2 {
+        let processes = lines.next().expect("a refresh")["processes"].clone();
+        assert_eq!(processes.as_array().map(Vec::len), Some(1), "{processes}");
+    }
     drop(running.child.stdin.take());
     assert!(running.child.wait().unwrap().success());
-    let output = Finished::new(top.wait_with_output().unwrap()).succeeded();
-    let lines: Vec<Value> = output
-        .stdout
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| serde_json::from_slice(line).ok())
-        .collect();
-    assert!(lines.len() >= 2, "{}", String::from_utf8_lossy(&output.stdout));
-    assert_eq!(
-        lines[lines.len() - 1]["processes"],
-        Value::Array(Vec::new()),
-        "the last one says that none is left"
-    );
+    let last = lines.last().expect("a refresh after the end");
+    assert_eq!(last["processes"], Value::Array(Vec::new()), "the last one says that none is left");
+    Finished::new(top.wait_with_output().unwrap()).succeeded();
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use std::net::UdpSocket;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::support::*;
 use tapline_sys::bpf::{ProgramKind, probe};
@@ -60,8 +59,12 @@ fn start(namespace: &Namespace, arguments: &[&str]) -> Live {
 }
 
 fn send(namespace: &Namespace, frames: &[Vec<u8>], count: u64) {
+    let arrived = || namespace.counter(FAR, "rx_packets").unwrap();
+    let before = arrived();
     let sent = Sender::near(namespace).unwrap().send(frames, count, Pace::PerSecond(20_000)).unwrap();
     assert_eq!(sent.packets, count);
+    // With an XDP program a veth has a queue, which the kernel empties when it gets a processor.
+    wait_for("packets at the far end", || arrived() >= before + count);
 }
 
 fn text(path: &std::path::Path) -> &str {
@@ -114,7 +117,8 @@ fn af_xdp_captures_every_packet_and_the_host_gets_none() {
     assert_eq!(namespace.counter(FAR, "rx_packets").unwrap() - before, 10_000);
 }
 
-/// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none has the host's.
+/// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none
+/// has the host's.
 #[test]
 fn driver_metadata_is_requested() {
     let Some(namespace) = namespace("driver_metadata_is_requested") else { return };
@@ -154,7 +158,11 @@ fn driver_metadata_is_requested() {
         finish(namespace.command("ethtool").args(["-K", FAR, "rxvlan", stripping])).succeeded();
         let arguments = ["-i", "xdp:far0", "-w", text(&file), "-j", clock, "--json"];
         let live = start(&namespace, &arguments);
+        let before = namespace.counter(FAR, "rx_packets").unwrap();
         assert_eq!(sender.send(&frames, 100, Pace::PerSecond(5_000)).unwrap().packets, 100);
+        wait_for("packets behind the bridge", || {
+            namespace.counter(FAR, "rx_packets").unwrap() >= before + 100
+        });
         let finished = live.interrupt().succeeded();
         let got = bytes_of(packets_of(&file));
         let strange = got.iter().find(|frame| !frames.contains(frame));
@@ -284,9 +292,10 @@ fn overload_is_counted_by_place_and_the_sums_agree() {
     live.signal("STOP");
     sent += sender.send(&frames, 3000, Pace::PerSecond(20_000)).unwrap().packets;
     live.signal("CONT");
-    std::thread::sleep(Duration::from_secs(1));
+    live.wait_until_idle();
     // So few that they find room whenever they are taken: they carry what was lost before them.
-    sent += sender.send(&frames, 60, Pace::PerSecond(10_000)).unwrap().packets;
+    send(&namespace, &frames, 60);
+    sent += 60;
     let account = live.interrupt().succeeded().account();
     let xdp = &account.interface(FAR)["xdp"];
     let places = ["rx_dropped", "rx_ring_full"].map(|place| xdp[place].as_u64().unwrap());
@@ -459,9 +468,9 @@ fn a_graph_takes_packets_too_and_links_are_followed() {
         (0..100).map(|number| udp(if number % 4 == 0 { 53 } else { 80 }, number)).collect();
     send(&namespace, &frames, 100);
     namespace.ip(&["link", "set", FAR, "down"]).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    live.wait_until_idle();
     namespace.ip(&["link", "set", FAR, "up"]).unwrap();
-    wait_for("the link", || link(&namespace, NEAR).is_running());
+    namespace.wait_until_up(NEAR).unwrap();
     send(&namespace, &frames, 100);
     let finished = live.interrupt().succeeded();
     let account = finished.account();

@@ -20,7 +20,7 @@ use tapline_testkit::traffic::Traffic;
 pub const TAPLINE: &str = env!("CARGO_BIN_EXE_tapline");
 
 /// How long anything may take that should take no time.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run of the program that has ended.
 #[derive(Debug)]
@@ -204,8 +204,19 @@ impl Live {
         Finished::new(child.wait_with_output().expect("our child"))
     }
 
-    /// Ctrl-C, and then the end.
+    /// Waits until all threads sleep, three looks in a row: packets that came are read, signals are obeyed. A thread
+    /// that waits for a processor does not sleep, so a busy machine only makes this longer.
+    pub fn wait_until_idle(&self) {
+        let mut looks = 0;
+        wait_for("the program to be idle", || {
+            looks = if is_asleep(self.pid) { looks + 1 } else { 0 };
+            looks == 3
+        });
+    }
+
+    /// Ctrl-C once the kernel has delivered what was sent, and then the end.
     pub fn interrupt(self) -> Finished {
+        wait_for_backlog();
         self.signal("INT");
         self.wait()
     }
@@ -217,6 +228,36 @@ impl Drop for Live {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Whether no thread of a process runs, wants to run, or is stopped: field 3 of proc(5) `stat`.
+fn is_asleep(pid: u32) -> bool {
+    let threads: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().collect();
+    let sleeps = |stat: String| stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S'));
+    let is_asleep = |path: PathBuf| fs::read_to_string(path).is_ok_and(sleeps);
+    !threads.is_empty() && threads.iter().all(|thread| is_asleep(thread.path().join("stat")))
+}
+
+/// Whether a process has a handler for SIGINT: before, a signal ends it. `SigCgt` of proc(5) has a bit for each signal.
+pub fn catches_interrupts(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+}
+
+/// Waits until the kernel's backlog of received packets is empty: ksoftirqd, which empties it on a busy machine, waits
+/// for a processor as other threads do. Traffic of others may keep it filled, so the wait has an end.
+pub fn wait_for_backlog() {
+    // softnet_data of the kernel: the twelfth column is the length of the backlog, in hexadecimal.
+    let len = |line: &str| line.split_whitespace().nth(11).and_then(|len| u32::from_str_radix(len, 16).ok());
+    let is_empty = || {
+        let rows = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+        rows.lines().filter_map(len).all(|len| len == 0)
+    };
+    let start = Instant::now();
+    while !is_empty() && start.elapsed() < Duration::from_secs(10) {
+        sleep(Duration::from_millis(1));
     }
 }
 

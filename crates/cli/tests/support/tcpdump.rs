@@ -43,6 +43,7 @@ impl Tcpdump {
     /// Ends it once it has written `count` packets, or when no more come.
     pub fn packets(mut self, file: &Path, bytes: u64) -> Vec<Vec<u8>> {
         wait_for("tcpdump to write", || std::fs::metadata(file).is_ok_and(|file| file.len() >= bytes));
+        // Time for a packet that should not be there.
         std::thread::sleep(Duration::from_millis(100));
         // `ip netns exec` becomes the program, so that this reaches it.
         let kill = std::process::Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();

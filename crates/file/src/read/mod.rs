@@ -53,7 +53,7 @@ pub(crate) enum Stop {
     Need {
         /// The item's name.
         item: &'static str,
-        /// How many bytes of it have been consumed already, because they need not stand together.
+        /// Number of its bytes that were consumed before, as they need not stand together.
         consumed: u64,
         /// Bytes that it needs, counted from `at`; at least one more than are there.
         len: u64,

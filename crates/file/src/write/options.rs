@@ -10,18 +10,18 @@ use super::Rotation;
 use crate::input::Compression;
 use crate::section::Section;
 
-/// A format that we write.
+/// A format of written files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Classic pcap, in which every tool can read packets of one link type.
+    /// Classic pcap, which every tool reads: packets of one link type.
     Pcap,
     /// pcapng: several interfaces, statistics, comments.
     Pcapng,
 }
 
 impl Format {
-    /// By the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and `.ntar`, else
-    /// pcap.
+    /// The format by the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and
+    /// `.ntar`, else pcap.
     ///
     /// ```
     /// use tapline_file::Format;
@@ -49,8 +49,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Microseconds if no interface has finer times, so that nothing is lost and old tools are served where they can
-    /// be.
+    /// The coarsest unit that loses nothing: microseconds, for old tools, if no interface has finer times.
     pub fn of(interfaces: &[Interface]) -> Precision {
         let is_micro = |interface: &Interface| match interface.resolution {
             Resolution::Decimal(n) => n <= 6,
@@ -63,7 +62,7 @@ impl Precision {
 /// The settings of a writer of files.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// The name of the file; with rotation, what names are made from. `-` is standard output.
+    /// The name of the file; with rotation, the pattern of the names. `-` is standard output.
     pub path: PathBuf,
     /// The format.
     pub format: Format,
@@ -71,22 +70,22 @@ pub struct WriteOptions {
     pub precision: Precision,
     /// The compression of the file, if there is one.
     pub compression: Option<Compression>,
-    /// When to begin a new file.
+    /// The conditions for a new file.
     pub rotation: Rotation,
-    /// Each batch is written at once, so that readers see it (`-U`).
+    /// Whether each batch is written at once, so that readers see it (`-U`).
     pub is_flushed_each_batch: bool,
-    /// A file in progress is called `NAME.part`.
+    /// Whether a file in progress is called `NAME.part`.
     pub has_part_name: bool,
-    /// The most bytes of a packet, for the header where the interface gives none; 0 for no limit.
+    /// The most bytes of a packet, for the header if the interface gives none; 0 for no limit.
     pub snap_len: u32,
-    /// The writer, for the section header of pcapng.
+    /// The section header of pcapng: the program that writes, and its machine.
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
     pub statistics_interval_ns: i64,
 }
 
 impl WriteOptions {
-    /// Format and compression by the name's ending, precision by the interfaces, one file, no `.part`.
+    /// Defaults: format and compression by the name's ending, precision by the interfaces, one file, no `.part`.
     pub fn new(path: &Path, interfaces: &[Interface]) -> WriteOptions {
         WriteOptions {
             path: path.to_owned(),
@@ -108,7 +107,7 @@ impl WriteOptions {
     }
 }
 
-/// The creator of files. In a program that gave up its rights it is a process that kept them.
+/// A creator of files: this process, or one that kept its rights when this one gave them up.
 pub trait FileCreator: Send {
     /// Creates the file, or empties it if it exists, for writing.
     ///
@@ -123,7 +122,7 @@ pub trait FileCreator: Send {
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 }
 
-/// Files as this process itself may create them; root's as [`tapline_sys::output_file`] says.
+/// Creates files as this process itself; as root by the rules of [`tapline_sys::output_file`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectCreator;
 

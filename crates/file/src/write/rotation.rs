@@ -12,7 +12,7 @@ use tapline_packet::{ClockReading, Timestamp};
 
 use crate::error::WriteError;
 
-/// When to begin a new file. By default never.
+/// The conditions for a new file. By default there is never one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// Bytes, before packing, beyond which no packet is added to a file (`-C`).
@@ -47,7 +47,7 @@ impl Rotation {
 #[derive(Clone, Debug)]
 pub(super) struct Course {
     rotation: Rotation,
-    /// When the current period began.
+    /// The start of the current period.
     start: ClockReading,
     periods: u32,
     /// Counts files within a period by size.
@@ -70,7 +70,7 @@ impl Course {
         Course { rotation, start: now, periods: 0, number: 0 }
     }
 
-    /// When the current period began, by the wall clock as it was when the period was found to begin.
+    /// The start of the current period, by the wall clock as it was when the period was found to begin.
     pub(super) fn period_start(&self) -> Timestamp {
         self.start.wall
     }

@@ -1,4 +1,4 @@
-//! Packets into files.
+//! A writer of packets to files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,19 @@ use crate::section::InterfaceStatistics;
 /// s, 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Whether there is more to be written.
+/// Whether the writer takes more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteProgress {
-    /// Go on.
+    /// More packets are taken.
     Writing,
     /// As many files as were asked for are complete (`-W` with `-G`). Packets that come now are counted as lost.
     Done,
 }
 
-/// Writes packets to a file or a rotating set of files.
+/// Writes packets to a file, or to a rotating set of files.
 ///
-/// Packets are gathered into one buffer and written with one call; [`flush`](Self::flush) writes what is gathered.
-/// Files hold whole records at all times but while a write is under way, also when the disk is full.
+/// Packets are gathered in one buffer and written with one call; [`flush`](Self::flush) writes them earlier. Files
+/// hold whole records at all times but while a write is under way, also when the disk is full.
 pub struct FileWriter {
     options: WriteOptions,
     place: Box<dyn Place>,
@@ -45,7 +45,7 @@ pub struct FileWriter {
     written: u64,
     lost: u64,
     statistics: Vec<InterfaceStatistics>,
-    /// When statistics are due, by the steady clock.
+    /// The time of the next statistics, by the steady clock.
     statistics_due_ns: i64,
 }
 
@@ -55,7 +55,7 @@ struct Current {
     path: PathBuf,
     /// Its path until it is complete, if that is another one.
     part_path: Option<PathBuf>,
-    /// Bytes before packing, those in the buffer too.
+    /// Bytes before packing, including those in the buffer.
     len: u64,
 }
 
@@ -139,8 +139,8 @@ impl FileWriter {
         Ok(writer)
     }
 
-    /// Packets that a reader finds in what the system took: whole records, and of packed files those before the last
-    /// mark.
+    /// Packets that a reader would find in the bytes that the system took: whole records, and of packed files those
+    /// before the last mark.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -155,7 +155,7 @@ impl FileWriter {
         self.gathered
     }
 
-    /// The name of the file in progress, as it will be called when complete.
+    /// The final name of the file in progress.
     pub fn path(&self) -> &Path {
         self.current.as_ref().map_or(&self.options.path, |current| &current.path)
     }
@@ -180,7 +180,7 @@ impl FileWriter {
         result
     }
 
-    /// Writes what is gathered, so that readers can see it.
+    /// Writes the gathered packets, so that readers can see them.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -188,8 +188,9 @@ impl FileWriter {
         self.write_buffer()
     }
 
-    /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several
-    /// times a second, with or without packets; `statistics` is what is known of the interfaces now.
+    /// Does the work that is due by the clock: the next file of a rotation by time, statistics in pcapng. To be
+    /// called several times a second, with or without packets; `statistics` are the present counters of the
+    /// interfaces.
     ///
     /// # Errors
     /// If a file cannot be completed or created.

@@ -35,7 +35,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, depth: usize, label: &str
         }
         ExprKind::Not(inner) => write_inner(f, "not", inner, depth),
         ExprKind::Group(inner) => write_inner(f, "group", inner, depth),
-        ExprKind::Modified(form, inner) => write_inner(f, &form.to_string(), inner, depth),
+        ExprKind::Modified(modifier, inner) => write_inner(f, &modifier.to_string(), inner, depth),
         ExprKind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
         ExprKind::Id(id) => writeln!(f, "{id}"),
         ExprKind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
@@ -71,7 +71,7 @@ impl fmt::Display for Modifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Modifier::Inner(Some(tunnel)) => write!(f, "inner {tunnel}"),
-            form => f.write_str(form.word()),
+            modifier => f.write_str(modifier.word()),
         }
     }
 }

@@ -16,7 +16,7 @@ const COLUMN: usize = 48;
 
 /// Figures of a program that are known without running it.
 pub(super) struct Measures {
-    /// Instructions on the longest way.
+    /// Instructions on the longest path.
     pub(super) longest: usize,
     /// Bytes that every accepted packet must have been captured with; `None` if none is accepted.
     pub(super) captured: Option<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Measures {
     pub(super) loads: bool,
 }
 
-/// Measures each way at once, from the end backward.
+/// Measures each path at once, from the end backward.
 pub(super) fn measure(program: &Program) -> Measures {
     let insns = program.insns();
     let mut longest = vec![0; insns.len()];
@@ -92,9 +92,9 @@ pub(super) fn render(program: &Program, predicates: &Predicates) -> String {
 /// The content of A, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
-    /// No way leads here yet.
+    /// No edge leads here yet.
     Unreached,
-    /// Nothing that has a name, or different things on different ways.
+    /// Nothing that has a name, or different things on different paths.
     Unknown,
     /// A field, under a mask if one was applied.
     Field(String, Option<u32>),

@@ -50,8 +50,8 @@ pub(super) fn of_qualifiers(qualifiers: Qualifiers) -> String {
 }
 
 /// The place where the content of a modifier is looked for, in words.
-pub(super) fn of_form(form: Modifier) -> &'static str {
-    match form {
+pub(super) fn of_modifier(modifier: Modifier) -> &'static str {
+    match modifier {
         Modifier::Scoped => "shifts end with their parentheses and at `or`",
         Modifier::Extensions => "behind the extension headers of IPv6 too",
         Modifier::AnyVlan => "behind no VLAN tag, one or two",

@@ -1,7 +1,7 @@
 //! The tree of a filter, indented, with the qualifiers that its text leaves out.
 //!
 //! ```text
-//! node := leaf | and node node+ | or node node+ | not node | form node
+//! node := leaf | and node node+ | or node node+ | not node | modifier node
 //! ```
 
 use super::meaning;
@@ -62,9 +62,16 @@ fn node(expr: &Expr, inherited: Option<Qualifiers>, text: &str) -> (Node, Option
             (Node::Branch("not", vec![inner]), next)
         }
         ExprKind::Group(inner) => (node(inner, inherited, text).0, inherited),
-        ExprKind::Modified(form, inner) => {
+        ExprKind::Modified(modifier, inner) => {
             let inner = Box::new(node(inner, None, text).0);
-            (Node::Modifier { text: form.to_string(), meaning: meaning::of_form(*form), inner }, None)
+            (
+                Node::Modifier {
+                    text: modifier.to_string(),
+                    meaning: meaning::of_modifier(*modifier),
+                    inner,
+                },
+                None,
+            )
         }
         ExprKind::Qualified(qualifiers, inner) => (node(inner, Some(*qualifiers), text).0, Some(*qualifiers)),
         ExprKind::Id(_) => {

@@ -29,7 +29,7 @@ impl Generator {
     }
 }
 
-/// How many cells the code for a relation takes at once.
+/// Number of cells that the code of a relation takes at once.
 pub(crate) fn cells_needed(left: &NumberExpr, right: &NumberExpr) -> usize {
     pair_cells(left, right)
 }

@@ -13,7 +13,7 @@ pub(super) fn find(word: &str) -> Option<Token<'static>> {
 }
 
 /// Our own words, which are names unless a parenthesis follows.
-pub(super) fn form(word: &str) -> Option<ModifierWord> {
+pub(super) fn modifier(word: &str) -> Option<ModifierWord> {
     Some(match word {
         "scoped" => ModifierWord::Scoped,
         "extensions" => ModifierWord::Extensions,

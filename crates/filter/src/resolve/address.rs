@@ -251,7 +251,7 @@ impl Scope<'_> {
     }
 }
 
-/// How many addresses of one family a name may stand for.
+/// The most addresses of one family that a name may stand for.
 const ADDRESSES_MAX: usize = 100;
 
 fn kind_word(qualifiers: Qualifiers) -> &'static str {

@@ -23,7 +23,7 @@ pub(super) struct Mark {
     shifts: (usize, Option<Span>),
 }
 
-/// The layers for which the transport cells hold good, on the two ways out of a part.
+/// The layers for which the transport cells hold good, on the two edges out of a part.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flow {
     yes: Option<u32>,
@@ -102,7 +102,7 @@ pub(crate) struct Part {
     pub(crate) predicate: Predicate,
     /// Whether its contrary is wanted.
     pub(crate) negated: bool,
-    /// How many parts before it moved the headers, and the last of them.
+    /// Number of parts before it that moved the headers, and the last of them.
     pub(crate) shifts: (usize, Option<Span>),
     /// Whether it moves the headers for what comes behind it.
     pub(crate) moves: bool,

@@ -1,9 +1,9 @@
 //! Corner by corner: what a filter accepts, what it rejects, and what it refuses to be.
 
 mod errors;
-mod forms;
 mod frames;
 mod links;
+mod modifiers;
 mod tunnels;
 
 use std::sync::Arc;
@@ -52,8 +52,8 @@ fn accepts(program: &CompiledFilter, data: &[u8], wire_len: usize) -> bool {
     program.run(Packet { data, meta: &meta }) != 0
 }
 
-/// Whether a filter accepts a packet, simplified or not. Cut at any length it must give the same answer both ways, and
-/// load in kernels.
+/// Whether a filter accepts a packet, simplified or not. Cut at any length it must give the same answer in both
+/// forms, and load in kernels.
 fn verdict(link_type: LinkType, text: &str, data: &[u8]) -> bool {
     let plain = program(text, &Options { optimise: false, ..options(link_type) });
     check_for_kernel(text, &plain);

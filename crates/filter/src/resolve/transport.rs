@@ -226,8 +226,8 @@ impl Asks {
                 rest.iter().for_each(|(_, part)| self.look(part));
             }
             ExprKind::Not(inner) | ExprKind::Group(inner) | ExprKind::Qualified(_, inner) => self.look(inner),
-            ExprKind::Modified(form, inner) => {
-                self.transport |= matches!(form, Modifier::Extensions | Modifier::Inner(_));
+            ExprKind::Modified(modifier, inner) => {
+                self.transport |= matches!(modifier, Modifier::Extensions | Modifier::Inner(_));
                 self.look(inner);
             }
             ExprKind::Primitive(Primitive::Fragment(_)) => {

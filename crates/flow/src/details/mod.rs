@@ -26,12 +26,12 @@ pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{PacketSummary, TransportSpan};
-use crate::{Error, Side};
+use crate::{Endpoint, Error};
 use payloads::PayloadTable;
 use pool::{NONE, PerSlot, Pool};
 use tcp::Connections;
 
-/// The most bytes of payload that are kept of each side.
+/// The most bytes of payload kept for each side.
 pub const PAYLOAD_MAX: u16 = 512;
 
 /// The groups of details that a meter collects.
@@ -39,23 +39,23 @@ pub const PAYLOAD_MAX: u16 = 512;
 pub struct DetailFields {
     /// Times of the handshake, retransmissions, packets out of order, zero windows, segment size and window scale.
     pub tcp: bool,
-    /// Packets by size.
+    /// Packets by size class.
     pub sizes: bool,
-    /// Times between packets.
+    /// Times between packets (interarrival times).
     pub gaps: bool,
-    /// First question and its answer.
+    /// The first DNS question and its answer.
     pub dns: bool,
-    /// Server name, version, protocol and fingerprints of the hello.
+    /// Server name, version, protocol and fingerprints of the TLS hello.
     pub tls: bool,
-    /// The first request and the status of its answer.
+    /// The first HTTP request and the status of its answer.
     pub http: bool,
-    /// The application, by what it says and by its port.
+    /// The application, recognised by its payload or else by its port.
     pub application: bool,
-    /// The first bytes of each side.
+    /// The first bytes of payload of each side.
     pub payload: bool,
 }
 
-/// Each group by its word.
+/// Words of the groups.
 const GROUPS: [(&str, Group); 8] = [
     ("tcp", |fields| &mut fields.tcp),
     ("sizes", |fields| &mut fields.sizes),
@@ -70,7 +70,7 @@ const GROUPS: [(&str, Group); 8] = [
 type Group = fn(&mut DetailFields) -> &mut bool;
 
 impl DetailFields {
-    /// Nothing besides.
+    /// No group.
     pub const NONE: DetailFields = DetailFields {
         tcp: false,
         sizes: false,
@@ -82,7 +82,7 @@ impl DetailFields {
         payload: false,
     };
 
-    /// The group of a word.
+    /// The group that a word names.
     pub fn of_word(word: &str) -> Option<DetailFields> {
         let (_, group) = GROUPS.iter().find(|(known, _)| *known == word)?;
         let mut fields = DetailFields::NONE;
@@ -90,10 +90,10 @@ impl DetailFields {
         Some(fields)
     }
 
-    /// Words with commas between them; `none` and an empty text are none, `all` is all of them.
+    /// Parses words separated by commas; `none` and an empty text are no group, `all` is every group.
     ///
     /// # Errors
-    /// [`Error::Detail`] for a word that means no group.
+    /// [`Error::Detail`] for a word that names no group.
     pub fn parse(text: &str) -> Result<DetailFields, Error> {
         let mut fields = DetailFields::NONE;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
@@ -107,7 +107,7 @@ impl DetailFields {
         Ok(fields)
     }
 
-    /// Both together.
+    /// The groups of both.
     #[must_use]
     pub fn with(mut self, mut other: DetailFields) -> DetailFields {
         for (_, group) in GROUPS {
@@ -116,14 +116,14 @@ impl DetailFields {
         self
     }
 
-    /// The words of the groups, with commas between them; `none` if there are none.
+    /// The words of the groups, separated by commas; `none` if there are none.
     pub fn words(mut self) -> String {
         let words: Vec<&str> =
             GROUPS.into_iter().filter_map(|(word, group)| (*group(&mut self)).then_some(word)).collect();
         if words.is_empty() { "none".to_owned() } else { words.join(",") }
     }
 
-    /// Of these the ones that are not among others.
+    /// The groups that are not in `other`.
     #[must_use]
     pub fn without(mut self, mut other: DetailFields) -> DetailFields {
         for (_, group) in GROUPS {
@@ -132,7 +132,7 @@ impl DetailFields {
         self
     }
 
-    /// Whether there is any.
+    /// Whether it has any group.
     pub fn any(self) -> bool {
         self != DetailFields::NONE
     }
@@ -146,30 +146,30 @@ impl DetailFields {
 /// Details of a flow that has ended. Sides are in the order of the flow's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
-    /// Of TCP flows, if asked for.
+    /// TCP's details, for TCP flows.
     pub tcp: Option<Tcp>,
     /// Packets of each side by size.
     pub sizes: Option<[SizeCounts; 2]>,
     /// Times between the packets of each side.
     pub gaps: Option<[InterarrivalTimes; 2]>,
-    /// The first question, and what was answered.
+    /// The first DNS question and its answer.
     pub dns: Option<Dns>,
     /// Fields of the TLS hello.
     pub tls: Option<Tls>,
-    /// The first request, and the status of the answer.
+    /// The first HTTP request, and the status of its answer.
     pub http: Option<Http>,
-    /// The application, if asked for and known.
+    /// The application, if known.
     pub application: Option<Application>,
-    /// The first bytes that each side sent.
+    /// The first bytes of payload of each side.
     pub payload: [Box<[u8]>; 2],
 }
 
 /// Details that were left out because their pool was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedDetails {
-    /// Texts for which there was no block, and other details without an entry.
+    /// Texts and other details that found no free block or entry.
     pub texts: u64,
-    /// First bytes of streams that were given up half read, as others needed the buffer.
+    /// Streams whose first bytes were dropped half read, because others needed the buffer.
     pub streams: u64,
 }
 
@@ -180,17 +180,17 @@ impl RefusedDetails {
     }
 }
 
-/// The entries of all flows, by their slots in the table of flows.
+/// The details of all flows, by slot of the flow table.
 pub(crate) struct DetailTable {
     fields: DetailFields,
     tcp: Connections,
-    /// For each side that has sent more than one packet. Of the first packet the flow itself tells.
+    /// Only for sides that have sent two packets or more: the details of one packet follow from the flow.
     sizes: Sides<SizeCounts>,
     gaps: Sides<gaps::GapSums>,
     payloads: Option<PayloadTable>,
 }
 
-/// Entries of the sides of flows.
+/// Details of each side of the flows.
 struct Sides<T> {
     numbers: PerSlot<[u32; 2]>,
     pool: Pool<T>,
@@ -206,12 +206,12 @@ impl<T: Copy + Default> Sides<T> {
         self.numbers.begin(slot, [NONE; 2]);
     }
 
-    /// The entry of a side, made if there is none.
+    /// The entry of a side, created if there is none.
     fn of(&mut self, slot: u32, side: usize) -> Option<&mut T> {
         self.pool.get_or_take(&mut self.numbers.get(slot)?[side])
     }
 
-    /// The entry of a side of a flow that ends, if it has one.
+    /// Takes the entry of a side of a flow that ends, if it has one.
     fn end(&mut self, slot: u32, side: usize) -> Option<T> {
         let number = &mut self.numbers.get(slot)?[side];
         let entry = self.pool.get(*number).copied();
@@ -231,13 +231,14 @@ impl<T: Copy + Default> Sides<T> {
         self.pool.clear();
     }
 
-    /// Bytes that a flow takes at most.
+    /// The most bytes that a flow takes.
     fn flow_len() -> usize {
         size_of::<[u32; 2]>() + 2 * Pool::<T>::entry_len()
     }
 }
 
-/// The packets of a side so far, with the one that is looked at; `bytes` and `time` are those of the first, and known with the second.
+/// The packets of a side so far, including the present one. At the second packet `bytes` and `time` are those of the
+/// first.
 #[derive(Clone, Copy)]
 pub(crate) struct SideTotals {
     pub(crate) packets: u64,
@@ -245,7 +246,7 @@ pub(crate) struct SideTotals {
     pub(crate) time: i64,
 }
 
-/// One packet, as details see it.
+/// A packet, as the details need it.
 #[derive(Clone, Copy)]
 pub(crate) struct PacketView<'p> {
     pub(crate) summary: &'p PacketSummary,
@@ -273,7 +274,7 @@ impl DetailTable {
         })
     }
 
-    /// Bytes that a flow takes here at most, with its part of what all share.
+    /// The most bytes that a flow takes in these tables, with its part of shared pools.
     pub(crate) fn flow_len(fields: DetailFields, payload: u16) -> usize {
         let of = |is_wanted: bool, len: usize| if is_wanted { len } else { 0 };
         of(fields.tcp, Connections::flow_len())
@@ -288,7 +289,7 @@ impl DetailTable {
         refused
     }
 
-    /// A slot comes into use, or is used for another flow.
+    /// Resets a slot that begins to be used, or is used for another flow.
     pub(crate) fn begin(&mut self, slot: u32) {
         if self.fields.tcp {
             self.tcp.begin(slot);
@@ -304,7 +305,7 @@ impl DetailTable {
         }
     }
 
-    /// Asks for the lines that have the numbers of a flow's entries.
+    /// Prefetches the cache lines with the numbers of a flow's entries.
     #[inline]
     pub(crate) fn prefetch_numbers(&self, slot: u32) {
         self.tcp.prefetch_number(slot);
@@ -315,7 +316,7 @@ impl DetailTable {
         }
     }
 
-    /// Asks for the entries themselves, of the side that sent a packet.
+    /// Prefetches the entries of the side that sent a packet.
     #[inline]
     pub(crate) fn prefetch_entries(&self, slot: u32, side: usize) {
         self.tcp.prefetch_entry(slot);
@@ -326,7 +327,7 @@ impl DetailTable {
         }
     }
 
-    /// A packet of a flow, by the side of the key that sent it, with what that side has sent by now.
+    /// Adds a packet of a flow, with the side of the key that sent it and that side's totals.
     pub(crate) fn packet(
         &mut self,
         slot: u32,
@@ -348,7 +349,8 @@ impl DetailTable {
         }
     }
 
-    /// A packet of a side that has sent one before: sizes and times get an entry with the second, which begins with the first.
+    /// Adds a packet of a side that has sent one before. The second packet creates the entry for sizes and times, and
+    /// adds the first one too.
     fn again(&mut self, slot: u32, side: usize, sent: SideTotals, view: &PacketView<'_>) {
         if let Some(sizes) = self.fields.sizes.then(|| self.sizes.of(slot, side)).flatten() {
             if sent.packets == 2 {
@@ -372,7 +374,7 @@ impl DetailTable {
         protocol: u8,
         ports: [u16; 2],
         first: usize,
-        sides: &[Side; 2],
+        sides: &[Endpoint; 2],
     ) -> Box<Details> {
         let in_order = [(first, &sides[0]), (1 - first, &sides[1])];
         let mut details = Box::new(Details {
@@ -390,8 +392,8 @@ impl DetailTable {
         details
     }
 
-    /// Packets of a side by size. Of the only one the flow tells.
-    fn sizes_of(&mut self, slot: u32, at: usize, side: &Side) -> SizeCounts {
+    /// Packets of a side by size. The size of a single packet follows from the flow.
+    fn sizes_of(&mut self, slot: u32, at: usize, side: &Endpoint) -> SizeCounts {
         self.sizes.end(slot, at).unwrap_or_else(|| {
             let mut counts = SizeCounts::default();
             if side.packets == 1 {

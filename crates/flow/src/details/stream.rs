@@ -1,7 +1,7 @@
 //! The first bytes of TCP streams, put together where they came in pieces.
 //!
-//! Most hellos and requests come in one segment and are read where they lie. For others there are buffers that all flows share, one a stream at a time; the
-//! one that was taken longest ago is given up if there is none.
+//! Most hellos and requests come in one segment and are read where they lie. For others there are buffers that all
+//! flows share, one a stream at a time; the one that was taken longest ago is given up if there is none.
 
 use std::collections::TryReserveError;
 
@@ -49,9 +49,9 @@ impl Stream {
 
 /// Whether the parser of a stream wants more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ParseProgress {
     Done,
-    More,
+    NeedMore,
 }
 
 struct Buffer {
@@ -80,8 +80,9 @@ impl Buffers {
         Ok(Buffers { all, hand: 0, given_up: 0 })
     }
 
-    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on, until `read` says that it is
-    /// done. It is told whether more can come: not after a segment that was not captured whole, and not beyond [`LEN`].
+    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on,
+    /// until `read` says that it is done. It is told whether more can come: not after a segment that was not captured
+    /// whole, and not beyond [`LEN`].
     pub(super) fn add(
         &mut self,
         owner: (u32, u8),
@@ -89,7 +90,7 @@ impl Buffers {
         seq: u32,
         payload: &[u8],
         is_whole: bool,
-        read: impl FnOnce(&[u8], bool) -> Verdict,
+        read: impl FnOnce(&[u8], bool) -> ParseProgress,
     ) {
         if stream.is_done || payload.is_empty() {
             return;
@@ -105,18 +106,18 @@ impl Buffers {
             // Before its first byte, or much further on: what is missing will hardly come.
             return;
         }
-        let verdict = match self.of(owner, stream) {
+        let progress = match self.of(owner, stream) {
             None if offset == 0 => read(payload, !is_whole || payload.len() >= LEN),
-            None => Verdict::More,
+            None => ParseProgress::NeedMore,
             Some(at) => {
                 let buffer = &mut self.all[at];
                 match buffer.put(offset, payload) {
                     true => read(&buffer.bytes[..buffer.len], !is_whole || buffer.len == LEN),
-                    false => Verdict::More,
+                    false => ParseProgress::NeedMore,
                 }
             }
         };
-        if verdict == Verdict::Done || !is_whole {
+        if progress == ParseProgress::Done || !is_whole {
             return self.end(owner, stream);
         }
         if self.of(owner, stream).is_none() {
@@ -247,7 +248,7 @@ mod tests {
             let seq = (u32::MAX - 2).wrapping_add(*offset);
             buffers.add((1, 0), &mut stream, seq, bytes, true, |bytes, _| {
                 seen.push(bytes.to_vec());
-                if bytes.len() >= enough { Verdict::Done } else { Verdict::More }
+                if bytes.len() >= enough { ParseProgress::Done } else { ParseProgress::NeedMore }
             });
         }
         assert_eq!(stream.is_done(), seen.last().is_some_and(|bytes| bytes.len() >= enough));
@@ -327,7 +328,7 @@ mod tests {
         let mut buffers = Buffers::new().unwrap();
         let mut streams = vec![Stream::default(); BUFFERS + 10];
         for (at, stream) in streams.iter_mut().enumerate() {
-            buffers.add((at as u32, 0), stream, 1, b"a", true, |_, _| Verdict::More);
+            buffers.add((at as u32, 0), stream, 1, b"a", true, |_, _| ParseProgress::NeedMore);
         }
         assert_eq!((buffers.given_up, buffers.all.len()), (10, BUFFERS));
         // A stream that lost its buffer is not read further; the others are.
@@ -335,7 +336,7 @@ mod tests {
         for (at, stream) in streams.iter_mut().enumerate().skip(9) {
             buffers.add((at as u32, 0), stream, 2, b"b", true, |bytes, _| {
                 looks += usize::from(bytes == b"ab");
-                Verdict::Done
+                ParseProgress::Done
             });
         }
         assert_eq!(looks, BUFFERS);

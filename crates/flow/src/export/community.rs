@@ -26,7 +26,7 @@ const ANSWERS_V6: [(u16, u16); 6] = [(128, 129), (133, 134), (135, 136), (130, 1
 
 /// The text of a flow, with the seed 0.
 pub(super) fn community_id(flow: &Flow) -> String {
-    let [one, other] = &flow.sides;
+    let [one, other] = &flow.endpoints;
     let (mut source, mut destination) = ((one.address, one.port), (other.address, other.port));
     let mut is_one_way = false;
     if matches!(flow.protocol, ICMP | ICMPV6) {
@@ -73,10 +73,10 @@ mod tests {
     use tapline_packet::Timestamp;
 
     use super::*;
-    use crate::{EndReason, FlowContext, Side};
+    use crate::{EndReason, Endpoint, FlowContext};
 
     fn id(protocol: u8, one: (&str, u16), other: (&str, u16)) -> String {
-        let side = |(address, port): (&str, u16)| Side {
+        let side = |(address, port): (&str, u16)| Endpoint {
             address: address.parse().unwrap(),
             port,
             packets: 1,
@@ -89,11 +89,11 @@ mod tests {
             ttl_max: 0,
             tos: 0,
         };
-        let sides = [side(one), side(other)];
+        let endpoints = [side(one), side(other)];
         community_id(&Flow {
-            sides,
+            endpoints,
             protocol,
-            end: EndReason::Idle,
+            end_reason: EndReason::Idle,
             context: FlowContext::NONE,
             details: None,
         })

@@ -7,9 +7,9 @@
 //!           templates: 0 in v9, 2; options templates: 1 in v9, 3; else the template's id
 //! ```
 //!
-//! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1; RFC 7011, 3.1).
-//! A v9 collector computes times from uptime and seconds, which are whole: so the uptime begins at a whole second, and
-//! the time of a message is rounded up to one.
+//! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1;
+//! RFC 7011, 3.1). A v9 collector computes times from uptime and seconds, which are whole: so the uptime begins at a
+//! whole second, and the time of a message is rounded up to one.
 
 use std::net::IpAddr;
 
@@ -206,7 +206,7 @@ impl Templates {
         if self.biflow {
             return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
         }
-        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             self.record(flow, from, (side.first, side.last, side.packets), sink);
         }
     }
@@ -218,7 +218,7 @@ impl Templates {
         (first, last, packets): (Timestamp, Timestamp, u64),
         sink: &mut MessageSink<'_>,
     ) {
-        let which = usize::from(flow.sides[0].address.is_ipv6());
+        let which = usize::from(flow.endpoints[0].address.is_ipv6());
         if self.version == Version::V9 || self.templates[which].variable == 0 {
             self.make_room(which, self.templates[which].record_len, sink);
             let view = self.view(flow, from, first, last);
@@ -331,7 +331,8 @@ impl Templates {
         if sampling <= 1 {
             return (sets, 2, 0);
         }
-        // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation domain (149).
+        // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation
+        // domain (149).
         match is_v9 {
             true => set(&mut sets, 1, |out| words(out, &[OPTIONS_ID, 4, 8, 1, 4, 34, 4, 35, 1])),
             false => set(&mut sets, 3, |out| words(out, &[OPTIONS_ID, 3, 1, 149, 4, 34, 4, 35, 1])),

@@ -5,7 +5,8 @@
 //! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
 //! ```
 //!
-//! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103 (biflows); RFC 5655 (files).
+//! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103
+//! (biflows); RFC 5655 (files).
 
 mod collector;
 mod community;
@@ -88,7 +89,7 @@ pub struct ExportOptions {
     /// Interval at which templates are sent again over UDP, in export time.
     pub template_time: Duration,
     /// Whether each flow goes to one collector, chosen by a hash of its key, instead of to all.
-    pub by_flow: bool,
+    pub spreads_flows: bool,
     /// The most messages a second to each collector; 0 for no limit.
     pub rate: u32,
     /// The private enterprise number of Tapline's own elements (IPFIX only).
@@ -109,7 +110,7 @@ impl Default for ExportOptions {
             mtu: 1500,
             template_messages: 1000,
             template_time: Duration::from_secs(60),
-            by_flow: false,
+            spreads_flows: false,
             rate: 0,
             enterprise: EXAMPLE_ENTERPRISE,
         }
@@ -179,7 +180,7 @@ impl Exporter {
         for target in targets {
             collectors.push(Collector::open(target, options.rate, options.exporter)?);
         }
-        let groups: Vec<Vec<Collector>> = match options.by_flow {
+        let groups: Vec<Vec<Collector>> = match options.spreads_flows {
             true => collectors.into_iter().map(|collector| vec![collector]).collect(),
             false => vec![collectors],
         };
@@ -351,7 +352,7 @@ fn check(targets: &[ExportTarget], options: &ExportOptions) -> Result<(), Error>
 /// A hash that spreads flows over collectors: equal for both directions, and in every run.
 fn spread(flow: &Flow) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    let [one, other] = flow.sides.map(|side| (side.address, side.port));
+    let [one, other] = flow.endpoints.map(|side| (side.address, side.port));
     let mut hasher = DefaultHasher::new();
     (one.min(other), one.max(other), flow.protocol).hash(&mut hasher);
     hasher.finish()

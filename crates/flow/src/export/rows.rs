@@ -72,7 +72,8 @@ pub struct RowWriter {
 }
 
 impl RowWriter {
-    /// Makes a file, or empties the one that is there; `-` is standard output. The template and whether both directions are one row are those of `options`.
+    /// Makes a file, or empties the one that is there; `-` is standard output. The template and whether both directions
+    /// are one row are those of `options`.
     ///
     /// # Errors
     /// If the file cannot be made, or the template cannot be.
@@ -140,14 +141,14 @@ impl RowWriter {
             exporter: self.exporter,
             sampling: self.sampling,
         };
-        let is_v4 = flow.sides[0].address.is_ipv4();
+        let is_v4 = flow.endpoints[0].address.is_ipv4();
         let version = if is_v4 { IpFamily::V4 } else { IpFamily::V6 };
         let views: Vec<RecordView<'_>> = match self.biflow {
             true => vec![view(0, flow.first(), flow.last())],
             false => [0, 1]
                 .into_iter()
-                .filter(|from| flow.sides[*from].packets > 0)
-                .map(|from| view(from, flow.sides[from].first, flow.sides[from].last))
+                .filter(|from| flow.endpoints[*from].packets > 0)
+                .map(|from| view(from, flow.endpoints[from].first, flow.endpoints[from].last))
                 .collect(),
         };
         for view in &views {
@@ -364,10 +365,10 @@ impl ExportOptions {
 mod tests {
 
     use super::*;
-    use crate::{EndReason, FlowContext, Side};
+    use crate::{EndReason, Endpoint, FlowContext};
 
-    fn side(address: &str, port: u16, packets: u64) -> Side {
-        Side {
+    fn side(address: &str, port: u16, packets: u64) -> Endpoint {
+        Endpoint {
             address: address.parse::<IpAddr>().unwrap(),
             port,
             packets,
@@ -382,11 +383,11 @@ mod tests {
         }
     }
 
-    fn flow(one: Side, other: Side) -> Flow {
+    fn flow(one: Endpoint, other: Endpoint) -> Flow {
         Flow {
-            sides: [one, other],
+            endpoints: [one, other],
             protocol: 6,
-            end: EndReason::End,
+            end_reason: EndReason::End,
             context: FlowContext::NONE,
             details: None,
         }

@@ -6,7 +6,8 @@
 //!          0 1 | TCP flags 1 | protocol 1 | ToS 1 | AS 2, 2 | masks 1, 1 | 0 2                          48 octets, at most 30
 //! ```
 //!
-//! The sequence counts the flows that were sent before. Counters have 32 bits: a flow with more becomes several records. IPv6 has no place.
+//! The sequence counts the flows that were sent before. Counters have 32 bits: a flow with more becomes several
+//! records. IPv6 has no place.
 
 use std::net::IpAddr;
 
@@ -15,7 +16,7 @@ use tapline_packet::Timestamp;
 use super::element::millis;
 use super::encoder::{UptimeEpoch, numbers, words};
 use super::{ExportOptions, Message, MessageSink};
-use crate::{Error, Flow, Side};
+use crate::{Endpoint, Error, Flow};
 
 const HEADER_LEN: usize = 24;
 const RECORD_LEN: usize = 48;
@@ -65,7 +66,7 @@ impl V5 {
     }
 
     pub(super) fn add(&mut self, flow: &Flow, sink: &mut MessageSink<'_>) {
-        let [IpAddr::V4(_), _] = flow.sides.map(|side| side.address) else {
+        let [IpAddr::V4(_), _] = flow.endpoints.map(|side| side.address) else {
             sink.account.left_out += flow.packets();
             return;
         };
@@ -73,7 +74,7 @@ impl V5 {
             self.flush(sink);
             self.boot.set(flow.first());
         }
-        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             for (packets, bytes) in parts(side) {
                 if self.records.len() == self.records_max * RECORD_LEN {
                     self.flush(sink);
@@ -86,7 +87,7 @@ impl V5 {
     }
 
     fn record(&mut self, flow: &Flow, from: usize, packets: u32, bytes: u32) {
-        let (source, destination) = (&flow.sides[from], &flow.sides[1 - from]);
+        let (source, destination) = (&flow.endpoints[from], &flow.endpoints[1 - from]);
         let uptime = |time: Timestamp| (millis(time) - self.boot.millis()) as u32;
         let (first, last) = (uptime(source.first), uptime(source.last));
         let out = &mut self.records;
@@ -130,7 +131,7 @@ impl V5 {
 }
 
 /// Packets and octets of each record that a side takes: one, unless a counter has more than 32 bits.
-fn parts(side: &Side) -> impl Iterator<Item = (u32, u32)> + use<> {
+fn parts(side: &Endpoint) -> impl Iterator<Item = (u32, u32)> + use<> {
     const MAX: u64 = u32::MAX as u64;
     let (packets, bytes) = (side.packets, side.bytes);
     let count = packets.div_ceil(MAX).max(bytes.div_ceil(MAX)).max(1);
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn great_counters_become_several_records() {
-        let side = |packets, bytes| Side {
+        let side = |packets, bytes| Endpoint {
             address: IpAddr::from([10, 0, 0, 1]),
             port: 1,
             packets,

@@ -9,7 +9,7 @@ use super::{FIN, RST};
 use crate::details::SideTotals;
 use crate::key::{self, Addresses, Words};
 use crate::packet::PacketSummary;
-use crate::{FlowContext, Side};
+use crate::{Endpoint, FlowContext};
 
 /// The state bit of the side of the key that sent the first packet.
 pub(super) const FIRST_SIDE: u8 = 1;
@@ -62,7 +62,8 @@ const _: () = assert!(
     "with the hot part, wheel, creation order and index less than 200 bytes a flow"
 );
 
-/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to 112 bytes.
+/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to
+/// 112 bytes.
 #[inline]
 pub(super) fn halves(addresses: Addresses) -> [[u64; 2]; 2] {
     addresses.map(|address| [(address >> 64) as u64, address as u64])
@@ -111,8 +112,8 @@ impl Hot {
         cold.last = [self.last(0), self.last(1)];
     }
 
-    /// The packets, bytes and time of a side before its latest packet. For the second packet these are the values of
-    /// the first: the sums minus the latest, and the earlier time.
+    /// The packets of a side so far, including the present one. At the second packet also bytes and time of the first:
+    /// the sums minus the present packet, and the other time.
     #[inline]
     pub(super) fn sent(&self, cold: &Cold, side: usize, summary: &PacketSummary) -> SideTotals {
         if self.packets[side] > 2 {
@@ -128,12 +129,12 @@ impl Hot {
         }
     }
 
-    pub(super) fn side(&self, cold: &Cold, at: usize, address: IpAddr) -> Side {
+    pub(super) fn side(&self, cold: &Cold, at: usize, address: IpAddr) -> Endpoint {
         let sum = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let packets = sum(cold.packets_high[at].into(), self.packets[at]);
         let last = if self.state & TIMES_COLD == 0 { self.last(at) } else { cold.last[at] };
         let (first, last) = if packets == 0 { (0, 0) } else { (cold.first[at], last) };
-        Side {
+        Endpoint {
             address,
             port: key::ports(self.words)[at],
             packets,

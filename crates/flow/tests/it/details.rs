@@ -123,7 +123,8 @@ fn a_hello_is_read_over_every_transport() {
         let tls = details.tls.as_ref().expect("it is TLS");
         assert_eq!((&*tls.server_name, &*tls.alpn), ("www.example.org", "h2,http/1.1"), "{way:?}");
         assert_eq!((tls.version, tls.cipher), (Some(0x0304), Some(0x1302)));
-        // Of what the testkit's hello has: suites 4865, 4866, 4867, 49199; extensions 0, 10, 13, 16, 43, 51; groups 29, 23.
+        // Of what the testkit's hello has: suites 4865, 4866, 4867, 49199; extensions 0, 10, 13, 16, 43, 51; groups 29,
+        // 23.
         assert!(tls.ja4.starts_with("t13d0406h2_") && tls.ja3.len() == 32, "{tls:?}");
         let tcp = details.tcp.as_ref().expect("it is TCP");
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(40_000_000), Some(10_000_000)));
@@ -274,7 +275,8 @@ fn a_new_flow_begins_with_nothing() {
     assert_eq!(details(&flows[1]).tcp.unwrap().sides[0].retransmitted, 0);
 }
 
-/// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the counts are known.
+/// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the
+/// counts are known.
 #[test]
 fn retransmissions_are_counted_as_generated() {
     for seed in 0..40 {
@@ -354,15 +356,16 @@ fn every_reason_ends_a_flow() {
     frames.push((10 * SECOND + 2, tcp(2, flags::RST)));
     // Is silent for longer than fifteen seconds.
     frames.push((20 * SECOND + 1, udp(3)));
-    // There is no room for the fourth: the first is given up, and begins anew a second later, for which that goes which was silent longest then.
+    // There is no room for the fourth: the first is given up, and begins anew a second later, for which that goes which
+    // was silent longest then.
     frames.extend([4, 5, 6].map(|src| (61 * SECOND + 100 * i64::from(src), udp(src))));
     frames.sort_by_key(|(ms, _)| *ms);
     let (flows, meter) = metered(&settings, &frames, 65_535);
     let told: Vec<(u16, EndReason, u64)> = flows
         .iter()
         .map(|flow| {
-            let sender = usize::from(flow.sides[1].packets > 0);
-            (flow.sides[sender].port, flow.end, flow.packets())
+            let sender = usize::from(flow.endpoints[1].packets > 0);
+            (flow.endpoints[sender].port, flow.end_reason, flow.packets())
         })
         .collect();
     assert_eq!(told[..3], [(2, EndReason::End, 2), (3, EndReason::Idle, 1), (1, EndReason::Active, 60)]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tapline_file::FileSource;
-use tapline_flow::{EndReason, Flow, KeyFields, Meter, MeterSettings, Side};
+use tapline_flow::{EndReason, Endpoint, Flow, KeyFields, Meter, MeterSettings};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp, VlanTag};
 use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
@@ -17,25 +17,26 @@ use tapline_testkit::traffic::Traffic;
 type Timed = (i64, Vec<u8>, u32);
 
 /// Both meters' flows in one form and order.
-type Plain = (flow_meter::End, flow_meter::End, u8, u8, [Option<flow_meter::Way>; 2]);
+type Plain =
+    (flow_meter::AddressPort, flow_meter::AddressPort, u8, u8, [Option<flow_meter::DirectionTotals>; 2]);
 
 fn of_reference(flow: &flow_meter::Flow) -> Plain {
     (flow.ends[0], flow.ends[1], flow.protocol, flow.reason, flow.ways)
 }
 
 fn of_meter(flow: &Flow) -> Plain {
-    let [one, other] = flow.sides;
+    let [one, other] = flow.endpoints;
     (
         (one.address, one.port),
         (other.address, other.port),
         flow.protocol,
-        flow.end as u8,
+        flow.end_reason as u8,
         [way(&one), way(&other)],
     )
 }
 
-fn way(side: &Side) -> Option<flow_meter::Way> {
-    (side.packets > 0).then(|| flow_meter::Way {
+fn way(side: &Endpoint) -> Option<flow_meter::DirectionTotals> {
+    (side.packets > 0).then(|| flow_meter::DirectionTotals {
         packets: side.packets,
         bytes: side.bytes,
         times: (side.first.as_nanos(), side.last.as_nanos()),
@@ -105,8 +106,8 @@ fn reference(settings: &MeterSettings, frames: &[Timed]) -> FlowMeter {
     reference
 }
 
-/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next packet. All come from one
-/// interface: with that in the key they are the same flows, by wide keys.
+/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next
+/// packet. All come from one interface: with that in the key they are the same flows, by wide keys.
 fn assert_equal(settings: &MeterSettings, frames: &[Timed], what: &str) {
     let reference = reference(settings, frames);
     let wanted = sorted(reference.ended.iter().map(of_reference));
@@ -360,7 +361,8 @@ fn datagram_v6(source: u128, destination: u128) -> Vec<u8> {
     frame
 }
 
-/// A reset in a meter that is new ends its flow after the time that closed ones have, although all flows before it have longer.
+/// A reset in a meter that is new ends its flow after the time that closed ones have, although all flows before it have
+/// longer.
 #[test]
 fn a_reset_in_a_fresh_meter_ends_its_flow_soon() {
     let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());
@@ -371,7 +373,7 @@ fn a_reset_in_a_fresh_meter_ends_its_flow_soon() {
         push_one(&mut meter, 100 * SECOND + tenth * SECOND / 10, &datagram(7), &mut flows);
         assert_eq!(flows.len(), usize::from(tenth > 20), "after {tenth} tenths");
     }
-    assert_eq!((flows[0].end, flows[0].protocol), (EndReason::End, 6));
+    assert_eq!((flows[0].end_reason, flows[0].protocol), (EndReason::End, 6));
 }
 
 /// Neither a full table nor silence that may be longer makes an active flow outlast its time.
@@ -383,7 +385,8 @@ fn the_active_timeout_holds_in_a_full_table() {
         let (mut full, mut active) = (0, 0);
         for tenth in 0..1000 {
             let now = tenth * SECOND / 10;
-            // Three flows that are never silent for as long as a tick of the wheel, and others, of which only one at a time has room.
+            // Three flows that are never silent for as long as a tick of the wheel, and others, of which only one at a
+            // time has room.
             (0..3).for_each(|port| push_one(&mut meter, now, &datagram(port), &mut flows));
             push_one(&mut meter, now, &datagram(100 + tenth as u16), &mut flows);
             // By the clock alone: the next packet would find it out.
@@ -392,7 +395,7 @@ fn the_active_timeout_holds_in_a_full_table() {
             for flow in flows.drain(..) {
                 let lasted = flow.last().since(flow.first());
                 assert!(lasted < active_ns, "{flow:?}");
-                match (flow.end, flow.sides[0].port < 3) {
+                match (flow.end_reason, flow.endpoints[0].port < 3) {
                     (EndReason::Full, false) => full += 1,
                     (EndReason::Active, true) => {
                         assert!(lasted >= active_ns - SECOND / 5, "{flow:?}");
@@ -406,7 +409,8 @@ fn the_active_timeout_holds_in_a_full_table() {
     }
 }
 
-/// A flow whose packets go on and whose record is due is found by the clock at once, however long the wheel's ticks are.
+/// A flow whose packets go on and whose record is due is found by the clock at once, however long the wheel's ticks
+/// are.
 #[test]
 fn active_flows_end_in_time_beside_long_silences() {
     let settings = MeterSettings { idle_ns: 86_400 * SECOND, active_ns: 10 * SECOND, ..settings() };
@@ -419,7 +423,7 @@ fn active_flows_end_in_time_beside_long_silences() {
     meter.set_clock(Timestamp::from_nanos(10 * SECOND));
     assert!(meter.expire(&mut flows));
     assert_eq!(
-        flows.iter().map(|flow| (flow.end, flow.packets())).collect::<Vec<_>>(),
+        flows.iter().map(|flow| (flow.end_reason, flow.packets())).collect::<Vec<_>>(),
         [(EndReason::Active, 10)]
     );
 }
@@ -445,7 +449,8 @@ fn flows_that_somebody_chose_do_not_meet() {
     }
 }
 
-/// The index grows several times between a flow's packets, first while some places are in no use: each flow of either version of IP is found again.
+/// The index grows several times between a flow's packets, first while some places are in no use: each flow of either
+/// version of IP is found again.
 #[test]
 fn flows_are_found_when_the_index_has_grown() {
     let frame = |at: u16| if at.is_multiple_of(3) { datagram_v6(at.into(), u128::MAX) } else { datagram(at) };
@@ -480,7 +485,7 @@ fn fragments_belong_to_the_network_that_they_came_from() {
     }
     while !meter.finish(&mut flows) {}
     let mut told: Vec<(u16, u16, u64)> =
-        flows.iter().map(|flow| (flow.context.vlan, flow.sides[0].port, flow.packets())).collect();
+        flows.iter().map(|flow| (flow.context.vlan, flow.endpoints[0].port, flow.packets())).collect();
     told.sort_unstable();
     assert_eq!(told, [(1, 11, 2), (2, 22, 2), (3, 0, 1)]);
 }
@@ -495,7 +500,8 @@ fn packets_from_the_future_stop_no_timer() {
         push_one(&mut meter, time, &datagram(if second < 10 { 1 } else { 2 }), &mut flows);
     }
     assert_eq!(meter.statistics().ahead, 1);
-    let ended: Vec<_> = flows.iter().map(|flow| (flow.end, flow.packets(), flow.last().seconds())).collect();
+    let ended: Vec<_> =
+        flows.iter().map(|flow| (flow.end_reason, flow.packets(), flow.last().seconds())).collect();
     assert_eq!(ended, [(EndReason::Idle, 10, 9)]);
 }
 
@@ -533,9 +539,9 @@ proptest! {
             let port = random.below(20) as u16;
             push_one(&mut meter, time, &datagram(port), &mut flows);
             for flow in flows.drain(..) {
-                let gone = there.remove(&flow.sides[0].port).expect("it was there");
+                let gone = there.remove(&flow.endpoints[0].port).expect("it was there");
                 prop_assert_eq!(gone, flow.last().as_nanos());
-                if flow.end == EndReason::Full {
+                if flow.end_reason == EndReason::Full {
                     full += 1;
                     let longest = there.values().min().copied().unwrap_or(gone);
                     prop_assert!(gone <= longest + TICK, "{} gone at {}, {} stays", gone, time, longest);

@@ -23,7 +23,7 @@ pub const RTSP_CELLS: u32 = 2 + RTSP_PORTS_MAX;
 
 /// The longest beginning of a line that is kept for the next segment.
 const LINE_MAX: usize = 512;
-/// How many directions of connections may wait for their next segment.
+/// Directions of connections, at most, that wait for their next segment.
 const WAITING_MAX: usize = 64;
 /// The most ports of one range: an RTP session has two.
 const RANGE_MAX: u64 = 16;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fields of one layer, wanted at one place:
-//!     switch what was found { IPv4: load, load, ...; IPv6: load, ...; else: 0, 0, ... }   all ways meet, with a value for each
+//!     switch what was found { IPv4: load, load, ...; IPv6: load, ...; else: 0, 0, ... }   all paths join, with a value for each
 //! ```
 //!
 //! So a field costs one load per packet however often it is named, and never ends the program; a packet without its
@@ -223,7 +223,7 @@ impl Headers<'_> {
         numbers.iter().map(|number| self.items[*number]).collect()
     }
 
-    /// Goes on at a block where ways meet, each with the values of these fields.
+    /// Goes on at a block where paths join, each with the values of these fields.
     fn keep(&mut self, numbers: &[usize], join: BlockId) {
         let types: Vec<Type> = numbers.iter().map(|number| item_type(self.items[*number])).collect();
         let values = self.arrive(join, &types);
@@ -298,7 +298,7 @@ impl Headers<'_> {
         items.into_iter().map(|item| self.item(item, header, start, base)).collect()
     }
 
-    /// Goes on at a block where ways meet: first the fields of a layer, then values of other types.
+    /// Goes on at a block where paths join: first the fields of a layer, then values of other types.
     pub(super) fn keep_layer(&mut self, of: Layer, join: BlockId, others: &[Type]) -> Vec<Value> {
         let numbers: Vec<usize> =
             (0..self.items.len()).filter(|number| layer(self.items[*number]) == of).collect();

@@ -53,7 +53,7 @@ impl Headers<'_> {
         self.go(join, arguments);
     }
 
-    /// Goes on at a block where ways meet, with parameters of these types.
+    /// Goes on at a block where paths join, with parameters of these types.
     pub(super) fn arrive(&mut self, join: BlockId, types: &[Type]) -> Vec<Value> {
         self.builder.switch_to(join);
         types.iter().map(|ty| self.builder.parameter(join, *ty)).collect()
@@ -63,7 +63,7 @@ impl Headers<'_> {
         self.builder.finish(Terminator::Goto(Target { block, arguments }));
     }
 
-    /// Ends the current block with a way to one of two, by whether bytes were captured up to `len` behind `start`.
+    /// Ends the current block with an edge to one of two, by whether bytes were captured up to `len` behind `start`.
     pub(super) fn if_captured(&mut self, start: Option<Value>, len: u32, yes: BlockId, no: BlockId) {
         match start {
             None => {
@@ -88,7 +88,7 @@ impl Headers<'_> {
         self.builder.finish(Terminator::Switch { value, cases: cases.into(), default, search });
     }
 
-    /// Ends the current block with ways to a block for each of the headers, by the number that announces it.
+    /// Ends the current block with edges to a block for each of the headers, by the number that announces it.
     pub(super) fn by_header(
         &mut self,
         number: Value,
@@ -189,7 +189,7 @@ impl Headers<'_> {
         Network { ether_type, start: self.builder.binary(Binary::Add, network.start, four) }
     }
 
-    /// Which of the headers stands behind the link layer: its EtherType, or 0.
+    /// The EtherType of the header behind the link layer, or 0.
     pub(super) fn network(&mut self, network: Network, wanted: &[Header]) -> Value {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, check) in self.by_header(network.ether_type, wanted, none) {
@@ -222,7 +222,7 @@ impl Headers<'_> {
         Transport { protocol: values[0], start: values[1], is_fragment: values[2] }
     }
 
-    /// Which of the headers the network layer carries: its protocol, or 0.
+    /// The protocol of the header behind the network layer, or 0.
     pub(super) fn ports(&mut self, transport: Transport, wanted: &[Header]) -> Value {
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, check) in self.by_header(transport.protocol, wanted, none) {

@@ -6,7 +6,7 @@
 //! RETURN PKT.TCP_SPORT;                                        unless it is read behind as well: then before the IF
 //! ```
 //!
-//! A field is found at a place that comes before all that read it, on every way: so it is found once.
+//! A field is found at a place that comes before all that read it, on every path: so it is found once.
 
 use super::Lowerer;
 use super::fields::{Wanted, wanted};

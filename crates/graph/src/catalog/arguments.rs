@@ -2,7 +2,7 @@
 
 use tapline_syntax::units;
 
-use crate::language::{Argument, Declared, Span, SyntaxError};
+use crate::language::{Argument, Span, StageDeclaration, SyntaxError};
 
 /// An argument that a class takes.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub struct Arguments {
 impl Arguments {
     /// Checks what was written against what the class takes.
     pub(crate) fn check(
-        declared: &Declared,
+        declared: &StageDeclaration,
         parameters: &'static [Parameter],
     ) -> Result<Arguments, SyntaxError> {
         let mut given: Vec<Option<&Argument>> = vec![None; parameters.len()];
@@ -154,7 +154,7 @@ impl Arguments {
 
 /// Which parameter an argument is for.
 fn place(
-    declared: &Declared,
+    declared: &StageDeclaration,
     parameters: &'static [Parameter],
     position: usize,
     argument: &Argument,
@@ -176,7 +176,7 @@ fn place(
 }
 
 fn value(
-    declared: &Declared,
+    declared: &StageDeclaration,
     parameter: &Parameter,
     given: Option<&Argument>,
 ) -> Result<String, SyntaxError> {

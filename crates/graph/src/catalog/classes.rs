@@ -7,13 +7,13 @@ use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 
 use super::{
-    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::stage::Stage;
 use crate::stages::{self, FilterStage};
 
 /// Every class, sources first, then what narrows, changes, counts, and ends.
-pub const CLASSES: &[Class] = &[
+pub const CLASSES: &[StageClass] = &[
     DEVICE,
     FILE,
     GENERATE,
@@ -48,7 +48,7 @@ pub const CLASSES: &[Class] = &[
     stages::drop::CLASS,
 ];
 
-const DEVICE: Class = Class {
+const DEVICE: StageClass = StageClass {
     name: "device",
     summary: "packets of a network interface",
     description: "AF_PACKET, as `tapline capture -i`: what the host sends and receives goes on as before. A filter that all of its packets meet first \
@@ -93,7 +93,7 @@ const DEVICE: Class = Class {
     make: Constructor::Source,
 };
 
-const FILE: Class = Class {
+const FILE: StageClass = StageClass {
     name: "file",
     summary: "packets of a capture file or of a store",
     description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time of it, and with follow in place of to= what is recorded meanwhile too. The graph ends when all files are at their ends.",
@@ -110,7 +110,7 @@ const FILE: Class = Class {
     make: Constructor::Source,
 };
 
-const GENERATE: Class = Class {
+const GENERATE: StageClass = StageClass {
     name: "generate",
     summary: "packets made from a recipe, as fast as the graph takes them",
     description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; the packets come without waiting for these. Words and keys: \
@@ -128,7 +128,7 @@ const GENERATE: Class = Class {
     make: Constructor::Source,
 };
 
-const FILTER: Class = Class {
+const FILTER: StageClass = StageClass {
     name: "filter",
     summary: "packets that a filter accepts",
     description: "The language is that of tcpdump, with our own forms (docs/filter/language.md); it is compiled for the link type of each interface and runs as native \
@@ -149,7 +149,7 @@ const FILTER: Class = Class {
     make: Constructor::Stage(filter),
 };
 
-const PRINT: Class = Class {
+const PRINT: StageClass = StageClass {
     name: "print",
     summary: "packets as lines of text on standard output",
     description: "The text is that of tapline capture.",
@@ -174,7 +174,7 @@ const PRINT: Class = Class {
     make: Constructor::Output,
 };
 
-const JSON: Class = Class {
+const JSON: StageClass = StageClass {
     name: "json",
     summary: "packets as JSON, one object a line, on standard output",
     description: "",
@@ -186,7 +186,7 @@ const JSON: Class = Class {
     make: Constructor::Output,
 };
 
-const RECORD: Class = Class {
+const RECORD: StageClass = StageClass {
     name: "record",
     summary: "packets into a capture file",
     description: "The name's end chooses format and packing, as tapline capture -w does: .pcap, .pcapng, .gz, .zst, .lz4.",
@@ -211,7 +211,7 @@ const RECORD: Class = Class {
     make: Constructor::Output,
 };
 
-const STORE: Class = Class {
+const STORE: StageClass = StageClass {
     name: "store",
     summary: "packets into a store, with an index",
     description: "As tapline record --to does: the store is made if it is not there, its oldest segments make room, and tapline find has the packets \

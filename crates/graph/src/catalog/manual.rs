@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CLASSES, Class, Outputs};
+use super::{CLASSES, Outputs, StageClass};
 
 /// Every class in a line.
 pub fn index() -> String {
@@ -14,7 +14,7 @@ pub fn index() -> String {
 }
 
 /// The page of one class.
-pub fn page(class: &Class) -> String {
+pub fn page(class: &StageClass) -> String {
     let mut text = format!("{}: {}\n\n  {}\n", class.name, class.summary, synopsis(class));
     if !class.description.is_empty() {
         let _ = write!(text, "\n{}\n", wrapped(class.description, 2));
@@ -35,7 +35,7 @@ pub fn page(class: &Class) -> String {
     text
 }
 
-fn synopsis(class: &Class) -> String {
+fn synopsis(class: &StageClass) -> String {
     let parameters = class.parameters.iter().map(|parameter| match parameter.default {
         None => parameter.name.to_owned(),
         Some(default) => format!("{}={}", parameter.name, if default.is_empty() { "\"\"" } else { default }),

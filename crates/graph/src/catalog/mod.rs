@@ -1,8 +1,9 @@
-//! The classes of stages: each declares its arguments, what it is for, and how it is made. Manual pages and checks come from that.
+//! The classes of stages: each declares its arguments, what it is for, and how it is made. Manual pages and checks come
+//! from that.
 //!
 //! ```text
-//! Class = name, summary, description, parameters, outputs, order, example, make
-//! Declared stage --check(parameters)--> Arguments --make(Arguments, BuildContext)--> Box<dyn Stage>
+//! StageClass = name, summary, description, parameters, outputs, order, example, make
+//! StageDeclaration stage --check(parameters)--> Arguments --make(Arguments, BuildContext)--> Box<dyn Stage>
 //! ```
 
 mod arguments;
@@ -23,7 +24,7 @@ use crate::stage::Stage;
 
 /// A class of stages.
 #[derive(Debug)]
-pub struct Class {
+pub struct StageClass {
     /// Its name in graphs.
     pub name: &'static str,
     /// The purpose in a few words.
@@ -90,7 +91,8 @@ impl StageInput {
     }
 }
 
-/// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do alone.
+/// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Any packet may be seen by any worker.
@@ -138,6 +140,6 @@ impl GraphSettings {
 }
 
 /// The class of a name.
-pub fn class(name: &str) -> Option<&'static Class> {
+pub fn class(name: &str) -> Option<&'static StageClass> {
     CLASSES.iter().find(|class| class.name == name)
 }

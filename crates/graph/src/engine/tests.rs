@@ -15,7 +15,7 @@ use crate::Chain;
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
-use crate::stages::{Compile, Shared};
+use crate::stages::{CompileFilter, SharedOutput};
 
 /// Lends `batches` batches of `each` one-byte packets whose byte counts up from 0 within the batch.
 struct Counting {
@@ -138,7 +138,7 @@ fn drive(
     clock: fn() -> ClockReading,
 ) -> Ran {
     let control = Arc::clone(control);
-    let compile: Compile = Arc::new(compile);
+    let compile: CompileFilter = Arc::new(compile);
     let chain =
         Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX, verify: false };
     let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
@@ -209,8 +209,8 @@ fn a_failing_source_loses_nothing_it_lent() {
 #[test]
 fn a_limit_is_shared_by_workers() {
     let control = Control::new(Some(10));
-    assert_eq!((control.take(6), control.stopped()), (6, false));
-    assert_eq!((control.take(6), control.stopped()), (4, true));
+    assert_eq!((control.take(6), control.is_stopped()), (6, false));
+    assert_eq!((control.take(6), control.is_stopped()), (4, true));
     assert_eq!(control.take(1), 0);
     assert_eq!(control.remaining.load(Ordering::Relaxed), 0);
 }
@@ -218,11 +218,11 @@ fn a_limit_is_shared_by_workers() {
 #[test]
 fn workers_share_a_sink_that_is_finished_once() {
     let control = &Arc::new(Control::new(Some(45)));
-    let work = |handle: Shared| {
+    let work = |handle: SharedOutput| {
         let ran = drive(everything, &mut Counting::new(2, 10), vec![Box::new(handle)], control, clock);
         ran.account.accepted
     };
-    let handles = Shared::handles(Bounded::boxed("shared", u64::MAX), 3, true);
+    let handles = SharedOutput::handles(Bounded::boxed("shared", u64::MAX), 3, true);
     let accepted: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = handles.into_iter().map(|handle| scope.spawn(|| work(handle))).collect();
         workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
@@ -245,7 +245,7 @@ fn a_worker_whose_source_fails_ends_the_others() {
     let mut source = Counting::new(2, 10);
     source.fail_at_end = true;
     drive(everything, &mut source, Vec::new(), &control, clock);
-    assert!(control.stopped() && !control.stop_requested());
+    assert!(control.is_stopped() && !control.is_stop_requested());
 }
 
 /// Wants nothing more after the first tick, and then takes nothing.
@@ -286,7 +286,7 @@ fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
     let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
     let mut account = Account::default();
     let mut outputs = Vec::new();
-    for handle in Shared::handles(output, 2, true) {
+    for handle in SharedOutput::handles(output, 2, true) {
         let outcome =
             drive(everything, &mut Counting::new(9, 10), vec![Box::new(handle)], &control, fast_clock);
         assert!(matches!(outcome.ended, RunEnd::Stopped), "{:?}", outcome.ended);
@@ -302,7 +302,7 @@ fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
 fn packets_after_completion_are_counted() {
     let complete = |is_only| {
         let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
-        let mut handles = Shared::handles(output, 2, is_only);
+        let mut handles = SharedOutput::handles(output, 2, is_only);
         handles[0].tick(&TickContext::new(clock(), &[]), &mut Out::nowhere()).unwrap();
         Box::new(handles.remove(1))
     };
@@ -468,13 +468,13 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
         // A report that is asked for before the engine runs wakes nobody.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                control.report();
+                control.request_report();
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
         let engine = Engine::new(vec![Inlet::new(&mut sleeper, node)], &mut graph, &control, clock);
         let mut watch = |watch: &RunReport<'_>| {
-            if watch.asked {
+            if watch.is_requested {
                 control.stop();
             }
         };
@@ -485,8 +485,8 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
 }
 
-/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks and
-/// reports as without.
+/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks
+/// and reports as without.
 #[test]
 fn intervals_go_by_the_steady_clock() {
     static TENTHS: AtomicU64 = AtomicU64::new(0);
@@ -500,7 +500,7 @@ fn intervals_go_by_the_steady_clock() {
     }
     let mut source = Counting::new(100, 10);
     let control = Arc::new(Control::new(None));
-    let (compile, sinks): (Compile, _) = (Arc::new(everything), vec![Bounded::boxed("a", u64::MAX)]);
+    let (compile, sinks): (CompileFilter, _) = (Arc::new(everything), vec![Bounded::boxed("a", u64::MAX)]);
     let chain =
         Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX, verify: false };
     let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);

@@ -16,10 +16,11 @@
 //! name, class := letter { letter | digit | "_" | "-" | "." }
 //! ```
 //!
-//! Comments go from `//` or `#` to the end of the line, and from `/*` to `*/`. A name that was declared nowhere and has no parentheses is a
-//! stage without arguments: `-> drop`.
+//! Comments go from `//` or `#` to the end of the line, and from `/*` to `*/`. A name that was declared nowhere and has
+//! no parentheses is a stage without arguments: `-> drop`.
 //!
-//! One file a step: [`lex`] tokens, [`parse`] the tree. What names and arguments mean is the catalogue's (`crate::catalog`).
+//! One file a step: [`lex`] tokens, [`parse`] the tree. What names and arguments mean is the catalogue's
+//! (`crate::catalog`).
 
 mod lex;
 mod parse;
@@ -27,21 +28,22 @@ mod parse;
 pub use parse::parse;
 pub use tapline_syntax::Span;
 
-/// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
+/// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters
+/// are.
 pub type SyntaxError = tapline_syntax::Error;
 
 /// A graph as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ast {
     /// Every stage, in the order of its declaration.
-    pub stages: Vec<Declared>,
+    pub stages: Vec<StageDeclaration>,
     /// The connections.
-    pub links: Vec<Link>,
+    pub links: Vec<Connection>,
 }
 
 /// A stage as declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct StageDeclaration {
     /// Its name; made from the class and a number if none was given: `filter@2`.
     pub name: String,
     /// Whether the name was given.
@@ -67,7 +69,7 @@ pub struct Argument {
 
 /// A connection: indices into [`Ast::stages`], with the number of the output and of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct Connection {
     /// The stage that packets come from.
     pub from: usize,
     /// The number of its output.

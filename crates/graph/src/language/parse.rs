@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::lex::{Token, lex};
-use super::{Argument, Ast, Declared, Link, Span, SyntaxError};
+use super::{Argument, Ast, Connection, Span, StageDeclaration, SyntaxError};
 
 /// The most stages in one text.
 const STAGES_MAX: usize = 1000;
@@ -239,7 +239,7 @@ impl Parser<'_> {
             }
             None => format!("{class}@{}", index + 1),
         };
-        self.ast.stages.push(Declared { name, is_named, class, span, arguments });
+        self.ast.stages.push(StageDeclaration { name, is_named, class, span, arguments });
         Ok(index)
     }
 
@@ -259,7 +259,7 @@ impl Parser<'_> {
                 };
                 by_name.entry(self.ast.stages[stage].name.clone()).or_insert(stage);
                 if let Some((from, output)) = before {
-                    let link = Link { from, output, to: stage, input: end.input, span: end.span };
+                    let link = Connection { from, output, to: stage, input: end.input, span: end.span };
                     self.ast.links.push(link);
                 }
                 before = Some((stage, end.output));
@@ -281,7 +281,7 @@ mod tests {
     fn links(text: &str) -> Vec<String> {
         let ast = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         let name = |index: usize| ast.stages[index].name.clone();
-        let show = |link: &Link| {
+        let show = |link: &Connection| {
             format!("{}[{}] -> [{}]{}", name(link.from), link.output, link.input, name(link.to))
         };
         ast.links.iter().map(show).collect()

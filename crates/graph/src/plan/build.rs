@@ -15,7 +15,7 @@ use crate::stages::SourceStage;
 use crate::worker_merge::MergeInputs;
 
 /// The context in which the stages of one worker are made.
-pub struct Maker<'a> {
+pub struct WorkerContext<'a> {
     /// The worker's number, from 0.
     pub worker: usize,
     /// Stop requests and the packet limit.
@@ -32,9 +32,13 @@ pub struct Maker<'a> {
 ///
 /// # Errors
 /// The error of a stage that cannot be made.
-pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, Vec<NodeId>), String> {
-    let mut graph = Graph::new(meters, maker.worker as u16);
-    let nodes = nodes(plan, &HashSet::new(), maker)?;
+pub fn build(
+    plan: &Plan,
+    meters: &Meters,
+    context: WorkerContext<'_>,
+) -> Result<(Graph, Vec<NodeId>), String> {
+    let mut graph = Graph::new(meters, context.worker as u16);
+    let nodes = nodes(plan, &HashSet::new(), context)?;
     let tick = TickContext::new(ClockReading::default(), &[]);
     let ids = graph.change(nodes, &tick).map_err(|error| error.to_string())?;
     Ok((graph, plan.sources(&ids)))
@@ -44,12 +48,12 @@ pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, V
 ///
 /// # Errors
 /// The error of a stage that cannot be made.
-pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<NewNode>, String> {
-    let Maker { worker, control, common, exits, output } = maker;
+pub fn nodes(plan: &Plan, there: &HashSet<u64>, context: WorkerContext<'_>) -> Result<Vec<NewNode>, String> {
+    let WorkerContext { worker, control, common, exits, output } = context;
     let keys = plan.keys();
     let mut nodes = Vec::new();
     for (index, (node, key)) in plan.nodes.iter().zip(keys).enumerate() {
-        let is_first = node.is_done_before && plan.nodes[node.inputs[0].0].is_source();
+        let is_first = node.is_filtered_upstream && plan.nodes[node.inputs[0].0].is_source();
         let site = BuildContext { name: &node.name, worker, is_first, control, common };
         let stage: Option<Box<dyn Stage>> = match node.class.make {
             _ if there.contains(&key) => None,
@@ -57,7 +61,7 @@ pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<
             _ if let (Some(exits), Some(exit)) = (exits, node.exit) => Some(exits.stage(exit)),
             Constructor::Output => Some(output(index)?),
             // A set before it has decided; what is left is a name and counters.
-            _ if node.is_done_before && !is_first => Some(Box::new(SourceStage)),
+            _ if node.is_filtered_upstream && !is_first => Some(Box::new(SourceStage)),
             Constructor::Stage(make) => {
                 Some(make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?)
             }

@@ -1,13 +1,13 @@
 //! A tree whose classes, arguments and connections are right, in order.
 
-use crate::catalog::{self, Arguments, CLASSES, Class, Constructor, Outputs, StageInput};
-use crate::language::{Ast, Declared, Link, Span, SyntaxError, parse};
+use crate::catalog::{self, Arguments, CLASSES, Constructor, Outputs, StageClass, StageInput};
+use crate::language::{Ast, Connection, Span, StageDeclaration, SyntaxError, parse};
 
 /// A stage that was checked.
 pub(super) struct Checked {
     pub(super) name: String,
     pub(super) is_named: bool,
-    pub(super) class: &'static Class,
+    pub(super) class: &'static StageClass,
     pub(super) arguments: Arguments,
     /// Outputs that lead here: the index among the checked stages, and which output.
     pub(super) inputs: Vec<(usize, usize)>,
@@ -48,8 +48,8 @@ pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
 
 /// Only meters lead to a stage that takes flows, and such as go with it.
 fn check_meters(
-    declared: &Declared,
-    class: &Class,
+    declared: &StageDeclaration,
+    class: &StageClass,
     arguments: &Arguments,
     before: &[&Checked],
 ) -> Result<(), SyntaxError> {
@@ -63,7 +63,7 @@ fn check_meters(
     check(&meters, arguments).map_err(|why| SyntaxError::at(declared.span, why))
 }
 
-fn class(name: &str, span: Span) -> Result<&'static Class, SyntaxError> {
+fn class(name: &str, span: Span) -> Result<&'static StageClass, SyntaxError> {
     catalog::class(name).ok_or_else(|| {
         let names = CLASSES.iter().map(|class| class.name);
         let hint = match names
@@ -96,7 +96,7 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-fn check_link(ast: &Ast, classes: &[&'static Class], link: &Link) -> Result<(), SyntaxError> {
+fn check_link(ast: &Ast, classes: &[&'static StageClass], link: &Connection) -> Result<(), SyntaxError> {
     let (from, to) = (&ast.stages[link.from], &ast.stages[link.to]);
     let fault = |message: String, hint: &str| {
         Err(SyntaxError::at(link.span, message).with_earlier_place(from.span).hint(hint))

@@ -1,4 +1,5 @@
-//! Filters next to their device move into the kernel, and those next to a store to the threads that read it, where that is exact.
+//! Filters next to their device move into the kernel, and those next to a store to the threads that read it, where that
+//! is exact.
 //!
 //! A filter that is the only successor of a device runs in the kernel. If several filters follow, the kernel runs their
 //! union (a or b), and each runs again in the graph: so the kernel delivers no packet that all of them refuse. The same
@@ -36,7 +37,7 @@ pub(super) fn push_down(plan: &mut Plan) {
         let (note, text) = match (followers.as_slice(), texts.as_slice()) {
             ([only], [text]) => {
                 let text = (*text).to_owned();
-                plan.nodes[*only].is_done_before = true;
+                plan.nodes[*only].is_filtered_upstream = true;
                 let only = &plan.nodes[*only].name;
                 let place = if runner == "the kernel" { "the kernel" } else { "the search of the store" };
                 (format!("{only} runs in {place}, at {name}"), text)
@@ -56,7 +57,7 @@ pub(super) fn take_back(plan: &mut Plan) {
     for source in 0..plan.nodes.len() {
         if plan.nodes[source].kernel_filter.take().is_some() {
             let followers: Vec<usize> = plan.successors(source).collect();
-            followers.iter().for_each(|&node| plan.nodes[node].is_done_before = false);
+            followers.iter().for_each(|&node| plan.nodes[node].is_filtered_upstream = false);
         }
     }
 }

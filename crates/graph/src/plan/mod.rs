@@ -4,9 +4,9 @@
 //! texts --parse--> trees --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
 //! ```
 //!
-//! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same packets, [`kernel`] finds
-//! filters that the source can run, [`sets`] filters that are asked together, [`split`] parts what several workers do from what is done once, [`build`] makes
-//! the stages of one worker.
+//! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same
+//! packets, [`kernel`] finds filters that the source can run, [`sets`] filters that are asked together, [`split`] parts
+//! what several workers do from what is done once, [`build`] makes the stages of one worker.
 
 mod build;
 mod check;
@@ -19,14 +19,14 @@ mod split;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use crate::catalog::{Arguments, Class, Constructor};
+use crate::catalog::{Arguments, Constructor, StageClass};
 
-pub use build::{Maker, build, nodes};
-pub use split::Split;
+pub use build::{WorkerContext, build, nodes};
+pub use split::SplitPlan;
 
 /// The text of a graph, and what messages call it.
 #[derive(Clone, Debug)]
-pub struct Source<'t> {
+pub struct GraphText<'t> {
     /// The name of the text, such as its file.
     pub name: &'t str,
     /// The text.
@@ -48,16 +48,16 @@ pub struct PlanNode {
     /// Its unique name.
     pub name: String,
     /// The stage's class.
-    pub class: &'static Class,
+    pub class: &'static StageClass,
     /// Its arguments.
     pub arguments: Arguments,
     /// The outputs of other nodes that lead to it.
     pub inputs: Vec<(usize, usize)>,
-    /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that follows, or what several
-    /// need together.
+    /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that
+    /// follows, or what several need together.
     pub kernel_filter: Option<String>,
     /// Whether the node's filter already runs elsewhere: in the kernel of its source, or in a set of filters.
-    pub is_done_before: bool,
+    pub is_filtered_upstream: bool,
     /// The number of this exit, from 0, if the node hands packets of a worker to the stages that run once.
     pub exit: Option<usize>,
 }
@@ -67,19 +67,19 @@ impl Plan {
     ///
     /// # Errors
     /// The error, with the line and a caret.
-    pub fn new(sources: &[Source<'_>]) -> Result<Plan, String> {
+    pub fn new(sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::changeable(sources)?;
         kernel::push_down(&mut plan);
         sets::merge(&mut plan);
         Ok(plan)
     }
 
-    /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on what else there is. So
-    /// filters run neither in the kernel nor as a set.
+    /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on
+    /// what else there is. So filters run neither in the kernel nor as a set.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn changeable(sources: &[Source<'_>]) -> Result<Plan, String> {
+    pub fn changeable(sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::default();
         let is_several = sources.len() > 1;
         for source in sources {
@@ -104,7 +104,7 @@ impl Plan {
                 node.inputs.iter().map(|&(from, output)| (keys[from], output)).collect();
             inputs.sort_unstable();
             let mut hasher = DefaultHasher::new();
-            (node.class.name, node.arguments.canonical(), node.is_done_before, node.exit, inputs)
+            (node.class.name, node.arguments.canonical(), node.is_filtered_upstream, node.exit, inputs)
                 .hash(&mut hasher);
             self.takers(index).hash(&mut hasher);
             keys.push(hasher.finish());
@@ -136,7 +136,7 @@ impl Plan {
 
     /// Splits the plan into the part of each worker and the part that runs once for all.
     #[must_use]
-    pub fn split(&self) -> Split {
+    pub fn split(&self) -> SplitPlan {
         split::split(self)
     }
 

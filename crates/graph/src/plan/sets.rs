@@ -6,8 +6,9 @@
 //! a -> f3 -> ...                    f[2] -> f3 -> ...
 //! ```
 //!
-//! A set asks once what its filters have in common, and costs about as much for 10 as for 10,000 (`docs/filter/sets.md`: 45 to 55 ns a packet); native code
-//! costs about 5 ns for each filter. So from [`FILTERS_MIN`] filters on a set is the cheaper way.
+//! A set asks once what its filters have in common, and costs about as much for 10 as for 10,000
+//! (`docs/filter/sets.md`: 45 to 55 ns a packet); native code costs about 5 ns for each filter. So from [`FILTERS_MIN`]
+//! filters on a set is the cheaper way.
 
 use super::{Plan, PlanNode};
 use crate::catalog::{self, Arguments};
@@ -43,7 +44,7 @@ fn side_by_side(plan: &Plan, output: (usize, usize)) -> Vec<usize> {
     let is_filter = |node: &PlanNode| {
         node.class.name == "filter"
             && node.inputs == [output]
-            && !node.is_done_before
+            && !node.is_filtered_upstream
             && node.arguments.text("fragments") == "own"
             // The set's filters stand one a line.
             && !node.arguments.text("text").contains('\n')
@@ -75,13 +76,13 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
         arguments,
         inputs: vec![output],
         kernel_filter: None,
-        is_done_before: false,
+        is_filtered_upstream: false,
         exit: None,
     };
     plan.nodes.insert(first, set);
     for (place, filter) in filters.iter().enumerate() {
         let node = &mut plan.nodes[filter + 1];
         node.inputs = vec![(first, place)];
-        node.is_done_before = true;
+        node.is_filtered_upstream = true;
     }
 }

@@ -11,11 +11,11 @@
 use std::collections::BTreeSet;
 
 use super::{Plan, PlanNode};
-use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, StageInput};
+use crate::catalog::{Arguments, Constructor, Order, Outputs, StageClass, StageInput};
 
 /// A plan for several workers.
 #[derive(Clone, Debug, Default)]
-pub struct Split {
+pub struct SplitPlan {
     /// The part of each worker.
     pub head: Plan,
     /// The part that runs once, with the packets of all workers; empty if no stage needs that.
@@ -27,7 +27,7 @@ pub struct Split {
 const SUMMARY: &str = "merges the packets of all workers into one stream";
 
 /// The end of a worker's part.
-const EXIT: Class = Class {
+const EXIT: StageClass = StageClass {
     name: "join",
     summary: SUMMARY,
     description: "",
@@ -40,10 +40,10 @@ const EXIT: Class = Class {
 };
 
 /// The begin of the part that runs once.
-const ENTRY: Class = Class { make: Constructor::Source, outputs: Outputs::One, ..EXIT };
+const ENTRY: StageClass = StageClass { make: Constructor::Source, outputs: Outputs::One, ..EXIT };
 
 /// Parts a plan.
-pub(super) fn split(plan: &Plan) -> Split {
+pub(super) fn split(plan: &Plan) -> SplitPlan {
     let is_once = once(plan);
     let crossing = |node: usize| plan.nodes[node].inputs.iter().filter(|(from, _)| !is_once[*from]);
     let ways: BTreeSet<(usize, usize)> =
@@ -73,7 +73,7 @@ pub(super) fn split(plan: &Plan) -> Split {
             "{name}: after {after}, one thread has the packets of all workers, in their order"
         ));
     }
-    Split { head, tail, exits: ways.len() }
+    SplitPlan { head, tail, exits: ways.len() }
 }
 
 /// Which nodes are done once: those that must see all packets in their order, and all that come after them.
@@ -82,7 +82,7 @@ fn once(plan: &Plan) -> Vec<bool> {
     for node in &plan.nodes {
         let needs = node.class.order == Order::All
             && matches!(node.class.make, Constructor::Stage(_))
-            && !node.is_done_before;
+            && !node.is_filtered_upstream;
         is_once.push(needs || node.inputs.iter().any(|(from, _)| is_once[*from]));
     }
     is_once
@@ -94,14 +94,14 @@ fn names(plan: &Plan, count: usize) -> Vec<String> {
     std::iter::once("join".to_owned()).chain(numbered).filter(free).take(count).collect()
 }
 
-fn joint(class: &'static Class, name: &str, inputs: Vec<(usize, usize)>, exit: usize) -> PlanNode {
+fn joint(class: &'static StageClass, name: &str, inputs: Vec<(usize, usize)>, exit: usize) -> PlanNode {
     PlanNode {
         name: name.to_owned(),
         class,
         arguments: Arguments::default(),
         inputs,
         kernel_filter: None,
-        is_done_before: false,
+        is_filtered_upstream: false,
         exit: Some(exit),
     }
 }

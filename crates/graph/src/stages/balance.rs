@@ -3,13 +3,13 @@
 use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "balance",
     summary: "each flow, both directions, to one of the connected outputs",
     description: "The output is chosen by a hash of what `by` says, so it stays the same in every run. By flow, fragments of a packet stay together, but \

@@ -10,7 +10,7 @@
 use tapline_capture::transmit::{DropReasons, Transmitter};
 use tapline_capture::{Error, OutputAccount};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
@@ -24,7 +24,7 @@ pub(super) const SWAP: Parameter = Parameter {
 };
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "bounce",
     summary: "packets go out of another interface, unmodified",
     description: "Each byte is as it was on the wire: a VLAN tag that the kernel took out is put back, a checksum that was left to an adapter is completed, and what was merged is \

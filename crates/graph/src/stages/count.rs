@@ -4,14 +4,14 @@ use std::any::Any;
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "count",
     summary: "how many packets and bytes came this way",
     description: "Bytes are those on the wire, without what the network card input off (preamble, checksum, gap). Other processes can read the \

@@ -4,13 +4,13 @@ use tapline_capture::Error;
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "cut",
     summary: "packets without what lies behind their headers",
     description: "Keeps the headers up to a layer, and `bytes` bytes more. Lengths on the wire stay. A packet without such a layer is cut after the \
@@ -74,7 +74,8 @@ impl Cut {
     }
 }
 
-/// The length of an IP header behind which nothing is known: what it carries begins behind the captured bytes, or IPv6 extensions are cut short.
+/// The length of an IP header behind which nothing is known: what it carries begins behind the captured bytes, or IPv6
+/// extensions are cut short.
 fn ip_len(headers: &Headers, data: &[u8]) -> usize {
     match headers.ip() {
         Some(IpVersion::V4) => data.first().map_or(20, |first| usize::from(first & 15) * 4),

@@ -6,8 +6,8 @@
 //! | MAC addresses | tags | type | ...                                 a layer: the addresses move over the tags, in a copy
 //! ```
 //!
-//! Without tags nothing is copied: the records say where the packets inside lie. If tags go from the bytes of one packet, its whole batch is
-//! copied, so that the order stays.
+//! Without tags nothing is copied: the records say where the packets inside lie. If tags go from the bytes of one
+//! packet, its whole batch is copied, so that the order stays.
 
 use std::any::Any;
 
@@ -16,14 +16,14 @@ use tapline_packet::headers::{Headers, Tunnel};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
     description: "StageInput off what stands before the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
@@ -203,7 +203,8 @@ struct Lending {
     /// Copies, where tags had to go from among the bytes.
     bytes: Vec<u8>,
     interfaces: Vec<Interface>,
-    /// Which interface each of these stands for: the one that packets came by, whether they were in a tunnel, and what they begin with.
+    /// Which interface each of these stands for: the one that packets came by, whether they were in a tunnel, and what
+    /// they begin with.
     origins: Vec<(usize, bool, LinkType)>,
 }
 

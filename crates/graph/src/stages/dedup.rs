@@ -13,13 +13,13 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "dedup",
     summary: "packets that were not seen before, within a window",
     description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy goes on. Copies are found by a keyed hash \

@@ -4,13 +4,13 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "delay",
     summary: "the same packets, so much later",
     description: "The first packet says by which time. If it comes from an interface, that is the clock: a packet goes on `time` after it was read, to within a \

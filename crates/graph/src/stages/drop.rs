@@ -2,13 +2,13 @@
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "drop",
     summary: "the end of a way: packets go no further",
     description: "They count as refused there. A way may also end at any other stage.",

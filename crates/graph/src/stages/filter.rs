@@ -1,4 +1,5 @@
-//! `filter`: packets that a filter accepts, one for each interface, interpreted at first, and by something faster once that pays.
+//! `filter`: packets that a filter accepts, one for each interface, interpreted at first, and by something faster once
+//! that pays.
 //!
 //! ```text
 //! first packets:                 CompiledFilter (interpreter), at hand as soon as the text is compiled
@@ -18,14 +19,14 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Compiles the filter for an interface; `None` accepts every packet.
-pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
+pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
 pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
 
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
-    compile: Compile,
+    compile: CompileFilter,
     filters: Filters,
     /// Whether it stands next to the source, which may have run it already.
     is_first: bool,
@@ -34,8 +35,9 @@ pub struct FilterStage {
 }
 
 impl FilterStage {
-    /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already: such packets pass.
-    pub fn new(compile: Compile, is_first: bool) -> FilterStage {
+    /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already:
+    /// such packets pass.
+    pub fn new(compile: CompileFilter, is_first: bool) -> FilterStage {
         let filters = Filters::new(Arc::new(native));
         FilterStage { compile, filters, is_first, unexamined: 0 }
     }

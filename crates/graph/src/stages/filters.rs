@@ -13,15 +13,15 @@ use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, FragmentOut
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
 use crate::catalog::{
-    Arguments, BuildContext, Class, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageInput,
+    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
+    StageClass, StageInput,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, TickContext};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "filters",
     summary: "many filters asked at once, each with an output of its own",
     description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
@@ -84,29 +84,29 @@ struct Filters {
     /// Whether later fragments follow their first fragment.
     follows: bool,
     options: InterfaceOptions,
-    sets: Vec<OfLinkType>,
+    sets: Vec<LinkTypeSet>,
     /// Which set is for each interface.
     by_interface: Vec<usize>,
     matches: Matches,
     /// For each output the packets of this batch.
     shares: Vec<Vec<u8>>,
     /// Fragments that wait for their first fragment, by its set and ticket.
-    early: HashMap<(usize, u64), Early>,
+    early: HashMap<(usize, u64), EarlyFragment>,
     /// Early fragments that got their first fragment in this batch, with the outputs that it went to.
-    late: Vec<(Early, Vec<usize>)>,
+    late: Vec<(EarlyFragment, Vec<usize>)>,
     /// Packets that at least one filter accepted.
     matched: u64,
     unexamined: u64,
 }
 
 /// A copy of a fragment that arrived before its first fragment.
-struct Early {
+struct EarlyFragment {
     data: Vec<u8>,
     meta: Meta,
 }
 
 /// The filters for packets of one link type. Outputs are the filters' places in `ids`.
-struct OfLinkType {
+struct LinkTypeSet {
     link_type: LinkType,
     set: FilterSet,
     ids: Vec<FilterId>,
@@ -134,7 +134,7 @@ impl Filters {
                     .map_err(|error| Error::Filter(format!("{}: {error}", interface.name)))?;
             }
             self.by_interface.push(self.sets.len());
-            self.sets.push(OfLinkType { link_type: interface.link_type, set, ids });
+            self.sets.push(LinkTypeSet { link_type: interface.link_type, set, ids });
         }
         Ok(())
     }
@@ -146,18 +146,20 @@ impl Filters {
             let of = |index: usize| packets.batch.packet(index).meta.interface.0 as usize;
             selection.retain(|index| self.by_interface.get(of(index)) == Some(&at));
         }
-        let OfLinkType { set, ids, .. } = &mut self.sets[at];
+        let LinkTypeSet { set, ids, .. } = &mut self.sets[at];
         set.classify(&packets.batch, &selection, &mut self.matches);
         for index in selection.iter() {
             if let Some(ticket) = self.matches.ticket(index).filter(|_| self.follows) {
                 let packet = packets.batch.packet(index);
-                self.early.insert((at, ticket), Early { data: packet.data.to_vec(), meta: *packet.meta });
+                self.early
+                    .insert((at, ticket), EarlyFragment { data: packet.data.to_vec(), meta: *packet.meta });
                 continue;
             }
             let matches = self.matches.of(index);
             self.matched += u64::from(!matches.is_empty());
             for filter in matches {
-                // Filters were inserted in order into a new set, so that indices are places; the check costs nothing to keep.
+                // Filters were inserted in order into a new set, so that indices are places; the check costs nothing to
+                // keep.
                 if let Some(output) = ids.get(*filter as usize).map(|id| id.index() as usize) {
                     self.shares[output].push(index as u8);
                 }
@@ -177,14 +179,14 @@ impl Filters {
         let late = std::mem::take(&mut self.late);
         let mut result = Ok(());
         for output in 0..self.shares.len() {
-            let of_output: Vec<&Early> = late
+            let of_output: Vec<&EarlyFragment> = late
                 .iter()
                 .filter(|(_, outputs)| outputs.contains(&output))
                 .map(|(early, _)| early)
                 .collect();
             for some in of_output.chunks(BATCH_MAX) {
                 let (mut base, mut records) = (Vec::new(), Vec::new());
-                for Early { data, meta } in some {
+                for EarlyFragment { data, meta } in some {
                     let cap_len = data.len() as u32;
                     records.push(Record { offset: base.len(), cap_len, options_len: 0, meta: *meta });
                     base.extend_from_slice(data);

@@ -4,14 +4,14 @@ use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 
 use super::recent::Recent;
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "first",
     summary: "the first packets of each flow, host pair or fragmented packet",
     description: "What was met before is known by a hash of 64 bits. Beyond `room` flows the oldest are forgotten: their next packet counts as their \

@@ -14,7 +14,9 @@ use tapline_flow::{
 };
 use tapline_packet::{ClockReading, Timestamp};
 
-use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{
+    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
@@ -29,7 +31,7 @@ const AHEAD_NS: i64 = 1_000_000_000;
 const SET_BACK_NS: i64 = 1_000_000_000;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "flow",
     summary: "packets become flows, for ipfix or flowtop right behind",
     description: "One entry holds both directions of a flow. Packets that belong to a flow go on; those without IP, cut short or sampled out are refused. Time is that of \
@@ -123,7 +125,7 @@ fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {
         flows_max: arguments.number("flows") as usize,
         key: KeyFields::parse(arguments.text("key")).map_err(|error| error.to_string())?,
         inner: arguments.text("inner") == "yes",
-        layer2: arguments.text("bytes") == "frame",
+        counts_frames: arguments.text("bytes") == "frame",
         details: DetailFields::parse(arguments.text("details")).map_err(|error| error.to_string())?,
         payload: arguments.number("payload") as u16,
     })
@@ -173,7 +175,8 @@ impl FlowStage {
         }
     }
 
-    /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come there again.
+    /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come
+    /// there again.
     fn follow_clock(&mut self, clocks: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         let offset_ns = clocks.wall.as_nanos().saturating_sub(clocks.steady_ns);
         let before = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
@@ -335,7 +338,7 @@ mod tests {
     use tapline_testkit::frames::*;
 
     use crate::TickContext;
-    use crate::plan::{Plan, Source};
+    use crate::plan::{GraphText, Plan};
     use crate::table::Cell;
     use crate::trial::{Trial, whole};
 
@@ -496,7 +499,8 @@ mod tests {
         assert_eq!(["idle", "late", "now"].map(|column| number(&trial, "f", column)), [1, 0, 0]);
     }
 
-    /// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the account balances.
+    /// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the
+    /// account balances.
     #[test]
     fn a_full_disk_leaves_no_packet_out_of_the_account() {
         let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";
@@ -519,7 +523,7 @@ mod tests {
 
     #[test]
     fn an_exporter_takes_one_rate_of_sampling() {
-        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
         let two = |one: u32, other: u32, more: &str| {
             plan(&format!(
                 "e :: ipfix(\"127.0.0.1:9\"{more}); file(a) -> flow(sample={one}) -> e; file(b) -> flow(sample={other}) -> e"
@@ -536,7 +540,7 @@ mod tests {
 
     #[test]
     fn only_a_meter_leads_to_takers_of_flows() {
-        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
         let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
         assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
         assert!(plan("file(a) -> flow -> sample(1/2) -> flowtop").is_err());

@@ -12,12 +12,12 @@ use tapline_packet::Timestamp;
 
 use super::flow_export::{Destination, check_details, exporter, stage};
 use crate::catalog::{
-    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "flowlog",
     summary: "flows become lines of JSON or CSV, or files of Parquet",
     description: "Right behind `flow`. Each direction becomes a line or row, unless biflows are asked for; fields are called as IANA's information elements are. Its account is of packets: \
@@ -170,7 +170,7 @@ impl Destination for ParquetWriter {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Plan, Source};
+    use crate::plan::{GraphText, Plan};
 
     #[cfg(feature = "parquet")]
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("there is room");
         let to = folder.path().join("flows");
         let text = format!("file(\"in\") -> flow -> e :: flowlog({to:?}, format=parquet); e -> json");
-        assert!(Plan::new(&[Source { name: "t", text: &text }]).is_err(), "nothing follows it");
+        assert!(Plan::new(&[GraphText { name: "t", text: &text }]).is_err(), "nothing follows it");
         let text = text.replace("; e -> json", "; file(\"in\") -> json");
         let mut trial = crate::trial::Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
         let (a, b) = (Host::number(1), Host::number(2));
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn without_the_feature_it_says_how_to_get_it() {
         let text = "file(\"in\") -> flow -> flowlog(\"flows\", format=parquet)";
-        assert!(Plan::new(&[Source { name: "t", text }]).is_ok());
+        assert!(Plan::new(&[GraphText { name: "t", text }]).is_ok());
         let why = crate::trial::Trial::graph(text).err().expect("it cannot");
         assert!(why.contains("cargo build --release --features parquet"), "{why}");
     }

@@ -5,35 +5,23 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
-use tapline_flow::{Details, Dns, DnsAnswer, Flow, Http, SIZES, Side, SizeCounts, Tcp, TcpSide, Tls};
+use tapline_flow::{Details, Dns, DnsAnswer, Endpoint, Flow, Http, SIZES, SizeCounts, Tcp, TcpSide, Tls};
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use super::top;
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters};
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "flowtop",
     summary: "the greatest flows as a table",
     description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
         the round trip in microseconds, packets sent again, and what else is known as text. With --json on tapline run, one object each.",
-    parameters: &[
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10"),
-            meaning: "how many are shown",
-        },
-        Parameter {
-            name: "order",
-            kind: ParameterType::Choice(&["bytes", "packets"]),
-            default: Some("bytes"),
-            meaning: "by what they are ranked",
-        },
-    ],
+    parameters: &[top::ROWS, top::RANKED_BY],
     outputs: Outputs::None,
     input: StageInput::Flows(|_, _| Ok(())),
     order: Order::Flow,
@@ -147,8 +135,8 @@ const fn always(name: &'static str, cell: fn(&Flow) -> Cell) -> Column {
 
 const COLUMNS: &[Column] = &[
     always("protocol", |flow| Cell::from(protocol(flow.protocol))),
-    always("source", |flow| Cell::from(end(&flow.sides[0], flow.protocol))),
-    always("destination", |flow| Cell::from(end(&flow.sides[1], flow.protocol))),
+    always("source", |flow| Cell::from(end(&flow.endpoints[0], flow.protocol))),
+    always("destination", |flow| Cell::from(end(&flow.endpoints[1], flow.protocol))),
     Column {
         name: "application",
         is_known: |flow| details(flow, |details| details.application).is_some(),
@@ -159,10 +147,10 @@ const COLUMNS: &[Column] = &[
         is_known: |flow| name(flow).is_some(),
         cell: |flow| Cell::from(name(flow).unwrap_or("-").to_owned()),
     },
-    always("packets", |flow| flow.sides[0].packets.into()),
-    always("bytes", |flow| flow.sides[0].bytes.into()),
-    always("packets_back", |flow| flow.sides[1].packets.into()),
-    always("bytes_back", |flow| flow.sides[1].bytes.into()),
+    always("packets", |flow| flow.endpoints[0].packets.into()),
+    always("bytes", |flow| flow.endpoints[0].bytes.into()),
+    always("packets_back", |flow| flow.endpoints[1].packets.into()),
+    always("bytes_back", |flow| flow.endpoints[1].bytes.into()),
     always("ms", |flow| (flow.last().since(flow.first()).max(0) as u64 / 1_000_000).into()),
     Column { name: "rtt_us", is_known: |flow| rtt(flow).is_some(), cell: |flow| number_or_none(rtt(flow)) },
     Column {
@@ -171,7 +159,7 @@ const COLUMNS: &[Column] = &[
         cell: |flow| number_or_none(again(flow)),
     },
     always("state", |flow| Cell::from(state(flow).to_owned())),
-    always("end", |flow| Cell::from(flow.end.name().to_owned())),
+    always("end", |flow| Cell::from(flow.end_reason.name().to_owned())),
     always("first_ns", |flow| Cell::Time(flow.first().as_nanos())),
     Column {
         name: "details",
@@ -186,8 +174,8 @@ fn state(flow: &Flow) -> &'static str {
     const SYN: u8 = 0x02;
     const RST: u8 = 0x04;
     const ACK: u8 = 0x10;
-    let [there, back] = [flow.sides[0].tcp_flags, flow.sides[1].tcp_flags];
-    let is_answered = flow.sides[1].packets > 0;
+    let [there, back] = [flow.endpoints[0].tcp_flags, flow.endpoints[1].tcp_flags];
+    let is_answered = flow.endpoints[1].packets > 0;
     match flow.protocol {
         TCP if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
         TCP if (there | back) & RST != 0 => "reset",
@@ -331,7 +319,7 @@ fn protocol(number: u8) -> String {
     }
 }
 
-fn end(side: &Side, protocol: u8) -> String {
+fn end(side: &Endpoint, protocol: u8) -> String {
     match protocol {
         _ if ip_protocol::has_ports(protocol) => {
             std::net::SocketAddr::new(side.address, side.port).to_string()

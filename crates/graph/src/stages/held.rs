@@ -5,7 +5,8 @@
 //! release(until)    <--lend-- heap of (due, number, slot): the earliest first, of equal ones that which came first
 //! ```
 //!
-//! Bytes of packets that have gone stay until they are more than those of the packets that are kept; then the kept ones move together.
+//! Bytes of packets that have gone stay until they are more than those of the packets that are kept; then the kept ones
+//! move together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +19,7 @@ use crate::graph::Out;
 use crate::packets::Packets;
 
 /// Bytes that a packet takes besides its data.
-const RECORD_SIZE: usize = size_of::<Record>() + size_of::<Place>();
+const RECORD_SIZE: usize = size_of::<Record>() + size_of::<DueEntry>();
 
 /// The least number of freed bytes for which the rest is moved together.
 const DEAD_MAX: usize = 64 * 1024;
@@ -32,7 +33,7 @@ pub(super) const ROOM: Parameter = Parameter {
 };
 
 /// Due time, number in the order of arrival, slot.
-type Place = (Timestamp, u64, u32);
+type DueEntry = (Timestamp, u64, u32);
 
 /// Packets that a stage keeps.
 pub(super) struct Held {
@@ -44,7 +45,7 @@ pub(super) struct Held {
     live: usize,
     slots: Vec<Record>,
     free: Vec<u32>,
-    places: BinaryHeap<Reverse<Place>>,
+    places: BinaryHeap<Reverse<DueEntry>>,
     kept: u64,
     /// The latest due time of the packets handed on.
     gone: Option<Timestamp>,
@@ -134,7 +135,8 @@ impl Held {
         result
     }
 
-    /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that follow took them.
+    /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that
+    /// follow took them.
     pub(super) fn release_some(
         &mut self,
         now: ClockReading,

@@ -5,14 +5,14 @@ use std::any::Any;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table, grouped};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "histogram",
     summary: "how packets are spread by size, or by the time since the one before",
     description: "Steps double: 64 to 127 bytes, 128 to 255, and so on; a gap in nanoseconds likewise. A packet with an earlier time stamp than the one before it \

@@ -8,12 +8,12 @@ use tapline_packet::Timestamp;
 
 use super::flow_export::{Destination, check_details, exporter, stage};
 use crate::catalog::{
-    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "ipfix",
     summary: "flows go to collectors, as IPFIX or NetFlow",
     description: "Right behind `flow`. Each direction becomes a record, unless biflows are asked for. Its account is of packets: those in records that were sent are \
@@ -134,7 +134,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         mtu: arguments.number("mtu") as u16,
         template_messages: arguments.number("templates") as u32,
         template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),
-        by_flow: arguments.text("spread") == "flow",
+        spreads_flows: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
         enterprise: arguments.number("enterprise") as u32,
     };

@@ -18,7 +18,7 @@ use crate::stage::{Stage, StageCounters, TickContext};
 const BUFFER_SIZE: usize = 64 * 1024;
 
 /// The format of lines.
-pub enum Format {
+pub enum LineFormat {
     /// tcpdump's text.
     Text {
         /// The printer.
@@ -32,7 +32,7 @@ pub enum Format {
 
 /// Packets as lines on a stream, which must not keep bytes back by itself.
 pub struct LinesOutput<W> {
-    format: Format,
+    format: LineFormat,
     stream: W,
     eager: bool,
     buffer: Vec<u8>,
@@ -46,8 +46,8 @@ pub struct LinesOutput<W> {
 
 impl<W: Write + Send> LinesOutput<W> {
     /// With `eager` the lines are written after each batch, for a terminal.
-    pub fn new(format: Format, stream: W, eager: bool) -> LinesOutput<W> {
-        let name = if matches!(format, Format::Json) { "json" } else { "text" }.to_owned();
+    pub fn new(format: LineFormat, stream: W, eager: bool) -> LinesOutput<W> {
+        let name = if matches!(format, LineFormat::Json) { "json" } else { "text" }.to_owned();
         let account = OutputAccount { name, ..OutputAccount::default() };
         let buffer = Vec::with_capacity(2 * BUFFER_SIZE);
         LinesOutput { format, stream, eager, buffer, ends: Vec::new(), number: 0, account, broken: None }
@@ -60,8 +60,8 @@ impl<W: Write + Send> LinesOutput<W> {
         };
         self.number += 1;
         match &mut self.format {
-            Format::Json => json::packet(packet, interface, self.number, &mut self.buffer),
-            Format::Text { printer, colored } => {
+            LineFormat::Json => json::packet(packet, interface, self.number, &mut self.buffer),
+            LineFormat::Text { printer, colored } => {
                 let start = self.buffer.len();
                 printer.print(packet, interface, &mut self.buffer);
                 if *colored {
@@ -162,7 +162,7 @@ mod tests {
         let bytes = [0u8; 60];
         let meta = Meta { wire_len: 60, ..Meta::default() };
         let records = [Record { offset: 0, cap_len: 60, options_len: 0, meta }; 2];
-        let mut sink = LinesOutput::new(Format::Json, Pipe { room }, true);
+        let mut sink = LinesOutput::new(LineFormat::Json, Pipe { room }, true);
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
         let mut result = Ok(());
         for _ in 0..batches {

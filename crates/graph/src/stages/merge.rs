@@ -11,14 +11,14 @@ use tapline_capture::Error;
 use tapline_packet::{ClockReading, Meta, Packet, Timestamp};
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::Table;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "merge",
     summary: "packets of several sources in the order of their time stamps",
     description: "Several outputs may lead to it. A packet is kept until each source has come so far that one with a time stamp `wait` later was seen, and goes on \
@@ -105,7 +105,8 @@ impl Merge {
         before.min().flatten().map(|time| time.plus_nanos(-self.wait))
     }
 
-    /// Keeps a packet, and makes room for it if there is none: a batch of the earliest goes on. `false` if it would never fit.
+    /// Keeps a packet, and makes room for it if there is none: a batch of the earliest goes on. `false` if it would
+    /// never fit.
     fn keep(
         &mut self,
         packet: Packet<'_>,

@@ -45,13 +45,13 @@ pub(crate) mod top;
 pub(crate) mod verify;
 
 pub use bounce::Bounce;
-pub use filter::{Compile, CompileNative, FilterStage};
-pub use fpl::{Fpl, FplCompile, FplStage, functions, search_function};
+pub use filter::{CompileFilter, CompileNative, FilterStage};
+pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};
 pub use limit::Limit;
-pub use lines::{Format, LinesOutput};
+pub use lines::{LineFormat, LinesOutput};
 pub use record::FileOutput;
 pub use reflect::Reflect;
-pub use shared::Shared;
+pub use shared::SharedOutput;
 pub use snap::Snap;
 pub use source::SourceStage;
 pub use store::StoreOutput;

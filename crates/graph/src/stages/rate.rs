@@ -7,7 +7,8 @@
 //!           --> goes on, and takes its tokens
 //! ```
 //!
-//! A flow that was shed once stays so until the second ends: the table remembers it, or all flows from its hash on are shed with it.
+//! A flow that was shed once stays so until the second ends: the table remembers it, or all flows from its hash on are
+//! shed with it.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -15,14 +16,14 @@ use std::collections::HashSet;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "rate",
     summary: "limits packets or bits per second by dropping whole flows",
     description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet input one for itself (packets) and one for each of \
@@ -303,7 +304,8 @@ mod tests {
             for (second, packets) in &seconds {
                 assert!(packets.len() <= most, "{text}: {} in second {second}", packets.len());
             }
-            // Once the bound has adapted most of the rate is used, by whole flows: of 100 flows of 30 packets a second, about 33.
+            // Once the bound has adapted most of the rate is used, by whole flows: of 100 flows of 30 packets a second,
+            // about 33.
             let used: usize = (4..12).map(|second| seconds[&second].len()).sum();
             assert!(used > 8 * 600, "{text}: only {used} of 8000 go on");
             trial.assert_balanced();

@@ -4,13 +4,13 @@ use tapline_capture::Error;
 use tapline_capture::transmit::{DropReason, DropReasons, Transmitter};
 
 use super::bounce::{SWAP, counters};
-use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "reflect",
     summary: "packets go back out of the interface from which they came",
     description: "As bounce, but each packet goes to where it was captured.",

@@ -3,13 +3,15 @@
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Arguments, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{
+    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of such stages that count packets or time.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "sample",
     summary: "a share of the packets, a share of the flows, or one packet per interval",
     description: "By packet, a random one of each block of n packets goes on: unlike with every n-th packet, \

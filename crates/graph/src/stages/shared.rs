@@ -1,9 +1,9 @@
 //! One output that several workers store into, a batch at a time.
 //!
 //! ```text
-//! worker 0 --> Shared \
-//! worker 1 --> Shared  >-- lock, once a batch --> the output
-//! completer -> Shared /                           (one more handle, which finishes it last)
+//! worker 0 --> SharedOutput \
+//! worker 1 --> SharedOutput  >-- lock, once a batch --> the output
+//! completer -> SharedOutput /                           (one more handle, which finishes it last)
 //! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// A handle of an output that several workers store into. The last handle that is finished completes the output, with
 /// the accounts of all workers added up.
-pub struct Shared {
+pub struct SharedOutput {
     inner: Arc<Mutex<Inner>>,
     worker: usize,
     /// The packets that come here go nowhere else.
@@ -37,14 +37,14 @@ struct Inner {
     late: u64,
 }
 
-impl Shared {
-    /// A handle for each of `workers` workers. `is_only` says that packets of this output go nowhere else: those that come
-    /// after another worker completed it count as not examined then, not as lost.
-    pub fn handles(output: Box<dyn Stage>, workers: usize, is_only: bool) -> Vec<Shared> {
+impl SharedOutput {
+    /// A handle for each of `workers` workers. `is_only` says that packets of this output go nowhere else: those that
+    /// come after another worker completed it count as not examined then, not as lost.
+    pub fn handles(output: Box<dyn Stage>, workers: usize, is_only: bool) -> Vec<SharedOutput> {
         let interfaces = vec![Vec::new(); workers];
         let inner = Inner { output, interfaces, unfinished: workers, is_complete: false, late: 0 };
         let inner = Arc::new(Mutex::new(inner));
-        let handle = |worker| Shared { inner: Arc::clone(&inner), worker, is_only, unexamined: 0 };
+        let handle = |worker| SharedOutput { inner: Arc::clone(&inner), worker, is_only, unexamined: 0 };
         (0..workers).map(handle).collect()
     }
 
@@ -82,7 +82,7 @@ impl Inner {
     }
 }
 
-impl Stage for Shared {
+impl Stage for SharedOutput {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let mut inner = self.lock();
         if !inner.is_complete {

@@ -2,13 +2,13 @@
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Constructor, Order, Outputs, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "tee",
     summary: "the same packets to every stage that is connected",
     description: "Any output may lead to several stages, so a tee is never needed; it gives the place a name.",

@@ -10,14 +10,30 @@ use std::net::IpAddr;
 use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
+/// The number of rows in the result.
+pub(super) const ROWS: Parameter = Parameter {
+    name: "n",
+    kind: ParameterType::Number(1, 1_000_000),
+    default: Some("10"),
+    meaning: "how many are shown",
+};
+
+/// The quantity that ranks the rows.
+pub(super) const RANKED_BY: Parameter = Parameter {
+    name: "order",
+    kind: ParameterType::Choice(&["bytes", "packets"]),
+    default: Some("bytes"),
+    meaning: "the quantity that ranks them",
+};
+
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
     summary: "ranks hosts, flows, ports and others by traffic",
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
@@ -42,18 +58,8 @@ pub(crate) const CLASS: Class = Class {
             meaning: "source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
                 source port, destination port, IP protocol, outer VLAN, EtherType",
         },
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10"),
-            meaning: "how many are shown",
-        },
-        Parameter {
-            name: "order",
-            kind: ParameterType::Choice(&["bytes", "packets"]),
-            default: Some("bytes"),
-            meaning: "by what they are ranked",
-        },
+        ROWS,
+        RANKED_BY,
         Parameter {
             name: "entries",
             kind: ParameterType::Number(1, 100_000_000),

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use tapline_capture::Error;
 use tapline_traffic::{Mark, Stream};
 
-use crate::catalog::{Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table, grouped};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "verify",
     summary: "which marked packets are lost, doubled, reordered, and how long they took",
     description: "Reads the marks that generate and tapline generate write (mark in a recipe, docs/format/mark.md): a sequence number and a send time. Lost are \
@@ -43,7 +43,8 @@ pub struct Verify {
     shows_latency: bool,
 }
 
-/// Other workers' packets cannot be put in their order later: there is one worker, which [`Order::All`] demands, and nothing to absorb.
+/// Other workers' packets cannot be put in their order later: there is one worker, which [`Order::All`] demands, and
+/// nothing to absorb.
 impl Stage for Verify {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         for index in packets.selection.iter() {

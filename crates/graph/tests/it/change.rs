@@ -1,4 +1,5 @@
-//! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees each time.
+//! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees
+//! each time.
 
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan};
+use tapline_graph::plan::{self, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
@@ -71,8 +72,8 @@ const OTHERS: [&str; 4] = [
 fn planned(others: &[&str]) -> Plan {
     let texts: Vec<&str> = std::iter::once(STAYS).chain(others.iter().copied()).collect();
     let names: Vec<String> = (0..texts.len()).map(|number| format!("g{number}")).collect();
-    let sources: Vec<plan::Source<'_>> =
-        names.iter().zip(texts).map(|(name, text)| plan::Source { name, text }).collect();
+    let sources: Vec<plan::GraphText<'_>> =
+        names.iter().zip(texts).map(|(name, text)| plan::GraphText { name, text }).collect();
     Plan::changeable(&sources).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -90,8 +91,9 @@ fn a_hundred_changes_lose_no_packet() {
         GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-    let (mut graph, nodes) = plan::build(&first, &Meters::private(), maker).expect("a graph");
+    let context =
+        WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
+    let (mut graph, nodes) = plan::build(&first, &Meters::private(), context).expect("a graph");
     let reports = AtomicU64::new(0);
     let outcome = thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -116,11 +118,16 @@ fn a_hundred_changes_lose_no_packet() {
                 .collect();
             let plan = planned(&others);
             let mut no_output = |_: usize| Err("there is no output here".to_owned());
-            let maker =
-                Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-            let new = plan::nodes(&plan, &there, maker).expect("stages");
+            let context = WorkerContext {
+                worker: 0,
+                control: &control,
+                common: &common,
+                exits: None,
+                output: &mut no_output,
+            };
+            let new = plan::nodes(&plan, &there, context).expect("stages");
             there = plan.keys().into_iter().collect();
-            let mut change: tapline_graph::Change =
+            let mut change: tapline_graph::GraphChange =
                 Box::new(move |graph: &mut Graph, tick: &TickContext<'_>| {
                     let ids = graph.change(new, tick)?;
                     Ok(plan.sources(&ids))
@@ -129,7 +136,7 @@ fn a_hundred_changes_lose_no_packet() {
                 change = waits;
                 thread::yield_now();
             }
-            control.report();
+            control.request_report();
         }
         control.stop();
         running.join().expect("no panic")
@@ -158,7 +165,7 @@ fn a_hundred_changes_lose_no_packet() {
 }
 
 fn plan_of(text: &str) -> Plan {
-    Plan::changeable(&[plan::Source { name: "g", text }]).unwrap_or_else(|why| panic!("{why}"))
+    Plan::changeable(&[plan::GraphText { name: "g", text }]).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// A graph that changes between batches.
@@ -197,9 +204,14 @@ impl Changing {
             directory: PathBuf::new(),
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
-        let maker =
-            Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
-        let new = plan::nodes(&plan, &self.there, maker).expect("stages");
+        let context = WorkerContext {
+            worker: 0,
+            control: &control,
+            common: &common,
+            exits: None,
+            output: &mut no_output,
+        };
+        let new = plan::nodes(&plan, &self.there, context).expect("stages");
         let tick = TickContext::new(ClockReading::default(), &[]);
         let ids = self.graph.change(new, &tick).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
@@ -228,8 +240,8 @@ impl tapline_graph::Stage for Nothing {
     }
 }
 
-/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter begins anew, and so do all that take its
-/// flows. What else there is goes on.
+/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter begins anew,
+/// and so do all that take its flows. What else there is goes on.
 #[test]
 fn collectors_come_and_go_and_every_sum_agrees() {
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback is there"));

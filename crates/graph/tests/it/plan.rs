@@ -1,16 +1,16 @@
 //! Plans that the planner makes of texts.
 
-use tapline_graph::plan::{Plan, Source};
+use tapline_graph::plan::{GraphText, Plan};
 
 fn plan(texts: &[&str]) -> Plan {
     let names: Vec<String> = (0..texts.len()).map(|number| format!("g{number}")).collect();
-    let sources: Vec<Source<'_>> =
-        names.iter().zip(texts).map(|(name, text)| Source { name, text }).collect();
+    let sources: Vec<GraphText<'_>> =
+        names.iter().zip(texts).map(|(name, text)| GraphText { name, text }).collect();
     Plan::new(&sources).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn error(text: &str) -> String {
-    Plan::new(&[Source { name: "g", text }]).expect_err("an error")
+    Plan::new(&[GraphText { name: "g", text }]).expect_err("an error")
 }
 
 fn names(plan: &Plan) -> Vec<&str> {
@@ -43,10 +43,10 @@ fn arguments_count_not_how_they_are_written() {
 fn the_kernel_runs_the_filter_behind_a_device() {
     let one = plan(&["device(lo) -> f :: filter(\"tcp\") -> count"]);
     assert_eq!(one.nodes[0].kernel_filter.as_deref(), Some("tcp"));
-    assert!(one.nodes[1].is_done_before);
+    assert!(one.nodes[1].is_filtered_upstream);
     let two = plan(&["d :: device(lo); d -> filter(\"tcp\") -> count; d -> filter(\"udp\") -> drop"]);
     assert_eq!(two.nodes[0].kernel_filter.as_deref(), Some("(tcp) or (udp)"));
-    assert!(two.nodes.iter().all(|node| !node.is_done_before));
+    assert!(two.nodes.iter().all(|node| !node.is_filtered_upstream));
     let all = plan(&["d :: device(lo); d -> filter(\"tcp\") -> count; d -> top"]);
     assert_eq!(all.nodes[0].kernel_filter, None);
 }
@@ -61,7 +61,10 @@ fn many_filters_side_by_side_are_a_set() {
     assert_eq!(plan.nodes[set].arguments.text("texts").lines().count(), 12);
     let filters: Vec<_> = plan.nodes.iter().filter(|node| node.class.name == "filter").collect();
     for (place, filter) in filters.iter().enumerate() {
-        assert_eq!((filter.inputs.as_slice(), filter.is_done_before), ([(set, place)].as_slice(), true));
+        assert_eq!(
+            (filter.inputs.as_slice(), filter.is_filtered_upstream),
+            ([(set, place)].as_slice(), true)
+        );
     }
     for (index, node) in plan.nodes.iter().enumerate() {
         assert!(node.inputs.iter().all(|(from, _)| *from < index), "{:?} in order", names(&plan));

@@ -1,7 +1,7 @@
 //! Laws that every class of stages keeps, whatever its arguments and whatever the packets.
 
-use tapline_graph::catalog::{CLASSES, Class, Constructor, Outputs, Parameter, ParameterType, page};
-use tapline_graph::plan::{Plan, Source};
+use tapline_graph::catalog::{CLASSES, Constructor, Outputs, Parameter, ParameterType, StageClass, page};
+use tapline_graph::plan::{GraphText, Plan};
 use tapline_packet::{Batch, Meta, Timestamp, VlanTag};
 use tapline_testkit::layers;
 use tapline_testkit::random::Random;
@@ -9,7 +9,7 @@ use tapline_testkit::random::Random;
 use crate::trial::{Trial, lent, whole};
 
 /// Classes of stages that need no file.
-fn classes() -> impl Iterator<Item = &'static Class> {
+fn classes() -> impl Iterator<Item = &'static StageClass> {
     CLASSES.iter().filter(|class| {
         let needs_a_file = class.parameters.iter().any(|parameter| parameter.kind == ParameterType::Path);
         matches!(class.make, Constructor::Stage(_)) && !needs_a_file
@@ -43,7 +43,7 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
 }
 
 /// The class with arguments at random; those that need not be given are missing at times.
-fn call(class: &Class, random: &mut Random) -> String {
+fn call(class: &StageClass, random: &mut Random) -> String {
     let mut arguments = Vec::new();
     for parameter in class.parameters {
         // Slow collectors keep packets waiting, and small packets have no room for templates: neither is for here.
@@ -62,7 +62,7 @@ fn call(class: &Class, random: &mut Random) -> String {
 }
 
 /// A graph of this one stage, behind a meter if it must be; `None` if its arguments do not go together.
-fn alone(class: &Class, random: &mut Random) -> Option<(String, Trial)> {
+fn alone(class: &StageClass, random: &mut Random) -> Option<(String, Trial)> {
     let stage = call(class, random);
     let ends = match class.outputs {
         Outputs::None => "file(\"in\") -> json".to_owned(),
@@ -197,7 +197,7 @@ fn every_page_tells_of_every_argument() {
 #[test]
 fn every_example_is_a_graph_with_its_class() {
     for class in CLASSES {
-        let plan = Plan::new(&[Source { name: "example", text: class.example }])
+        let plan = Plan::new(&[GraphText { name: "example", text: class.example }])
             .unwrap_or_else(|why| panic!("{}: {why}", class.name));
         assert!(
             plan.nodes.iter().any(|node| std::ptr::eq(node.class, class) || node.class.name == class.name)

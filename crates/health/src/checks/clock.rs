@@ -6,21 +6,21 @@ use crate::{Change, Facts, Finding, Severity};
 pub(super) const CHECKS: [Check; 3] = [
     Check {
         name: "clock_source",
-        looks_at: "clock source of the kernel",
+        subject: "clock source of the kernel",
         why: "The kernel reads the clock for each packet: a register takes 20 nanoseconds, a device on a bus a microsecond.",
         source: "Documentation/timers/timekeeping.rst; arch/x86/kernel/tsc.c",
         run: Run::Machine(clock_source),
     },
     Check {
         name: "clock_synchronised",
-        looks_at: "whether the clock is kept right",
+        subject: "whether the clock is kept right",
         why: "Traces of two machines can only be laid side by side if both clocks are.",
         source: "adjtimex(2): STA_UNSYNC, maxerror",
         run: Run::Machine(synchronised),
     },
     Check {
         name: "invariant_counter",
-        looks_at: "whether the processor's counter keeps its rate",
+        subject: "whether the processor's counter keeps its rate",
         why: "Where it changes or stops, times by the counter are wrong, and the kernel takes a slower clock.",
         source: "Intel SDM volume 3, 18.17.1 Invariant TSC; /proc/cpuinfo constant_tsc, nonstop_tsc",
         run: Run::Machine(counter),
@@ -109,11 +109,11 @@ mod tests {
             }))
             .remove(0)
         };
-        let mend = of(&["tsc", "hpet"]).mend.expect("a mend");
+        let mend = of(&["tsc", "hpet"]).remedy.expect("a mend");
         assert_eq!(mend.command, format!("echo tsc | sudo tee {SOURCE_FILE}"));
         assert!(mend.changes[0].to_string().ends_with("current_clocksource: tsc"));
         let none = of(&["hpet", "acpi_pm"]);
-        assert_eq!((none.severity, none.mend), (Severity::Delays, None));
+        assert_eq!((none.severity, none.remedy), (Severity::Delays, None));
     }
 
     #[test]

@@ -8,35 +8,35 @@ use tapline_sys::Duplex;
 pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "link",
-        looks_at: "whether the interface is up and has carrier",
+        subject: "whether the interface is up and has carrier",
         why: "An interface that is down, or without carrier, receives nothing.",
         source: "netdevice(7): IFF_UP, IFF_RUNNING",
         run: Run::Interface(link),
     },
     Check {
         name: "speed",
-        looks_at: "speed, duplex and negotiation",
+        subject: "speed, duplex and negotiation",
         why: "Half duplex collides and loses frames; most often one end negotiates and the other does not.",
         source: "IEEE 802.3 clause 28; ethtool(8)",
         run: Run::Interface(speed),
     },
     Check {
         name: "mtu",
-        looks_at: "the largest packet of a monitor port",
+        subject: "the largest packet of a monitor port",
         why: "Many adapters drop received frames that are larger than the MTU, and count them as errors at most.",
         source: "rx_length_errors in Documentation/networking/statistics.rst",
         run: Run::Interface(mtu),
     },
     Check {
         name: "promiscuous",
-        looks_at: "promiscuous mode of the interface",
+        subject: "promiscuous mode of the interface",
         why: "A monitor port needs it; a program or bridge that sets it costs the host the packets of others.",
         source: "IFLA_PROMISCUITY of rtnetlink(7)",
         run: Run::Interface(promiscuous),
     },
     Check {
         name: "layers",
-        looks_at: "bridges, bonds, VLAN devices on the interface",
+        subject: "bridges, bonds, VLAN devices on the interface",
         why: "The same packet passes each of them: a capture on all interfaces sees it several times.",
         source: "libpcap issue 540 and others on doubled packets",
         run: Run::Interface(layers),
@@ -51,7 +51,9 @@ fn link(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     if !interface.link.is_up() {
         let command = facts.scope.within(&format!("ip link set dev {} up", quoted(name)));
         return vec![
-            Finding::on(name, Severity::Loses, "the interface is down").with("up", false).mend(command),
+            Finding::on(name, Severity::Loses, "the interface is down")
+                .with("up", false)
+                .with_remedy(command),
         ];
     }
     if !interface.link.is_running() {
@@ -81,7 +83,7 @@ fn speed(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     if severity != Severity::Loses {
         return vec![finding];
     }
-    vec![finding.mend(facts.scope.within(&format!("ethtool -s {} autoneg on", quoted(name))))]
+    vec![finding.with_remedy(facts.scope.within(&format!("ethtool -s {} autoneg on", quoted(name))))]
 }
 
 fn mtu(interface: &Interface, facts: &Facts) -> Vec<Finding> {
@@ -95,7 +97,7 @@ fn mtu(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let text =
         format!("MTU {mtu} on a port without addresses: larger frames may be dropped before they are seen");
     let command = facts.scope.within(&format!("ip link set dev {} mtu 9000", quoted(name)));
-    vec![Finding::on(name, Severity::Note, text).with("mtu", mtu).mend(command)]
+    vec![Finding::on(name, Severity::Note, text).with("mtu", mtu).with_remedy(command)]
 }
 
 fn promiscuous(interface: &Interface, _: &Facts) -> Vec<Finding> {
@@ -115,7 +117,7 @@ fn layers(interface: &Interface, _: &Facts) -> Vec<Finding> {
     };
     let under =
         interface.controller.as_ref().map(|controller| format!("it is a port of {}", kind(controller)));
-    let list: Vec<String> = interface.on_top.iter().map(kind).collect();
+    let list: Vec<String> = interface.upper_devices.iter().map(kind).collect();
     let above = (!list.is_empty()).then(|| format!("{} on it", list.join(", ")));
     let words: Vec<String> = under.into_iter().chain(above).collect();
     if words.is_empty() {
@@ -172,7 +174,7 @@ mod tests {
     fn layers_are_named() {
         let vlan = Link { name: "eth0.5".into(), kind: "vlan".into(), ..Link::default() };
         let bridge = Link { name: "br0".into(), kind: "bridge".into(), ..Link::default() };
-        let one = Interface { controller: Some(bridge), on_top: vec![vlan], ..interface(1) };
+        let one = Interface { controller: Some(bridge), upper_devices: vec![vlan], ..interface(1) };
         let text = &layers(&one, &Facts::default())[0].text;
         assert!(text.starts_with("it is a port of br0 (bridge), eth0.5 (vlan) on it: "), "{text}");
     }

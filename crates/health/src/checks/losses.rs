@@ -5,9 +5,11 @@
 //! counters that grew while watched  loses if they grew; of an interface that is new since, not told
 //! ```
 //!
-//! Packets that processors have received are counted in 32 bits by the kernel, so since the start interfaces may know of more.
+//! Packets that processors have received are counted in 32 bits by the kernel, so since the start interfaces may know
+//! of more.
 //!
-//! `rx_dropped` also counts frames of protocols without a handler on this host, which captures did see: never more than a note.
+//! `rx_dropped` also counts frames of protocols without a handler on this host, which captures did see: never more than
+//! a note.
 
 use super::{Check, Run, counted};
 use crate::facts::{Counter, SoftnetCpu};
@@ -16,28 +18,28 @@ use crate::{Change, Facts, Finding, Interface, Severity};
 pub(super) const CHECKS: [Check; 4] = [
     Check {
         name: "nic_losses",
-        looks_at: "the adapter's counters of rtnetlink",
+        subject: "the adapter's counters of rtnetlink",
         why: "What the adapter had no room for is lost before any capture can count it.",
         source: "Documentation/networking/statistics.rst, struct rtnl_link_stats64",
         run: Run::Interface(nic_losses),
     },
     Check {
         name: "driver_losses",
-        looks_at: "counters of the driver whose names speak of loss",
+        subject: "counters of the driver whose names speak of loss",
         why: "Drivers count losses by names of their own that the common counters may not hold.",
         source: "ethtool(8) -S; libpcap issue 1328",
         run: Run::Interface(driver_losses),
     },
     Check {
         name: "backlog",
-        looks_at: "packets dropped in front of the stack",
+        subject: "packets dropped in front of the stack",
         why: "What comes by software (veth, loopback, RPS) waits in a queue of each processor, and is dropped when it is full.",
         source: "net/core/dev.c enqueue_to_backlog; /proc/net/softnet_stat, second field",
         run: Run::Machine(backlog),
     },
     Check {
         name: "budget",
-        looks_at: "rounds of receiving that ended with packets left",
+        subject: "rounds of receiving that ended with packets left",
         why: "The kernel's receive loop has a budget of packets and time; the rest waits in the ring for the next round.",
         source: "Documentation/admin-guide/sysctl/net.rst, netdev_budget; /proc/net/softnet_stat, third field",
         run: Run::Machine(budget),
@@ -83,7 +85,7 @@ fn driver_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 
 /// Growth during the watch, or the total without one. `None` for a counter that appeared during the watch.
 fn amount(counter: &Counter, facts: &Facts) -> Option<u64> {
-    if facts.watched_s.is_some() { counter.growth } else { Some(counter.value) }
+    if facts.interval_s.is_some() { counter.growth } else { Some(counter.value) }
 }
 
 fn judged(interface: &Interface, facts: &Facts, counters: &[&Counter], fine: &str) -> Finding {
@@ -115,12 +117,12 @@ fn judged(interface: &Interface, facts: &Facts, counters: &[&Counter], fine: &st
 
 fn verdict(lost: u64, passed: u64, facts: &Facts, share: f64, bad: Severity) -> Severity {
     let of_all = lost as f64 / (lost as f64 + passed as f64).max(1.0);
-    if facts.watched_s.is_some() || of_all > share { bad } else { Severity::Note }
+    if facts.interval_s.is_some() || of_all > share { bad } else { Severity::Note }
 }
 
 /// Age of the counters. Interfaces may be younger than the machine.
 fn age(facts: &Facts) -> String {
-    match (facts.watched_s, facts.machine.uptime_s) {
+    match (facts.interval_s, facts.machine.uptime_s) {
         (Some(seconds), _) => format!(", in {seconds:.1} seconds"),
         (None, Some(seconds)) => format!(", in at most {}", span(seconds)),
         (None, None) => String::new(),
@@ -137,7 +139,7 @@ fn span(seconds: f64) -> String {
 
 fn softnet(facts: &Facts) -> Option<&[SoftnetCpu]> {
     let machine = &facts.machine;
-    let lines = if facts.watched_s.is_some() { &machine.softnet_growth } else { &machine.softnet };
+    let lines = if facts.interval_s.is_some() { &machine.softnet_growth } else { &machine.softnet };
     lines.as_deref()
 }
 
@@ -145,10 +147,11 @@ fn sum(lines: &[SoftnetCpu], field: impl Fn(&SoftnetCpu) -> u64) -> u64 {
     lines.iter().fold(0, |sum, line| sum.saturating_add(field(line)))
 }
 
-/// Packets that processors have received. Since the start the kernel's count of them may have wrapped: the interfaces' are of 64 bits.
+/// Packets that processors have received. Since the start the kernel's count of them may have wrapped: the interfaces'
+/// are of 64 bits.
 fn passed(lines: &[SoftnetCpu], facts: &Facts) -> u64 {
     let processed = sum(lines, |line| line.processed);
-    if facts.watched_s.is_some() {
+    if facts.interval_s.is_some() {
         return processed;
     }
     let received = facts.interfaces.iter().filter_map(|interface| interface.received.as_ref());
@@ -244,7 +247,7 @@ mod tests {
     }
 
     fn watched() -> Facts {
-        Facts { watched_s: Some(2.0), ..Facts::default() }
+        Facts { interval_s: Some(2.0), ..Facts::default() }
     }
 
     #[test]
@@ -286,25 +289,25 @@ mod tests {
         let facts = Facts { machine, scope: Scope { netns: None, is_root: true }, ..Facts::default() };
         let [finding] = backlog(&facts).try_into().unwrap();
         assert_eq!(finding.severity, Severity::Loses);
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.command, "sysctl -w net.core.netdev_max_backlog=4000");
         assert_eq!(mend.changes, [setting("net/core/netdev_max_backlog", 4000)]);
         let [finding] = budget(&facts).try_into().unwrap();
-        assert_eq!((finding.severity, finding.mend), (Severity::Delays, None), "the time is not told");
+        assert_eq!((finding.severity, finding.remedy), (Severity::Delays, None), "the time is not told");
     }
 
     #[test]
     fn a_count_that_wrapped_is_no_total() {
-        let facts = |value, watched_s: Option<f64>| {
+        let facts = |value, interval_s: Option<f64>| {
             let line = SoftnetCpu { cpu: 0, processed: 1000, dropped: 7, squeezed: 5 };
             let machine = Machine {
                 softnet: Some(vec![line]),
-                softnet_growth: watched_s.map(|_| vec![line]),
+                softnet_growth: interval_s.map(|_| vec![line]),
                 ..Machine::default()
             };
             let received = Some(counter("rx_packets", value, Some(1)));
             let interfaces = vec![Interface { received, ..interface(Vec::new()) }];
-            Facts { machine, interfaces, watched_s, ..Facts::default() }
+            Facts { machine, interfaces, interval_s, ..Facts::default() }
         };
         let of = |facts: &Facts| (backlog(facts)[0].severity, budget(facts)[0].severity);
         assert_eq!(of(&facts(10_000_000_000, None)), (Severity::Note, Severity::Fine));

@@ -9,49 +9,49 @@ use crate::{Change, Facts, Finding, Severity};
 pub(super) const CHECKS: [Check; 7] = [
     Check {
         name: "free_memory",
-        looks_at: "memory beside the rings that captures ask for",
+        subject: "memory beside the rings that captures ask for",
         why: "Rings cannot be swapped out; a capture that gets a smaller one than it asked for loses sooner.",
         source: "docs/doctor.md; af_packet.c alloc_pg_vec",
         run: Run::Machine(free_memory),
     },
     Check {
         name: "locked_memory",
-        looks_at: "RLIMIT_MEMLOCK",
+        subject: "RLIMIT_MEMLOCK",
         why: "AF_XDP's buffers are locked memory: without CAP_IPC_LOCK they must stay below this limit.",
         source: "net/xdp/xdp_umem.c xdp_umem_account_pages; getrlimit(2)",
         run: Run::Machine(locked_memory),
     },
     Check {
         name: "socket_memory",
-        looks_at: "net.core.rmem_max and optmem_max",
+        subject: "net.core.rmem_max and optmem_max",
         why: "Programs without a ring (netlink monitors, -B of others) get no larger buffer than rmem_max, filters no more memory than optmem_max.",
         source: "Documentation/admin-guide/sysctl/net.rst; net/core/filter.c sk_filter_charge",
         run: Run::Machine(socket_memory),
     },
     Check {
         name: "huge_pages",
-        looks_at: "free huge pages",
+        subject: "free huge pages",
         why: "Buffers of AF_XDP on huge pages need fewer address translations; without them they work on small ones.",
         source: "Documentation/admin-guide/mm/hugetlbpage.rst",
         run: Run::Machine(huge_pages),
     },
     Check {
         name: "bpf_jit",
-        looks_at: "net.core.bpf_jit_enable",
+        subject: "net.core.bpf_jit_enable",
         why: "Without it the kernel interprets each filter for each packet, at several times the cost.",
         source: "Documentation/admin-guide/sysctl/net.rst",
         run: Run::Machine(bpf_jit),
     },
     Check {
         name: "unprivileged_bpf",
-        looks_at: "kernel.unprivileged_bpf_disabled",
+        subject: "kernel.unprivileged_bpf_disabled",
         why: "Filters too large for classic BPF go to the kernel as eBPF, which then takes CAP_BPF.",
         source: "Documentation/admin-guide/sysctl/kernel.rst",
         run: Run::Machine(unprivileged_bpf),
     },
     Check {
         name: "disk",
-        looks_at: "room in the current directory",
+        subject: "room in the current directory",
         why: "A full disk ends a recording.",
         source: "statvfs(3)",
         run: Run::Machine(disk),
@@ -106,7 +106,7 @@ fn locked_memory(facts: &Facts) -> Vec<Finding> {
     let text = format!("{} KiB of memory may be locked, AF_XDP takes {} MiB", limit / 1024, UMEM_LEN / MIB);
     // In the shell that will run the capture: its own limit is what counts.
     let command = "sudo prlimit --pid $$ --memlock=unlimited:unlimited";
-    vec![Finding::machine(Severity::Note, text).with("limit_bytes", limit).mend(command)]
+    vec![Finding::machine(Severity::Note, text).with("limit_bytes", limit).with_remedy(command)]
 }
 
 fn socket_memory(facts: &Facts) -> Vec<Finding> {
@@ -123,7 +123,7 @@ fn socket_memory(facts: &Facts) -> Vec<Finding> {
         }
         let text = format!("{name} is {value}, below the kernel's default: {what} stay small");
         let command = facts.scope.machine(&format!("sysctl -w {name}={least}"));
-        Finding::machine(Severity::Note, text).with(name, value).mend(command)
+        Finding::machine(Severity::Note, text).with(name, value).with_remedy(command)
     };
     settings.into_iter().map(one).collect()
 }
@@ -227,7 +227,7 @@ mod tests {
     fn an_interpreted_filter_is_translated_by_a_setting() {
         let settings = [("net/core/bpf_jit_enable".to_owned(), "0".to_owned())].into();
         let found = bpf_jit(&facts(Machine { settings, ..Machine::default() }));
-        let mend = found[0].mend.as_ref().unwrap();
+        let mend = found[0].remedy.as_ref().unwrap();
         assert_eq!(mend.command, "sudo sysctl -w net.core.bpf_jit_enable=1");
         assert_eq!(mend.changes[0].to_string(), "/proc/sys/net/core/bpf_jit_enable: 1");
     }

@@ -1,4 +1,5 @@
-//! The table of checks. Each is a small function of facts; what it found may be several findings, or none where it does not apply.
+//! The table of checks. Each is a small function of facts; what it found may be several findings, or none where it does
+//! not apply.
 //!
 //! | file | checks |
 //! |---|---|
@@ -6,7 +7,7 @@
 //! | `queues` | rings, moderation, pause frames; how packets spread over queues and processors |
 //! | `link` | carrier, speed, size, what stands on the interface |
 //! | `losses` | counters of loss so far |
-//! | `rivals` | other sniffers, XDP programs, the driver's abilities |
+//! | `rivals` | other packet sockets, XDP programs, the driver's abilities |
 //! | `clock` | clock source, synchronisation, counter |
 //! | `memory` | memory, limits, settings of the kernel, disk |
 //! | `processor` | number, governor, idle states, steal, mitigations |
@@ -32,7 +33,7 @@ pub struct Check {
     /// Its name, for machines.
     pub name: &'static str,
     /// Subject of the check.
-    pub looks_at: &'static str,
+    pub subject: &'static str,
     /// Why it matters, in a sentence.
     pub why: &'static str,
     /// The source of this knowledge.
@@ -121,9 +122,9 @@ mod tests {
         let of_words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let manual = of_words(include_str!("../../../../docs/doctor.md"));
         for check in checks() {
-            let (name, looks_at, why) = (check.name, check.looks_at, check.why);
+            let (name, subject, why) = (check.name, check.subject, check.why);
             let row = format!(
-                "- `{name}`. *looks at*: {looks_at}. *why it matters*: {why} *source*: {}.",
+                "- `{name}`. *looks at*: {subject}. *why it matters*: {why} *source*: {}.",
                 check.source
             );
             assert!(manual.contains(&of_words(&row)), "docs/doctor.md lacks: {row}");

@@ -13,35 +13,35 @@ use tapline_sys::Offload;
 pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "receive_merging",
-        looks_at: "offloads that merge received packets",
+        subject: "offloads that merge received packets",
         why: "Packets of a connection are merged before the tap: fewer and larger ones than were on the wire, without their own time stamps.",
         source: "Documentation/networking/segmentation-offloads.rst; packet_mmap: taps stand behind GRO",
         run: Run::Interface(receive_merging),
     },
     Check {
         name: "send_segmentation",
-        looks_at: "offloads that segment sent packets",
+        subject: "offloads that segment sent packets",
         why: "What this host sends is seen before it is cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
         source: "Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(send_segmentation),
     },
     Check {
         name: "peer_segmentation",
-        looks_at: "whether the other end of a veth cuts what it sends",
+        subject: "whether the other end of a veth cuts what it sends",
         why: "Between the ends of a veth nothing cuts packets: what a container sends with TSO arrives with up to 64 KiB.",
         source: "drivers/net/veth.c; Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(peer_segmentation),
     },
     Check {
         name: "send_checksums",
-        looks_at: "checksums that are left to the adapter",
+        subject: "checksums that are left to the adapter",
         why: "What is sent is seen without its checksum; between the ends of a veth it stays so, and programs that check it take it for broken.",
         source: "Documentation/networking/checksum-offloads.rst; if_packet.h TP_STATUS_CSUMNOTREADY",
         run: Run::Interface(send_checksums),
     },
     Check {
         name: "vlan_stripping",
-        looks_at: "whether VLAN tags are taken out by the adapter",
+        subject: "whether VLAN tags are taken out by the adapter",
         why: "The outer tag is not in the packet but beside it: this program keeps it, others and AF_XDP may not.",
         source: "if_packet.h tp_vlan_tci; Documentation/networking/xdp-rx-metadata.rst",
         run: Run::Interface(vlan_stripping),
@@ -198,7 +198,7 @@ fn mended(finding: Finding, owner: &str, on: &[(&Offload, &'static str)], facts:
     let command = facts.scope.within(&format!("ethtool -K {} {}", quoted(owner), switches.join(" ")));
     // A note is nothing to be mended unasked.
     if finding.severity == Severity::Note {
-        return finding.mend(command);
+        return finding.with_remedy(command);
     }
     let features = can.iter().map(|(feature, _)| (feature.name.clone(), false)).collect();
     finding.fix(command, vec![Change::Features { interface: owner.to_owned(), features }])
@@ -248,7 +248,7 @@ mod tests {
             finding.text,
             "received packets are merged: gro, rx-gro-hw (rx-gro-hw cannot be switched)"
         );
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.command, "ethtool -K eth0 gro off");
         let features = vec![("rx-gro".to_owned(), false)];
         assert_eq!(mend.changes, [Change::Features { interface: "eth0".into(), features }]);
@@ -266,7 +266,7 @@ mod tests {
             ],
         );
         let [finding] = send_segmentation(&one, &Facts::default()).try_into().unwrap();
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.command, "sudo ethtool -K eth0 tso off gso off");
         let [Change::Features { features, .. }] = mend.changes.as_slice() else { panic!("one change") };
         assert_eq!(features.len(), 4);
@@ -279,7 +279,7 @@ mod tests {
         let near = Interface { peer: Some(("far0".into(), far.features.clone().unwrap())), ..near };
         let [finding] = peer_segmentation(&near, &Facts::default()).try_into().unwrap();
         assert_eq!(finding.severity, Severity::Alters);
-        assert_eq!(finding.mend.unwrap().command, "sudo ethtool -K far0 tso off");
+        assert_eq!(finding.remedy.unwrap().command, "sudo ethtool -K far0 tso off");
         let link = Link { name: "far0".into(), ..Link::default() };
         let both = Facts { interfaces: vec![Interface { link, ..far }], ..Facts::default() };
         assert_eq!(peer_segmentation(&near, &both), [], "it says so of itself");

@@ -7,35 +7,35 @@ use crate::{Change, Facts, Finding, Severity};
 pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "processors",
-        looks_at: "the number of processors, and whether they are real",
+        subject: "the number of processors, and whether they are real",
         why: "On one processor receiving takes the time that the capture needs; in a virtual machine the host may lose packets without any counter here.",
         source: "Documentation/networking/scaling.rst; /proc/cpuinfo hypervisor",
         run: Run::Machine(processors),
     },
     Check {
         name: "steal",
-        looks_at: "time that a hypervisor gave to others",
+        subject: "time that a hypervisor gave to others",
         why: "While the processor is taken away the rings fill.",
         source: "proc_stat(5), steal",
         run: Run::Machine(steal),
     },
     Check {
         name: "governor",
-        looks_at: "the governor of the processors' frequency",
+        subject: "the governor of the processors' frequency",
         why: "A processor that sleeps between packets is slow when the burst comes.",
         source: "Documentation/admin-guide/pm/cpufreq.rst",
         run: Run::Machine(governor),
     },
     Check {
         name: "idle_states",
-        looks_at: "how long processors take to wake",
+        subject: "how long processors take to wake",
         why: "Packets wait that long for their interrupt, and their time stamps are late by it.",
         source: "Documentation/admin-guide/pm/cpuidle.rst",
         run: Run::Machine(idle_states),
     },
     Check {
         name: "mitigations",
-        looks_at: "mitigations of processor vulnerabilities",
+        subject: "mitigations of processor vulnerabilities",
         why: "Some make each system call and each indirect call in the kernel dearer; whether that is worth it is a decision of the house.",
         source: "Documentation/admin-guide/hw-vuln",
         run: Run::Machine(mitigations),
@@ -70,7 +70,7 @@ fn processors(facts: &Facts) -> Vec<Finding> {
 }
 
 fn steal(facts: &Facts) -> Vec<Finding> {
-    let times = if facts.watched_s.is_some() { facts.machine.times_growth } else { facts.machine.times };
+    let times = if facts.interval_s.is_some() { facts.machine.times_growth } else { facts.machine.times };
     let Some(times) = times.filter(|times| times.total > 0) else {
         return vec![Finding::machine(Severity::NotTold, "the kernel does not tell stolen time")];
     };
@@ -152,7 +152,7 @@ fn mitigations(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Idle, Machine, Scope, Times};
+    use crate::{CpuTicks, IdleState, Machine, Scope};
 
     fn facts(machine: Machine) -> Facts {
         Facts { machine, scope: Scope { netns: None, is_root: true }, ..Facts::default() }
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn stolen_time_is_a_share() {
         let of = |steal| {
-            let times = Some(Times { total: 100_000, steal });
+            let times = Some(CpuTicks { total: 100_000, steal });
             steal_of(times)
         };
-        fn steal_of(times: Option<Times>) -> Severity {
+        fn steal_of(times: Option<CpuTicks>) -> Severity {
             steal(&facts(Machine { times, ..Machine::default() }))[0].severity
         }
         assert_eq!((of(5000), of(500), of(50)), (Severity::Loses, Severity::Delays, Severity::Fine));
@@ -176,7 +176,7 @@ mod tests {
         let governors = vec![(0, "performance".into()), (1, "powersave".into()), (2, "powersave".into())];
         let [finding] = governor(&facts(Machine { governors, ..Machine::default() })).try_into().unwrap();
         assert_eq!(finding.text, "processors 1-2 change their frequency (governor powersave)");
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.changes.len(), 2);
         assert!(mend.command.starts_with("echo performance | tee /sys/devices/system/cpu/cpu*/"));
         assert!(mend.changes.iter().all(|change| change.interface().is_none()));
@@ -185,15 +185,15 @@ mod tests {
     #[test]
     fn deep_sleep_delays() {
         let idle = vec![
-            Idle { cpu: 0, state: 1, latency_us: 2 },
-            Idle { cpu: 0, state: 3, latency_us: 133 },
-            Idle { cpu: 1, state: 3, latency_us: 133 },
+            IdleState { cpu: 0, state: 1, latency_us: 2 },
+            IdleState { cpu: 0, state: 3, latency_us: 133 },
+            IdleState { cpu: 1, state: 3, latency_us: 133 },
         ];
         let [finding] = idle_states(&facts(Machine { idle, ..Machine::default() })).try_into().unwrap();
-        let mend = finding.mend.unwrap();
+        let mend = finding.remedy.unwrap();
         assert_eq!(mend.command, "echo 1 | tee /sys/devices/system/cpu/cpu*/cpuidle/state3/disable");
         assert_eq!(mend.changes.len(), 2);
-        let idle = vec![Idle { cpu: 0, state: 1, latency_us: 2 }];
+        let idle = vec![IdleState { cpu: 0, state: 1, latency_us: 2 }];
         assert_eq!(idle_states(&facts(Machine { idle, ..Machine::default() }))[0].severity, Severity::Fine);
     }
 

@@ -15,63 +15,63 @@ use tapline_sys::{HashFields, ReceiveHash};
 pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "ring_size",
-        looks_at: "descriptors of the receive rings",
+        subject: "descriptors of the receive rings",
         why: "While the processor is busy elsewhere packets wait in the ring; when it is full the adapter drops them, and only its own counters tell.",
         source: "ethtool(8) -g; at 10 Gbit/s and 64 bytes 256 descriptors are 17 microseconds",
         run: Run::Interface(ring_size),
     },
     Check {
         name: "pause_frames",
-        looks_at: "flow control of the link",
+        subject: "flow control of the link",
         why: "A full ring makes the adapter pause the other end: the capture then measures its own slowness.",
         source: "IEEE 802.3 annex 31B; Suricata's high performance guide switches it off",
         run: Run::Interface(pause_frames),
     },
     Check {
         name: "interrupt_moderation",
-        looks_at: "how long the adapter waits before it raises an interrupt",
+        subject: "how long the adapter waits before it raises an interrupt",
         why: "Packets wait for their interrupt and get their time stamps after it, so the kernel's times are late by up to this.",
         source: "ethtool(8) -c",
         run: Run::Interface(interrupt_moderation),
     },
     Check {
         name: "queue_count",
-        looks_at: "receive queues beside processors",
+        subject: "receive queues beside processors",
         why: "One queue is served by one processor at a time, however many there are.",
         source: "Documentation/networking/scaling.rst",
         run: Run::Interface(queue_count),
     },
     Check {
         name: "hash_symmetry",
-        looks_at: "function, key and transform of the receive hash",
+        subject: "function, key and transform of the receive hash",
         why: "With most keys the two directions of a connection go to different queues, so workers see half of it, and their order is lost.",
         source: "Woo and Park 2012 (key 6d5a repeated); ethtool -X xfrm symmetric-xor since kernel 6.8",
         run: Run::Interface(hash_symmetry),
     },
     Check {
         name: "hash_fields",
-        looks_at: "which fields the receive hash takes",
+        subject: "which fields the receive hash takes",
         why: "Fragments have no ports: where ports are hashed they go to another queue than their first one; where they are not, two busy hosts are one queue.",
         source: "ethtool(8) -n rx-flow-hash; Documentation/networking/scaling.rst",
         run: Run::Interface(hash_fields),
     },
     Check {
         name: "indirection",
-        looks_at: "the table from hash to queue",
+        subject: "the table from hash to queue",
         why: "Queues that the table does not name stay empty, and the others bear their packets.",
         source: "ethtool(8) -x",
         run: Run::Interface(indirection),
     },
     Check {
         name: "interrupt_affinity",
-        looks_at: "which processors take the adapter's interrupts",
+        subject: "which processors take the adapter's interrupts",
         why: "Queues whose interrupts go to one processor share it; one far from the adapter's memory pays for each packet.",
         source: "Documentation/core-api/irq/irq-affinity.rst; SEPTun (remote memory 140 ns, local 96)",
         run: Run::Interface(interrupt_affinity),
     },
     Check {
         name: "packet_steering",
-        looks_at: "whether software spreads packets over processors",
+        subject: "whether software spreads packets over processors",
         why: "Packets go through a second queue, which can overflow, to another processor; the order within a connection holds.",
         source: "Documentation/networking/scaling.rst, RPS",
         run: Run::Interface(packet_steering),
@@ -88,7 +88,8 @@ const ONE_QUEUE_SPEED: u64 = 2_500_000_000;
 const MODERATION_US: u32 = 50;
 /// The two bytes that, repeated, make the Toeplitz hash symmetric.
 const SYMMETRIC_PAIR: [u8; 2] = [0x6d, 0x5a];
-/// `ETH_RSS_HASH_*`: functions of the receive hash. Xor of all words does not know their order; CRC32 does, whatever the key.
+/// `ETH_RSS_HASH_*`: functions of the receive hash. Xor of all words does not know their order; CRC32 does, whatever
+/// the key.
 const TOEPLITZ: u8 = 1;
 const XOR: u8 = 2;
 const CRC32: u8 = 4;
@@ -168,7 +169,10 @@ fn interrupt_moderation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     }
     let adaptive = if is_adaptive { "adaptive-rx off " } else { "" };
     // Fewer interrupts also are less work: whether late stamps or lost packets are worse, people decide.
-    vec![finding.mend(facts.scope.within(&format!("ethtool -C {} {adaptive}rx-usecs 10", quoted(name))))]
+    vec![
+        finding
+            .with_remedy(facts.scope.within(&format!("ethtool -C {} {adaptive}rx-usecs 10", quoted(name)))),
+    ]
 }
 
 fn queue_count(interface: &Interface, facts: &Facts) -> Vec<Finding> {
@@ -203,7 +207,7 @@ fn queue_count(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     }
     let word = if channels.combined_max > 0 { "combined" } else { "rx" };
     let wanted = most.min(cpus);
-    vec![finding.mend(facts.scope.within(&format!("ethtool -L {} {word} {wanted}", quoted(name))))]
+    vec![finding.with_remedy(facts.scope.within(&format!("ethtool -L {} {word} {wanted}", quoted(name))))]
 }
 
 fn hash_symmetry(interface: &Interface, facts: &Facts) -> Vec<Finding> {
@@ -227,7 +231,7 @@ fn hash_symmetry(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     }
     let key: Vec<String> = (0..hash.key.len()).map(|at| format!("{:02x}", SYMMETRIC_PAIR[at % 2])).collect();
     let command = format!("ethtool -X {} hkey {}", quoted(name), key.join(":"));
-    vec![finding.mend(facts.scope.within(&command))]
+    vec![finding.with_remedy(facts.scope.within(&command))]
 }
 
 /// Whether both directions of a connection have one hash; `None` if the driver does not tell enough to say.
@@ -241,8 +245,8 @@ fn symmetry(hash: &ReceiveHash) -> Option<bool> {
     }
 }
 
-/// Toeplitz hashes a port or address by the key's bits from its place on. With a period of 16 bits, places that are a multiple of 16 bits
-/// apart, as those of source and destination are, count the same.
+/// Toeplitz hashes a port or address by the key's bits from its place on. With a period of 16 bits, places that are a
+/// multiple of 16 bits apart, as those of source and destination are, count the same.
 fn is_symmetric(key: &[u8]) -> bool {
     key.len() >= 4 && key.iter().zip(&key[2..]).all(|(byte, later)| byte == later)
 }
@@ -304,7 +308,7 @@ fn indirection(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     if severity == Severity::Fine {
         return vec![finding];
     }
-    vec![finding.mend(facts.scope.within(&format!("ethtool -X {} equal {queues}", quoted(name))))]
+    vec![finding.with_remedy(facts.scope.within(&format!("ethtool -X {} equal {queues}", quoted(name))))]
 }
 
 fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
@@ -337,7 +341,7 @@ fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let is_one = first.len() == 1 && busy.iter().all(|irq| irq.cpus == *first);
     if busy.len() > 1 && interface.receive_queues() != Some(1) && is_one && cpus.len() > 1 {
         let text = format!("all {} interrupts go to processor {}", busy.len(), first[0]);
-        found.push(with(Finding::on(name, Severity::Loses, text)).mend(spread(cpus)));
+        found.push(with(Finding::on(name, Severity::Loses, text)).with_remedy(spread(cpus)));
     }
     let node = facts.machine.nodes.as_ref().filter(|nodes| nodes.len() > 1).and_then(|nodes| {
         let near = nodes.iter().find(|node| Some(node.number) == interface.node)?;
@@ -350,7 +354,7 @@ fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
             node.number,
             cpu_list(&node.cpus)
         );
-        found.push(with(Finding::on(name, Severity::Delays, text)).mend(spread(&node.cpus)));
+        found.push(with(Finding::on(name, Severity::Delays, text)).with_remedy(spread(&node.cpus)));
     }
     if found.is_empty() {
         let moves =
@@ -363,7 +367,7 @@ fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 
 fn packet_steering(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
-    let Some(masks) = &interface.steering else {
+    let Some(masks) = &interface.rps_masks else {
         return vec![Finding::not_told(name, "/sys does not show this interface's queues")];
     };
     let is_set = |mask: &&String| mask.chars().any(|c| !matches!(c, '0' | ','));
@@ -384,7 +388,7 @@ mod tests {
     use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, PauseFrames, RingSizes};
 
     use super::*;
-    use crate::{Irq, Machine, Node, Scope};
+    use crate::{Irq, Machine, NumaNode, Scope};
 
     fn interface() -> Interface {
         let link = Link { name: "eth0".into(), ..Link::default() };
@@ -400,7 +404,7 @@ mod tests {
     #[track_caller]
     fn only(found: Vec<Finding>) -> (Severity, Option<String>) {
         let [finding] = found.try_into().expect("one finding");
-        (finding.severity, finding.mend.map(|mend| mend.command))
+        (finding.severity, finding.remedy.map(|mend| mend.command))
     }
 
     #[test]
@@ -507,7 +511,7 @@ mod tests {
         assert_eq!(mend.as_deref(), Some(command));
         let mut far = facts(4);
         far.machine.nodes =
-            Some(vec![Node { number: 0, cpus: vec![0, 1] }, Node { number: 1, cpus: vec![2, 3] }]);
+            Some(vec![NumaNode { number: 0, cpus: vec![0, 1] }, NumaNode { number: 1, cpus: vec![2, 3] }]);
         let spread = Interface { irqs: Some(vec![irq(30, 0), irq(31, 2)]), node: Some(1), ..interface() };
         assert_eq!(only(interrupt_affinity(&spread, &far)).0, Severity::Delays);
         let near = Interface { node: None, ..spread };
@@ -534,8 +538,8 @@ mod tests {
     #[test]
     fn steering_is_in_any_bit_of_any_mask() {
         let of = |masks: &[&str]| {
-            let steering = Some(masks.iter().map(|mask| (*mask).to_owned()).collect());
-            only(packet_steering(&Interface { steering, ..interface() }, &facts(2))).0
+            let rps_masks = Some(masks.iter().map(|mask| (*mask).to_owned()).collect());
+            only(packet_steering(&Interface { rps_masks, ..interface() }, &facts(2))).0
         };
         assert_eq!(of(&["00000000,00000000", "0"]), Severity::Fine);
         assert_eq!(of(&["00000000,00000000", "00000001,00000000"]), Severity::Note);

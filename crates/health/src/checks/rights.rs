@@ -6,7 +6,7 @@ use tapline_sys::capability::Capability;
 
 pub(super) const CHECKS: [Check; 1] = [Check {
     name: "rights",
-    looks_at: "capabilities in effect, and those that could be had",
+    subject: "capabilities in effect, and those that could be had",
     why: "Capturing takes CAP_NET_RAW; AF_XDP, eBPF, hardware time stamps and --fix take more; a container can have taken them away for good.",
     source: "capabilities(7)",
     run: Run::Machine(rights),
@@ -35,7 +35,7 @@ fn rights(facts: &Facts) -> Vec<Finding> {
         missing.iter().map(|(right, what)| format!("{} ({what})", right.name())).collect();
     let barred: Vec<&str> = missing
         .iter()
-        .filter(|(right, _)| facts.machine.bounding.is_some_and(|set| lacks(set, *right)))
+        .filter(|(right, _)| facts.machine.bounding_set.is_some_and(|set| lacks(set, *right)))
         .map(|(right, _)| right.name())
         .collect();
     let uses: Vec<String> = missing.iter().map(|(right, what)| format!("{}: {what}", right.name())).collect();
@@ -53,7 +53,7 @@ fn rights(facts: &Facts) -> Vec<Finding> {
     }
     let command = "sudo setcap cap_net_raw,cap_net_admin=eip \"$(command -v tapline)\"";
     vec![match lacks(effective, Capability::NetRaw) {
-        true => finding.mend(command),
+        true => finding.with_remedy(command),
         false => finding,
     }]
 }
@@ -65,16 +65,19 @@ mod tests {
 
     #[test]
     fn rights_of_containers_and_of_sudo_differ() {
-        let of = |effective, bounding| {
-            let machine =
-                Machine { capabilities: Some(effective), bounding: Some(bounding), ..Machine::default() };
+        let of = |effective, bounding_set| {
+            let machine = Machine {
+                capabilities: Some(effective),
+                bounding_set: Some(bounding_set),
+                ..Machine::default()
+            };
             rights(&Facts { machine, ..Facts::default() }).remove(0)
         };
         assert_eq!(of(u64::MAX, u64::MAX).severity, Severity::Fine);
         let user = of(0, u64::MAX);
-        assert!(user.mend.is_some_and(|mend| mend.command.starts_with("sudo setcap cap_net_raw")));
+        assert!(user.remedy.is_some_and(|mend| mend.command.starts_with("sudo setcap cap_net_raw")));
         let container = of(0, !(1 << Capability::NetRaw as u32));
         assert!(container.text.ends_with("start it with --cap-add NET_RAW"), "{}", container.text);
-        assert_eq!(container.mend, None);
+        assert_eq!(container.remedy, None);
     }
 }

@@ -7,32 +7,32 @@ use tapline_sys::XdpFeatures;
 pub(super) const CHECKS: [Check; 3] = [
     Check {
         name: "sniffers",
-        looks_at: "other programs that capture here",
+        subject: "other programs that capture here",
         why: "Each costs the receiving processor a run of its filter and a copy for each packet that it takes.",
         source: "/proc/net/packet, linux/packet_diag.h; net/core/dev.c, one delivery for each tap",
-        run: Run::Interface(sniffers),
+        run: Run::Interface(packet_sockets),
     },
     Check {
         name: "xdp_program",
-        looks_at: "whether an XDP program sees packets first",
+        subject: "whether an XDP program sees packets first",
         why: "What it drops, redirects or sends back never reaches a tap.",
         source: "Documentation/networking/af_xdp.rst; IFLA_XDP of rtnetlink(7)",
         run: Run::Interface(xdp_program),
     },
     Check {
         name: "driver",
-        looks_at: "the driver, its XDP and AF_XDP, its clock",
+        subject: "the driver, its XDP and AF_XDP, its clock",
         why: "Without zero copy AF_XDP is no faster than AF_PACKET; without a clock in the adapter, times are those of the interrupt.",
         source: "Documentation/netlink/specs/netdev.yaml; Documentation/networking/timestamping.rst",
         run: Run::Interface(driver),
     },
 ];
 
-fn sniffers(interface: &Interface, _: &Facts) -> Vec<Finding> {
+fn packet_sockets(interface: &Interface, _: &Facts) -> Vec<Finding> {
     let name = interface.name();
     // The sockets of a program with workers are one line.
     let mut lines: Vec<(String, usize)> = Vec::new();
-    for sniffer in &interface.sniffers {
+    for sniffer in &interface.packet_sockets {
         let line = described(sniffer);
         match lines.iter_mut().find(|(known, _)| *known == line) {
             Some((_, count)) => *count += 1,
@@ -47,7 +47,7 @@ fn sniffers(interface: &Interface, _: &Facts) -> Vec<Finding> {
         Finding::on(name, Severity::Note, format!("{line} captures here{sockets}")).with("sockets", count)
     };
     let with_holders = |finding: Finding| {
-        let holders = interface.sniffers.iter().flat_map(|sniffer| &sniffer.holders);
+        let holders = interface.packet_sockets.iter().flat_map(|sniffer| &sniffer.holders);
         let mut pids: Vec<String> = holders.map(|holder| format!("{} {}", holder.pid, holder.name)).collect();
         pids.dedup();
         finding.with("processes", pids)
@@ -55,7 +55,7 @@ fn sniffers(interface: &Interface, _: &Facts) -> Vec<Finding> {
     lines.into_iter().map(found).map(with_holders).collect()
 }
 
-fn described(sniffer: &crate::Sniffer) -> String {
+fn described(sniffer: &crate::PacketSocket) -> String {
     let who = match sniffer.holders.first() {
         Some(holder) => format!("{} (pid {})", holder.name, holder.pid),
         None => format!("a process of uid {} (root may see which)", sniffer.uid),
@@ -149,21 +149,22 @@ mod tests {
     use tapline_sys::{Link, XdpProgram};
 
     use super::*;
-    use crate::Sniffer;
+    use crate::PacketSocket;
 
     #[test]
     fn sockets_of_one_program_are_one_line() {
         let holder = SocketHolder { pid: 7, name: "suricata".into() };
-        let worker = Sniffer {
+        let worker = PacketSocket {
             if_index: 2,
             holders: vec![holder],
             ring_len: Some(2 << 20),
             fanout: Some((99, 0)),
-            ..Sniffer::default()
+            ..PacketSocket::default()
         };
-        let hidden = Sniffer { uid: 5, ..Sniffer::default() };
-        let one = Interface { sniffers: vec![worker.clone(), worker, hidden], ..Interface::default() };
-        let texts: Vec<String> = sniffers(&one, &Facts::default()).into_iter().map(|f| f.text).collect();
+        let hidden = PacketSocket { uid: 5, ..PacketSocket::default() };
+        let one = Interface { packet_sockets: vec![worker.clone(), worker, hidden], ..Interface::default() };
+        let texts: Vec<String> =
+            packet_sockets(&one, &Facts::default()).into_iter().map(|f| f.text).collect();
         let expected = [
             "suricata (pid 7), ring 2048 KiB, fanout group 99 hash, captures here by 2 sockets",
             "a process of uid 5 (root may see which), on all interfaces, captures here",

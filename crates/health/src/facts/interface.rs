@@ -30,7 +30,7 @@ pub struct Interface {
     /// The other end of a veth and its offloads, if it is in the same namespace.
     pub peer: Option<(String, Vec<Offload>)>,
     /// Devices above it: VLANs, a bridge.
-    pub on_top: Vec<Link>,
+    pub upper_devices: Vec<Link>,
     /// The driver.
     pub driver: Option<DriverInfo>,
     /// Its offloads.
@@ -60,9 +60,9 @@ pub struct Interface {
     /// Packets received.
     pub received: Option<Counter>,
     /// Programs that capture here.
-    pub sniffers: Vec<Sniffer>,
+    pub packet_sockets: Vec<PacketSocket>,
     /// For each receive queue the processors to which software spreads its packets, as a mask.
-    pub steering: Option<Vec<String>>,
+    pub rps_masks: Option<Vec<String>>,
     /// The memory node of the adapter.
     pub node: Option<u32>,
     /// Its interrupts.
@@ -82,7 +82,7 @@ pub struct Counter {
 
 /// A packet socket of another program, and its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sniffer {
+pub struct PacketSocket {
     /// The interface's number; 0 for all.
     pub if_index: u32,
     /// The processes that hold it; empty if we may not see them.
@@ -139,7 +139,7 @@ fn grow<'a>(counters: impl Iterator<Item = &'a mut Counter>, before: Option<&[Co
 pub(super) struct Reader {
     pub(super) control: LinkControl,
     pub(super) netdev: Option<NetdevSocket>,
-    pub(super) sniffers: Vec<Sniffer>,
+    pub(super) packet_sockets: Vec<PacketSocket>,
     pub(super) interrupts: Option<Vec<Interrupt>>,
     /// Whether /sys shows this namespace.
     pub(super) has_sysfs: bool,
@@ -165,13 +165,13 @@ impl Reader {
             nic_losses: nic_losses(link),
             driver_losses: control.statistics(name).ok().map(losses),
             received: link.statistics.map(|counts| counter("rx_packets", counts.rx_packets)),
-            sniffers: self
-                .sniffers
+            packet_sockets: self
+                .packet_sockets
                 .iter()
                 .filter(|s| s.if_index == 0 || s.if_index == link.index)
                 .cloned()
                 .collect(),
-            steering: if self.has_sysfs { steering(link) } else { None },
+            rps_masks: if self.has_sysfs { rps_masks(link) } else { None },
             node: bus.as_deref().and_then(node),
             irqs: bus.as_deref().zip(self.interrupts.as_deref()).and_then(|(bus, all)| irqs(bus, all)),
             link: link.clone(),
@@ -207,7 +207,7 @@ fn losses(all: Vec<(String, u64)>) -> Vec<Counter> {
 }
 
 /// The sockets of this namespace that capture, but for our own.
-pub(super) fn sniffers() -> Vec<Sniffer> {
+pub(super) fn packet_sockets() -> Vec<PacketSocket> {
     let sockets: Vec<_> = proc_packet::sockets()
         .into_iter()
         .filter(|socket| socket.protocol == ALL_PROTOCOLS && socket.is_running)
@@ -216,7 +216,7 @@ pub(super) fn sniffers() -> Vec<Sniffer> {
     let details = packet_diag::sockets().unwrap_or_default();
     let sniffer = |socket: &proc_packet::PacketSocketEntry| {
         let detail = details.iter().find(|detail| detail.inode == socket.inode);
-        Sniffer {
+        PacketSocket {
             if_index: socket.if_index,
             holders: holders.get(&socket.inode).cloned().unwrap_or_default(),
             uid: socket.uid,
@@ -224,7 +224,8 @@ pub(super) fn sniffers() -> Vec<Sniffer> {
             fanout: detail.and_then(|detail| detail.fanout),
         }
     };
-    let is_ours = |sniffer: &Sniffer| sniffer.holders.iter().any(|holder| holder.pid == std::process::id());
+    let is_ours =
+        |sniffer: &PacketSocket| sniffer.holders.iter().any(|holder| holder.pid == std::process::id());
     sockets.iter().map(sniffer).filter(|sniffer| !is_ours(sniffer)).collect()
 }
 
@@ -257,7 +258,7 @@ fn irqs(folder: &str, interrupts: &[Interrupt]) -> Option<Vec<Irq>> {
 }
 
 /// /sys may show another namespace, as after nsenter(1): then the number under this name is another, or there is none.
-fn steering(link: &Link) -> Option<Vec<String>> {
+fn rps_masks(link: &Link) -> Option<Vec<String>> {
     let name = &link.name;
     let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?;
     if index.trim().parse() != Ok(link.index) {

@@ -13,7 +13,7 @@ use tapline_sys::clock_state::{self, ClockState};
 use tapline_sys::disk::{self, DiskSpace};
 use tapline_sys::tsc;
 
-use super::processors::{self, Node, SoftnetCpu, Times};
+use super::processors::{self, CpuTicks, NumaNode, SoftnetCpu};
 
 /// Settings of the kernel that are read, by their path under /proc/sys.
 const SETTINGS: [&str; 8] = [
@@ -38,15 +38,15 @@ pub struct Machine {
     /// Its processors that run.
     pub cpus: Option<Vec<u32>>,
     /// Its memory nodes.
-    pub nodes: Option<Vec<Node>>,
+    pub nodes: Option<Vec<NumaNode>>,
     /// Receive work of each processor.
     pub softnet: Option<Vec<SoftnetCpu>>,
     /// The same, grown while we watched.
     pub softnet_growth: Option<Vec<SoftnetCpu>>,
     /// Processor time.
-    pub times: Option<Times>,
+    pub times: Option<CpuTicks>,
     /// The same, grown while we watched.
-    pub times_growth: Option<Times>,
+    pub times_growth: Option<CpuTicks>,
     /// Whether a hypervisor runs it.
     pub is_virtual: Option<bool>,
     /// Whether the processor's counter keeps its rate and never stops; `None` on processors without that question.
@@ -60,7 +60,7 @@ pub struct Machine {
     /// The frequency governor of each processor that has one.
     pub governors: Vec<(u32, String)>,
     /// Idle states of each processor that are enabled.
-    pub idle: Vec<Idle>,
+    pub idle: Vec<IdleState>,
     /// Weaknesses of the processor and what is done about each.
     pub vulnerabilities: Vec<(String, String)>,
     /// Settings of the kernel by their path under /proc/sys.
@@ -72,7 +72,7 @@ pub struct Machine {
     /// Rights in effect, a bit each.
     pub capabilities: Option<u64>,
     /// Rights that this process could ever have.
-    pub bounding: Option<u64>,
+    pub bounding_set: Option<u64>,
     /// Whether the process is in a user namespace: its capabilities then cover that namespace, not the machine.
     pub is_in_user_namespace: Option<bool>,
     /// Whether irqbalance runs.
@@ -96,7 +96,7 @@ pub struct Memory {
 
 /// An idle state of a processor that is enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleState {
     /// The processor.
     pub cpu: u32,
     /// The state's number.
@@ -130,7 +130,7 @@ impl Machine {
             memory_lock_max: file("/proc/self/limits").and_then(|text| parse_memory_lock(&text)),
             memory: file("/proc/meminfo").and_then(|text| parse_memory(&text)),
             capabilities: parse_capabilities(&status, "CapEff:"),
-            bounding: parse_capabilities(&status, "CapBnd:"),
+            bounding_set: parse_capabilities(&status, "CapBnd:"),
             is_in_user_namespace: file("/proc/self/uid_map").map(|map| !is_whole(&map)),
             has_irqbalance: has_process("irqbalance"),
             disk: room(),
@@ -166,7 +166,7 @@ impl Machine {
             };
             now.iter().map(grown).collect()
         });
-        self.times_growth = self.times.zip(earlier.times).map(|(now, before)| Times {
+        self.times_growth = self.times.zip(earlier.times).map(|(now, before)| CpuTicks {
             total: now.total.saturating_sub(before.total),
             steal: now.steal.saturating_sub(before.steal),
         });
@@ -195,12 +195,12 @@ fn setting(path: &str) -> Option<(String, String)> {
     Some((path.to_owned(), file(&format!("/proc/sys/{path}"))?))
 }
 
-fn idle_states(cpu: u32) -> Vec<Idle> {
+fn idle_states(cpu: u32) -> Vec<IdleState> {
     let state = |state: usize| {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
         let latency_us = file(&format!("{folder}/latency"))?.parse().ok()?;
         let is_enabled = file(&format!("{folder}/disable"))? == "0";
-        is_enabled.then_some(Idle { cpu, state: state as u32, latency_us })
+        is_enabled.then_some(IdleState { cpu, state: state as u32, latency_us })
     };
     (0..IDLE_STATES_MAX).filter_map(state).collect()
 }

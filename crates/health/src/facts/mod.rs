@@ -16,11 +16,11 @@ use tapline_sys::{Link, LinkControl, NetNs, NetdevSocket, RouteSocket, privilege
 
 use crate::{Error, Scope};
 
-pub use interface::{Counter, Interface, Irq, Sniffer};
-pub use machine::{Idle, Machine, Memory};
+pub use interface::{Counter, Interface, Irq, PacketSocket};
+pub use machine::{IdleState, Machine, Memory};
 pub(crate) use machine::{governor_path, idle_path};
 pub(crate) use processors::cpu_list;
-pub use processors::{Interrupt, Node, SoftnetCpu, Times};
+pub use processors::{CpuTicks, Interrupt, NumaNode, SoftnetCpu};
 
 /// Interfaces to examine.
 #[derive(Clone, Debug, Default)]
@@ -41,14 +41,15 @@ pub struct Facts {
     /// Namespace and user of the printed commands.
     pub scope: Scope,
     /// Seconds between two readings of the counters, where there were two.
-    pub watched_s: Option<f64>,
+    pub interval_s: Option<f64>,
 }
 
 impl Facts {
     /// Reads everything.
     ///
     /// # Errors
-    /// That an interface or the namespace is not there, or the kernel lists no interfaces. What else is not told is `None`.
+    /// That an interface or the namespace is not there, or the kernel lists no interfaces. What else is not told is
+    /// `None`.
     pub fn gather(request: &Request) -> Result<Facts, Error> {
         let machine = Machine::read();
         let interfaces = match &request.netns {
@@ -63,12 +64,12 @@ impl Facts {
             }
         }?;
         let scope = Scope { netns: request.netns.clone(), is_root: privilege::is_root() };
-        Ok(Facts { machine, interfaces, scope, watched_s: None })
+        Ok(Facts { machine, interfaces, scope, interval_s: None })
     }
 
     /// Notes the growth of counters since an earlier reading, `seconds` ago.
     pub fn watched(&mut self, earlier: &Facts, seconds: f64) {
-        self.watched_s = Some(seconds);
+        self.interval_s = Some(seconds);
         self.machine.watched(&earlier.machine);
         for interface in &mut self.interfaces {
             let before = earlier.interfaces.iter().find(|before| before.link.index == interface.link.index);
@@ -89,7 +90,7 @@ fn interfaces(request: &Request, has_sysfs: bool) -> Result<Vec<Interface>, Erro
     let mut reader = interface::Reader {
         control: LinkControl::open().map_err(Error::Interfaces)?,
         netdev: NetdevSocket::open().ok(),
-        sniffers: interface::sniffers(),
+        packet_sockets: interface::packet_sockets(),
         interrupts: processors::interrupts(),
         has_sysfs,
     };
@@ -100,7 +101,7 @@ fn interfaces(request: &Request, has_sysfs: bool) -> Result<Vec<Interface>, Erro
         let peer = links.iter().find(|other| link.kind == "veth" && Some(other.index) == link.peer);
         interface.peer =
             peer.and_then(|peer| Some((peer.name.clone(), reader.control.features(&peer.name).ok()?)));
-        interface.on_top = links.iter().filter(|other| stands_on(other, link)).cloned().collect();
+        interface.upper_devices = links.iter().filter(|other| stands_on(other, link)).cloned().collect();
         interface
     };
     Ok(wanted.into_iter().map(read).collect())

@@ -29,7 +29,7 @@ pub struct SoftnetCpu {
 
 /// Processor time of the machine since its start, in units of the kernel's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct CpuTicks {
     /// All of it, idle too.
     pub total: u64,
     /// Steal time: given to other guests by the hypervisor while this one had work.
@@ -49,7 +49,7 @@ pub struct Interrupt {
 
 /// A memory node and its processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct NumaNode {
     /// Its number.
     pub number: u32,
     /// Its processors.
@@ -93,7 +93,7 @@ pub(super) fn softnet() -> Option<Vec<SoftnetCpu>> {
     parse_softnet(&fs::read_to_string("/proc/net/softnet_stat").ok()?)
 }
 
-pub(super) fn times() -> Option<Times> {
+pub(super) fn times() -> Option<CpuTicks> {
     parse_times(&fs::read_to_string("/proc/stat").ok()?)
 }
 
@@ -101,11 +101,11 @@ pub(super) fn interrupts() -> Option<Vec<Interrupt>> {
     parse_interrupts(&fs::read_to_string("/proc/interrupts").ok()?)
 }
 
-pub(super) fn nodes() -> Option<Vec<Node>> {
+pub(super) fn nodes() -> Option<Vec<NumaNode>> {
     let numbers = read_cpu_list("/sys/devices/system/node/online")?;
     let node = |number| {
         let cpus = read_cpu_list(&format!("/sys/devices/system/node/node{number}/cpulist"))?;
-        Some(Node { number, cpus })
+        Some(NumaNode { number, cpus })
     };
     numbers.into_iter().map(node).collect()
 }
@@ -123,12 +123,12 @@ fn parse_softnet(text: &str) -> Option<Vec<SoftnetCpu>> {
     (!lines.is_empty()).then_some(lines)
 }
 
-fn parse_times(text: &str) -> Option<Times> {
+fn parse_times(text: &str) -> Option<CpuTicks> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let fields: Vec<u64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
     // Guests' time (fields 8 and 9) is in user's already.
     let own = fields.get(..8)?;
-    Some(Times { total: own.iter().fold(0, |sum, units| sum.saturating_add(*units)), steal: own[7] })
+    Some(CpuTicks { total: own.iter().fold(0, |sum, units| sum.saturating_add(*units)), steal: own[7] })
 }
 
 fn parse_interrupts(text: &str) -> Option<Vec<Interrupt>> {
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn steal_is_the_eighth_field() {
         let text = "cpu  10 0 20 300 0 1 2 7 5 0\ncpu0 1 2 3\n";
-        assert_eq!(parse_times(text), Some(Times { total: 340, steal: 7 }));
+        assert_eq!(parse_times(text), Some(CpuTicks { total: 340, steal: 7 }));
         assert_eq!(parse_times("cpu  1 2 3\n"), None);
     }
 

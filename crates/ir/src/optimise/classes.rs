@@ -3,7 +3,7 @@
 //! ```text
 //! v1 = load16 [12]   v7 = load16 [12]     v1 and v7 are one class
 //! v3 = v1 + v2       v9 = v2 + v7         so are v3 and v9
-//! b4(v5): all ways give it v1 or v7       so is v5, and v1
+//! b4(v5): all paths give it v1 or v7       so is v5, and v1
 //! ```
 
 use crate::{Binary, BlockId, Comparison, Ir, Op, Type, Value};

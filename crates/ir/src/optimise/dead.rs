@@ -4,7 +4,7 @@
 //! v5 = v1 + v2            v5 is unread: gone
 //! b3(v7), v7 is unread: the parameter and its arguments are gone
 //! b4: goto b5, no other edge leads to b5: its code moves to b4
-//! branch v1 ? b6 : b6     no choice: goto b6; and a way to a block that does nothing but go on goes on at once
+//! branch v1 ? b6 : b6     no choice: goto b6; and an edge to a block that does nothing but go on goes on at once
 //! ```
 
 use crate::{Block, BlockId, Ir, Op, Target, Terminator, Value};
@@ -29,7 +29,7 @@ pub(super) fn dead(ir: &mut Ir) -> bool {
     changed
 }
 
-/// Leads ways past blocks that do nothing, and takes choices away that choose nothing. From the ends on, so that what
+/// Leads edges past blocks that do nothing, and takes choices away that choose nothing. From the ends on, so that what
 /// becomes empty is seen by those before.
 fn shorten(ir: &mut Ir, order: &[BlockId]) -> bool {
     let mut changed = false;
@@ -103,7 +103,7 @@ fn passed_on(ir: &mut Ir, from: BlockId, id: BlockId) -> Option<Target> {
     Some(next)
 }
 
-/// Whether two ways are one, but for the names of constants.
+/// Whether two edges are one, but for the names of constants.
 fn is_same_way(ir: &Ir, one: &Target, other: &Target) -> bool {
     let same = |(a, b): (&Value, &Value)| {
         a == b || ir.ty(*a) == ir.ty(*b) && ir.as_const(*a).is_some() && ir.as_const(*a) == ir.as_const(*b)
@@ -111,7 +111,7 @@ fn is_same_way(ir: &Ir, one: &Target, other: &Target) -> bool {
     one.block == other.block && one.arguments.iter().zip(&other.arguments).all(same)
 }
 
-/// Which values are read, in the end, by what has an effect or decides a way.
+/// The values that are read, in the end, by an operation with an effect or by a branch.
 fn used(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     let mut used = vec![false; ir.instructions.len()];
     let mut work: Vec<Value> = Vec::new();
@@ -162,7 +162,7 @@ pub(super) fn remove_parameters(ir: &mut Ir, order: &[BlockId], keep: impl Fn(Va
     true
 }
 
-/// Moves the code of each block that has one way in, by a goto, to the block that leads there.
+/// Moves the code of each block with one incoming edge, a goto, to the block that leads there.
 fn join(ir: &mut Ir, order: &[BlockId]) -> bool {
     let mut ways_in = vec![0_u32; ir.blocks.len()];
     for &id in order {

@@ -1,11 +1,11 @@
 //! Facts along paths through a graph: about values, and about outcomes of tests.
 //!
 //! ```text
-//! way     := the newest of what is known of values, the newest of the outcomes
-//! newest  := what, the one before          two ways share what they learned before they parted
+//! path    := the newest of what is known of values, the newest of the outcomes
+//! newest  := what, the one before          two paths share what they learned before they parted
 //! ```
 //!
-//! A way is two numbers; to go on from a fork copies nothing, and where ways meet only what they learned since they
+//! A path is two numbers; to go on from a fork copies nothing, and where paths join only what they learned since they
 //! parted is compared. Looks go back a bounded number of steps: what is older is forgotten.
 
 use super::classes::Classes;
@@ -48,7 +48,7 @@ struct Chain<T> {
     nodes: Vec<Node<T>>,
 }
 
-/// All that is known on all ways.
+/// All that is known on all paths.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     ir: &'a Ir,
@@ -223,7 +223,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// A test has this outcome on the way.
+    /// A test has this outcome on the path.
     pub(super) fn learn(&mut self, way: &mut Way, test: Comparison, left: Value, right: Value, holds: bool) {
         self.learn_within(way, test, left, right, holds, DEPTH_MAX);
     }

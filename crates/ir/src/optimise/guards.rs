@@ -1,4 +1,4 @@
-//! Length checks, merged: the first guard on a way asks for all that the ways behind it that accept will ask for
+//! Length checks, merged: the first guard on a path asks for all that the paths behind it that accept will ask for
 //! anyway, and those behind it go.
 //!
 //! ```text
@@ -11,13 +11,13 @@
 //! A comparison of the captured length that leads to nothing but a rejection if it fails is a guard, and becomes one
 //! first.
 //!
-//! Backward, what is wanted: at a point, the guards that stand on every way from it that accepts. A packet without
-//! those bytes is rejected on each of these ways and on each other, so to reject it at once changes nothing, unless
+//! Backward, what is wanted: at a point, the guards that stand on every path from it that accepts. A packet without
+//! those bytes is rejected on each of these paths and on each other, so to reject it at once changes nothing, unless
 //! an effect stood between: in front of an effect, nothing is wanted. Forward, what is covered ([`Coverage`], the
 //! rule of the proof): guards that ask for no more go.
 //!
-//! A guard is made larger where it stands and never added. To add one at a still earlier point would put it on ways
-//! that now have none of their own, and would save none on any way.
+//! A guard is made larger where it stands and never added. To add one at a still earlier point would put it on paths
+//! that now have none of their own, and would save none on any path.
 
 use crate::{Coverage, Dominators, Ir, Op, PacketOffset, Terminator, Type, Value};
 
@@ -64,14 +64,14 @@ struct Wanted {
 /// From the ends to the entry: each guard asks for what is wanted behind it. Whether one changed.
 fn enlarge(ir: &mut Ir, dominators: &Dominators) -> bool {
     let mut changed = false;
-    // `None`: no way accepts, so whatever is asked for is right.
+    // `None`: no path accepts, so whatever is asked for is right.
     let mut at_start: Vec<Option<Wanted>> = vec![Some(Wanted::default()); ir.blocks.len()];
     for (place, &id) in dominators.order.iter().enumerate().rev() {
         let mut wanted = match ir[id].terminator {
             Terminator::Return(value) if ir.as_const(value) == Some(0) => None,
             Terminator::Return(_) => Some(Wanted::default()),
             _ => behind(ir, &ir[id].terminator, |to| match dominators.place[to] as usize <= place {
-                // A way back: nothing is promised.
+                // A back edge: nothing is promised.
                 true => Some(Wanted::default()),
                 false => at_start[to].clone(),
             }),
@@ -149,7 +149,7 @@ fn remove(ir: &mut Ir, dominators: &Dominators) -> bool {
         instructions.retain(|&value| {
             let answered = match ir.op(value) {
                 Op::Need(place) => covered.covers(ir, place.base, place.offset),
-                Op::NonZero(value) => covered.nonzero(ir, *value),
+                Op::NonZero(value) => covered.is_nonzero(ir, *value),
                 _ => false,
             };
             covered.learn(ir, value);

@@ -1,4 +1,4 @@
-//! Which values cannot be computed a second time, and how far on they are still read.
+//! Values that cannot be computed a second time, and the blocks up to which they are still read.
 //!
 //! ```text
 //! b1(v5): v6 = load8 [v5]        an edge past b1 must lead to where v5 and v6 are no longer read: to b4, not to b2;

@@ -63,7 +63,7 @@ fn unchanging(ir: &Ir, body: &[BlockId]) -> Vec<Value> {
     if is_gain { moved } else { Vec::new() }
 }
 
-/// A new block on the ways into the loop.
+/// A new block on the edges into the loop.
 fn put_before(ir: &mut Ir, header: BlockId, body: &[BlockId], moved: Vec<Value>, dominators: &Dominators) {
     let types: Vec<_> = ir[header].parameters.iter().map(|parameter| ir.ty(*parameter)).collect();
     let parameters: Vec<Value> = types.into_iter().map(|ty| ir.add(Op::Parameter, ty)).collect();

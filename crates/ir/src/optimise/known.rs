@@ -8,7 +8,7 @@
 
 use crate::{Binary, Comparison, Type};
 
-/// Numbers that a value can be. Contradictory knowledge is possible on ways that no packet takes.
+/// Numbers that a value can be. Contradictory knowledge is possible on paths that no packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) least: u64,

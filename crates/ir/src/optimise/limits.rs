@@ -147,7 +147,7 @@ fn question(ir: &Ir, id: BlockId) -> Option<(Value, Value, &Target, &Target)> {
     }
 }
 
-/// A way out of a block, with its parameters as they are given.
+/// An edge out of a block, with its parameters as they are given.
 fn substituted(ir: &Ir, to: &Target, block: BlockId, given: &[Value]) -> Target {
     let mut to = to.clone();
     for argument in &mut to.arguments {

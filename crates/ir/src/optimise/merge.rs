@@ -1,4 +1,4 @@
-//! Equal blocks become one, and blocks from which every way rejects become the return that rejects.
+//! Equal blocks become one, and blocks from which every path rejects become the return that rejects.
 //!
 //! ```text
 //! b7: need 58                         b7: return 0           a guard that fails rejects as well
@@ -105,7 +105,7 @@ impl Merge {
         }
     }
 
-    /// Whether no way from the block accepts, and none has an effect.
+    /// Whether no path from the block accepts, and none has an effect.
     fn must_reject(&self, ir: &Ir, id: BlockId) -> bool {
         let block = &ir[id];
         if block.instructions.iter().any(|value| matches!(ir.op(*value), Op::SetCell(..) | Op::Call(..))) {

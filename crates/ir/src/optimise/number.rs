@@ -1,7 +1,7 @@
-//! Value numbering: what was computed on every way to a point is not computed there again.
+//! Value numbering: what was computed on every path to a point is not computed there again.
 //!
 //! ```text
-//! v1 = load16 [12]; ... v7 = load16 [12]     v7 is v1, if v1's block comes before v7's on every way
+//! v1 = load16 [12]; ... v7 = load16 [12]     v7 is v1, if v1's block comes before v7's on every path
 //! v3 = v1 + v2; v9 = v2 + v1                 v9 is v3
 //! goto b4(v1); ... goto b4(v7); b4(v5):      v5 is v1, also in loops; a constant is put into b4
 //! ```

@@ -1,4 +1,4 @@
-//! Redundant predicates (BPF+): a branch whose outcome all ways to it know is no branch, and a way that knows the
+//! Redundant predicates (BPF+): a branch whose outcome all paths to it know is no branch, and an edge that knows the
 //! outcome of the next branches goes on to where they lead.
 //!
 //! ```text
@@ -13,11 +13,11 @@
 //!          b5: udp? --> b6: port 2?
 //! ```
 //!
-//! A way that leaves blocks out does without their guards, so it must have passed them; and what is still read behind
+//! An edge that leaves blocks out does without their guards, so it must have passed them; and what is still read behind
 //! it of these blocks' values is computed again where it is read ([`super::repair`]), so it must be little. Of
-//! parameters, the way says what they are on it, in a block of its own, a bridge. Blocks are visited in an order that
-//! puts each behind all that lead to it; blocks to which no way leads any more are not visited. So one walk sees all
-//! ways, and a long chain of `or` costs no more than its length.
+//! parameters, the edge says what they are on it, in a block of its own, a bridge. Blocks are visited in an order that
+//! puts each behind all that lead to it; blocks to which no edge leads any more are not visited. So one walk sees all
+//! edges, and a long chain of `or` costs no more than its length.
 
 use super::classes::Classes;
 use super::facts::{Facts, Way};
@@ -32,10 +32,10 @@ const STEPS_MAX: usize = 256;
 /// Blocks at most that all edges together step over, for each block of the graph.
 const STEPS_PER_BLOCK: usize = 32;
 
-/// The cases of a switch, if there are more and all lead to one target, go one way: that the value is one of them.
+/// The cases of a switch, if there are more and all lead to one target, follow one edge: that the value is one of them.
 const APART_MAX: usize = 16;
 
-/// Leads ways past branches whose outcome they know.
+/// Leads edges past branches whose outcome they know.
 pub(super) fn predicates(ir: &mut Ir) -> bool {
     let order = ir.order();
     let classes = Classes::new(ir, &order);
@@ -51,7 +51,7 @@ pub(super) fn predicates(ir: &mut Ir) -> bool {
     changed
 }
 
-/// A way that says what parameters that it leaves out are on it.
+/// An edge that carries the values of the parameters of the blocks that it steps over.
 struct Bridge {
     to: Target,
     /// The parameters. The bridge is given their values, in their order.
@@ -79,7 +79,7 @@ struct Pass<'a> {
     place: Vec<usize>,
     /// For each value the block that it stands in.
     home: Vec<BlockId>,
-    /// Whether ways may leave the block out.
+    /// Whether edges may leave the block out.
     passable: Vec<bool>,
     held: Held,
     arriving: Vec<Option<Way>>,
@@ -116,7 +116,7 @@ impl<'a> Pass<'a> {
         (changes, self.bridges)
     }
 
-    /// Sends all ways out of a block on; gives its new terminator, if that differs.
+    /// Sends all edges out of a block on; gives its new terminator, if that differs.
     fn leave(&mut self, id: BlockId, way: Way) -> Option<Terminator> {
         let terminator = &self.ir[id].terminator;
         let new = match terminator {
@@ -181,7 +181,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Leads a way on as far as its outcomes are known, and hands on what it knows.
+    /// Leads an edge on as far as its outcomes are known, and hands on what it knows.
     fn send(&mut self, from: BlockId, way: Way, to: &Target) -> Target {
         let Followed { target, given, carried } = self.follow(way, to);
         let there = target.block.0 as usize;
@@ -231,7 +231,7 @@ impl<'a> Pass<'a> {
             let Some(next) = self.next(way, id, &given) else { break };
             let Some(next) = self.handed_on(next, &given, &left_out) else { break };
             target = next;
-            // A way may stop where nothing is missing.
+            // An edge may stop where nothing is missing.
             if let Some(carried) = self.carried(&left_out, target.block) {
                 last = (target.clone(), carried);
             }
@@ -288,7 +288,7 @@ impl<'a> Pass<'a> {
         is_passed.then_some(holds)
     }
 
-    /// The target with arguments that are known where the way starts.
+    /// The target with arguments that are known where the edge starts.
     fn handed_on(&self, to: &Target, given: &[(Value, Value)], left_out: &[BlockId]) -> Option<Target> {
         let known = |value: &Value| {
             let parameter = given.iter().find(|(parameter, _)| parameter == value);
@@ -306,7 +306,7 @@ impl<'a> Pass<'a> {
 /// The target of an edge, behind the blocks that are stepped over.
 struct Followed {
     target: Target,
-    /// The parameters on the way, with what they are given.
+    /// The parameters on the edge, with what they are given.
     given: Vec<(Value, Value)>,
     /// Those of blocks that are left out which are still read.
     carried: Vec<Value>,
@@ -326,7 +326,7 @@ fn homes(ir: &Ir, order: &[BlockId]) -> Vec<BlockId> {
     home
 }
 
-/// Which blocks ways may leave out: they do nothing but look.
+/// The blocks that an edge may step over: those that only test.
 fn passable(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     let mut passable = vec![true; ir.blocks.len()];
     ir.loops.iter().for_each(|one| passable[one.header.0 as usize] = false);

@@ -1,12 +1,12 @@
-//! Makes a graph whose ways were changed one of SSA values again: what is read where it was not computed on every way
+//! Makes a graph whose edges were changed one of SSA values again: what is read where it was not computed on every path
 //! to it is computed there once more.
 //!
 //! ```text
-//! b1: v1 = load16 [12]; goto b2      b2: branch v1 == 5 ? ...      a new way b0 -> b2 leaves b1 out
+//! b1: v1 = load16 [12]; goto b2      b2: branch v1 == 5 ? ...      a new edge b0 -> b2 leaves b1 out
 //! b2: v9 = load16 [12]; branch v9 == 5 ? ...
 //! ```
 //!
-//! Only values that are the same wherever they stand can be computed again. Parameters cannot; a way that leaves
+//! Only values that are the same wherever they stand can be computed again. Parameters cannot; an edge that leaves
 //! their block out says what they are on it ([`Definition`]), and where it meets others, a new parameter tells which
 //! it was ([`ReachingDefinitions`]).
 

@@ -100,16 +100,16 @@ struct Chain {
 
 /// The chains of the graph as it is now.
 struct Chains {
-    /// How many ways lead to each block.
+    /// Number of edges into each block.
     ways_in: Vec<i64>,
-    /// How often each value is read.
+    /// Number of reads of each value.
     reads: Vec<i64>,
     /// Blocks that are parts of chains that were looked at.
     seen: Vec<bool>,
-    /// For each block that was there at the start its place in the order; without loops, ways lead to later places
+    /// For each block that was there at the start its place in the order; without loops, edges lead to later places
     /// only.
     places: Vec<u32>,
-    /// How many blocks may still be copied.
+    /// Number of blocks that may still be copied.
     copies_left: usize,
 }
 
@@ -193,8 +193,8 @@ impl Chains {
         }
     }
 
-    /// Whether a way out of the copies may lead to one of the blocks that were copied, other than through the first
-    /// of them. These blocks stay, and read what those before them have as parameters: such a way would come without
+    /// Whether an edge out of the copies may lead to one of the blocks that were copied, other than through the first
+    /// of them. These blocks stay, and read what those before them have as parameters: such an edge would come without
     /// it.
     fn comes_back(
         &self,

@@ -68,7 +68,7 @@ fn coverage_at_end(ir: &Ir, order: &[BlockId]) -> Vec<Coverage> {
             there.learn_from_edge(ir, &ir[id].terminator, target);
             match &mut arriving[target.block.0 as usize] {
                 Some(known) => known.meet(&there),
-                nobody => *nobody = Some(there),
+                unset => *unset = Some(there),
             }
         });
         at_end[id.0 as usize] = known;

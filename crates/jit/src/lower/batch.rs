@@ -190,7 +190,7 @@ struct Read {
     offset: Value,
 }
 
-/// Fills `some` and `fetching`: the way into the loop.
+/// Fills `some` and `fetching`: the edge into the loop.
 fn start(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context) {
     builder.switch_to_block(blocks.some);
     let first = args([context.zero, context.zero]);
@@ -249,7 +249,7 @@ fn settle(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context,
     builder.ins().jump(blocks.next, &args([read.kept]));
 }
 
-/// Fills `next` and `more`: the ways back.
+/// Fills `next` and `more`: the back edges.
 fn advance(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context, at: Value) {
     builder.switch_to_block(blocks.next);
     let [kept] = parameters(builder, blocks.next);

@@ -1,6 +1,6 @@
 //! The graph itself: its blocks and instructions, the same in both functions.
 //!
-//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every way, and each guard becomes
+//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every path, and each guard becomes
 //! a comparison and a branch at its own place; what the generator moves, it does not move over a branch (see
 //! [`constant_memory`]).
 
@@ -54,7 +54,7 @@ pub(super) struct Body<'a, 'b> {
     values: Vec<Option<clif::Value>>,
     /// The same with 16 bits, for loads of two bytes.
     halves: Vec<Option<Half>>,
-    /// How many guards count from each value.
+    /// Number of guards on each value.
     guards: Vec<u32>,
     /// The generator's block for each block.
     blocks: Vec<Option<clif::Block>>,
@@ -339,7 +339,7 @@ impl<'a, 'b> Body<'a, 'b> {
         value
     }
 
-    /// A way, as the generator takes it.
+    /// An edge, as the generator takes it.
     pub(super) fn target(&mut self, target: &Target) -> (clif::Block, Vec<BlockArg>) {
         let arguments = target.arguments.iter().map(|value| BlockArg::Value(self.value(*value))).collect();
         (self.block(target.block), arguments)

@@ -41,7 +41,7 @@ pub(crate) struct Displacement {
 /// More keys than this are placed by displacement.
 const SINGLE_MAX: usize = 32;
 
-/// How many multipliers are tried for each size of the table.
+/// Multipliers tried for each size of the table.
 const TRIES: u64 = 256;
 
 impl PerfectHash {

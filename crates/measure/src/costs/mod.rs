@@ -1,11 +1,11 @@
 //! Cost of a packet in a run of the engine: counters before and after, and the components that follow from them.
 //!
 //! ```text
-//! Watch::new     the cost of a wait; of a live run, the kernel's counters while no capture is open (the baseline)
+//! PreparedRun::new    the cost of a wait; of a live run, the kernel's counters while no capture is open (the baseline)
 //!   sources are opened
-//! Watch::start   processor time, switches, the kernel's counters
+//! PreparedRun::start  processor time, switches, the kernel's counters
 //!   the engine runs
-//! Started::stop  the same again --> Measured --> breakdown(), facts(), picture()
+//! StartedRun::stop    the same again --> Measured --> breakdown(), facts(), picture()
 //! ```
 
 mod breakdown;
@@ -55,7 +55,7 @@ pub struct Measured {
     /// Ticks a second.
     pub frequency_hz: f64,
     /// Resources of the process.
-    pub spent: Spent,
+    pub spent: ResourceUsage,
     /// Counters of the kernel over the run.
     pub kernel: KernelCounters,
     /// Counters of the kernel while no capture was open.
@@ -72,7 +72,7 @@ pub struct Measured {
 
 /// Resources of the process between two moments.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent {
+pub struct ResourceUsage {
     /// Time by the wall clock.
     pub wall: Duration,
     /// Processor time of all threads.
@@ -87,7 +87,7 @@ pub struct Spent {
 
 /// A run that is about to begin.
 #[derive(Debug)]
-pub struct Watch {
+pub struct PreparedRun {
     devices: Vec<String>,
     netns: Option<String>,
     wait_cost: Duration,
@@ -95,9 +95,9 @@ pub struct Watch {
     offered: Option<u64>,
 }
 
-impl Watch {
-    /// Measures the cost of a wait and, if packets come from `devices`, the baseline. To be called before the sources are opened;
-    /// `duration` is that of the run.
+impl PreparedRun {
+    /// Measures the cost of a wait and, if packets come from `devices`, the baseline. To be called before the sources
+    /// are opened; `duration` is that of the run.
     ///
     /// # Errors
     /// If the kernel refuses to wait.
@@ -105,11 +105,11 @@ impl Watch {
         devices: &[&str],
         netns: Option<&str>,
         duration: Option<Duration>,
-    ) -> Result<Watch, SyscallError> {
+    ) -> Result<PreparedRun, SyscallError> {
         let wait_cost = wait_cost()?;
         let baseline = duration.filter(|_| !devices.is_empty()).map(baseline);
         let devices = devices.iter().map(|&name| name.to_owned()).collect();
-        Ok(Watch { devices, netns: netns.map(str::to_owned), wait_cost, baseline, offered: None })
+        Ok(PreparedRun { devices, netns: netns.map(str::to_owned), wait_cost, baseline, offered: None })
     }
 
     /// Reads the interfaces' counters; to be called once the sources are open.
@@ -118,8 +118,8 @@ impl Watch {
     }
 
     /// Reads the counters of kernel and process, right before the engine runs in this thread.
-    pub fn start(self) -> Started {
-        Started { watch: self, kernel: KernelCounters::read(), process: Resources::now() }
+    pub fn start(self) -> StartedRun {
+        StartedRun { watch: self, kernel: KernelCounters::read(), process: Resources::now() }
     }
 
     /// Packets that the devices have received and sent; `None` if a device is a pattern, or the kernel does not tell.
@@ -139,15 +139,15 @@ impl Watch {
 
 /// A run that has begun.
 #[derive(Debug)]
-pub struct Started {
-    watch: Watch,
+pub struct StartedRun {
+    watch: PreparedRun,
     kernel: KernelCounters,
     process: Resources,
 }
 
 /// Results of the engine itself.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct EngineOutcome {
     /// The account of the run.
     pub account: GraphAccount,
     /// Time of the engine's loop while awake, in ticks.
@@ -158,35 +158,35 @@ pub struct Outcome {
 
 /// Counters read at the end, in the thread of the engine.
 #[derive(Debug)]
-pub struct Stopped {
-    watch: Watch,
+pub struct FinishedRun {
+    watch: PreparedRun,
     kernel: KernelCounters,
-    spent: Spent,
+    spent: ResourceUsage,
     offered: Option<u64>,
 }
 
-impl Started {
+impl StartedRun {
     /// Reads the counters again, right after the engine.
-    pub fn stop(self) -> Stopped {
+    pub fn stop(self) -> FinishedRun {
         let spent = self.process.spent();
         let kernel = KernelCounters::read().since(&self.kernel);
         let after = self.watch.interface_packets();
         let offered = after.zip(self.watch.offered).map(|(after, before)| after.saturating_sub(before));
-        Stopped { watch: self.watch, kernel, spent, offered }
+        FinishedRun { watch: self.watch, kernel, spent, offered }
     }
 }
 
-impl Stopped {
+impl FinishedRun {
     /// All figures of the run. `stages` are the meters, `stamp_ticks` and `kernel_filter` as in [`Measured`].
     pub fn measured(
         self,
         title: String,
-        outcome: Outcome,
+        outcome: EngineOutcome,
         stages: Vec<Snapshot>,
         stamp_ticks: u64,
         kernel_filter: Option<(u64, u64)>,
     ) -> Measured {
-        let Outcome { account, ticks, sources } = outcome;
+        let EngineOutcome { account, ticks, sources } = outcome;
         Measured {
             title,
             is_live: !self.watch.devices.is_empty(),
@@ -224,9 +224,9 @@ impl Resources {
         Resources { scheduling, switches, by_mode, moment: Instant::now(), cpu: process_time() }
     }
 
-    fn spent(self) -> Spent {
+    fn spent(self) -> ResourceUsage {
         let (cpu, wall) = (process_time(), self.moment.elapsed());
-        Spent {
+        ResourceUsage {
             wall,
             cpu: cpu.saturating_sub(self.cpu),
             by_mode: CpuTime::of_process().since(self.by_mode),

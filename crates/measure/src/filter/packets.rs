@@ -8,7 +8,7 @@ use tapline_arena::libpcap::Libpcap;
 use tapline_arena::traffic::Traffic;
 use tapline_packet::{BATCH_MAX, Batch};
 
-use crate::filters::Worst;
+use crate::filters::WorstCasePacket;
 
 /// Number of packets in the mixed set.
 const MIXED: usize = 4096;
@@ -30,7 +30,7 @@ pub struct Packets {
 
 impl Packets {
     /// 256 frames of 64 bytes that pass every test of the filter `worst` belongs to, and match the last one.
-    pub fn worst(worst: Worst) -> Packets {
+    pub fn worst(worst: WorstCasePacket) -> Packets {
         let frames: Vec<Vec<u8>> = (0..BATCH_MAX).map(|n| worst_frame(worst, n as u16)).collect();
         Packets::new("worst case, 256 frames of 64 bytes".to_owned(), &frames)
     }
@@ -84,7 +84,7 @@ impl Packets {
 }
 
 /// An Ethernet frame of 64 bytes: IPv4, then a header with ports; `number` makes the source port differ.
-fn worst_frame(worst: Worst, number: u16) -> Vec<u8> {
+fn worst_frame(worst: WorstCasePacket, number: u16) -> Vec<u8> {
     let mut frame = vec![0; 64];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     frame[12..14].copy_from_slice(&[8, 0]);

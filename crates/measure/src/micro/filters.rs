@@ -33,7 +33,7 @@ pub(super) fn calls(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
             };
             (0..BATCHES).map(|_| packets.batches().map(accepted).sum::<u64>()).sum()
         });
-    tasks.push(task.beside(CALL));
+    tasks.push(task.with_reference(CALL));
     Ok(())
 }
 
@@ -48,7 +48,7 @@ pub(super) fn engines(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
             let round = |_| select_all(&packets, |batch, all| subject.ours.select(batch, all)) as u64;
             (0..BATCHES).map(round).sum()
         });
-        tasks.push(if name == "ip" { task.beside(INTERPRETED) } else { task });
+        tasks.push(if name == "ip" { task.with_reference(INTERPRETED) } else { task });
         tasks.extend(native_batches(name, text)?);
     }
     Ok(())
@@ -63,7 +63,7 @@ fn native_batches(name: &str, text: &str) -> anyhow::Result<Option<Task<'static>
         let round = |_| select_all(&packets, |batch, all| native.select(batch, &memory, all)) as u64;
         (0..BATCHES).map(round).sum()
     });
-    Ok(Some(if name == "ip" { task.beside(COMPILED) } else { task }))
+    Ok(Some(if name == "ip" { task.with_reference(COMPILED) } else { task }))
 }
 
 /// The filter as native code; `None` on machines for which there is none.

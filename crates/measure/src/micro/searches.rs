@@ -16,9 +16,9 @@ const MATCH: f64 = 1000.0;
 
 pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
     for count in [10, 1000] {
-        tasks.push(miss(count)?.beside(MISS_BYTE));
+        tasks.push(miss(count)?.with_reference(MISS_BYTE));
     }
-    tasks.push(first_match(10)?.beside(MATCH));
+    tasks.push(first_match(10)?.with_reference(MATCH));
     Ok(())
 }
 

@@ -30,7 +30,7 @@ impl Stage for Pass {
 
 /// A packet at one stage, alone and in a full batch.
 pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) {
-    tasks.push(task(1).beside(STAGE));
+    tasks.push(task(1).with_reference(STAGE));
     tasks.push(task(BATCH_MAX));
 }
 

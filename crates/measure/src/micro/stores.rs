@@ -21,9 +21,9 @@ struct Entry {
 }
 
 pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) {
-    tasks.push(index().beside(INDEX));
+    tasks.push(index().with_reference(INDEX));
     tasks.extend([64, 512].map(packet));
-    tasks.push(packet(1500).beside(PACKET));
+    tasks.push(packet(1500).with_reference(PACKET));
 }
 
 /// Each entry is read again: the sum of all lengths.

@@ -32,7 +32,7 @@ pub(super) fn task() -> anyhow::Result<Task<'static>> {
     let task = Task::new(name, "wake-up", (2 * ROUNDS) as f64, ROUNDS, move || {
         (0..ROUNDS).map(|_| u64::from(pair.there_and_back(&mut poller).is_ok())).sum()
     });
-    Ok(task.beside(WAKE))
+    Ok(task.with_reference(WAKE))
 }
 
 impl Pair {

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::plot::{Bar, Bars};
 use super::results::{CaseResult, LimitResult, Results, WorkloadResult};
-use super::trial::Outcome;
+use super::trial::TrialOutcome;
 use super::workload::{Case, Chart};
 
 const STYLE: &str = "\
@@ -194,7 +194,7 @@ fn bar(case: &CaseResult, chart: Chart) -> Bar {
         },
         Chart::Cost => Bar { value: medians.cost_ns, least: medians.cost_min_ns, most: medians.cost_max_ns },
         Chart::Rate => {
-            let rates = || case.runs.iter().map(Outcome::captured_rate);
+            let rates = || case.runs.iter().map(TrialOutcome::captured_rate);
             Bar {
                 value: medians.captured_rate,
                 least: rates().fold(f64::INFINITY, f64::min),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::trial::Outcome;
+use super::trial::TrialOutcome;
 
 /// A rate is tried so often before it counts as too high: others disturb the machine.
 const TRIES: usize = 2;
@@ -18,14 +18,14 @@ const RATE_MIN: f64 = 100.0;
 
 /// One rate that was tried.
 #[derive(Clone, Debug, Serialize)]
-pub struct Probe {
+pub struct RateTrial {
     /// Packets a second; `None` is as fast as it goes.
     pub asked: Option<u64>,
     /// Their outcome.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
 }
 
-impl Probe {
+impl RateTrial {
     /// Whether all arrived, and that fast.
     fn is_borne(&self) -> bool {
         let rate = self.outcome.offered_rate();
@@ -41,22 +41,22 @@ pub struct Limit {
     /// The generator was the limit: the receiver might take more.
     pub is_generators: bool,
     /// All rates that were tried, in their order.
-    pub probes: Vec<Probe>,
+    pub probes: Vec<RateTrial>,
 }
 
-/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of `resolution`. `generators` is what the
-/// generator can do where nothing holds it.
+/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of
+/// `resolution`. `generators` is what the generator can do where nothing holds it.
 ///
 /// # Errors
 /// Errors of `try_rate`.
 pub fn find(
     resolution: f64,
     generators: f64,
-    mut try_rate: impl FnMut(Option<u64>) -> Result<Outcome>,
+    mut try_rate: impl FnMut(Option<u64>) -> Result<TrialOutcome>,
 ) -> Result<Limit> {
     let mut probes = Vec::new();
     let rate = search(resolution, &mut |asked| {
-        let probe = Probe { asked, outcome: try_rate(asked)? };
+        let probe = RateTrial { asked, outcome: try_rate(asked)? };
         let (is_borne, rate) = (probe.is_borne(), probe.outcome.offered_rate());
         probes.push(probe);
         Ok((is_borne, rate, probes.len() < PROBES_MAX))
@@ -95,11 +95,16 @@ mod tests {
     use super::*;
 
     /// A receiver that loses packets beyond `limit`, with a generator of at most `most`.
-    fn machine(limit: f64, most: f64) -> impl FnMut(Option<u64>) -> Result<Outcome> {
+    fn machine(limit: f64, most: f64) -> impl FnMut(Option<u64>) -> Result<TrialOutcome> {
         move |asked| {
             let rate = asked.map_or(most, |asked| (asked as f64).min(most));
             let captured = rate.min(limit);
-            Ok(Outcome { made: rate as u64, captured: captured as u64, seconds: 1.0, ..Outcome::default() })
+            Ok(TrialOutcome {
+                made: rate as u64,
+                captured: captured as u64,
+                seconds: 1.0,
+                ..TrialOutcome::default()
+            })
         }
     }
 
@@ -127,7 +132,12 @@ mod tests {
         let found = find(0.02, 1e6, |asked| {
             let rate = asked.map_or(1e6, |asked| (asked as f64).min(300_000.0));
             let captured = if asked.is_none() { rate / 2.0 } else { rate };
-            Ok(Outcome { made: rate as u64, captured: captured as u64, seconds: 1.0, ..Outcome::default() })
+            Ok(TrialOutcome {
+                made: rate as u64,
+                captured: captured as u64,
+                seconds: 1.0,
+                ..TrialOutcome::default()
+            })
         });
         let found = found.unwrap();
         assert!((290_000.0..=307_000.0).contains(&found.rate), "{}", found.rate);
@@ -148,7 +158,7 @@ mod tests {
 
     #[test]
     fn constant_loss_has_no_limit() {
-        let lossy = |_| Ok(Outcome { made: 100_000, seconds: 1.0, ..Outcome::default() });
+        let lossy = |_| Ok(TrialOutcome { made: 100_000, seconds: 1.0, ..TrialOutcome::default() });
         let found = find(0.02, 1e6, lossy).unwrap();
         assert_eq!(found.rate, 0.0);
         assert!(found.probes.len() <= PROBES_MAX);

@@ -42,10 +42,10 @@ use tapline_syntax::units::{self, count_in, size_in};
 use arena::Arena;
 use html::grouped;
 use limit::Limit;
-use programs::{Order, Program};
+use programs::{CaptureOrder, Program};
 use results::{CaseResult, LimitResult, Machine, Medians, Presence, Results, WorkloadResult};
 use show::Progress;
-use trial::{Load, Outcome, Receiver};
+use trial::{Load, Receiver, TrialOutcome};
 use workload::{Case, Kind, Workload};
 
 /// Bytes of every program's ring.
@@ -129,8 +129,8 @@ pub struct BenchArgs {
 /// Runs `tapline bench`. `is_over` says whether to come to an end.
 ///
 /// # Errors
-/// Without the rights or programs for it; a workload that makes no sense; nothing that could be measured. Accounts that do not balance
-/// are no error but exit status 1.
+/// Without the rights or programs for it; a workload that makes no sense; nothing that could be measured. Accounts that
+/// do not balance are no error but exit status 1.
 pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<ExitCode> {
     if let Some(interface) = &args.as_libpcap {
         return count_with_libpcap(args, interface, is_over);
@@ -266,7 +266,7 @@ impl Bench<'_> {
         let mut failed: Vec<Program> = Vec::new();
         let mut at = 0;
         for group in cases.chunk_by(is_same) {
-            let mut runs: Vec<Vec<Outcome>> = vec![Vec::new(); group.len()];
+            let mut runs: Vec<Vec<TrialOutcome>> = vec![Vec::new(); group.len()];
             for round in 0..self.runs {
                 for turn in 0..group.len() {
                     let index = (turn + round) % group.len();
@@ -328,9 +328,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn trial(&mut self, workload: &Workload, case: &Case, rate: Option<u64>) -> Result<Outcome> {
+    fn trial(&mut self, workload: &Workload, case: &Case, rate: Option<u64>) -> Result<TrialOutcome> {
         let file = workload.store.then(|| self.folder.join("captured.pcap"));
-        let order = Order {
+        let order = CaptureOrder {
             interface: FAR,
             snap: case.snap,
             filter: &case.filter,
@@ -339,10 +339,11 @@ impl Bench<'_> {
         };
         let receiver = Receiver::new(case.program, &self.tapline, &order);
         let time = Duration::from_secs_f64(workload.seconds);
-        // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of the machine, at any rate.
+        // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of
+        // the machine, at any rate.
         let patience = if workload.kind == Kind::Limit { PATIENCE } else { Duration::ZERO };
         let size = case.size.to_string();
-        let load = Load { traffic: &workload.traffic, size: &size, rate, time, patience };
+        let load = Load { traffic: &workload.traffic, size: &size, rate, time, queue_timeout: patience };
         trial::run(&mut self.arena, &self.tapline, &receiver, &load)
     }
 
@@ -376,7 +377,7 @@ impl Bench<'_> {
         let dropping =
             Receiver { program: Program::XdpDrop, command: Vec::new(), is_filtered: false, file: None };
         let size = args.size.to_string();
-        let load = |rate| Load { traffic: &args.traffic, size: &size, rate, time, patience: PATIENCE };
+        let load = |rate| Load { traffic: &args.traffic, size: &size, rate, time, queue_timeout: PATIENCE };
         let generators = trial::run(&mut self.arena, &self.tapline, &dropping, &load(None));
         let generators = generators.map_or(f64::INFINITY, |flood| flood.offered_rate());
         let found = limit::find(self.resolution, generators, |rate| {

@@ -29,9 +29,9 @@ pub(crate) enum Program {
     XdpDrop,
 }
 
-/// Order to a program.
+/// A capture that a program is to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Order<'a> {
+pub(crate) struct CaptureOrder<'a> {
     pub(crate) interface: &'a str,
     pub(crate) snap: u32,
     pub(crate) filter: &'a str,
@@ -43,7 +43,7 @@ pub(crate) struct Order<'a> {
 
 /// A program's own report at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ProgramReport {
     /// Packets that it had.
     pub(crate) captured: u64,
     /// Packets of which it knows that they came to it and were lost.
@@ -139,8 +139,8 @@ impl Program {
     }
 
     /// Its command line. `tapline` is the program that we are.
-    pub(crate) fn command(self, tapline: &Path, order: &Order<'_>) -> Vec<String> {
-        let Order { interface, snap, filter, store, buffer } = order;
+    pub(crate) fn command(self, tapline: &Path, order: &CaptureOrder<'_>) -> Vec<String> {
+        let CaptureOrder { interface, snap, filter, store, buffer } = order;
         let (snap, kib, mib) = (snap.to_string(), (buffer >> 10).to_string(), (buffer >> 20).to_string());
         let tapline = tapline.to_string_lossy().into_owned();
         let path = store.map(|path| path.to_string_lossy().into_owned());
@@ -193,7 +193,7 @@ impl Program {
     ///
     /// # Errors
     /// That its words are not understood, with them.
-    pub(crate) fn said(self, output: &str, errors: &str) -> Result<Said> {
+    pub(crate) fn said(self, output: &str, errors: &str) -> Result<ProgramReport> {
         let said = match self {
             Program::Tapline | Program::TaplineXdp => of_account(output),
             Program::Libpcap => of_libpcap(output),
@@ -212,13 +212,13 @@ fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(3)..].join("; ")
 }
 
-fn of_account(output: &str) -> Option<Said> {
+fn of_account(output: &str) -> Option<ProgramReport> {
     let last: Value = serde_json::from_str(output.lines().last()?).ok()?;
     let account = &last["account"];
     let interfaces = account["interfaces"].as_array()?;
     let of = |place: &Value, key: &str| place[key].as_u64().unwrap_or(0);
     let (captured, filtered) = (of(account, "accepted"), account["filtered"].as_u64());
-    let mut said = Said { captured, filtered, ..Said::default() };
+    let mut said = ProgramReport { captured, filtered, ..ProgramReport::default() };
     for interface in interfaces {
         said.unread += of(&interface["ring"], "unread");
         said.dropped += of(&interface["ring"], "dropped");
@@ -229,11 +229,16 @@ fn of_account(output: &str) -> Option<Said> {
     Some(said)
 }
 
-fn of_libpcap(output: &str) -> Option<Said> {
+fn of_libpcap(output: &str) -> Option<ProgramReport> {
     let said: Value = serde_json::from_str(output.trim()).ok()?;
     let of = |key: &str| said[key].as_u64();
     let (captured, received, dropped) = (of("captured")?, of("received")?, of("dropped")?);
-    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped), filtered: None })
+    Some(ProgramReport {
+        captured,
+        dropped,
+        unread: received.saturating_sub(captured + dropped),
+        filtered: None,
+    })
 }
 
 /// The number before ` packets WHAT`.
@@ -242,14 +247,19 @@ fn packets(text: &str, what: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn of_tcpdump(errors: &str) -> Option<Said> {
+fn of_tcpdump(errors: &str) -> Option<ProgramReport> {
     let captured = packets(errors, "captured")?;
     let (received, dropped) = (packets(errors, "received by filter")?, packets(errors, "dropped by kernel")?);
-    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped), filtered: None })
+    Some(ProgramReport {
+        captured,
+        dropped,
+        unread: received.saturating_sub(captured + dropped),
+        filtered: None,
+    })
 }
 
 /// `Packets received/dropped on interface 'far0': 12/3 (pcap:2/dumpcap:1/flushed:0/ps_ifdrop:0) (80.0%)`
-fn of_dumpcap(errors: &str) -> Option<Said> {
+fn of_dumpcap(errors: &str) -> Option<ProgramReport> {
     let line = errors.lines().find(|line| line.contains("received/dropped"))?;
     let (counts, causes) = line.rsplit_once("': ")?.1.split_once(" (pcap:")?;
     let captured = counts.split_once('/')?.0.parse().ok()?;
@@ -257,7 +267,7 @@ fn of_dumpcap(errors: &str) -> Option<Said> {
     let lost_in_kernel: u64 = number(causes)?;
     let lost_within: u64 = number(causes.split_once("dumpcap:")?.1)?;
     let flushed: u64 = number(causes.split_once("flushed:")?.1)?;
-    Some(Said { captured, dropped: lost_in_kernel + lost_within, unread: flushed, filtered: None })
+    Some(ProgramReport { captured, dropped: lost_in_kernel + lost_within, unread: flushed, filtered: None })
 }
 
 /// ```text
@@ -266,14 +276,15 @@ fn of_dumpcap(errors: &str) -> Option<Said> {
 ///         0  packets failed filter (out of space)
 /// ```
 ///
-/// The dropped ones are among those that it calls unread, and none of them among those that passed, as its files show (0.6.8).
-fn of_netsniff(text: &str) -> Option<Said> {
+/// The dropped ones are among those that it calls unread, and none of them among those that passed, as its files show
+/// (0.6.8).
+fn of_netsniff(text: &str) -> Option<ProgramReport> {
     let line = text.lines().find(|line| line.contains("packets incoming"))?;
     let unseen: u64 = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;
     let (passed, dropped) =
         (packets(text, "packets passed filter")?, packets(text, "packets failed filter")?);
     let unread = unseen.saturating_sub(dropped);
-    Some(Said { captured: passed.saturating_sub(unread), dropped, unread, filtered: None })
+    Some(ProgramReport { captured: passed.saturating_sub(unread), dropped, unread, filtered: None })
 }
 
 /// A file that a program of the bench may write and that is gone afterwards.
@@ -296,22 +307,22 @@ mod tests {
         let tcpdump = "tcpdump: listening on far0\n90 packets captured\n100 packets received by filter\n7 packets dropped by kernel\n";
         assert_eq!(
             Program::Tcpdump.said("", tcpdump).unwrap(),
-            Said { captured: 90, dropped: 7, unread: 3, filtered: None }
+            ProgramReport { captured: 90, dropped: 7, unread: 3, filtered: None }
         );
         let dumpcap = "Packets captured: 12\nPackets received/dropped on interface 'far0': 12/6 (pcap:2/dumpcap:1/flushed:3/ps_ifdrop:0) (66.7%)\n";
         assert_eq!(
             Program::Dumpcap.said("", dumpcap).unwrap(),
-            Said { captured: 12, dropped: 3, unread: 3, filtered: None }
+            ProgramReport { captured: 12, dropped: 3, unread: 3, filtered: None }
         );
         let netsniff = "Running! Hang up with ^C!\n\n   12  packets incoming (6 unread on exit)\n   12  packets passed filter\n    4  packets failed filter (out of space)\n";
         assert_eq!(
             Program::NetsniffNg.said(netsniff, "").unwrap(),
-            Said { captured: 10, dropped: 4, unread: 2, filtered: None }
+            ProgramReport { captured: 10, dropped: 4, unread: 2, filtered: None }
         );
         let libpcap = "{\"captured\":5,\"received\":8,\"dropped\":1}\n";
         assert_eq!(
             Program::Libpcap.said(libpcap, "").unwrap(),
-            Said { captured: 5, dropped: 1, unread: 2, filtered: None }
+            ProgramReport { captured: 5, dropped: 1, unread: 2, filtered: None }
         );
         let account = |filtered: &str| {
             format!(
@@ -319,9 +330,12 @@ mod tests {
                  [{{\"kernel_filtered\":{filtered},\"ring\":{{\"unread\":1,\"dropped\":2}}}}]}}}}\n"
             )
         };
-        let said = Said { captured: 5, dropped: 2, unread: 1, filtered: None };
+        let said = ProgramReport { captured: 5, dropped: 2, unread: 1, filtered: None };
         assert_eq!(Program::Tapline.said(&account("null"), "").unwrap(), said);
-        assert_eq!(Program::TaplineXdp.said(&account("7"), "").unwrap(), Said { filtered: Some(8), ..said });
+        assert_eq!(
+            Program::TaplineXdp.said(&account("7"), "").unwrap(),
+            ProgramReport { filtered: Some(8), ..said }
+        );
     }
 
     #[test]
@@ -352,7 +366,8 @@ mod tests {
 
     #[test]
     fn filters_and_files_stand_where_each_wants_them() {
-        let order = Order { interface: "far0", snap: 68, filter: "udp", store: None, buffer: 32 << 20 };
+        let order =
+            CaptureOrder { interface: "far0", snap: 68, filter: "udp", store: None, buffer: 32 << 20 };
         let line = |program: Program| program.command(Path::new("/x/tapline"), &order).join(" ");
         assert_eq!(
             line(Program::TaplineXdp),

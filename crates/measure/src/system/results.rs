@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::arena::Cores;
 use super::limit::Limit;
 use super::programs::Program;
-use super::trial::Outcome;
+use super::trial::TrialOutcome;
 use super::workload::{Case, Workload};
 use crate::runs::median;
 
@@ -65,7 +65,7 @@ pub(crate) struct CaseResult {
     #[serde(flatten)]
     pub(crate) case: Case,
     pub(crate) medians: Medians,
-    pub(crate) runs: Vec<Outcome>,
+    pub(crate) runs: Vec<TrialOutcome>,
 }
 
 /// Medians of a case's runs, and their spread.
@@ -83,22 +83,22 @@ pub(crate) struct Medians {
 }
 
 impl Medians {
-    pub(crate) fn of(runs: &[Outcome]) -> Medians {
-        let middle = |value: fn(&Outcome) -> f64| median(runs.iter().map(value));
-        let least = |value: fn(&Outcome) -> f64| runs.iter().map(value).fold(f64::INFINITY, f64::min);
-        let most = |value: fn(&Outcome) -> f64| runs.iter().map(value).fold(0.0, f64::max);
+    pub(crate) fn of(runs: &[TrialOutcome]) -> Medians {
+        let middle = |value: fn(&TrialOutcome) -> f64| median(runs.iter().map(value));
+        let least = |value: fn(&TrialOutcome) -> f64| runs.iter().map(value).fold(f64::INFINITY, f64::min);
+        let most = |value: fn(&TrialOutcome) -> f64| runs.iter().map(value).fold(0.0, f64::max);
         if runs.is_empty() {
             return Medians::default();
         }
         Medians {
-            offered_rate: middle(Outcome::offered_rate),
-            captured_rate: middle(Outcome::captured_rate),
-            share: middle(Outcome::share),
-            share_min: least(Outcome::share),
-            share_max: most(Outcome::share),
-            cost_ns: middle(Outcome::cost_ns),
-            cost_min_ns: least(Outcome::cost_ns),
-            cost_max_ns: most(Outcome::cost_ns),
+            offered_rate: middle(TrialOutcome::offered_rate),
+            captured_rate: middle(TrialOutcome::captured_rate),
+            share: middle(TrialOutcome::share),
+            share_min: least(TrialOutcome::share),
+            share_max: most(TrialOutcome::share),
+            cost_ns: middle(TrialOutcome::cost_ns),
+            cost_min_ns: least(TrialOutcome::cost_ns),
+            cost_max_ns: most(TrialOutcome::cost_ns),
             program_ns: middle(|run| run.program_ns as f64 / run.received.max(1) as f64),
         }
     }
@@ -181,7 +181,7 @@ impl Results {
     }
 
     /// Every run there was, those of searches too, with whose it was.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&Case, &Outcome)> {
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&Case, &TrialOutcome)> {
         self.workloads.iter().flat_map(|result| {
             let cases =
                 result.cases.iter().flat_map(|case| case.runs.iter().map(move |run| (&case.case, run)));

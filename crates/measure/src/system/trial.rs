@@ -19,7 +19,7 @@ use tapline_arena::netns::NEAR;
 use tapline_sys::affinity;
 
 use super::arena::{Arena, Counters, process_ns};
-use super::programs::{Order, Program, Said, Scratch};
+use super::programs::{CaptureOrder, Program, ProgramReport, Scratch};
 use crate::answer;
 
 /// Time limit for a program to end after its signal.
@@ -41,8 +41,9 @@ pub struct Load<'a> {
     pub rate: Option<u64>,
     /// Duration.
     pub time: Duration,
-    /// Time that the generator waits for a full link, as Ethernet's flow control has it; zero: frames beyond it are lost.
-    pub patience: Duration,
+    /// Time that the generator waits for a full link, as Ethernet's flow control has it; zero: frames beyond it are
+    /// lost.
+    pub queue_timeout: Duration,
 }
 
 /// The receiver.
@@ -57,7 +58,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(program: Program, tapline: &Path, order: &Order<'_>) -> Receiver {
+    pub(crate) fn new(program: Program, tapline: &Path, order: &CaptureOrder<'_>) -> Receiver {
         Receiver {
             program,
             command: program.command(tapline, order),
@@ -67,9 +68,9 @@ impl Receiver {
     }
 }
 
-/// Outcome of every packet of a run, and the costs.
+/// Counts of every packet of a run, by its outcome, and the costs.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Packets that the generator made.
     pub made: u64,
     /// Of these, refused because the link's ring was full.
@@ -102,7 +103,7 @@ pub struct Outcome {
     pub faults: Vec<String>,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Packets that were offered and did not arrive, for whatever reason but the filter.
     pub fn lost(&self) -> u64 {
         self.made.saturating_sub(self.filtered + self.captured)
@@ -138,7 +139,7 @@ impl Outcome {
 
 /// The generator's report.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
+pub struct SendReport {
     /// Packets that it made.
     pub made: u64,
     /// Of these, those that the link took.
@@ -151,10 +152,10 @@ pub struct Sent {
 
 /// The counters of a run, by their source.
 struct Witnesses {
-    sent: Sent,
+    sent: SendReport,
     before: Counters,
     after: Counters,
-    said: Said,
+    said: ProgramReport,
     stored: Option<u64>,
     program_ns: u64,
 }
@@ -168,7 +169,7 @@ pub(crate) fn run(
     tapline: &Path,
     receiver: &Receiver,
     load: &Load<'_>,
-) -> Result<Outcome> {
+) -> Result<TrialOutcome> {
     if receiver.program == Program::XdpDrop {
         return run_xdp_drop(arena, tapline, receiver, load);
     }
@@ -187,26 +188,31 @@ pub(crate) fn run(
     Ok(account(receiver, load, &Witnesses { sent, before, after, said, stored, program_ns }))
 }
 
-fn run_xdp_drop(arena: &mut Arena, tapline: &Path, receiver: &Receiver, load: &Load<'_>) -> Result<Outcome> {
+fn run_xdp_drop(
+    arena: &mut Arena,
+    tapline: &Path,
+    receiver: &Receiver,
+    load: &Load<'_>,
+) -> Result<TrialOutcome> {
     let link = arena.drop_all()?;
     let before = arena.counters()?;
     let sent = send(arena, tapline, load)?;
     wait_until_quiet(arena)?;
     let after = arena.counters()?;
     drop(link);
-    let said = Said { captured: after.received - before.received, ..Said::default() };
+    let said = ProgramReport { captured: after.received - before.received, ..ProgramReport::default() };
     Ok(account(receiver, load, &Witnesses { sent, before, after, said, stored: None, program_ns: 0 }))
 }
 
-fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> Outcome {
+fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> TrialOutcome {
     let Witnesses { sent, before, after, said, stored, program_ns } = seen;
     let (entered, received) = (after.entered - before.entered, after.received - before.received);
-    let &Said { captured, dropped, unread, filtered } = said;
+    let &ProgramReport { captured, dropped, unread, filtered } = said;
     let rest = received as i64 - (captured + dropped + unread) as i64;
     // Packets refused by a filter in the kernel often have no counter: then they are the rest.
     let unknown = if receiver.is_filtered { rest.max(0) as u64 } else { 0 };
     let filtered = filtered.unwrap_or(unknown);
-    let mut outcome = Outcome {
+    let mut outcome = TrialOutcome {
         made: sent.made,
         refused: sent.refused,
         lost_on_link: sent.sent.saturating_sub(received),
@@ -227,7 +233,7 @@ fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> Outcome {
     outcome
 }
 
-fn faults(program: Program, outcome: &Outcome, sent: u64, entered: u64) -> Vec<String> {
+fn faults(program: Program, outcome: &TrialOutcome, sent: u64, entered: u64) -> Vec<String> {
     let mut faults = Vec::new();
     if sent != entered {
         faults.push(format!("the generator sent {sent} packets, the interface {entered}"));
@@ -254,11 +260,11 @@ fn stored(path: &Path) -> Result<u64> {
 ///
 /// # Errors
 /// If the generator cannot be run, or its account does not balance.
-pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<Sent> {
-    let Load { traffic, size, rate, time, patience } = load;
+pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<SendReport> {
+    let Load { traffic, size, rate, time, queue_timeout } = load;
     let mut command = Command::new(tapline);
     command.args(["generate", "-i", NEAR, "--netns", arena.namespace().name(), "--json"]);
-    command.args(["--patience", &patience.as_millis().to_string()]);
+    command.args(["--patience", &queue_timeout.as_millis().to_string()]);
     command.args(traffic.split_whitespace()).arg(format!("size={size}"));
     if let Some(rate) = rate {
         command
@@ -280,13 +286,13 @@ pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<Sent> 
     let (made, sent, left) = (of("made")?, of("sent")?, of("not_reached")?);
     let seconds = report["rate"]["seconds"].as_f64().context("the generator's time")?;
     ensure!(made >= sent + left, "the generator's account does not balance: {account}");
-    Ok(Sent { made: made - left, sent, refused: made - left - sent, seconds })
+    Ok(SendReport { made: made - left, sent, refused: made - left - sent, seconds })
 }
 
 /// A program that receives.
 struct Running {
     child: Child,
-    talk: Option<Talk>,
+    talk: Option<ProgramOutput>,
 }
 
 impl Running {
@@ -311,7 +317,7 @@ impl Running {
     fn stop(mut self) -> Result<(String, String)> {
         interrupt(&self.child);
         wait(&mut self.child, END_MAX)?;
-        Ok(self.talk.take().map(Talk::text).unwrap_or_default())
+        Ok(self.talk.take().map(ProgramOutput::text).unwrap_or_default())
     }
 }
 
@@ -324,17 +330,17 @@ impl Drop for Running {
 }
 
 /// Output of a program, read continuously so that the program never waits; its end is kept.
-struct Talk {
+struct ProgramOutput {
     output: JoinHandle<Vec<u8>>,
     errors: JoinHandle<Vec<u8>>,
 }
 
-impl Talk {
-    fn listen(child: &mut Child) -> Talk {
+impl ProgramOutput {
+    fn listen(child: &mut Child) -> ProgramOutput {
         fn reader(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
             thread::spawn(move || stream.map_or_else(Vec::new, end_of))
         }
-        Talk { output: reader(child.stdout.take()), errors: reader(child.stderr.take()) }
+        ProgramOutput { output: reader(child.stdout.take()), errors: reader(child.stderr.take()) }
     }
 
     fn text(self) -> (String, String) {
@@ -357,12 +363,12 @@ fn end_of(mut stream: impl Read) -> Vec<u8> {
 }
 
 /// Starts a program on one core.
-fn spawn(mut command: Command, core: usize, has_output: bool) -> Result<(Child, Talk)> {
+fn spawn(mut command: Command, core: usize, has_output: bool) -> Result<(Child, ProgramOutput)> {
     let output = if has_output { Stdio::piped() } else { Stdio::null() };
     command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
     let child = affinity::on(core, || command.spawn())?;
     let mut child = child.with_context(|| format!("starting {command:?}"))?;
-    let talk = Talk::listen(&mut child);
+    let talk = ProgramOutput::listen(&mut child);
     Ok((child, talk))
 }
 

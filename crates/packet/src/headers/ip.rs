@@ -27,7 +27,7 @@ const EXTENSIONS_MAX: usize = 8;
 const MORE: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// Which internet protocol.
+/// A version of the internet protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpVersion {
     /// RFC 791.
@@ -36,7 +36,7 @@ pub enum IpVersion {
     V6,
 }
 
-/// Which part of a packet this is.
+/// The part of a packet that a fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
     /// Identification, common to the fragments of one packet, beside their addresses; 16 bits in IPv4.

@@ -7,7 +7,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::ntp;
+use super::{enterprises, ntp};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
@@ -107,72 +107,6 @@ const PSEUDOWIRES: &[(u16, &str)] = &[
     (0x0040, "IP-interworking"),
 ];
 
-/// Private enterprise numbers (IANA).
-const ENTERPRISES: &[(u32, &str)] = &[
-    (0, "IETF (reserved)"),
-    (5, "ACC"),
-    (9, "Cisco"),
-    (11, "Hewlett Packard"),
-    (42, "Sun Microsystems"),
-    (61, "Merit"),
-    (74, "AT&T"),
-    (161, "Motorola"),
-    (166, "Shiva"),
-    (193, "Ericsson AB"),
-    (255, "Cisco VPN 5000"),
-    (307, "Livingston"),
-    (311, "Microsoft"),
-    (429, "3Com"),
-    (529, "Ascend"),
-    (1584, "Bay Networks"),
-    (1991, "Foundry"),
-    (2180, "Versanet"),
-    (2352, "Redback"),
-    (2636, "Juniper Networks"),
-    (2637, "Aptis"),
-    (2937, "Deutsche Telekom AG"),
-    (3054, "Ixia Communications"),
-    (3076, "Cisco VPN 3000"),
-    (3085, "CoSine Communications"),
-    (3199, "Shasta"),
-    (3224, "Netscreen"),
-    (3309, "Nomadix"),
-    (3414, "T-Mobile"),
-    (3561, "The Broadband Forum"),
-    (3902, "ZTE"),
-    (4329, "Siemens"),
-    (4491, "CableLabs"),
-    (4874, "Unisphere Networks"),
-    (5263, "Cisco BBSM"),
-    (5535, "3rd Generation Partnership Project 2 (3GPP2)"),
-    (5806, "SK Telecom"),
-    (5925, "ipUnplugged"),
-    (5948, "Issanni Communications"),
-    (5951, "Netscaler"),
-    (6490, "T-Mobile"),
-    (6618, "Quintum"),
-    (6728, "Interlink"),
-    (7951, "CNCTC"),
-    (8164, "Starent Networks"),
-    (8744, "Colubris"),
-    (10415, "3GPP"),
-    (10529, "Gemtek-Systems"),
-    (10704, "Barracuda Networks"),
-    (10923, "Ericsson AB - Packet Core Networks"),
-    (11665, "dacom"),
-    (11862, "Columbia University"),
-    (12356, "Fortinet"),
-    (12951, "Verizon Wireless"),
-    (13745, "Plixer"),
-    (14122, "Wi-Fi Alliance"),
-    (16787, "T-Systems Nova"),
-    (20942, "China Telecom - Guangzhou Research Institute"),
-    (26866, "Gigamon Systems"),
-    (32622, "CACE Technologies"),
-    (35632, "ntop"),
-    (46098, "Ericsson Canada"),
-];
-
 const TOO_SHORT: &str = "\n\t      TLV is too short";
 
 /// One message.
@@ -270,7 +204,7 @@ fn tlv(cx: &mut Context<'_>, value: Span<'_>, beyond: Span<'_>, kind: u16) -> Re
         DISCRIMINATOR => put!(cx, "\n\t    BFD Discriminator 0x{:08x}", value.u32(0)?),
         VENDOR => {
             let vendor = value.u32(0)?;
-            let name = lookup(ENTERPRISES, vendor).unwrap_or("Unknown");
+            let name = lookup(enterprises::NAMES, vendor).unwrap_or("Unknown");
             put!(cx, "\n\t    Vendor: {name} (0x{vendor:04x})");
         }
         _ if cx.verbose() <= 1 => cx.hex_lines("\n\t    ", value),

@@ -18,6 +18,7 @@ mod dhcp6;
 pub(crate) mod dns;
 mod eap;
 mod eigrp;
+mod enterprises;
 mod hsrp;
 pub(crate) mod isakmp;
 mod kerberos;

@@ -6,14 +6,12 @@
 
 mod tables;
 
-use super::{eap, ntp};
+use super::{eap, enterprises, ntp};
 use crate::bytes::{Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
 use crate::hexdump;
 use crate::text::Text;
-use tables::{
-    ATTRIBUTES, CODES, ERROR_CAUSES, Form, LOCATION_FLAGS, MOBILITY_FEATURES, VENDORS, VLAN_TAGGING,
-};
+use tables::{ATTRIBUTES, CODES, ERROR_CAUSES, Form, LOCATION_FLAGS, MOBILITY_FEATURES, VLAN_TAGGING};
 
 const HEADER_LEN: usize = 20;
 
@@ -345,7 +343,7 @@ fn print_vendor(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
         return Ok(());
     }
     let vendor = value.u32(0)?;
-    put!(cx, "Vendor: {} ({vendor})", lookup(VENDORS, vendor).unwrap_or("Unknown"));
+    put!(cx, "Vendor: {} ({vendor})", lookup(enterprises::NAMES, vendor).unwrap_or("Unknown"));
     let mut rest = value.skip(4);
     while rest.length >= 2 {
         let (kind, length) = (rest.u8(0)?, usize::from(rest.u8(1)?));

@@ -12,7 +12,7 @@ use crate::context::{Context, lookup, put, put_bits};
 use crate::names::PortKind;
 use crate::net::{Ip, protocol};
 use crate::text::Text;
-use crate::transport::{Verdict, captured, verify};
+use crate::transport::{ChecksumResult, captured, verify};
 
 mod listener;
 mod node_information;
@@ -124,9 +124,9 @@ fn print_checksum(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     let Some(bytes) = captured(span, span.length) else { return Ok(()) };
     let field = span.u16(2)?;
     match verify(cx, bytes, protocol::ICMPV6, ip) {
-        Verdict::Correct => cx.text("[icmp6 sum ok] "),
-        Verdict::Unfinished => cx.text("[icmp6 cksum left to the NIC] "),
-        Verdict::Wrong(computed) => {
+        ChecksumResult::Correct => cx.text("[icmp6 sum ok] "),
+        ChecksumResult::Unfinished => cx.text("[icmp6 cksum left to the NIC] "),
+        ChecksumResult::Wrong(computed) => {
             put!(cx, "[bad icmp6 cksum 0x{field:04x} -> 0x{:04x}!] ", checksum::should_be(field, computed));
         }
     }

@@ -186,6 +186,17 @@ fn report_v3(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         put!(cx, " [invalid len {}]", span.length);
         return Ok(());
     }
+    group_records(cx, span, 8, record)
+}
+
+/// The number of group records behind the header of 8 bytes, and with `-v` each of them. `record` prints one of
+/// `record_len` bytes at least, and tells its length; `None` ends the list.
+pub(super) fn group_records(
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    record_len: usize,
+    record: fn(&mut Context<'_>, Span<'_>) -> Result<Option<usize>, Cut>,
+) -> Printed {
     let groups = span.u16(6)?;
     put!(cx, ", {groups} group record(s)");
     if cx.verbose() == 0 {
@@ -193,7 +204,7 @@ fn report_v3(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     }
     let mut rest = span.skip(8);
     for _ in 0..groups {
-        if rest.length < 8 {
+        if rest.length < record_len {
             cx.text(" [invalid number of groups]");
             return Ok(());
         }

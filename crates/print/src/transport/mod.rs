@@ -17,7 +17,7 @@ use crate::text::Text;
 
 /// The result of checking a transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ChecksumResult {
     Correct,
     /// The computed sum, over the bytes with the checksum in them.
     Wrong(u16),
@@ -26,15 +26,15 @@ pub(crate) enum Verdict {
 }
 
 /// Verifies the checksum of the first `length` bytes with their pseudo-header; all must be captured.
-pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> Verdict {
+pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> ChecksumResult {
     if cx.meta.checksum == Checksum::Valid && cx.is_outermost() {
-        return Verdict::Correct;
+        return ChecksumResult::Correct;
     }
     let computed = pseudo_header(bytes.len(), number, ip).with(bytes).finish();
     match (computed, cx.meta.checksum) {
-        (0, _) => Verdict::Correct,
-        (_, Checksum::NotReady) => Verdict::Unfinished,
-        (computed, _) => Verdict::Wrong(computed),
+        (0, _) => ChecksumResult::Correct,
+        (_, Checksum::NotReady) => ChecksumResult::Unfinished,
+        (computed, _) => ChecksumResult::Wrong(computed),
     }
 }
 

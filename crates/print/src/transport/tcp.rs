@@ -13,7 +13,7 @@ use crate::names::PortKind;
 use crate::net::{Ip, protocol};
 use crate::text::Text;
 use crate::transport::connections::Relative;
-use crate::transport::{Verdict, captured, print_ends, verify};
+use crate::transport::{ChecksumResult, captured, print_ends, verify};
 
 mod mptcp;
 mod options;
@@ -168,9 +168,9 @@ impl Segment<'_> {
         cx.text(", cksum 0x");
         cx.hex(field, 4);
         match verify(cx, bytes, protocol::TCP, ip) {
-            Verdict::Correct => cx.text(" (correct)"),
-            Verdict::Unfinished => cx.text(" (left to the NIC)"),
-            Verdict::Wrong(computed) => {
+            ChecksumResult::Correct => cx.text(" (correct)"),
+            ChecksumResult::Unfinished => cx.text(" (left to the NIC)"),
+            ChecksumResult::Wrong(computed) => {
                 cx.text(" (incorrect -> 0x");
                 cx.hex(checksum::should_be(field, computed), 4);
                 cx.text(")");

@@ -11,7 +11,7 @@ use crate::context::{Context, put};
 use crate::names::PortKind;
 use crate::net::{Ip, protocol};
 use crate::text::Text;
-use crate::transport::{Verdict, captured, print_ends, verify};
+use crate::transport::{ChecksumResult, captured, print_ends, verify};
 
 const HEADER_LEN: usize = 8;
 
@@ -95,9 +95,9 @@ fn print_checksum(cx: &mut Context<'_>, udp: &Datagram<'_>, ip: &Ip) -> Result<(
     }
     let Some(bytes) = captured(udp.span, udp.payload.length + HEADER_LEN) else { return Ok(()) };
     match verify(cx, bytes, protocol::UDP, ip) {
-        Verdict::Correct => cx.text("[udp sum ok] "),
-        Verdict::Unfinished => cx.text("[udp cksum left to the NIC] "),
-        Verdict::Wrong(computed) => {
+        ChecksumResult::Correct => cx.text("[udp sum ok] "),
+        ChecksumResult::Unfinished => cx.text("[udp cksum left to the NIC] "),
+        ChecksumResult::Wrong(computed) => {
             put!(cx, "[bad udp cksum 0x{field:04x} -> 0x{:04x}!] ", checksum::should_be(field, computed));
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn open_index(file: Memfd) -> Result<Consumer, Error> {
 /// Seals first: what can shrink is not mapped. Then a header's worth of it must be there to be looked at.
 fn ensure_sealed(file: &Memfd, seals: Seals, name: &'static str) -> Result<(), Error> {
     let found = file.seals().map_err(|_| Error::NotSealed { file: name })?;
-    if !found.contain(seals) {
+    if !found.contains(seals) {
         return Err(Error::NotSealed { file: name });
     }
     let found = file.size().map_err(Error::system("look at a buffer's size"))?;

@@ -23,7 +23,7 @@ use crate::writer::{DetachedReader, Policy, READERS_MAX, ReaderId, ReplayProgres
 /// found at a block was told before that it is lossy, since it lags by more than any credit, and holds nothing anew; so
 /// one that is found at two moves its mark as we look.
 const HOLDS_MAX: u32 = 1;
-/// How long the writer sleeps at most before it looks whether the reader still lives.
+/// The longest sleep of the writer before it looks whether the reader still lives.
 const NAP: Duration = Duration::from_millis(20);
 
 /// The lease of a reader.
@@ -49,7 +49,7 @@ pub(super) struct Attached {
     pub(super) standing: Guarantee,
     /// Promised to leased readers, also to those that exceeded it: what they hold stays theirs.
     credit: Option<Credit>,
-    /// When it came, or was last offered something of the past: what is older it has as long as the rest.
+    /// The time when it came, or was last offered a packet of the past: older packets are kept as long as the rest.
     since_ns: u64,
     /// Packets from before it came that are to be offered to it, or counted.
     past: Option<Past>,
@@ -60,7 +60,7 @@ pub(super) struct Attached {
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
     ends_at: u64,
-    /// When it was first seen asleep with something to read.
+    /// The time when it was first seen asleep with packets to read.
     pending: Option<Pending>,
     pub(super) wakes: u64,
     /// Blocks that it was found at while a batch was stored.
@@ -262,7 +262,7 @@ impl Attached {
         }
     }
 
-    /// How many of a buffer's blocks may be filled while it sleeps over something.
+    /// Number of a buffer's blocks that may be filled while it sleeps over packets.
     fn sleep_max(&self, blocks: u64) -> u64 {
         let half_of_credit = self.credit.map_or(u64::MAX, |credit| credit.blocks / 2);
         half_of_credit.min(blocks / 4).max(1)
@@ -286,7 +286,7 @@ pub(super) struct Readers {
     slots: Vec<Option<Attached>>,
     numbers: u32,
     geometry: Geometry,
-    /// When each block was last published to, by its place.
+    /// The time when each block was last published to, by its place.
     touched_ns: Box<[u64]>,
     /// Records and block at that time.
     touched: (u64, u64),
@@ -458,7 +458,7 @@ impl Readers {
         self.attached().filter(|reader| reader.credit.is_some()).count()
     }
 
-    /// How far the writer may go on from its block when it opens `blocks`.
+    /// Number of blocks that the writer moves on, at most, when it opens `blocks` more.
     pub(super) fn reach(&self, blocks: usize) -> u64 {
         if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
     }

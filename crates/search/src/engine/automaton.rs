@@ -16,7 +16,7 @@ pub(crate) struct Automaton {
     len_max: usize,
 }
 
-/// How much of a haystack is folded at a time, in bytes.
+/// Bytes of a haystack that are folded at a time.
 const STRETCH_MAX: usize = 1 << 16;
 
 /// Processor cycles a byte, as measured on half text, half random bytes.

@@ -177,7 +177,7 @@ pub struct ProgramInfo {
     pub verified_insns: u32,
     /// Nanoseconds that it ran while [`RunTimeStatistics`] were on.
     pub run_time_ns: u64,
-    /// How often it ran while [`RunTimeStatistics`] were on.
+    /// Number of runs while [`RunTimeStatistics`] were on.
     pub runs: u64,
 }
 

@@ -66,7 +66,7 @@ impl SharedArray {
         Ok(SharedArray { fd, base, stride, entries })
     }
 
-    /// How many entries it has.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries
     }

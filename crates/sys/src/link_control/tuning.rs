@@ -70,7 +70,7 @@ impl Channels {
     }
 }
 
-/// When the adapter raises an interrupt for what it received.
+/// The conditions on which the adapter raises an interrupt for received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
     /// Microseconds after the first packet.
@@ -116,7 +116,7 @@ pub enum HashFields {
     Udp6 = 6,
 }
 
-/// Which ways a link carries frames at one time.
+/// Duplex of a link: the directions in which it carries frames at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplex {
     /// One.

@@ -19,7 +19,7 @@ use tapline_bpf::ebpf::{
 pub(super) mod word {
     /// The number of the next frame; those before it were redirected, or tried to be.
     pub(in super::super) const NEXT: usize = 0;
-    /// How many frames there are in this run.
+    /// Number of frames of this run.
     pub(in super::super) const END: usize = 1;
     /// Frames whose fate was told.
     pub(in super::super) const TOLD: usize = 2;
@@ -31,13 +31,13 @@ pub(super) mod word {
     pub(in super::super) const PROCESSOR: usize = 5;
     /// Not 0: what found no room is lost, and the frames after it go all the same.
     pub(in super::super) const GOES_ON: usize = 6;
-    /// How many batches the driver was handed.
+    /// Number of batches that the driver was handed.
     pub(in super::super) const BATCHES: usize = 7;
     /// Of each batch, how many frames it took; and in the upper half how many it had no room for.
     pub(in super::super) const HANDED: usize = 8;
     /// Batches that there is room to note, a power of two.
     pub(in super::super) const BATCHES_MAX: usize = 64;
-    /// How many words there are.
+    /// Number of words.
     pub(in super::super) const COUNT: usize = HANDED + BATCHES_MAX;
 }
 

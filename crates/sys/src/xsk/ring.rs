@@ -94,7 +94,7 @@ impl<T: Entry> Producer<T> {
         Producer { shared, next, consumer }
     }
 
-    /// How many more there is room for, known to be at least `wanted` if that is so.
+    /// The number of entries that there is room for; at least `wanted`, if there is that much room.
     #[inline]
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let room = self.known_room();

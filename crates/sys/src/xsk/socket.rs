@@ -13,7 +13,7 @@ use crate::{SyscallError, option};
 
 const AF_XDP: c_int = 44;
 
-/// How long a queue may take to be released, and how often it is asked for meanwhile.
+/// The longest that a queue may take to be released, and the pause between two attempts.
 const RELEASE: Duration = Duration::from_secs(2);
 const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -31,7 +31,7 @@ unsafe impl option::Plain for libc::xdp_statistics {}
 // SAFETY: one integer.
 unsafe impl option::Plain for libc::xdp_options {}
 
-/// How much memory and which rings a socket gets. Lengths of rings are powers of two.
+/// The memory and the rings of a socket. Lengths of rings are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XskSettings {
     /// Bytes of a chunk: 2048 or 4096. The kernel keeps [`XdpSocket::HEADROOM`] of them for itself when it writes a
@@ -74,7 +74,7 @@ pub struct XskStatistics {
     pub rx_invalid: u64,
     /// Descriptors in the TX ring that the kernel found wrong.
     pub tx_invalid: u64,
-    /// How often the kernel found the TX ring empty.
+    /// Times that the kernel found the TX ring empty.
     pub tx_ring_empty: u64,
 }
 
@@ -425,8 +425,8 @@ impl XdpSocket {
     pub fn wake_receive(&self) -> Result<(), SyscallError> {
         // SAFETY: no buffer, no address.
         let result = unsafe {
-            let (nothing, nobody) = (std::ptr::null_mut(), std::ptr::null_mut());
-            libc::recvfrom(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nobody, std::ptr::null_mut())
+            let (buffer, address) = (std::ptr::null_mut(), std::ptr::null_mut());
+            libc::recvfrom(self.fd.as_raw_fd(), buffer, 0, libc::MSG_DONTWAIT, address, std::ptr::null_mut())
         };
         went(check_len("recvfrom(AF_XDP)", result)).map(|_| ())
     }

@@ -18,6 +18,8 @@ const RECEIVER: XskSettings = XskSettings {
     tx_len: 0,
     huge_pages: false,
 };
+/// The longest wait for frames.
+const PATIENCE: Duration = Duration::from_secs(60);
 const SENDER: XskSettings = XskSettings { rx_len: 0, tx_len: 32, ..RECEIVER };
 
 /// Runs `test` with the numbers of two connected interfaces, in a namespace that ends with it.
@@ -63,7 +65,7 @@ fn receive(socket: &mut XdpSocket, count: usize) -> Vec<Frame> {
         if socket.receive(&mut frames, count) == 0 {
             poller.clear();
             poller.add(socket.as_fd());
-            if poller.wait(Duration::from_secs(10)).unwrap() == 0 {
+            if poller.wait(PATIENCE).unwrap() == 0 {
                 break;
             }
         }
@@ -82,7 +84,7 @@ fn send(socket: &mut XdpSocket, numbers: std::ops::Range<u8>, len: u32) {
         assert!(socket.chunk_mut(chunk).is_empty(), "it is the kernel's");
         assert!(!socket.give_back(chunk) && !socket.transmit(chunk, 0, len, false));
     }
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     while socket.free_chunks() < socket.settings().chunks {
         socket.flush().unwrap();
         socket.complete();
@@ -152,7 +154,7 @@ fn frames_without_room_are_counted() {
         let short = XskSettings { rx_len: 4, ..RECEIVER };
         let mut socket = XdpSocket::open(&short).unwrap();
         socket.refill();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + PATIENCE;
         while let Err(error) = socket.bind(far, 0, false) {
             assert!(error.errno() == libc::EBUSY && Instant::now() < end, "{error}");
         }

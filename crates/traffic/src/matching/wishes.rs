@@ -12,9 +12,9 @@ use tapline_filter::ast::{BoolOp, Direction, Expr, ExprKind, Id, IdKind, Protoco
 use tapline_filter::{Options, Resolver, parse};
 use tapline_packet::headers::IpVersion;
 
-use crate::flow::Spaces;
+use crate::flow::FlowRanges;
 use crate::recipe::{Transport, address_bits, prefix};
-use crate::space::Space;
+use crate::space::NumberRanges;
 
 /// The most alternatives that are followed.
 const ALTERNATIVES_MAX: usize = 256;
@@ -24,15 +24,15 @@ const ALTERNATIVES_MAX: usize = 256;
 pub(super) struct Wish {
     pub(super) transport: Option<Transport>,
     pub(super) version: Option<IpVersion>,
-    src: Option<Space>,
-    dst: Option<Space>,
-    src_ports: Option<Space>,
-    dst_ports: Option<Space>,
+    src: Option<NumberRanges>,
+    dst: Option<NumberRanges>,
+    src_ports: Option<NumberRanges>,
+    dst_ports: Option<NumberRanges>,
 }
 
 impl Wish {
     /// Puts what is named in the place of what the recipe says.
-    pub(super) fn apply(&self, spaces: &mut Spaces) {
+    pub(super) fn apply(&self, spaces: &mut FlowRanges) {
         let parts = [
             (&self.src, &mut spaces.src),
             (&self.dst, &mut spaces.dst),
@@ -66,7 +66,7 @@ fn one<T: PartialEq + Copy>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
     }
 }
 
-fn narrower(a: &Option<Space>, b: &Option<Space>) -> Option<Space> {
+fn narrower(a: &Option<NumberRanges>, b: &Option<NumberRanges>) -> Option<NumberRanges> {
     [a, b].into_iter().flatten().min_by_key(|space| space.len()).cloned()
 }
 
@@ -161,23 +161,23 @@ impl Reader {
         }
     }
 
-    fn port(&self, id: &Id) -> Option<Space> {
+    fn port(&self, id: &Id) -> Option<NumberRanges> {
         match id {
-            Id::Number(port) => u16::try_from(*port).ok().map(|port| Space::one(port.into())),
+            Id::Number(port) => u16::try_from(*port).ok().map(|port| NumberRanges::one(port.into())),
             Id::Name(name) => {
                 let ports = self.resolver.port(name);
                 let port = ports.tcp.or(ports.udp)?;
-                Some(Space::one(port.into()))
+                Some(NumberRanges::one(port.into()))
             }
             _ => None,
         }
     }
 
-    fn port_range(&self, id: &Id) -> Option<Space> {
+    fn port_range(&self, id: &Id) -> Option<NumberRanges> {
         let Id::Name(name) = id else { return self.port(id) };
         let (first, last) = name.split_once('-')?;
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        Some(Space::range(first.min(last).into(), first.max(last).into()))
+        Some(NumberRanges::range(first.min(last).into(), first.max(last).into()))
     }
 }
 
@@ -215,7 +215,7 @@ fn carried(id: &Id, base: Wish) -> Wish {
     Wish { transport: transport.or(base.transport), ..base }
 }
 
-fn address(id: &Id) -> Option<(IpVersion, Space)> {
+fn address(id: &Id) -> Option<(IpVersion, NumberRanges)> {
     match id {
         Id::Ipv4(text) => {
             let (address, len) = partial(text)?;
@@ -226,7 +226,7 @@ fn address(id: &Id) -> Option<(IpVersion, Space)> {
             let mask = u32::from(partial(mask)?.0);
             Some((IpVersion::V4, prefix(partial(text)?.0.into(), mask.leading_ones())?))
         }
-        Id::Ipv6(address) => Some((IpVersion::V6, Space::one(address_bits(IpAddr::V6(*address))))),
+        Id::Ipv6(address) => Some((IpVersion::V6, NumberRanges::one(address_bits(IpAddr::V6(*address))))),
         Id::Ipv6Prefix(address, len) => Some((IpVersion::V6, prefix((*address).into(), *len)?)),
         _ => None,
     }

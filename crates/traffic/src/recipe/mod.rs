@@ -19,9 +19,10 @@ pub(crate) use units::{bits as address_bits, prefix};
 use tapline_packet::headers::IpVersion;
 
 use crate::share::Share;
-use crate::space::Space;
+use crate::space::NumberRanges;
 
-/// The longest frame, in bytes without its check sequence: an IP packet of 65,535 bytes is the most that any frame carries, headers before it included.
+/// The longest frame, in bytes without its check sequence: an IP packet of 65,535 bytes is the most that any frame
+/// carries, headers before it included.
 pub const SIZE_MAX: usize = 65_535;
 /// The most flows: each takes about 50 bytes of memory, those of TCP and ICMP 20 more.
 pub const FLOWS_MAX: u32 = 1_000_000;
@@ -39,13 +40,14 @@ pub enum Transport {
     Icmp,
 }
 
-/// How long frames are, in bytes from the Ethernet header to the end of the payload, without the frame check sequence (4 bytes).
+/// How long frames are, in bytes from the Ethernet header to the end of the payload, without the frame check sequence
+/// (4 bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// All alike.
     Fixed(u32),
-    /// Sizes and how many packets of each there are in every block of as many packets as the weights sum to; in a block they come in
-    /// random order.
+    /// Sizes and how many packets of each there are in every block of as many packets as the weights sum to; in a block
+    /// they come in random order.
     Weighted(Vec<(u32, u32)>),
     /// From the first to the last by a step, and again.
     Sweep {
@@ -79,7 +81,7 @@ impl Sizes {
 
 /// How flows take their addresses and ports from the ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walk {
+pub enum AddressOrder {
     /// One after the other: sources first, then source ports, destinations, destination ports.
     Step,
     /// In an order that the seed decides; no flow twice.
@@ -88,7 +90,7 @@ pub enum Walk {
 
 /// Which flow the next packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum FlowOrder {
     /// One after the other.
     Turns,
     /// Any.
@@ -110,7 +112,7 @@ pub enum Payload {
 
 /// The fault of a malformed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bad {
+pub enum Malformation {
     /// The checksum of UDP, TCP or ICMP.
     Checksum,
     /// The checksum of the IPv4 header.
@@ -130,7 +132,8 @@ pub enum Rate {
     Packets(u64),
     /// Bits a second, of frames as their sizes count.
     Bits(u64),
-    /// Bits a second on an Ethernet wire: with padding to 60 bytes, check sequence, preamble and gap, 24 bytes more for each frame.
+    /// Bits a second on an Ethernet wire: with padding to 60 bytes, check sequence, preamble and gap, 24 bytes more for
+    /// each frame.
     Wire(u64),
 }
 
@@ -155,25 +158,25 @@ pub struct Recipe {
     pub versions: Vec<IpVersion>,
     /// How long frames are.
     pub sizes: Sizes,
-    /// How many flows, 1 to [`FLOWS_MAX`]: different in addresses, ports (identifiers of ICMP) or protocol. `None` is one, or two where only a
-    /// share of the packets is to match.
+    /// How many flows, 1 to [`FLOWS_MAX`]: different in addresses, ports (identifiers of ICMP) or protocol. `None` is
+    /// one, or two where only a share of the packets is to match.
     pub flows: Option<u32>,
     /// How flows take addresses and ports.
-    pub walk: Walk,
+    pub walk: AddressOrder,
     /// Which flow comes next.
-    pub order: Order,
+    pub order: FlowOrder,
     /// IPv4 addresses of clients.
-    pub src_v4: Space,
+    pub src_v4: NumberRanges,
     /// IPv4 addresses of servers.
-    pub dst_v4: Space,
+    pub dst_v4: NumberRanges,
     /// IPv6 addresses of clients.
-    pub src_v6: Space,
+    pub src_v6: NumberRanges,
     /// IPv6 addresses of servers.
-    pub dst_v6: Space,
+    pub dst_v6: NumberRanges,
     /// Ports of clients; identifiers of ICMP.
-    pub src_ports: Space,
+    pub src_ports: NumberRanges,
     /// Ports of servers. `None` is 9 (discard) for UDP and 80 for TCP.
-    pub dst_ports: Option<Space>,
+    pub dst_ports: Option<NumberRanges>,
     /// The link address of clients.
     pub src_mac: [u8; 6],
     /// The link address of servers.
@@ -197,7 +200,7 @@ pub struct Recipe {
     /// IP packets longer than this are sent in fragments no longer than this.
     pub fragment: Option<u32>,
     /// Which share of the packets is malformed, and how.
-    pub bad: Vec<(Bad, Share)>,
+    pub bad: Vec<(Malformation, Share)>,
     /// A filter, and which share of the packets it is to accept.
     pub matching: Option<(String, Share)>,
     /// The most packets.
@@ -208,7 +211,8 @@ pub struct Recipe {
     pub rate: Rate,
     /// The gaps between packets.
     pub gaps: Gaps,
-    /// When the first packet leaves, in nanoseconds since 1970; `None` is the time at which the work begins, which only the caller knows.
+    /// When the first packet leaves, in nanoseconds since 1970; `None` is the time at which the work begins, which only
+    /// the caller knows.
     pub start_ns: Option<i64>,
     /// The seed of the random choices.
     pub seed: u64,
@@ -225,13 +229,13 @@ impl Default for Recipe {
             versions: Vec::new(),
             sizes: Sizes::Fixed(60),
             flows: None,
-            walk: Walk::Step,
-            order: Order::Turns,
-            src_v4: Space::range(0x0a00_0001, 0x0a00_fffe),
-            dst_v4: Space::one(0x0a01_0001),
-            src_v6: Space::range(V6 + 1, V6 + 0xfffe),
-            dst_v6: Space::one(V6 + (1 << 64) + 1),
-            src_ports: Space::range(1024, 65_535),
+            walk: AddressOrder::Step,
+            order: FlowOrder::Turns,
+            src_v4: NumberRanges::range(0x0a00_0001, 0x0a00_fffe),
+            dst_v4: NumberRanges::one(0x0a01_0001),
+            src_v6: NumberRanges::range(V6 + 1, V6 + 0xfffe),
+            dst_v6: NumberRanges::one(V6 + (1 << 64) + 1),
+            src_ports: NumberRanges::range(1024, 65_535),
             dst_ports: None,
             src_mac: [2, 0, 0, 0, 0, 1],
             dst_mac: [2, 0, 0, 0, 0, 2],

@@ -6,7 +6,9 @@ use tapline_syntax::units::{self, RateUnit};
 
 use super::keys::KEYS;
 use super::units::{addresses, dotted, mac, nanoseconds, number, ports, share};
-use super::{Bad, FLOWS_MAX, Gaps, Order, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport, Walk};
+use super::{
+    AddressOrder, FLOWS_MAX, FlowOrder, Gaps, Malformation, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport,
+};
 use crate::error::{SyntaxError, moved};
 use crate::share::Share;
 
@@ -103,9 +105,13 @@ impl Recipe {
                 let flows = flows.filter(|flows| (1..=FLOWS_MAX).contains(flows));
                 self.flows = Some(flows.ok_or_else(|| wrong(item, "a number of flows", "1 to 1M"))?);
             }
-            "walk" => self.walk = choice(item, value, &[("step", Walk::Step), ("random", Walk::Random)])?,
+            "walk" => {
+                self.walk =
+                    choice(item, value, &[("step", AddressOrder::Step), ("random", AddressOrder::Random)])?
+            }
             "order" => {
-                self.order = choice(item, value, &[("turns", Order::Turns), ("random", Order::Random)])?
+                self.order =
+                    choice(item, value, &[("turns", FlowOrder::Turns), ("random", FlowOrder::Random)])?
             }
             "src" | "dst" => self.addresses(item, value)?,
             "sport" => self.src_ports = ports(value).ok_or_else(|| no_ports(item))?,
@@ -331,7 +337,7 @@ fn sizes(item: &Item, value: &str) -> Result<Sizes, SyntaxError> {
     }
 }
 
-fn malformed(item: &Item, value: &str) -> Result<Vec<(Bad, Share)>, SyntaxError> {
+fn malformed(item: &Item, value: &str) -> Result<Vec<(Malformation, Share)>, SyntaxError> {
     let hint = "checksum, ip-checksum, length, truncated; each with its share if not all: checksum:1/100; together no more than all";
     let no_fault = || wrong(item, "a fault", hint);
     let mut list = Vec::new();
@@ -339,10 +345,10 @@ fn malformed(item: &Item, value: &str) -> Result<Vec<(Bad, Share)>, SyntaxError>
         let (word, portion) =
             part.split_once(':').map_or((part, None), |(word, portion)| (word, Some(portion)));
         let bad = match word {
-            "checksum" => Bad::Checksum,
-            "ip-checksum" => Bad::IpChecksum,
-            "length" => Bad::Length,
-            "truncated" => Bad::Truncated,
+            "checksum" => Malformation::Checksum,
+            "ip-checksum" => Malformation::IpChecksum,
+            "length" => Malformation::Length,
+            "truncated" => Malformation::Truncated,
             _ => return Err(no_fault()),
         };
         let portion = portion.map_or(Some(Share::ALL), share).ok_or_else(no_fault)?;

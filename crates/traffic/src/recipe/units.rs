@@ -6,7 +6,7 @@ use tapline_syntax::units;
 pub(super) use tapline_syntax::units::decimal;
 
 use crate::share::Share;
-use crate::space::Space;
+use crate::space::NumberRanges;
 
 /// A [`units::count`].
 pub(super) fn number(text: &str) -> Option<u64> {
@@ -37,18 +37,18 @@ pub(super) fn mac(text: &str) -> Option<[u8; 6]> {
 }
 
 /// Ports: `80`, `1024-65535`, with commas.
-pub(super) fn ports(text: &str) -> Option<Space> {
-    let range = |part: &str| -> Option<Space> {
+pub(super) fn ports(text: &str) -> Option<NumberRanges> {
+    let range = |part: &str| -> Option<NumberRanges> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        (first <= last).then(|| Space::range(first.into(), last.into()))
+        (first <= last).then(|| NumberRanges::range(first.into(), last.into()))
     };
     text.split(',').map(range).reduce(|all, part| Some(all?.and(part?))).flatten()
 }
 
 /// Addresses of both IP versions: `10.0.0.1`, `10.0.0.0/24`, `10.0.0.1-10.0.0.9`, with commas.
-pub(super) fn addresses(text: &str) -> Option<(Option<Space>, Option<Space>)> {
-    let (mut v4, mut v6): (Option<Space>, Option<Space>) = (None, None);
+pub(super) fn addresses(text: &str) -> Option<(Option<NumberRanges>, Option<NumberRanges>)> {
+    let (mut v4, mut v6): (Option<NumberRanges>, Option<NumberRanges>) = (None, None);
     for part in text.split(',') {
         let (is_v4, space) = address_range(part)?;
         let all = if is_v4 { &mut v4 } else { &mut v6 };
@@ -60,7 +60,7 @@ pub(super) fn addresses(text: &str) -> Option<(Option<Space>, Option<Space>)> {
     Some((v4, v6))
 }
 
-fn address_range(text: &str) -> Option<(bool, Space)> {
+fn address_range(text: &str) -> Option<(bool, NumberRanges)> {
     if let Some((address, len)) = text.split_once('/') {
         let (address, len) = (address.parse().ok()?, len.parse().ok()?);
         return prefix(address, len).map(|space| (address.is_ipv4(), space));
@@ -68,20 +68,20 @@ fn address_range(text: &str) -> Option<(bool, Space)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
     let is_alike = first.is_ipv4() == last.is_ipv4() && first <= last;
-    is_alike.then(|| (first.is_ipv4(), Space::range(bits(first), bits(last))))
+    is_alike.then(|| (first.is_ipv4(), NumberRanges::range(bits(first), bits(last))))
 }
 
 /// The hosts of a network: without the addresses of the network and of all hosts, where IPv4 has them, and without
 /// the address of any router (RFC 4291, 2.6.1) where IPv6 has it.
-pub(crate) fn prefix(address: IpAddr, len: u32) -> Option<Space> {
+pub(crate) fn prefix(address: IpAddr, len: u32) -> Option<NumberRanges> {
     let width = if address.is_ipv4() { 32 } else { 128 };
     let free = width - Some(len).filter(|len| *len <= width)?;
     let mask = if free == 128 { u128::MAX } else { (1 << free) - 1 };
     let first = bits(address) & !mask;
     Some(match (free, address.is_ipv4()) {
-        (0 | 1, _) => Space::range(first, first + mask),
-        (_, true) => Space::range(first + 1, first + mask - 1),
-        (_, false) => Space::range(first + 1, first + mask),
+        (0 | 1, _) => NumberRanges::range(first, first + mask),
+        (_, true) => NumberRanges::range(first + 1, first + mask - 1),
+        (_, false) => NumberRanges::range(first + 1, first + mask),
     })
 }
 

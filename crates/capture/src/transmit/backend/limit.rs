@@ -35,7 +35,7 @@ impl Limit {
     /// Whether a back end can carry every frame that the interface sends.
     ///
     /// # Errors
-    /// That it cannot, in words.
+    /// The back end's limit, in words.
     pub(super) fn holds_all(self, backend: Backend) -> Result<(), String> {
         let most = match backend {
             Backend::Packet => return Ok(()),

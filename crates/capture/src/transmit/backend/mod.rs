@@ -80,7 +80,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Which back end is wanted.
+/// The back end that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
     /// The fastest that the interface can.
@@ -94,7 +94,7 @@ pub enum BackendChoice {
 /// A faster back end that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedBackend {
-    /// Which.
+    /// The back end.
     pub backend: Backend,
     /// Why, in words.
     pub reason: String,

@@ -54,7 +54,7 @@ pub(super) struct Timeline {
     /// Frames and bits before the next one.
     frames: u64,
     bits: f64,
-    /// When this pass began, and its first frame's time in the file.
+    /// The start of this pass, and its first frame's time in the file.
     base: u64,
     first: Option<i64>,
     in_pass: u64,

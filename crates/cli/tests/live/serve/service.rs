@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// As under sudo: the socket is made with all rights, in a folder that is root's, for the user who then serves and may read.
+/// As under sudo: the socket is made with all rights in root's folder, and belongs to the user that the daemon then
+/// runs as.
 #[test]
 fn the_daemon_serves_as_the_sudo_user() {
     const TEST: &str = "the_daemon_serves_as_the_sudo_user";
@@ -51,7 +52,7 @@ fn the_user_that_it_becomes_has_no_right() {
         Ok(output) => Finished::new(output).failed_saying(&["none else, is there for you"]),
         Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
     }
-    // What the daemon holds is out of reach too.
+    // The daemon's descriptors and memory are out of reach too.
     let looks =
         as_nobody(Command::new("sh").args(["-c", &format!("ls /proc/{pid}/fd; cat /proc/{pid}/maps")]));
     assert!(!looks.status.success() && looks.stdout.is_empty(), "{}", String::from_utf8_lossy(&looks.stdout));
@@ -85,7 +86,8 @@ fn without_descriptors_it_rests_and_comes_back() {
     let before = open();
     let connections: Vec<UnixStream> =
         (0..150).map(|_| UnixStream::connect(daemon.socket()).expect("it listens")).collect();
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for("connections to be accepted", || open() > before);
+    daemon.live.as_ref().unwrap().wait_until_idle();
     // On a busy machine a process that spins gets a share of the processor only, so the bound is far below one.
     let (start, began) = (ticks(pid), std::time::Instant::now());
     std::thread::sleep(Duration::from_secs(2));
@@ -117,10 +119,11 @@ fn without_descriptors_it_rests_and_comes_back() {
     assert!(told.contains("no descriptors"), "{told}");
 }
 
-/// Somebody who comes and goes, with long filters and names that would write lines of their own.
+/// A client that connects again and again, with long filters and names that would forge lines of the log.
 #[test]
 fn coming_and_going_fills_no_log() {
     const ROUNDS: usize = 150;
+    let begun = std::time::Instant::now();
     let Some(mut daemon) = Daemon::start("coming_and_going_fills_no_log", &[]) else { return };
     let filter = vec!["port 53"; 60].join(" or ");
     let attach = AttachRequest { capture: "office".to_owned(), filter, ..AttachRequest::default() };
@@ -143,12 +146,10 @@ fn coming_and_going_fills_no_log() {
         .filter(|line| line.contains("user 0") || line.contains("forged"))
         .collect::<Vec<_>>()
         .join("\n");
-    assert!(
-        told.lines().count() <= 22 && told.len() < 16 << 10,
-        "{} lines of {} bytes",
-        told.lines().count(),
-        told.len()
-    );
+    // 20 lines a minute, and one that sums up the rest: a slow machine takes more than one minute.
+    let minutes = begun.elapsed().as_secs() as usize / 60 + 1;
+    let count = told.lines().count();
+    assert!(count <= 22 * minutes && told.len() < minutes << 14, "{count} lines of {} bytes", told.len());
     assert!(
         !told.contains('\u{1b}') && !told.lines().any(|line| line.starts_with("tapline: forged")),
         "{told}"
@@ -220,7 +221,7 @@ fn the_service_file_is_one() {
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/tapline.service")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tapline.service");
-    // Where it is installed is not ours to say, nor is the manual.
+    // The path of the program and the manual are those of an installation.
     let text = text.replace("/usr/bin/tapline", TAPLINE).replace("Documentation=man:tapline(1)\n", "");
     fs::write(&file, text).unwrap();
     let finished = finish(Command::new("systemd-analyze").arg("verify").arg(&file));
@@ -273,7 +274,7 @@ fn garbage_is_refused_counted_and_told_once() {
             assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "{line}");
         }
     }
-    // Descriptors that nobody asked for, a line without an end, and a client that never reads what it is answered.
+    // Unrequested descriptors, a line without an end, and a client that never reads its answers.
     let stream = UnixStream::connect(daemon.socket()).unwrap();
     let file = File::open("/dev/null").unwrap();
     passing::send(stream.as_fd(), b"{}\n", &[file.as_fd()]).unwrap();
@@ -317,7 +318,7 @@ fn an_unread_log_stops_nothing() {
     let mut command = tapline(["serve", "-r", sample::STORED, "--name", "office", "--json", "--socket"]);
     let mut child = command.arg(&socket).spawn().unwrap();
     wait_for("the socket", || Client::connect(&socket, "test").is_ok());
-    // A line of 70 bytes for each; the pipe holds 64 KiB.
+    // A line of 70 bytes for each, or for several that come while the daemon waits for a processor; the pipe holds 64 KiB.
     for _ in 0..5000 {
         process::signal(child.id(), SIGHUP).unwrap();
         Client::connect(&socket, "test").unwrap();

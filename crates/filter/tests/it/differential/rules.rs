@@ -72,7 +72,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "wrapped-offsets",
         reason: "an index so large that it wraps, or the first byte of Juniper types without a header, which libpcap counts \
                  from -2: its optimiser adds the numbers, without it (and beside protochain) the load is outside",
-        covers: |d| d.plain.wraps(),
+        covers: |d| d.plain.index_wraps(),
     },
     Rule {
         name: "protochain-long",

@@ -7,11 +7,12 @@ use tapline_wire::{Detection, dns, dtls};
 use super::text::TEXT_MAX;
 use super::{DnsAnswer, tag};
 use crate::details::http;
-use crate::details::stream::{Buffers, Stream, Verdict};
+use crate::details::stream::{Buffers, ParseProgress, Stream};
 use crate::details::text_pool::{TextList, TextPool};
 use crate::details::{Application, DetailFields, application};
 
-/// Datagrams of QUIC that are looked at of each side: a client's hello has two or three. And how often TLS may seem to begin in the middle of a stream.
+/// Datagrams of QUIC that are looked at of each side: a client's hello has two or three. And how often TLS may seem to
+/// begin in the middle of a stream.
 pub(super) const TRIES: u8 = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,14 +78,14 @@ impl PayloadState {
         is_last: bool,
         ports: [u16; 2],
         cx: &mut ReadContext<'_>,
-    ) -> Verdict {
+    ) -> ParseProgress {
         let fields = cx.fields;
         if ports.contains(&port::DNS) {
             return self.dns_stream(bytes, is_last, cx);
         }
         if let Some(application) = application::of_stream(bytes) {
             self.application = Some(application);
-            return Verdict::Done;
+            return ParseProgress::Done;
         }
         let hello = match fields.tls || fields.application {
             true => Hello::from_stream(bytes, is_last, cx.scratch),
@@ -93,32 +94,32 @@ impl PayloadState {
         let message = match hello {
             Detection::Match(hello) => {
                 self.hello(hello, fields, cx.text_pool);
-                return Verdict::Done;
+                return ParseProgress::Done;
             }
-            Detection::NeedMore => return Verdict::More,
+            Detection::NeedMore => return ParseProgress::NeedMore,
             Detection::NoMatch if fields.http || fields.application => http::read(bytes, is_last),
             Detection::NoMatch => Detection::NoMatch,
         };
         match message {
             Detection::Match(message) => {
                 self.http(message, cx);
-                Verdict::Done
+                ParseProgress::Done
             }
-            Detection::NeedMore => Verdict::More,
-            Detection::NoMatch => Verdict::Done,
+            Detection::NeedMore => ParseProgress::NeedMore,
+            Detection::NoMatch => ParseProgress::Done,
         }
     }
 
     /// Over TCP a message stands behind its length (RFC 1035, 4.2.2).
-    fn dns_stream(&mut self, bytes: &[u8], is_last: bool, cx: &mut ReadContext<'_>) -> Verdict {
+    fn dns_stream(&mut self, bytes: &[u8], is_last: bool, cx: &mut ReadContext<'_>) -> ParseProgress {
         let whole =
             bytes.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_be_bytes(*len)), rest));
         match whole {
             Some((len, rest)) if rest.len() >= len || is_last => {
                 self.dns(&rest[..len.min(rest.len())], cx);
-                Verdict::Done
+                ParseProgress::Done
             }
-            _ => Verdict::More,
+            _ => ParseProgress::NeedMore,
         }
     }
 
@@ -173,7 +174,8 @@ impl PayloadState {
         }
     }
 
-    /// A handshake in datagrams, of which the first message of each side is the hello; after a request for a cookie it comes again.
+    /// A handshake in datagrams, of which the first message of each side is the hello; after a request for a cookie it
+    /// comes again.
     pub(super) fn dtls(
         &mut self,
         owner: (u32, u8),
@@ -208,9 +210,13 @@ impl PayloadState {
     }
 
     /// A hello that no stream carries. In QUIC only that of a client can be read.
-    pub(super) fn plain_hello(&mut self, hello: Detection<Hello<'_>>, text_pool: &mut TextPool) -> Verdict {
+    pub(super) fn plain_hello(
+        &mut self,
+        hello: Detection<Hello<'_>>,
+        text_pool: &mut TextPool,
+    ) -> ParseProgress {
         match (hello, self.exchange) {
-            (Detection::NeedMore, _) => return Verdict::More,
+            (Detection::NeedMore, _) => return ParseProgress::NeedMore,
             (Detection::Match(Hello::Client(client)), Exchange::Nothing | Exchange::Tls(Some(_))) => {
                 if matches!(self.exchange, Exchange::Nothing) {
                     self.exchange = Exchange::Tls(None);
@@ -222,7 +228,7 @@ impl PayloadState {
             }
             _ => {}
         }
-        Verdict::Done
+        ParseProgress::Done
     }
 
     fn client_hello(&mut self, client: &ClientHello<'_>, text_pool: &mut TextPool) {

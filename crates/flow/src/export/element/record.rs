@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, Value};
-use crate::{Flow, FlowContext, Http, Side, TcpSide, Tls};
+use crate::{Endpoint, Flow, FlowContext, Http, TcpSide, Tls};
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub(crate) enum FieldValue<'f> {
     Absent,
 }
 
-/// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of both.
+/// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of
+/// both.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordView<'f> {
     pub(crate) flow: &'f Flow,
@@ -36,12 +37,12 @@ pub(crate) struct RecordView<'f> {
 }
 
 impl<'f> RecordView<'f> {
-    fn source(&self) -> &Side {
-        &self.flow.sides[self.from]
+    fn source(&self) -> &Endpoint {
+        &self.flow.endpoints[self.from]
     }
 
-    fn destination(&self) -> &Side {
-        &self.flow.sides[1 - self.from]
+    fn destination(&self) -> &Endpoint {
+        &self.flow.endpoints[1 - self.from]
     }
 
     /// The value of a field.
@@ -93,7 +94,7 @@ impl<'f> RecordView<'f> {
                     u64::from(context.mpls) << 4
                 }
             }
-            Value::EndReason => flow.end as u64,
+            Value::EndReason => flow.end_reason as u64,
             Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
                 return FieldValue::Time(self.first);
             }
@@ -115,7 +116,7 @@ impl<'f> RecordView<'f> {
     fn detail(&self, detail: Detail, is_reverse: bool) -> Option<FieldValue<'f>> {
         let details = self.flow.details.as_deref()?;
         let side = self.from ^ usize::from(is_reverse);
-        let has_sent = self.flow.sides[side].packets > 0;
+        let has_sent = self.flow.endpoints[side].packets > 0;
         let number = |number: u64| Some(FieldValue::Number(number));
         let text = |text: &'f str| (!text.is_empty()).then_some(FieldValue::Text(text));
         let tcp = |of: fn(&TcpSide) -> u64| number(of(&details.tcp.as_ref()?.sides[side]));

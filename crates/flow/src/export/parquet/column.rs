@@ -32,7 +32,7 @@ use crate::export::rows::{Column, ColumnSource};
 
 /// Values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnType {
     /// An unsigned number of this many bits.
     Unsigned(i8),
     Milliseconds,
@@ -42,44 +42,44 @@ pub(super) enum Kind {
     Octets(u16),
 }
 
-impl Kind {
-    pub(super) fn of(what: &ColumnSource) -> Kind {
+impl ColumnType {
+    pub(super) fn of(what: &ColumnSource) -> ColumnType {
         let element = match what {
-            ColumnSource::CommunityId => return Kind::Text,
+            ColumnSource::CommunityId => return ColumnType::Text,
             ColumnSource::Element { element, .. } => element,
         };
         match (element.time_digits(), element.len) {
-            (Some(9), _) => Kind::Nanoseconds,
-            (Some(_), _) => Kind::Milliseconds,
-            _ if element.is_octets() => Kind::Octets(element.len),
-            _ if !element.is_number() => Kind::Text,
-            (_, 1) => Kind::Unsigned(8),
-            (_, 2) => Kind::Unsigned(16),
-            (_, 3 | 4) => Kind::Unsigned(32),
-            _ => Kind::Unsigned(64),
+            (Some(9), _) => ColumnType::Nanoseconds,
+            (Some(_), _) => ColumnType::Milliseconds,
+            _ if element.is_octets() => ColumnType::Octets(element.len),
+            _ if !element.is_number() => ColumnType::Text,
+            (_, 1) => ColumnType::Unsigned(8),
+            (_, 2) => ColumnType::Unsigned(16),
+            (_, 3 | 4) => ColumnType::Unsigned(32),
+            _ => ColumnType::Unsigned(64),
         }
     }
 
     fn physical(self) -> Physical {
         match self {
-            Kind::Unsigned(8 | 16 | 32) => Physical::INT32,
-            Kind::Unsigned(_) | Kind::Milliseconds | Kind::Nanoseconds => Physical::INT64,
-            Kind::Text | Kind::Octets(_) => Physical::BYTE_ARRAY,
+            ColumnType::Unsigned(8 | 16 | 32) => Physical::INT32,
+            ColumnType::Unsigned(_) | ColumnType::Milliseconds | ColumnType::Nanoseconds => Physical::INT64,
+            ColumnType::Text | ColumnType::Octets(_) => Physical::BYTE_ARRAY,
         }
     }
 
     fn logical(self) -> Option<LogicalType> {
         match self {
-            Kind::Unsigned(bits) => Some(LogicalType::integer(bits, false)),
-            Kind::Milliseconds => Some(LogicalType::timestamp(true, TimeUnit::MILLIS)),
-            Kind::Nanoseconds => Some(LogicalType::timestamp(true, TimeUnit::NANOS)),
-            Kind::Text => Some(LogicalType::String),
-            Kind::Octets(_) => None,
+            ColumnType::Unsigned(bits) => Some(LogicalType::integer(bits, false)),
+            ColumnType::Milliseconds => Some(LogicalType::timestamp(true, TimeUnit::MILLIS)),
+            ColumnType::Nanoseconds => Some(LogicalType::timestamp(true, TimeUnit::NANOS)),
+            ColumnType::Text => Some(LogicalType::String),
+            ColumnType::Octets(_) => None,
         }
     }
 
     fn is_time(self) -> bool {
-        matches!(self, Kind::Milliseconds | Kind::Nanoseconds)
+        matches!(self, ColumnType::Milliseconds | ColumnType::Nanoseconds)
     }
 
     /// Bytes of a value in memory, besides those of texts.
@@ -91,7 +91,7 @@ impl Kind {
 /// The columns as Parquet describes them.
 pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
     let field = |column: &Column| {
-        let kind = Kind::of(&column.what);
+        let kind = ColumnType::of(&column.what);
         let field = Type::primitive_type_builder(&column.name, kind.physical())
             .with_repetition(Repetition::OPTIONAL)
             .with_logical_type(kind.logical());
@@ -101,12 +101,13 @@ pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
     Type::group_type_builder("flow").with_fields(fields).build().map(Arc::new)
 }
 
-/// How files are written. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at 3, 14.5 at 6; snappy 19.1.
+/// How files are written. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at 3, 14.5
+/// at 6; snappy 19.1.
 pub(super) fn properties(columns: &[Column]) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("tapline ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()));
-    for column in columns.iter().filter(|column| Kind::of(&column.what).is_time()) {
+    for column in columns.iter().filter(|column| ColumnType::of(&column.what).is_time()) {
         let path = ColumnPath::from(column.name.as_str());
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)
@@ -126,13 +127,13 @@ pub(super) struct RowGroup {
 }
 
 impl RowGroup {
-    pub(super) fn new(kinds: &[Kind]) -> RowGroup {
+    pub(super) fn new(kinds: &[ColumnType]) -> RowGroup {
         RowGroup { rows: 0, packets: 0, bytes: 0, columns: kinds.iter().copied().map(Values::new).collect() }
     }
 
     /// Adds a row.
     pub(super) fn push(&mut self, columns: &[Column], view: &RecordView<'_>, packets: u64) {
-        let version = if view.flow.sides[0].address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 };
+        let version = if view.flow.endpoints[0].address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 };
         for (values, column) in self.columns.iter_mut().zip(columns) {
             self.bytes += match &column.what {
                 _ if column.version.is_some_and(|only| only != version) => values.push_null(),
@@ -166,7 +167,7 @@ const NULL: i16 = 0;
 
 /// Values of a column.
 struct Values {
-    kind: Kind,
+    kind: ColumnType,
     data: Data,
     /// Rows.
     len: usize,
@@ -186,7 +187,7 @@ enum Data {
 
 /// Each push gives the bytes that it took.
 impl Values {
-    fn new(kind: Kind) -> Values {
+    fn new(kind: ColumnType) -> Values {
         let data = match kind.physical() {
             Physical::INT32 => Data::Narrow(Vec::new()),
             Physical::INT64 => Data::Wide(Vec::new()),
@@ -202,9 +203,11 @@ impl Values {
             (FieldValue::Bytes(bytes), ..) => return self.push_bytes(bytes),
             (FieldValue::Number(number), Data::Narrow(values), _) => values.push(number as u32 as i32),
             (FieldValue::Number(number), Data::Wide(values), _) => values.push(number as i64),
-            (FieldValue::Time(time), Data::Wide(values), Kind::Milliseconds) => values.push(millis(time)),
+            (FieldValue::Time(time), Data::Wide(values), ColumnType::Milliseconds) => {
+                values.push(millis(time))
+            }
             (FieldValue::Time(time), Data::Wide(values), _) => values.push(time.as_nanos()),
-            (FieldValue::Number(number), Data::Bytes { .. }, Kind::Octets(len)) => {
+            (FieldValue::Number(number), Data::Bytes { .. }, ColumnType::Octets(len)) => {
                 let octets = number.to_be_bytes();
                 return self.push_bytes(&octets[8 - usize::from(len.min(8))..]);
             }

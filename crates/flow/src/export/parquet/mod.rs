@@ -35,8 +35,8 @@ use super::element::{Element, RecordView};
 use super::rows::{self, Column, columns};
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow};
-use column::{Kind, RowGroup};
-use store::{Job, Outcome, Place, Store};
+use column::{ColumnType, RowGroup};
+use store::{Job, Outcome, ParquetOutput, Store};
 
 /// Hours with open files at the same time.
 const HOURS_MAX: usize = 4;
@@ -70,7 +70,7 @@ impl Default for ParquetLimits {
 pub struct ParquetWriter {
     name: String,
     columns: Vec<Column>,
-    kinds: Vec<Kind>,
+    kinds: Vec<ColumnType>,
     limits: ParquetLimits,
     biflow: bool,
     domain: u32,
@@ -113,7 +113,8 @@ impl ParquetWriter {
         }
         let is_stream = to == Path::new("-");
         let name = if is_stream { "standard output".to_owned() } else { to.display().to_string() };
-        let place = if is_stream { Place::StandardOutput } else { Place::Directory(to.to_owned()) };
+        let place =
+            if is_stream { ParquetOutput::StandardOutput } else { ParquetOutput::Directory(to.to_owned()) };
         let fail = |source: io::Error| Error::Open { collector: name.clone(), source };
         let columns = columns(&with_default(options))?;
         if !is_stream {
@@ -126,7 +127,7 @@ impl ParquetWriter {
         let thread = thread::Builder::new().name("parquet".to_owned());
         let thread = thread.spawn(move || store.run(&theirs)).map_err(fail)?;
         let mut writer = ParquetWriter {
-            kinds: columns.iter().map(|column| Kind::of(&column.what)).collect(),
+            kinds: columns.iter().map(|column| ColumnType::of(&column.what)).collect(),
             columns,
             group_bytes: GROUP_BYTES.min(usize::try_from(size_max).unwrap_or(usize::MAX)),
             limits,
@@ -163,7 +164,8 @@ impl ParquetWriter {
     /// Takes flows. `now` is the time by which files become too old.
     ///
     /// # Errors
-    /// The first file that could not be written since this was last asked; all flows are taken and counted all the same.
+    /// The first file that could not be written since this was last asked; all flows are taken and counted all the
+    /// same.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         for flow in flows {
             self.flows += 1;
@@ -210,7 +212,8 @@ impl ParquetWriter {
         self.outcome().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Counters of the flows. Packets of rows are written once their file is whole, and until then they wait; messages are files.
+    /// Counters of the flows. Packets of rows are written once their file is whole, and until then they wait; messages
+    /// are files.
     pub fn account(&self) -> ExportAccount {
         let outcome = self.outcome();
         ExportAccount {
@@ -233,7 +236,7 @@ impl ParquetWriter {
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }
-        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             self.add_row(&view(from, side.first, side.last), side.packets, now);
         }
     }

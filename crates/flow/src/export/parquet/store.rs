@@ -27,8 +27,8 @@ use super::folder_of;
 use crate::Error;
 use crate::export::rows::Column;
 
-/// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
-/// has two values of 64 bytes at most for each of seven pages.
+/// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes
+/// each, besides the index of pages, which has two values of 64 bytes at most for each of seven pages.
 const FOOTER: usize = 1024;
 
 /// Rows to write.
@@ -56,7 +56,7 @@ pub(super) struct Outcome {
 }
 
 /// Where files are written.
-pub(super) enum Place {
+pub(super) enum ParquetOutput {
     Directory(PathBuf),
     /// One file for all hours.
     StandardOutput,
@@ -64,7 +64,7 @@ pub(super) enum Place {
 
 /// Open files, and the settings for writing them.
 pub(super) struct Store {
-    place: Place,
+    place: ParquetOutput,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
     size_max: u64,
@@ -89,13 +89,14 @@ struct Open {
     /// Row groups that it has, and bytes of the longest.
     groups: usize,
     longest: usize,
-    /// Bytes that stand at the file's end for each row group, at most: what is where, and the least and greatest values.
+    /// Bytes that stand at the file's end for each row group, at most: what is where, and the least and greatest
+    /// values.
     footer: usize,
 }
 
 impl Store {
     pub(super) fn new(
-        place: Place,
+        place: ParquetOutput,
         columns: &[Column],
         size_max: u64,
         outcome: Arc<Mutex<Outcome>>,
@@ -136,18 +137,18 @@ impl Store {
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self.place, Place::StandardOutput)
+        matches!(self.place, ParquetOutput::StandardOutput)
     }
 
     fn begin(&mut self, hour: i64) -> io::Result<Open> {
         let name = self.name_of(hour);
         self.begun += 1;
         let (draft, file) = match &self.place {
-            Place::StandardOutput if self.begun > 1 => {
+            ParquetOutput::StandardOutput if self.begun > 1 => {
                 return Err(io::Error::other("what was before is there in part"));
             }
-            Place::StandardOutput => (None, File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            Place::Directory(directory) => {
+            ParquetOutput::StandardOutput => (None, File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            ParquetOutput::Directory(directory) => {
                 let folder = folder_of(directory, hour);
                 fs::create_dir_all(&folder)?;
                 let path = folder.join(format!("{:016x}-{:06}.parquet", self.run, self.begun));
@@ -164,8 +165,10 @@ impl Store {
     /// Name of a file in messages: its final path.
     fn name_of(&self, hour: i64) -> String {
         match &self.place {
-            Place::StandardOutput => "standard output".to_owned(),
-            Place::Directory(directory) => format!("a file in {}", folder_of(directory, hour).display()),
+            ParquetOutput::StandardOutput => "standard output".to_owned(),
+            ParquetOutput::Directory(directory) => {
+                format!("a file in {}", folder_of(directory, hour).display())
+            }
         }
     }
 

@@ -6,15 +6,15 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
 
 use super::*;
-use crate::{EndReason, FlowContext, Side};
+use crate::{EndReason, Endpoint, FlowContext};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
 /// 2026-11-22 20:00 UTC.
 const EVENING: i64 = 1_795_377_600 * SECOND;
 
-fn side(address: &str, port: u16, packets: u64, last: i64) -> Side {
-    Side {
+fn side(address: &str, port: u16, packets: u64, last: i64) -> Endpoint {
+    Endpoint {
         address: address.parse::<IpAddr>().unwrap(),
         port,
         packets,
@@ -31,8 +31,8 @@ fn side(address: &str, port: u16, packets: u64, last: i64) -> Side {
 
 /// A flow of one direction that ended then.
 fn one_way(packets: u64, last: i64) -> Flow {
-    let sides = [side("10.0.0.1", 4321, packets, last), side("10.0.0.2", 80, 0, 0)];
-    Flow { sides, protocol: 6, end: EndReason::End, context: FlowContext::NONE, details: None }
+    let endpoints = [side("10.0.0.1", 4321, packets, last), side("10.0.0.2", 80, 0, 0)];
+    Flow { endpoints, protocol: 6, end_reason: EndReason::End, context: FlowContext::NONE, details: None }
 }
 
 fn time(nanos: i64) -> Timestamp {
@@ -96,7 +96,7 @@ fn writer(folder: &Path, template: &str, limits: ParquetLimits) -> ParquetWriter
 }
 
 fn wait_for(mut condition: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..6000 {
         if condition() {
             return;
         }
@@ -131,8 +131,14 @@ fn a_row_lies_in_the_hour_in_which_it_ends() {
 #[test]
 fn directions_may_lie_in_two_hours() {
     let folder = tempfile::tempdir().unwrap();
-    let sides = [side("10.0.0.1", 4321, 3, EVENING - 1), side("10.0.0.2", 80, 5, EVENING)];
-    let flow = Flow { sides, protocol: 6, end: EndReason::End, context: FlowContext::NONE, details: None };
+    let endpoints = [side("10.0.0.1", 4321, 3, EVENING - 1), side("10.0.0.2", 80, 5, EVENING)];
+    let flow = Flow {
+        endpoints,
+        protocol: 6,
+        end_reason: EndReason::End,
+        context: FlowContext::NONE,
+        details: None,
+    };
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&[flow], time(EVENING)).unwrap();
     writer.finish().unwrap();
@@ -150,13 +156,14 @@ fn values_are_those_of_the_flow() {
     writer.set_sampling(100);
     let last = EVENING + 123_456_789;
     let v4 = Flow {
-        sides: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
+        endpoints: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
         protocol: 6,
-        end: EndReason::End,
+        end_reason: EndReason::End,
         context: FlowContext { mpls: 0x12345, ..FlowContext::NONE },
         details: None,
     };
-    let v6 = Flow { sides: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };
+    let v6 =
+        Flow { endpoints: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };
     writer.export(&[v4.clone(), v6, v4], time(last)).unwrap();
     writer.finish().unwrap();
     let names = all_below(folder.path());

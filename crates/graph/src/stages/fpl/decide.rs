@@ -13,11 +13,11 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
-pub type FplCompile = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
+pub type CompileFpl = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
 
 /// Lets packets through for which something that may remember decides.
 pub struct FplStage {
-    decide: FplCompile,
+    decide: CompileFpl,
     /// By interface.
     engines: Vec<Arc<dyn PacketFilter>>,
     /// All interfaces have the same.
@@ -28,7 +28,7 @@ pub struct FplStage {
 
 impl FplStage {
     /// Lets `decide` say what decides for each interface.
-    pub fn new(decide: FplCompile) -> FplStage {
+    pub fn new(decide: CompileFpl) -> FplStage {
         FplStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
     }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// Which of twelve packets are accepted: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
-    fn accepted(decide: FplCompile) -> Vec<usize> {
+    fn accepted(decide: CompileFpl) -> Vec<usize> {
         let mut second = FplStage::new(decide);
         let interfaces = ["a", "b"].map(|name| Interface::new(name, LinkType::ETHERNET));
         second.extend(&interfaces[..1]).expect("an engine");

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use tapline_capture::Error;
 
 use crate::catalog::{
-    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 use crate::table::{Cell, Table};
 
-pub use decide::{FplCompile, FplStage};
-pub use program::{Fpl, functions, search_function};
+pub use decide::{CompileFpl, FplStage};
+pub use program::{FplProgram, functions, search_function};
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "fpl",
     summary: "packets for which a program in FPL returns other than 0",
     description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
@@ -59,7 +59,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let searches = arguments.text("patterns").split(',').filter(|text| !text.is_empty());
     let searches = searches.map(|text| search_function(text, &site.common.directory));
     let program =
-        Fpl::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
+        FplProgram::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
     let program = Arc::new(program.map_err(|error| error.to_string())?);
     let decider = Arc::clone(&program);
     let decide = FplStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
@@ -68,7 +68,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
 
 struct Program {
     decide: FplStage,
-    program: Arc<Fpl>,
+    program: Arc<FplProgram>,
     n: usize,
 }
 

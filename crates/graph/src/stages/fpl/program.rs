@@ -22,7 +22,7 @@ use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_search::Patterns;
 
 /// A program, and what it remembers in each worker.
-pub struct Fpl {
+pub struct FplProgram {
     name: String,
     text: String,
     searches: Vec<Arc<External>>,
@@ -69,24 +69,29 @@ struct Worker {
     engines: Mutex<HashMap<LinkType, Arc<dyn PacketFilter>>>,
 }
 
-impl Fpl {
+impl FplProgram {
     /// A program with `cells` cells of memory, which may call these searches besides the standard functions; `name` is
     /// for messages. It is compiled once for Ethernet, so that its errors show at once.
     ///
     /// # Errors
     /// The error of the program, with its place.
-    pub fn new(name: &str, text: &str, cells: u32, searches: Vec<Arc<External>>) -> Result<Fpl, Error> {
+    pub fn new(
+        name: &str,
+        text: &str,
+        cells: u32,
+        searches: Vec<Arc<External>>,
+    ) -> Result<FplProgram, Error> {
         let options =
             FplOptions { memory_cells: cells, registry: functions(&searches), ..FplOptions::default() };
         let workers = vec![Worker::new(options)];
-        let program = Fpl { name: name.to_owned(), text: text.to_owned(), searches, workers };
+        let program = FplProgram { name: name.to_owned(), text: text.to_owned(), searches, workers };
         program.compile(&program.workers[0], LinkType::ETHERNET)?;
         Ok(program)
     }
 
     /// The same program for `workers` workers, each with its own memory.
     #[must_use]
-    pub fn for_workers(mut self, workers: usize) -> Fpl {
+    pub fn for_workers(mut self, workers: usize) -> FplProgram {
         let options = self.workers[0].options.clone();
         let own = || FplOptions { registry: functions(&self.searches), ..options.clone() };
         self.workers = (0..workers.max(1)).map(|_| Worker::new(own())).collect();
@@ -154,7 +159,8 @@ impl Fpl {
         text
     }
 
-    /// The cells that are not 0: one object for all workers. Numbers are text, as most readers of JSON round those above 2^53.
+    /// The cells that are not 0: one object for all workers. Numbers are text, as most readers of JSON round those
+    /// above 2^53.
     pub fn memory_json(&self) -> Value {
         let cells = |worker: &Worker| -> Map<String, Value> {
             worker.cells().map(|(index, value)| (index.to_string(), value.to_string().into())).collect()

@@ -11,7 +11,7 @@ use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
 
 use crate::catalog::{
-    Arguments, BuildContext, Class, Constructor, Order, Outputs, Parameter, ParameterType, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -20,7 +20,7 @@ use crate::table::{Cell, Table};
 use flow::Flows;
 
 /// The class of this stage.
-pub(crate) const CLASS: Class = Class {
+pub(crate) const CLASS: StageClass = StageClass {
     name: "match",
     summary: "packets whose payload holds one of many patterns",
     description: "What is searched lies behind TCP, UDP or another transport's header, up to the end of the IP packet; in packets without such a header, all \
@@ -100,7 +100,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let patterns = Patterns::new(patterns).map_err(|error| error.to_string())?;
     let ids = patterns.patterns().iter().map(|pattern| pattern.id as usize + 1).max().unwrap_or(0);
     let flows = (arguments.text("borders") == "flow").then(|| Flows::new(arguments.number("room") as usize));
-    let met = vec![Met::default(); ids];
+    let met = vec![PatternMatches::default(); ids];
     Ok(Box::new(Search { patterns, flows, met, last: Vec::new(), n: arguments.number("n") as usize }))
 }
 
@@ -109,7 +109,7 @@ struct Search {
     /// State of flows, if patterns may span packets.
     flows: Option<Flows>,
     /// By pattern.
-    met: Vec<Met>,
+    met: Vec<PatternMatches>,
     /// Patterns of the packet at hand, and where they begin.
     last: Vec<(u32, u64)>,
     n: usize,
@@ -117,7 +117,7 @@ struct Search {
 
 /// Results of a pattern.
 #[derive(Clone, Default)]
-struct Met {
+struct PatternMatches {
     /// Packets in which it ended.
     packets: u64,
     /// When and where it was found first.
@@ -162,7 +162,7 @@ impl Stage for Search {
     }
 
     fn result(&self) -> Option<Table> {
-        let mut ranked: Vec<(&Pattern, &Met)> = self
+        let mut ranked: Vec<(&Pattern, &PatternMatches)> = self
             .patterns
             .patterns()
             .iter()
@@ -170,7 +170,7 @@ impl Stage for Search {
             .collect();
         ranked.retain(|(_, met)| met.packets > 0);
         ranked.sort_unstable_by_key(|(pattern, met)| (Reverse(met.packets), pattern.id));
-        let row = |(pattern, met): &(&Pattern, &Met)| {
+        let row = |(pattern, met): &(&Pattern, &PatternMatches)| {
             let (flow, at) = met.first.as_ref().map_or(("", 0), |(_, flow, at)| (flow.as_str(), *at));
             let text = Cell::from(pattern.bytes.escape_ascii().to_string());
             vec![text, Cell::from(met.packets), Cell::from(at), Cell::from(flow.to_owned())]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount};
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Maker, Plan, Source};
+use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
     Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
 };
@@ -78,7 +78,7 @@ impl Trial {
 
     /// Any graph with the source `file("in")` and ends of the class `json`.
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
-        let plan = Plan::new(&[Source { name: "trial", text }])?;
+        let plan = Plan::new(&[GraphText { name: "trial", text }])?;
         let common = GraphSettings {
             options: Arc::new(options),
             workers: 1,
@@ -92,8 +92,9 @@ impl Trial {
             Ok(Box::new(End { arrived, written: 0 }))
         };
         let control = Arc::new(Control::new(None));
-        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut output };
-        let (graph, sources) = plan::build(&plan, &Meters::private(), maker)?;
+        let context =
+            WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut output };
+        let (graph, sources) = plan::build(&plan, &Meters::private(), context)?;
         Ok(Trial {
             graph,
             source: sources[0],

@@ -187,19 +187,33 @@ fn print_routes(cx: &mut Context<'_>, routes: Span<'_>) -> Result<bool, Cut> {
             path = Some(rest.u32(0)?);
             rest = rest.skip(4);
         }
-        match prefix(cx, rest, "\n\t    ", false)? {
-            Prefix::Printed(length) => rest = rest.skip(length),
-            Prefix::Cut => return Ok(false),
-            Prefix::Illegal => {
-                cx.text("\n\t    (illegal prefix length)");
-                return Ok(true);
-            }
-        }
-        if let Some(path) = path {
-            put!(cx, "   Path Id: {path}");
+        if let Some(is_whole) = print_route(cx, &mut rest, "\n\t    ", false, path)? {
+            return Ok(is_whole);
         }
     }
     Ok(true)
+}
+
+/// Prints a route and its path. `Some` if it is the last one: `false` if it is cut.
+fn print_route(
+    cx: &mut Context<'_>,
+    rest: &mut Span<'_>,
+    indent: &str,
+    is_v6: bool,
+    path: Option<u32>,
+) -> Result<Option<bool>, Cut> {
+    match prefix(cx, *rest, indent, is_v6)? {
+        Prefix::Printed(length) => *rest = rest.skip(length),
+        Prefix::Cut => return Ok(Some(false)),
+        Prefix::Illegal => {
+            cx.text("\n\t    (illegal prefix length)");
+            return Ok(Some(true));
+        }
+    }
+    if let Some(path) = path {
+        put!(cx, "   Path Id: {path}");
+    }
+    Ok(None)
 }
 
 enum Prefix {

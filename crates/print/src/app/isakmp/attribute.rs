@@ -4,7 +4,7 @@
 //! format 1b, type 15b | value 2         format 0: type 15b | length 2 | value
 //! ```
 
-use super::{Ended, print_hex};
+use super::{PayloadEnd, print_hex};
 use crate::bytes::Span;
 use crate::context::{Context, put};
 use crate::text::Text;
@@ -83,7 +83,7 @@ pub(super) fn print_all(
     mut at: usize,
     end: usize,
     names: &[Name],
-) -> Ended {
+) -> PayloadEnd {
     while at < message.captured() && at < end {
         match print_one(cx, message, at, end, names)? {
             Some(next) => at = next,
@@ -93,7 +93,7 @@ pub(super) fn print_all(
     Ok(Some(at))
 }
 
-fn print_one(cx: &mut Context<'_>, message: Span<'_>, at: usize, end: usize, names: &[Name]) -> Ended {
+fn print_one(cx: &mut Context<'_>, message: Span<'_>, at: usize, end: usize, names: &[Name]) -> PayloadEnd {
     let is_short = message.u8(at)? & 0x80 != 0;
     let length = if is_short { 4 } else { 4 + usize::from(message.u16(at + 2)?) };
     if end < at + length {

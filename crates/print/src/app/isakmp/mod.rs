@@ -33,7 +33,7 @@ const COMMIT: u8 = 0x02;
 
 /// The offset in the message at which the text of a payload ended; `None` if its bytes ended too early, which the text
 /// says.
-type Ended = Result<Option<usize>, Cut>;
+type PayloadEnd = Result<Option<usize>, Cut>;
 
 /// Names of exchanges, by their number; empty where there is none.
 #[rustfmt::skip]
@@ -122,7 +122,7 @@ fn start_line(cx: &mut Context<'_>, depth: usize) {
 }
 
 /// Prints one payload: message, its number, where it starts, its length, the depth of its line.
-type PayloadPrinter<'f> = &'f mut dyn FnMut(&mut Context<'_>, Span<'_>, Payload) -> Ended;
+type PayloadPrinter<'f> = &'f mut dyn FnMut(&mut Context<'_>, Span<'_>, Payload) -> PayloadEnd;
 
 /// A payload in a message.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,7 @@ fn print_chain(
     (mut kind, mut at): (u8, usize),
     depth: usize,
     print: PayloadPrinter<'_>,
-) -> Ended {
+) -> PayloadEnd {
     if depth >= DEPTH_MAX {
         cx.text(" [nested too deep]");
         return Ok(None);
@@ -240,7 +240,7 @@ fn print_body(
     cx: &mut Context<'_>,
     span: Span<'_>,
     flags: u8,
-    print: impl FnOnce(&mut Context<'_>, (u8, usize)) -> Ended,
+    print: impl FnOnce(&mut Context<'_>, (u8, usize)) -> PayloadEnd,
 ) -> Printed {
     if cx.verbose() == 0 {
         return Ok(());

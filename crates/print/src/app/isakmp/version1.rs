@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::attribute::{self, Name};
 use super::{
-    Ended, PROTOCOLS, Payload, cut_in, print_chain, print_contents, print_hex, print_name, print_some,
+    PROTOCOLS, Payload, PayloadEnd, cut_in, print_chain, print_contents, print_hex, print_name, print_some,
     print_whole, version2,
 };
 use crate::bytes::{Cut, Span};
@@ -75,17 +75,17 @@ pub(super) const CIPHERS: [&str; 13] = [
 const COMPRESSIONS: [&str; 4] = ["", "oui", "deflate", "lzs"];
 
 /// Prints a payload that stands in a message of version 2.
-pub(super) fn print_alone(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+pub(super) fn print_alone(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     print_payload(cx, message, payload, 0)
 }
 
 /// Prints the payloads of a message, the first of which is `first`.
-pub(super) fn print(cx: &mut Context<'_>, message: Span<'_>, first: (u8, usize)) -> Ended {
+pub(super) fn print(cx: &mut Context<'_>, message: Span<'_>, first: (u8, usize)) -> PayloadEnd {
     print_inner(cx, message, first, 0, 0)
 }
 
 /// Prints a payload; `protocol` is that of the proposal around it, 0 if there is none.
-fn print_payload(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protocol: u8) -> Ended {
+fn print_payload(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protocol: u8) -> PayloadEnd {
     let Payload { kind, at, length, .. } = payload;
     if !matches!(kind, 1..=13) {
         return version2::print_payload(cx, message, payload);
@@ -116,13 +116,13 @@ fn print_inner(
     first: (u8, usize),
     depth: usize,
     protocol: u8,
-) -> Ended {
+) -> PayloadEnd {
     print_chain(cx, message, first, depth, &mut |cx, message, payload| {
         print_payload(cx, message, payload, protocol)
     })
 }
 
-fn association(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protocol: u8) -> Ended {
+fn association(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protocol: u8) -> PayloadEnd {
     let Payload { kind, at, depth, .. } = payload;
     let (Ok(interpretation), Ok(situation)) = (message.u32(at + 4), message.u32(at + 8)) else {
         return Ok(cut_in(cx, kind));
@@ -151,7 +151,7 @@ fn association(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protoc
     print_inner(cx, message, (PROPOSAL, first), depth, protocol)
 }
 
-fn proposal(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+fn proposal(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { kind, at, depth, .. } = payload;
     let Ok([number, protocol, spi_len, transforms]) = message.array(at + 4) else {
         return Ok(cut_in(cx, kind));
@@ -172,7 +172,7 @@ fn proposal(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended 
     print_inner(cx, message, (TRANSFORM, first), depth, protocol)
 }
 
-fn transform(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protocol: u8) -> Ended {
+fn transform(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, protocol: u8) -> PayloadEnd {
     let Payload { kind, at, length, .. } = payload;
     let Ok([number, id, ..]) = message.array::<4>(at + 4) else { return Ok(cut_in(cx, kind)) };
     put!(cx, " #{number} id=");
@@ -303,7 +303,7 @@ fn print_type(cx: &mut Context<'_>, kind: u16, is_ipsec: bool) {
     print_name(cx, names, kind - first);
 }
 
-fn notification(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+fn notification(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { at, length, .. } = payload;
     let (Ok(interpretation), Ok([protocol, spi_len, kind @ ..])) =
         (message.u32(at + 4), message.array::<4>(at + 8))
@@ -358,7 +358,7 @@ fn notification_data(
     }
 }
 
-fn deletion(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> Ended {
+fn deletion(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> PayloadEnd {
     let (Ok(interpretation), Ok([protocol, spi_len, count @ ..])) =
         (message.u32(at + 4), message.array::<4>(at + 8))
     else {

@@ -2,7 +2,7 @@
 
 use super::attribute::{self, Name};
 use super::{
-    Ended, PAYLOADS, PROTOCOLS, Payload, cut_in, print_chain, print_contents, print_hex, print_name,
+    PAYLOADS, PROTOCOLS, Payload, PayloadEnd, cut_in, print_chain, print_contents, print_hex, print_name,
     print_some, start_line, version1,
 };
 use crate::bytes::{Cut, Span};
@@ -61,7 +61,7 @@ const WITHOUT_SPI: [u16; 14] =
     [1, 5, 35, 36, 37, 39, 16_384, 16_385, 16_386, 16_387, 16_391, 16_392, 16_394, 16_395];
 
 /// Prints the payloads of a message, the first of which is `first`.
-pub(super) fn print(cx: &mut Context<'_>, message: Span<'_>, first: (u8, usize)) -> Ended {
+pub(super) fn print(cx: &mut Context<'_>, message: Span<'_>, first: (u8, usize)) -> PayloadEnd {
     print_chain(cx, message, first, 0, &mut |cx, message, payload| match payload.kind {
         1..=13 => version1::print_alone(cx, message, payload),
         ENCRYPTED => encrypted(cx, message, payload),
@@ -77,7 +77,7 @@ fn print_head(cx: &mut Context<'_>, message: Span<'_>, at: usize, name: &str) ->
 }
 
 /// Prints a payload of a kind that version 1 does not have.
-pub(super) fn print_payload(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+pub(super) fn print_payload(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { kind, at, length, .. } = payload;
     let name = PAYLOADS.get(usize::from(kind)).copied().unwrap_or_default();
     let whole = match kind {
@@ -106,7 +106,7 @@ pub(super) fn print_payload(cx: &mut Context<'_>, message: Span<'_>, payload: Pa
 }
 
 /// An encrypted payload ends the message: its next payload is that of what it encrypts.
-fn encrypted(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+fn encrypted(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { kind, at, length, .. } = payload;
     print_head(cx, message, at, "v2e")?;
     let inner = length - 4;
@@ -131,8 +131,8 @@ impl Chain {
         cx: &mut Context<'_>,
         message: Span<'_>,
         mut at: usize,
-        mut one: impl FnMut(&mut Context<'_>, Payload, usize) -> Ended,
-    ) -> Ended {
+        mut one: impl FnMut(&mut Context<'_>, Payload, usize) -> PayloadEnd,
+    ) -> PayloadEnd {
         let mut kind = self.inner;
         let mut count = 0;
         while kind != 0 {
@@ -175,7 +175,7 @@ impl Chain {
     }
 }
 
-fn association(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+fn association(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { kind, at, length, depth } = payload;
     print_head(cx, message, at, "sa")?;
     put!(cx, " len={}", length - 4);
@@ -183,7 +183,7 @@ fn association(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> End
     chain.print(cx, message, at + 4, |cx, payload, _| proposal(cx, message, payload))
 }
 
-fn proposal(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {
+fn proposal(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { kind, at, length, depth } = payload;
     let Ok([number, protocol, spi_len, transforms]) = message.array(at + 4) else {
         return Ok(cut_in(cx, kind));
@@ -209,7 +209,7 @@ fn proposal(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended 
     chain.print(cx, message, at + 8 + spi_len, |cx, payload, count| transform(cx, message, payload, count))
 }
 
-fn transform(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, count: usize) -> Ended {
+fn transform(cx: &mut Context<'_>, message: Span<'_>, payload: Payload, count: usize) -> PayloadEnd {
     let Payload { kind, at, length, .. } = payload;
     let Ok([family, _, id @ ..]) = message.array::<4>(at + 4) else { return Ok(cut_in(cx, kind)) };
     let id = u16::from_be_bytes(id);

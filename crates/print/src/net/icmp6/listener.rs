@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use super::host_at;
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
-use crate::net::igmp::RECORD_TYPES;
+use crate::net::igmp::{self, RECORD_TYPES};
 use crate::text::Text;
 
 const VERSION_1_LEN: usize = 24;
@@ -105,21 +105,7 @@ pub(super) fn report_v2(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         put!(cx, " [invalid len {}]", span.length);
         return Ok(());
     }
-    let groups = span.u16(6)?;
-    put!(cx, ", {groups} group record(s)");
-    if cx.verbose() == 0 {
-        return Ok(());
-    }
-    let mut rest = span.skip(8);
-    for _ in 0..groups {
-        if rest.length < RECORD_LEN {
-            cx.text(" [invalid number of groups]");
-            return Ok(());
-        }
-        let Some(used) = record(cx, rest)? else { return Ok(()) };
-        rest = rest.skip(used);
-    }
-    Ok(())
+    igmp::group_records(cx, span, RECORD_LEN, record)
 }
 
 /// How many bytes the record has; `None` if its count of sources makes no sense.

@@ -184,7 +184,7 @@ impl Crowd {
     }
 }
 
-/// How often a byte is met, roughly, in traffic that is half text and half anything.
+/// The rough frequency of a byte in traffic that is half text and half arbitrary bytes.
 fn frequency(byte: u8) -> f32 {
     match byte.to_ascii_lowercase() {
         b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b' ' => 0.05,

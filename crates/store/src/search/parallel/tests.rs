@@ -7,7 +7,7 @@ use super::*;
 use crate::tests::{SETTINGS, at, ethernet, numbered, record};
 use crate::{Catalog, Losses, Question, Recorder, RecorderSettings};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = Duration::from_secs(60);
 
 fn search(root: &Path, window: Window) -> Search {
     Search::new(Arc::new(Catalog::open(root).unwrap()), window, Question::Anything).unwrap()
@@ -104,17 +104,19 @@ fn results_that_nobody_takes_are_few() {
     let mut search = ParallelSearch::new(search(folder.path(), Window::ALL), 2, None, Arc::new(examiners));
     search.resume();
     // Threads work until there is no room; then the first result is taken, and they go on by one.
-    let settled = || {
-        let mut before = usize::MAX;
-        while before != made.load(Ordering::Relaxed) {
-            before = made.load(Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(300));
+    let settles_at = |count: usize| {
+        let begun = std::time::Instant::now();
+        while made.load(Ordering::Relaxed) < count {
+            assert!(begun.elapsed() < WAIT, "{} results of {count}", made.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_millis(1));
         }
-        before
+        // Time for one that should not be made.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(made.load(Ordering::Relaxed), count);
     };
-    assert_eq!(settled(), 6);
+    settles_at(6);
     assert_eq!(search.next(WAIT), Next::Found(()));
-    assert_eq!(settled(), 7);
+    settles_at(7);
     // An account at any time is one of all segments and chunks.
     search.pause();
     let account = search.account();
@@ -210,7 +212,7 @@ fn a_recording_is_followed_over_segments() {
             }
         }
         // Threads may still be looking at the chunks behind the last packet.
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             assert_eq!(search.next(Duration::from_millis(1)), Next::Idle, "round {round}");
             if search.is_waiting() {
                 break;

@@ -1,6 +1,6 @@
 //! Routes of address families (RFC 4760): plain, with a label (RFC 8277), of private networks (RFC 4364).
 
-use super::{FAMILIES, Prefix, SUBSEQUENT_FAMILIES, has_paths, prefix, print_prefix};
+use super::{FAMILIES, SUBSEQUENT_FAMILIES, has_paths, print_prefix, print_route};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
@@ -115,16 +115,8 @@ fn print_family_routes(cx: &mut Context<'_>, mut rest: Span<'_>, routes: Routes)
     while rest.length > 0 {
         let path = if with_paths { Some(rest.u32(0)?) } else { None };
         rest = rest.skip(if with_paths { 4 } else { 0 });
-        match prefix(cx, rest, "\n\t      ", is_v6)? {
-            Prefix::Printed(length) => rest = rest.skip(length),
-            Prefix::Cut => return Ok(false),
-            Prefix::Illegal => {
-                cx.text("\n\t    (illegal prefix length)");
-                return Ok(true);
-            }
-        }
-        if let Some(path) = path {
-            put!(cx, "   Path Id: {path}");
+        if let Some(is_whole) = print_route(cx, &mut rest, "\n\t      ", is_v6, path)? {
+            return Ok(is_whole);
         }
     }
     Ok(true)

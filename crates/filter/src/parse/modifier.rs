@@ -1,10 +1,10 @@
-//! The forms, which libpcap does not have.
+//! Modifiers, which libpcap does not have.
 //!
 //! ```text
-//! form   := (scoped | extensions | anyvlan) ( chain )
-//!         | inner ( [kind [n] ,] chain )
-//!         | fragment ( [first | later] )
-//! kind   := gre | vxlan | geneve | gtp | ipip | erspan
+//! modifier := (scoped | extensions | anyvlan) ( chain )
+//!           | inner ( [kind [n] ,] chain )
+//!           | fragment ( [first | later] )
+//! kind     := gre | vxlan | geneve | gtp | ipip | erspan
 //! ```
 //!
 //! The content of a modifier is a filter of its own: qualifiers before the modifier do not apply to its ids.
@@ -15,11 +15,11 @@ use crate::lex::{ModifierWord, Symbol, Token};
 use tapline_syntax::{Error, Span};
 
 impl Parser<'_> {
-    /// The form whose word is next.
-    pub(super) fn form(&mut self, word: ModifierWord) -> Result<Item, Error> {
+    /// The modifier whose word is next.
+    pub(super) fn modifier(&mut self, word: ModifierWord) -> Result<Item, Error> {
         let start = self.advance();
         self.expect(Symbol::LeftParen, "'(' was expected here")?;
-        let form = match word {
+        let modifier = match word {
             ModifierWord::Scoped => Modifier::Scoped,
             ModifierWord::Extensions => Modifier::Extensions,
             ModifierWord::AnyVlan => Modifier::AnyVlan,
@@ -29,7 +29,7 @@ impl Parser<'_> {
         let item = self.chain()?;
         let inner = self.as_filter(item)?;
         let end = self.expect(Symbol::RightParen, "')' was expected here, to match the '(' before")?;
-        Ok(Item::Filter(Expr { kind: ExprKind::Modified(form, Box::new(inner)), span: start.to(end) }))
+        Ok(Item::Filter(Expr { kind: ExprKind::Modified(modifier, Box::new(inner)), span: start.to(end) }))
     }
 
     /// `gre,` or `vxlan 42,` if that is what comes next: without the comma it is part of the filter.

@@ -1,4 +1,4 @@
-//! The forms: what stands in their parentheses is asked in another way.
+//! Modifiers, and the filters in their parentheses.
 //!
 //! ```text
 //! scoped(e)       e, its shifts ending with their parentheses and at `or`
@@ -7,7 +7,7 @@
 //! inner(e)        a tunnel was found and e, looking at the packet in it                   scoped
 //! ```
 //!
-//! No shift leaves a form.
+//! No shift leaves a modifier.
 
 use tapline_packet::LinkType;
 
@@ -22,12 +22,12 @@ use tapline_bpf::cfg::Width;
 use tapline_syntax::Span;
 
 impl Scope<'_> {
-    pub(super) fn form(&mut self, form: Modifier, inner: &Expr, span: Span) -> Result<Predicate> {
+    pub(super) fn modifier(&mut self, modifier: Modifier, inner: &Expr, span: Span) -> Result<Predicate> {
         let start = self.mark();
         let (scoped, extensions) = (self.scoped, self.extensions);
-        self.scoped |= form != Modifier::Extensions;
-        self.extensions |= form == Modifier::Extensions;
-        let lowered = match form {
+        self.scoped |= modifier != Modifier::Extensions;
+        self.extensions |= modifier == Modifier::Extensions;
+        let lowered = match modifier {
             Modifier::Scoped | Modifier::Extensions => self.alone(inner),
             Modifier::AnyVlan => self.any_vlan(inner, span),
             Modifier::Inner(tunnel) => self.inner(tunnel, inner, span),

@@ -1,0 +1,139 @@
+//! The documents show command lines, graphs and rules that the program takes. Their examples with output run in
+//! `tests/files/docs.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use clap::{ArgMatches, Command, CommandFactory};
+use tapline_daemon::Rules;
+use tapline_filter::Options;
+use tapline_testkit::documents::{self, Block, Document};
+
+/// Each command line of `tapline` in a code block or in the examples of --help: where it stands, and its words.
+fn command_lines() -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    examples_of_help(&crate::Cli::command(), &mut found);
+    for document in documents::all() {
+        for block in document.blocks() {
+            let lines = block.lines.iter().enumerate();
+            found.extend(lines.filter_map(|(at, line)| {
+                let place = format!("{}:{}: {line}", document.name, block.line + at);
+                Some((place, documents::command(line, "tapline")?))
+            }));
+        }
+    }
+    found
+}
+
+fn examples_of_help(command: &Command, found: &mut Vec<(String, Vec<String>)>) {
+    let help = [command.get_after_help(), command.get_after_long_help()].into_iter().flatten();
+    for line in help.flat_map(|text| text.to_string().lines().map(str::to_owned).collect::<Vec<_>>()) {
+        let words = documents::command(&line, "tapline");
+        found.extend(words.map(|words| (format!("{} --help: {line}", command.get_name()), words)));
+    }
+    command.get_subcommands().for_each(|below| examples_of_help(below, found));
+}
+
+/// The matches of the last subcommand.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, below)| innermost(below))
+}
+
+/// Values of an argument of text; none if the command has no such argument.
+fn values(matches: &ArgMatches, name: &str) -> Vec<String> {
+    let values = matches.try_get_many::<String>(name).ok().flatten();
+    values.into_iter().flatten().cloned().collect()
+}
+
+/// Why the program does not take a command line, or its command.
+fn command_of(words: &[String]) -> Result<String, String> {
+    let matches = crate::Cli::command().try_get_matches_from(words).map_err(|error| error.to_string())?;
+    let below = innermost(&matches);
+    let filter = values(below, "filter").join(" ");
+    match tapline_filter::compile(&filter, &Options::default()).map_err(|error| error.to_string()) {
+        // Examples of filters that are refused.
+        Err(error)
+            if matches.subcommand_name() != Some("filter") && !error.contains("rejects all packets") =>
+        {
+            return Err(format!("{filter}: {error}"));
+        }
+        _ => {}
+    }
+    for graph in values(below, "text") {
+        tapline_graph::language::parse(&graph).map_err(|error| error.render(&graph))?;
+    }
+    Ok(matches.subcommand_name().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn command_lines_of_documents_are_taken() {
+    let (mut commands, mut faults) = (BTreeSet::new(), Vec::new());
+    let lines = command_lines();
+    for (place, words) in &lines {
+        match command_of(words) {
+            Ok(command) => drop(commands.insert(command)),
+            Err(error) => faults.push(format!("{place}\n{error}")),
+        }
+    }
+    assert!(faults.is_empty(), "{} of {}:\n\n{}", faults.len(), lines.len(), faults.join("\n"));
+    assert!(lines.len() > 120, "{} command lines", lines.len());
+    // Each command has one.
+    for command in crate::Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        assert!(commands.contains(command.get_name()), "no document shows tapline {}", command.get_name());
+    }
+}
+
+fn document(name: &str) -> Document {
+    documents::all().into_iter().find(|document| document.name == name).expect(name)
+}
+
+fn toml_of(name: &str) -> Vec<Block> {
+    document(name).blocks().into_iter().filter(|block| block.kind == "toml").collect()
+}
+
+/// Rules from text.
+fn rules(text: &str) -> Result<Rules, String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rules.toml");
+    fs::write(&path, text).expect("a file");
+    Rules::read(&path).map_err(|error| error.to_string())
+}
+
+#[test]
+fn rules_of_the_documents_are_taken() {
+    let blocks = toml_of("docs/serve.md");
+    let text = |block: &Block| block.lines.join("\n");
+    let whole = blocks.iter().map(text).find(|text| text.contains("[[capture]]")).expect("a capture");
+    for block in &blocks {
+        // A table alone stands behind the rest.
+        let own = text(block);
+        let all = if own == whole { own } else { format!("{whole}\n{own}") };
+        rules(&all).unwrap_or_else(|error| panic!("docs/serve.md:{}: {error}", block.line));
+    }
+}
+
+/// The keys of a table of rules, out of the error of a key that there is not; empty for what is no table.
+fn keys_of(table: &str) -> Vec<String> {
+    let error = rules(&format!("{table}no-such-key = 1")).expect_err("no such key");
+    let known = error.split_once("expected one of ").map_or("", |(_, known)| known);
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Each key of rules that takes numbers has its unit in docs/units.md.
+#[test]
+fn numbers_of_rules_have_units_in_the_docs() {
+    let page = document("docs/units.md").text;
+    let mut count = 0;
+    let below: Vec<String> = keys_of("").iter().map(|key| format!("[[{key}]]\n")).collect();
+    for table in [String::new()].iter().chain(&below) {
+        for key in keys_of(table) {
+            let is_number =
+                !rules(&format!("{table}{key} = 1")).is_err_and(|error| error.contains("TOML parse error"));
+            if is_number {
+                assert!(page.contains(&format!("`{key}`")), "docs/units.md lacks the unit of {table}{key}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 8, "{count} keys");
+}
