@@ -37,7 +37,7 @@ use tapline_tap::{Client, socket_path};
 
 use crate::live::{self, Live, TapArgs, XdpArgs};
 use crate::{files, privileges, report, session};
-use recording::{Ended, Running, Store};
+use recording::{EndedRecording, OpenedStore, RunningRecording};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let mut server = Server::new(rules.clone(), socket, captures)?;
     // From here on others wait for this thread: it waits for no reader of the log.
     let log = Log::start(io::stderr(), "tapline: ")?;
-    let start = |(number, store): (usize, Store)| store.start(&mut server, number, &meters, &log);
+    let start = |(number, store): (usize, OpenedStore)| store.start(&mut server, number, &meters, &log);
     let recordings = stores.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     log.line(&format!("serving at {}", rules.socket.display()));
     tell_systemd(&[NotifyState::Ready]);
@@ -140,13 +140,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         signals.forever().for_each(|signal| obey(signal, config.as_deref(), &orders, &of_signals));
     })?;
     let captures = server.run(&mut |line| log.line(line), &mut |captures| {
-        let recordings = recordings.iter().map(Running::latest).collect();
-        log.text(Totals { captures: captures.to_vec(), recordings }.running_text());
+        let recordings = recordings.iter().map(RunningRecording::latest).collect();
+        log.text(DaemonTotals { captures: captures.to_vec(), recordings }.running_text());
     })?;
-    let ended = Totals { captures, recordings: recordings.into_iter().map(Running::join).collect() };
+    let ended =
+        DaemonTotals { captures, recordings: recordings.into_iter().map(RunningRecording::join).collect() };
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
-    let is_whole = ended.recordings.iter().all(Ended::is_whole);
+    let is_whole = ended.recordings.iter().all(EndedRecording::is_whole);
     Ok(if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -163,12 +164,16 @@ fn open_captures(rules: &Rules) -> Result<Vec<OpenCapture>> {
     rules.captures.iter().map(open).collect()
 }
 
-fn open_stores(rules: &Rules, opened: &[OpenCapture], identity: Option<&Identity>) -> Result<Vec<Store>> {
+fn open_stores(
+    rules: &Rules,
+    opened: &[OpenCapture],
+    identity: Option<&Identity>,
+) -> Result<Vec<OpenedStore>> {
     let open = |record: &RecordRule| {
         let capture = opened.iter().find(|(rule, _)| rule.name == record.capture);
         let source = capture.and_then(|(_, sources)| sources.first());
         let interfaces = source.map(|source| source.interfaces()).unwrap_or_default();
-        Store::open(record, rules, interfaces, identity)
+        OpenedStore::open(record, rules, interfaces, identity)
     };
     rules.records.iter().map(open).collect()
 }
@@ -287,16 +292,16 @@ fn say(line: &str) {
 }
 
 /// The fate of all packets.
-struct Totals {
+struct DaemonTotals {
     captures: Vec<CaptureTotals>,
-    recordings: Vec<Ended>,
+    recordings: Vec<EndedRecording>,
 }
 
-impl Totals {
+impl DaemonTotals {
     /// Equations of the accounts that do not hold.
     fn faults(&self) -> Vec<String> {
         let of_captures = self.captures.iter().flat_map(imbalances);
-        of_captures.chain(self.recordings.iter().flat_map(Ended::imbalances)).collect()
+        of_captures.chain(self.recordings.iter().flat_map(EndedRecording::imbalances)).collect()
     }
 
     fn rows(&self) -> report::Rows {
@@ -312,7 +317,7 @@ impl Totals {
 }
 
 /// Prints the account of all packets. Returns whether it adds up.
-fn tell(args: &ServeArgs, ended: &Totals, log: &Log) -> bool {
+fn tell(args: &ServeArgs, ended: &DaemonTotals, log: &Log) -> bool {
     let faults = ended.faults();
     for capture in &ended.captures {
         if let Some(why) = capture.end_reason.as_ref().filter(|why| !why.is_empty()) {
@@ -321,7 +326,7 @@ fn tell(args: &ServeArgs, ended: &Totals, log: &Log) -> bool {
     }
     if args.json {
         let captures: Vec<Value> = ended.captures.iter().map(to_json).collect();
-        let recordings: Vec<Value> = ended.recordings.iter().map(Ended::to_json).collect();
+        let recordings: Vec<Value> = ended.recordings.iter().map(EndedRecording::to_json).collect();
         let value = json!({"account": {
             "captures": captures,
             "recordings": recordings,

@@ -164,6 +164,11 @@ impl Capture {
         &self.interfaces
     }
 
+    /// How filters of readers are compiled.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
     pub(crate) fn workers(&self) -> usize {
         self.workers.len()
     }

@@ -6,7 +6,7 @@
 //!                  +--anything else: refused in words; what is no request: the connection ends
 //! ```
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use tapline_ring::ReaderParts;
 use tapline_tap::protocol::{AttachRequest, Reply, Request, VERSION};
@@ -42,11 +42,13 @@ pub(crate) struct Answer {
     pub(crate) reply: Reply,
     /// Buffers that come behind it.
     pub(crate) buffers: Vec<ReaderParts>,
+    /// A pipe that comes along with it.
+    pub(crate) pipe: Option<OwnedFd>,
 }
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Answer {
-        Answer { reply, buffers: Vec::new() }
+        Answer { reply, buffers: Vec::new(), pipe: None }
     }
 }
 
@@ -78,8 +80,10 @@ impl Client {
                 }
             };
             // Compiling takes a while: the others have their turn after it.
-            let compiles =
-                matches!(request, Request::Attach(_) | Request::Filter { .. } | Request::Program { .. });
+            let compiles = matches!(
+                request,
+                Request::Attach(_) | Request::Filter { .. } | Request::Program { .. } | Request::Find(_)
+            );
             turns = if compiles { 0 } else { turns - 1 };
             let given = match self.greet(&request) {
                 Some(refusal) => refusal.into(),
@@ -113,7 +117,8 @@ impl Client {
     }
 
     fn send(&mut self, answer: &Answer) -> Result<(), Error> {
-        self.channel.send(&answer.reply, &[])?;
+        let pipe: Vec<_> = answer.pipe.iter().map(AsFd::as_fd).collect();
+        self.channel.send(&answer.reply, &pipe)?;
         for (number, parts) in answer.buffers.iter().enumerate() {
             let descriptors = [parts.buffer.as_fd(), parts.index.as_fd(), parts.bell.as_fd()];
             self.channel.send(&Reply::Buffer(number as u32), &descriptors)?;

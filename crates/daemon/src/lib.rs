@@ -17,6 +17,7 @@
 //! | `rules` | the access rules, from a TOML file |
 //! | `recording` | captures that are recorded: their tables in the rules, and their states |
 //! | `view` | a buffer for readers of the same rights |
+//! | `searching` | a search of a recorded capture, with the rights of a reader |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
 //! | `budget` | processor time that a user may take |
 //! | `memory` | memory that a user may take |
@@ -42,6 +43,7 @@ mod memory;
 mod recording;
 mod rules;
 mod sandbox;
+mod searching;
 mod section;
 mod server;
 mod union;

@@ -34,6 +34,8 @@ pub struct RecordRule {
     pub cut: Vec<String>,
     /// Optional keys of the index: `names`, `mac`.
     pub index: Vec<String>,
+    /// The packets that are given up when the disk is too slow: `wait`, `newest`, `oldest`, `flows`.
+    pub overload: Option<String>,
     /// Whether the store gets no index.
     pub no_index: bool,
 }
@@ -65,6 +67,7 @@ impl RecordRule {
             ("segment", &self.segment),
             ("flush", &self.flush),
             ("sync", &self.sync),
+            ("overload", &self.overload),
         ];
         words.extend(
             single.into_iter().filter_map(|(name, value)| Some(format!("--{name}={}", value.as_ref()?))),

@@ -174,6 +174,8 @@ pub struct AccessRule {
     pub policies: Vec<String>,
     /// Readers at the same time, for each user.
     pub readers: u32,
+    /// Whether they may search the stores that the captures are recorded to.
+    pub store: bool,
 }
 
 impl Default for AccessRule {
@@ -187,6 +189,7 @@ impl Default for AccessRule {
             snap_len: SNAP_LEN_MAX,
             policies: vec!["lossy".to_owned(), "leased".to_owned()],
             readers: READERS_DEFAULT,
+            store: false,
         }
     }
 }
@@ -285,7 +288,7 @@ impl Rules {
     pub(crate) fn access(&self, who: &ClientIdentity, capture: &str, ours: u32) -> Option<AccessRule> {
         if who.uid == 0 || who.uid == ours {
             let policies = ["lossy", "leased", "lossless"].map(str::to_owned).to_vec();
-            return Some(AccessRule { policies, readers: u32::MAX, ..AccessRule::default() });
+            return Some(AccessRule { policies, readers: u32::MAX, store: true, ..AccessRule::default() });
         }
         self.access.iter().find(|access| access.is_for(who, capture)).cloned()
     }

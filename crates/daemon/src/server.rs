@@ -8,6 +8,7 @@
 //! does not read its answers is gone.
 
 mod attaching;
+mod searches;
 mod users;
 
 use std::cell::RefCell;
@@ -34,7 +35,10 @@ use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
-use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Recording, Rules, Socket};
+use crate::{
+    AccessRule, Capture, CaptureTotals, ClientIdentity, Error, RecordRule, Recording, Rules, Socket,
+};
+use searches::ClientSearch;
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
 /// Connections at the same time.
@@ -95,6 +99,9 @@ pub struct Server {
     captures: Vec<Capture>,
     /// Recordings, each with the name of its capture.
     recordings: Vec<(String, Arc<Recording>)>,
+    /// The tables of recordings, as they were when the daemon started.
+    recorded: Vec<RecordRule>,
+    searches: Vec<ClientSearch>,
     clients: Vec<Client>,
     orders: Arc<Orders>,
     readers: u64,
@@ -146,12 +153,14 @@ impl Server {
             BufferSpec { block_len: 4096, blocks: 4, snap_len: 64, ..BufferSpec::new(LinkType::ETHERNET) };
         drop(Writer::create(&spec, Timestamp::from_nanos(clock::realtime_ns()))?);
         let wakeup = Wakeup::new().map_err(|error| error.source)?;
-        let ours = socket.owner();
+        let (ours, recorded) = (socket.owner(), rules.records.clone());
         Ok(Server {
             rules,
             socket,
             captures,
             recordings: Vec::new(),
+            recorded,
+            searches: Vec::new(),
             clients: Vec::new(),
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
             readers: 0,
@@ -226,6 +235,7 @@ impl Server {
             }
             self.told.sum_up(Instant::now(), log);
             self.left.expire(Instant::now());
+            self.end_searches(log);
             self.tell_news(log);
         }
         self.told.finish(log);
@@ -366,6 +376,7 @@ impl Server {
             Request::Attach(attach) => self.attach(client, attach, log),
             Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
             Request::Program { insns } => self.set_program(client, &insns).map(Answer::from),
+            Request::Find(find) => self.find(client, &find, log),
             Request::Detach {} => self.detach(client, log).map(Answer::from),
         };
         answer.unwrap_or_else(|text| Reply::Error(text).into())
@@ -504,6 +515,7 @@ impl Server {
             }
         }
         self.clients = stay;
+        self.stop_searches();
         log("the rules were read again");
         if old.records != self.rules.records {
             log(

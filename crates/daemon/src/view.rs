@@ -165,7 +165,7 @@ impl Cut {
 
 /// A record without what lies behind the cut: no bytes of it, and nothing that was computed from all bytes of the
 /// packet.
-fn cut(record: &Record, snap_len: u32) -> Record {
+pub(crate) fn cut(record: &Record, snap_len: u32) -> Record {
     if record.cap_len <= snap_len {
         return *record;
     }

@@ -12,6 +12,7 @@
 //! | `order` | orders of the control thread, as types |
 //! | `readers` | `Readers`: readers that come and go, their buffers, the sets of their filters |
 //! | `passing` | `Passed`: a batch on its way into the buffers |
+//! | `part` | parts of a batch, for which room is found |
 //! | `past` | `Past`: readers that began in the past |
 //! | `kernel` | `KernelFilter`: the union of all filters, in the kernel |
 //! | `waiting` | `Waiting`: waits for packets, and for lossless readers |
@@ -23,6 +24,7 @@ mod budgets;
 mod filter;
 mod kernel;
 mod order;
+mod part;
 mod passing;
 mod past;
 mod readers;

@@ -72,6 +72,9 @@ pub struct Standing {
     pub open: [u32; WAYS],
     /// Packets not recorded because their flow had reached its [`Cutoff`](crate::Cutoff).
     pub cut: u64,
+    /// Of `dropped`, packets given up under overload, by the policies in the order of
+    /// [`Overload::LOSING`](crate::Overload::LOSING).
+    pub overload: [u64; 3],
     /// Chunks from which packets were erased.
     pub erased: u32,
 }
@@ -242,6 +245,7 @@ fn standing(index: &Index) -> Standing {
         slots: summary.slots,
         open: summary.open,
         cut: summary.cut,
+        overload: summary.overload,
         erased: summary.erased,
     }
 }

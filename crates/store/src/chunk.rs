@@ -8,6 +8,7 @@ use tapline_file::{InterfaceStatistics, Section, blocks};
 use tapline_packet::{Interface, Packet, Timestamp};
 use tapline_sys::disk::DIRECT_ALIGN;
 
+use crate::Overload;
 use crate::index::IndexOptions;
 use crate::layout::{BLOCK_KIND, FILLER_MAGIC, NUMBER_MAX, PAGE_LEN, SLOT_LEN, VERSION};
 
@@ -30,6 +31,8 @@ const IS_UNINDEXED: u16 = 4;
 const HAS_NAMES: u16 = 8;
 /// The flag of an index with MAC addresses.
 const HAS_MACS: u16 = 16;
+/// Where the policy under overload stands in the flags.
+const OVERLOAD_SHIFT: u16 = 5;
 /// What is kept free for statistics and the last filler, for each interface.
 const STATISTICS_LEN: usize = 128;
 /// The longest chunk: one packet of the link type with the longest packets (D-Bus, 128 MiB).
@@ -78,6 +81,10 @@ pub struct ChunkHead {
     pub erasure: Option<Erasure>,
     /// Packets that were left out by wish since the chunk before.
     pub cut: u64,
+    /// Of `dropped`, packets that the policy under overload gave up.
+    pub overload: u64,
+    /// The policy under overload.
+    pub policy: Overload,
 }
 
 /// What an erasure did to a chunk.
@@ -125,6 +132,8 @@ impl ChunkHead {
                 at: time_at(data, 192),
             }),
             cut: u64_at(data, 184),
+            overload: u64_at(data, 200),
+            policy: Overload::of_number(u16_at(data, 10) >> OVERLOAD_SHIFT & 3),
         };
         let len = head.len as usize;
         let fits = len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && len <= CHUNK_LEN_MAX;
@@ -143,6 +152,7 @@ impl ChunkHead {
             (self.index.macs, HAS_MACS),
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
+        let flags = flags | self.policy.number() << OVERLOAD_SHIFT;
         data[10..12].copy_from_slice(&flags.to_le_bytes());
         data[12..16].copy_from_slice(&self.slot.to_le_bytes());
         data[16..32].copy_from_slice(&self.store);
@@ -158,6 +168,7 @@ impl ChunkHead {
             (104, self.dropped),
             (184, self.cut),
             (192, self.erasure.map_or(0, |erasure| erasure.at.as_nanos() as u64)),
+            (200, self.overload),
         ];
         for (at, word) in words {
             data[at..at + 8].copy_from_slice(&word.to_le_bytes());

@@ -54,6 +54,6 @@ pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN
 pub use name::StoreName;
 pub use names::{NameFilter, NameMatcher};
 pub use question::{Fact, Question};
-pub use recorder::{Cutoff, Losses, Recorder, RecorderSettings, Totals};
+pub use recorder::{Cutoff, Losses, Overload, Recorder, RecorderSettings, Totals};
 pub use repair::{Repaired, repair};
 pub use search::{Examine, Examiners, Next, ParallelSearch, REACH, Search, SearchAccount, Window};

@@ -1,7 +1,8 @@
 //! The log of a store: one JSON line for each thing that happened to its segments.
 
+use std::collections::HashSet;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 
 use serde_json::{Value, json};
 use tapline_packet::Timestamp;
@@ -27,6 +28,22 @@ pub(crate) fn append(paths: &Paths, mut event: Value) -> Result<(), Error> {
     // One write for each line: two processes may add some at the same time.
     let written = opened.and_then(|mut log| log.write_all(format!("{event}\n").as_bytes()));
     written.map_err(Error::file("write to", &path))
+}
+
+/// The longest log that is read, in bytes: lines of some million segments.
+const LOG_LEN_MAX: u64 = 256 << 20;
+
+/// The numbers of segments that recorders deleted, by the log; empty without a log. Lines that do not parse are passed
+/// over.
+pub(crate) fn deleted_segments(paths: &Paths) -> HashSet<u64> {
+    let opened = disk::open_regular(&paths.log(), OpenOptions::new().read(true));
+    let number = |line: Vec<u8>| {
+        let event: Value = serde_json::from_slice(&line).ok()?;
+        let is_deletion = matches!(event["event"].as_str(), Some("recycled" | "expired"));
+        event["segment"].as_u64().filter(|_| is_deletion)
+    };
+    let lines = opened.into_iter().flat_map(|file| BufReader::new(file.take(LOG_LEN_MAX)).split(b'\n'));
+    lines.map_while(Result::ok).filter_map(number).collect()
 }
 
 impl Catalog {

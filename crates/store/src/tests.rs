@@ -33,6 +33,7 @@ pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     snap_len: 262_144,
     index: Some(IndexOptions { macs: false, names: false }),
     cutoffs: Vec::new(),
+    overload: crate::Overload::Wait,
     buffers: 4,
 };
 

@@ -1,5 +1,6 @@
 //! Asking a daemon.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use tapline_ring::{MergeOrder, MergedReader, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
 use crate::protocol::{
-    AttachRequest, AttachedReader, OfferedCapture, Policy, Reply, Request, Status, VERSION,
+    AttachRequest, AttachedReader, FindRequest, OfferedCapture, Policy, Reply, Request, Status, VERSION,
 };
 use crate::{Channel, Error};
 
@@ -113,6 +114,18 @@ impl Client {
     pub fn status(&mut self) -> Result<Status, Error> {
         match ask(&mut self.channel, &Request::Status {}, Instant::now() + ANSWER_WAIT, None)? {
             Reply::Status(status) => Ok(status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Searches the recording of a capture. Gives the capture as we may see it, and a pipe with the packets as a pcapng
+    /// file, which ends within a block if it is not whole.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the daemon's reason.
+    pub fn find(mut self, find: &FindRequest) -> Result<(OfferedCapture, OwnedFd), Error> {
+        match ask(&mut self.channel, &Request::Find(find.clone()), Instant::now() + ANSWER_WAIT, None)? {
+            Reply::Found(offer) => Ok((offer, self.channel.take_descriptor()?)),
             other => Err(unexpected(&other)),
         }
     }

@@ -80,6 +80,22 @@ pub enum Request {
     Detach {},
     /// Asks for the state of the daemon.
     Status {},
+    /// To search the recording of a capture.
+    Find(FindRequest),
+}
+
+/// A search of a recorded capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FindRequest {
+    /// The capture's name.
+    pub capture: String,
+    /// In the pcap-filter language; empty for all packets that the rules let the client see.
+    pub filter: String,
+    /// The first moment, nanoseconds since 1970; none for no bound.
+    pub from_ns: Option<i64>,
+    /// The first moment after the last; none for no bound.
+    pub to_ns: Option<i64>,
 }
 
 /// The properties of a new reader.
@@ -190,6 +206,9 @@ pub enum Reply {
     },
     /// The state of the daemon.
     Status(Status),
+    /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
+    /// pcapng file, which ends within a block if it is not whole.
+    Found(OfferedCapture),
     /// A request was refused: why, and what to do.
     Error(#[serde(deserialize_with = "lines")] String),
 }

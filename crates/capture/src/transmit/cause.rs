@@ -30,9 +30,15 @@ pub enum DropReason {
     Other,
     /// The packet was beyond the cut-off of its flow (`tapline record --cut`). No loss.
     Cut,
+    /// It came while a store had no buffer free (`tapline record --overload newest`).
+    OverloadNewest,
+    /// It waited longest for the disk of a store (`tapline record --overload oldest`).
+    OverloadOldest,
+    /// Its flow began while the disk of a store was too slow (`tapline record --overload flows`).
+    OverloadFlows,
 }
 
-const COUNT: usize = 13;
+const COUNT: usize = 16;
 
 impl DropReason {
     /// All of them.
@@ -50,6 +56,9 @@ impl DropReason {
         DropReason::Malformed,
         DropReason::Other,
         DropReason::Cut,
+        DropReason::OverloadNewest,
+        DropReason::OverloadOldest,
+        DropReason::OverloadFlows,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -68,6 +77,9 @@ impl DropReason {
             DropReason::Malformed => "malformed",
             DropReason::Other => "for other reasons",
             DropReason::Cut => "beyond the cut-off of their flow",
+            DropReason::OverloadNewest => "lost: disk too slow, the newest given up",
+            DropReason::OverloadOldest => "lost: disk too slow, the oldest given up",
+            DropReason::OverloadFlows => "lost: disk too slow, new flows given up",
         }
     }
 
@@ -87,6 +99,9 @@ impl DropReason {
             DropReason::Malformed => "malformed",
             DropReason::Other => "other",
             DropReason::Cut => "cut",
+            DropReason::OverloadNewest => "overload_newest",
+            DropReason::OverloadOldest => "overload_oldest",
+            DropReason::OverloadFlows => "overload_flows",
         }
     }
 

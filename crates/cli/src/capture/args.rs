@@ -1,6 +1,8 @@
 //! The arguments of `tapline capture`: tcpdump's flags where tcpdump has them.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
@@ -227,6 +229,9 @@ pub(crate) struct CaptureArgs {
     /// Settings of the recorder: `tapline record`.
     #[arg(skip)]
     pub(crate) recorder: Option<RecorderSettings>,
+    /// The stream to read in place of the file that is named: the answer of a daemon.
+    #[arg(skip)]
+    pub(crate) stream: Option<Arc<File>>,
     /// Show the parts of the store that the search skipped.
     #[arg(skip)]
     pub(crate) explain_search: bool,

@@ -1,5 +1,6 @@
 //! Inputs of a capture: files, or interfaces.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -24,7 +25,7 @@ pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
-    /// The question to a store, and the progress of its search.
+    /// The search of a store.
     pub(super) search: Option<Asked>,
 }
 
@@ -62,7 +63,14 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.workers > 1 {
         bail!("--workers is for live captures: files are read by one thread");
     }
-    let files = args.read.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
+    let open = |path: &PathBuf| match &args.stream {
+        Some(stream) => {
+            let name = path.display().to_string();
+            Ok(FileInput::open_stream(Box::new(Arc::clone(stream)), &name)?)
+        }
+        None => files::open(path, control),
+    };
+    let files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
     let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };

@@ -1,7 +1,7 @@
 //! Recordings of `tapline serve`: for each table `[[record]]` a reader in this process, whose packets go to a store.
 //!
 //! ```text
-//! rules --Store::open, with all rights--> room reserved, files of the serving user
+//! rules --OpenedStore::open, with all rights--> room reserved, files of the serving user
 //!       --rights given up-->  thread: Tap (a lossy reader of the capture's buffer) --engine--> StoreOutput
 //! ```
 //!
@@ -38,7 +38,7 @@ const DELAY_MS: u32 = 50;
 const WAKE: WakeThreshold = WakeThreshold { min_bytes: 4 << 20, max_delay: Duration::from_millis(100) };
 
 /// A store that is ready, before rights are given up.
-pub(super) struct Store {
+pub(super) struct OpenedStore {
     rule: RecordRule,
     output: StoreOutput,
     /// The log, once it is there; until then lines go to standard error.
@@ -46,29 +46,29 @@ pub(super) struct Store {
 }
 
 /// A recording that runs.
-pub(super) struct Running {
+pub(super) struct RunningRecording {
     rule: RecordRule,
     latest: Arc<Mutex<GraphAccount>>,
-    thread: JoinHandle<Ended>,
+    thread: JoinHandle<EndedRecording>,
 }
 
 /// The last account of a recording.
 #[derive(Clone)]
-pub(super) struct Ended {
+pub(super) struct EndedRecording {
     rule: RecordRule,
     account: GraphAccount,
     /// The reason for which it ended before the daemon did.
     error: Option<String>,
 }
 
-impl Store {
+impl OpenedStore {
     /// Opens the store of a table, for a process that becomes `identity`, or root without capabilities.
     pub(super) fn open(
         rule: &RecordRule,
         rules: &Rules,
         interfaces: &[Interface],
         identity: Option<&Identity>,
-    ) -> Result<Store> {
+    ) -> Result<OpenedStore> {
         let of = || format!("[[record]] of the capture {:?}, {}", rule.capture, rule.to.display());
         let capture = rules.captures.iter().find(|capture| capture.name == rule.capture);
         let snap_len = capture.map_or(0, |capture| capture.snap_len);
@@ -83,7 +83,7 @@ impl Store {
         let of_output = Arc::clone(&log);
         let tell = Box::new(move |line: &str| say(&of_output, line));
         let output = store::output(recorder, &rule.to, now, tell);
-        Ok(Store { rule: rule.clone(), output, log })
+        Ok(OpenedStore { rule: rule.clone(), output, log })
     }
 
     /// Records in a thread, from the moment on in which the server runs.
@@ -93,13 +93,13 @@ impl Store {
         number: usize,
         meters: &Meters,
         log: &Log,
-    ) -> Result<Running> {
-        let Store { rule, output, log: of_output } = self;
+    ) -> Result<RunningRecording> {
+        let OpenedStore { rule, output, log: of_output } = self;
         let _ = of_output.set(log.clone());
         let recording = Arc::<Recording>::default();
         let stream = server.connect_recorder(&rule.capture, Arc::clone(&recording))?;
         let latest = Arc::<Mutex<GraphAccount>>::default();
-        let worker = Worker {
+        let worker = RecordingThread {
             rule: rule.clone(),
             recording,
             latest: Arc::clone(&latest),
@@ -110,12 +110,12 @@ impl Store {
         worker.show(None);
         let thread =
             thread::Builder::new().name("recorder".to_owned()).spawn(move || worker.run(stream, output))?;
-        Ok(Running { rule, latest, thread })
+        Ok(RunningRecording { rule, latest, thread })
     }
 }
 
 /// The thread of a recording.
-struct Worker {
+struct RecordingThread {
     rule: RecordRule,
     recording: Arc<Recording>,
     latest: Arc<Mutex<GraphAccount>>,
@@ -124,8 +124,8 @@ struct Worker {
     meters: Meters,
 }
 
-impl Worker {
-    fn run(self, stream: UnixStream, output: StoreOutput) -> Ended {
+impl RecordingThread {
+    fn run(self, stream: UnixStream, output: StoreOutput) -> EndedRecording {
         let ended = self.record(stream, output);
         let error = match ended {
             Ok(RunEnd::Source | RunEnd::Stopped) => None,
@@ -137,7 +137,7 @@ impl Worker {
             self.log.line(&format!("tap:{capture}: the recording to {} has ended: {error}", to.display()));
             self.show(Some(error));
         }
-        Ended { account: self.account(), rule: self.rule, error }
+        EndedRecording { account: self.account(), rule: self.rule, error }
     }
 
     fn record(&self, stream: UnixStream, output: StoreOutput) -> Result<RunEnd> {
@@ -197,24 +197,24 @@ impl Worker {
     }
 }
 
-impl Running {
+impl RunningRecording {
     /// The account of up to a second ago.
-    pub(super) fn latest(&self) -> Ended {
+    pub(super) fn latest(&self) -> EndedRecording {
         let account = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ended { rule: self.rule.clone(), account, error: None }
+        EndedRecording { rule: self.rule.clone(), account, error: None }
     }
 
     /// Waits until the store is sealed, once the server has ended.
-    pub(super) fn join(self) -> Ended {
-        let Running { rule, latest, thread } = self;
+    pub(super) fn join(self) -> EndedRecording {
+        let RunningRecording { rule, latest, thread } = self;
         thread.join().unwrap_or_else(|_| {
             let account = latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            Ended { rule, account, error: Some("its thread has panicked".to_owned()) }
+            EndedRecording { rule, account, error: Some("its thread has panicked".to_owned()) }
         })
     }
 }
 
-impl Ended {
+impl EndedRecording {
     pub(super) fn is_whole(&self) -> bool {
         self.error.is_none()
     }

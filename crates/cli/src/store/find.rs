@@ -1,13 +1,18 @@
 //! `tapline find`: packets of a store, by time and filter.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
-use tapline_store::StoreName;
+use tapline_packet::Timestamp;
+use tapline_store::{StoreName, Window};
 use tapline_syntax::units::count_in;
+use tapline_tap::protocol::FindRequest;
+use tapline_tap::{Client, PREFIX as TAP, socket_path};
 
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, CaptureArgs};
@@ -23,6 +28,7 @@ Examples:
   tapline find /srv/store --from -1d --name .example.org       DNS, TLS and QUIC with the name
   tapline find /srv/store --explain 'host 192.0.2.7'           what was passed over, what was read
   tapline find /srv/store --from -1h --json icmp | jq .ipv4.src
+  tapline find tap:office --from -1h 'udp port 53'             by the rules of tapline serve, which records office
   tapline find /srv/store --from -1h --flows 'tcp port 443'    flows in place of packets
 
 Times: 10:00, yesterday 22:00, 2026-11-24 10:00 (local), RFC 3339, -1h (ago), @SECONDS since 1970; --to also +5m after --from.
@@ -36,7 +42,8 @@ parts of the store are damaged or unreadable: a line on standard error says how 
 /// What was typed.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
-    /// The store: a directory that tapline record fills.
+    /// The store: a directory that tapline record fills; or tap:NAME, a capture that tapline serve records, if its rules
+    /// allow that (`store = true`).
     #[arg(value_name = "STORE")]
     store: PathBuf,
     /// The filter, in the pcap-filter language and Tapline's words. Without one all packets of the time are meant.
@@ -45,6 +52,9 @@ pub(crate) struct FindArgs {
 
     #[command(flatten)]
     past: PastArgs,
+    /// The daemon's socket, for tap:NAME.
+    #[arg(long, value_name = "PATH", help_heading = "Store")]
+    socket: Option<PathBuf>,
 
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
@@ -95,15 +105,28 @@ pub(crate) struct FindArgs {
 
 /// Runs the command.
 pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
+    let daemon = args.store.to_str().and_then(|name| name.strip_prefix(TAP));
+    if args.flows && daemon.is_some() {
+        bail!("--flows needs the files of the store: tapline find DIRECTORY");
+    }
     if args.flows {
         return flows(args);
     }
+    let input = match daemon {
+        Some(capture) => ask_daemon(args, capture)?,
+        None if args.socket.is_some() => {
+            bail!("--socket is for captures of tapline serve: tapline find {TAP}NAME")
+        }
+        None => CaptureArgs {
+            read: vec![StoreName::of(&args.store)],
+            past: args.past.clone(),
+            explain_search: args.explain,
+            filter: args.filter.clone(),
+            filter_file: args.filter_file.clone(),
+            ..CaptureArgs::without_arguments()
+        },
+    };
     let capture = CaptureArgs {
-        read: vec![StoreName::of(&args.store)],
-        past: args.past.clone(),
-        explain_search: args.explain,
-        filter: args.filter.clone(),
-        filter_file: args.filter_file.clone(),
         language: args.language,
         count_packets: args.count_packets,
         write: args.write.clone(),
@@ -115,9 +138,31 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         verbose: args.verbose,
         time: args.time,
         hex_ascii: args.hex_ascii,
-        ..CaptureArgs::without_arguments()
+        ..input
     };
     capture::run(&capture)
+}
+
+/// Has the daemon search: its answer is a capture file in a pipe.
+fn ask_daemon(args: &FindArgs, capture: &str) -> Result<CaptureArgs> {
+    if args.explain {
+        bail!("--explain needs the files of the store: tapline find DIRECTORY");
+    }
+    let window = args.past.only_times()?;
+    let bound = |at: Timestamp, none: Timestamp| Some(at.as_nanos()).filter(|_| at != none);
+    let find = FindRequest {
+        capture: capture.to_owned(),
+        filter: filter_text(args.filter_file.as_deref(), &args.filter)?,
+        from_ns: bound(window.from, Window::ALL.from),
+        to_ns: bound(window.to, Window::ALL.to),
+    };
+    let program = format!("tapline find {}", env!("CARGO_PKG_VERSION"));
+    let (_, pipe) = Client::connect(&socket_path(args.socket.as_deref()), &program)?.find(&find)?;
+    Ok(CaptureArgs {
+        read: vec![args.store.clone()],
+        stream: Some(Arc::new(File::from(pipe))),
+        ..CaptureArgs::without_arguments()
+    })
 }
 
 /// The flows of the packets, which `tapline probe` meters.

@@ -120,7 +120,7 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
         };
         let share = standing.index_len as f64 * 100.0 / segment.len.max(1) as f64;
         text += &format!(
-            "{:>10}  {}  {}{:>15}{:>18}{:>12}{:>7.2} %{}\n",
+            "{:>10}  {}  {}{:>15}{:>18}{:>12}{:>7.2} %{}{}\n",
             segment.number,
             shown(standing.first),
             shown(standing.last),
@@ -128,7 +128,8 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
             grouped(standing.bytes),
             grouped(standing.lost + standing.dropped),
             share,
-            given_up(standing)
+            given_up(standing),
+            overload(standing)
         );
     }
     text
@@ -152,6 +153,14 @@ fn given_up(standing: &Standing) -> String {
     if told.is_empty() { String::new() } else { format!("  not in the index: {}", told.join(", ")) }
 }
 
+/// Packets lost because the disk was too slow, by policy.
+fn overload(standing: &Standing) -> String {
+    let policies = ["newest", "oldest", "new flows"].into_iter().zip(standing.overload);
+    let lost = policies.filter(|(_, packets)| *packets > 0);
+    let told: Vec<String> = lost.map(|(policy, packets)| format!("{} {policy}", grouped(packets))).collect();
+    if told.is_empty() { String::new() } else { format!("  disk too slow, lost: {}", told.join(", ")) }
+}
+
 fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
     let segment = |segment: &SegmentEntry| {
         let standing = segment.standing.map(|standing| {
@@ -164,6 +173,9 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
                 "dropped": standing.dropped,
                 "index_bytes": standing.index_len,
                 "cut": standing.cut,
+                "overload_newest": standing.overload[0],
+                "overload_oldest": standing.overload[1],
+                "overload_flows": standing.overload[2],
                 "erased_chunks": standing.erased,
                 "slots": standing.slots,
                 "slots_without_some_facts": standing.open[Way::All as usize],
@@ -207,6 +219,12 @@ fn verified_text(verified: &Verified) -> String {
         grouped(verified.packets),
         grouped(verified.bytes)
     );
+    if let deleted @ 1.. = verified.deleted {
+        text += &format!(
+            "{} segments between were deleted by a recorder, by the store's log: no hash joins the chunks before and behind\n",
+            grouped(deleted)
+        );
+    }
     if let (chunks @ 1.., packets) = verified.erased {
         text += &format!(
             "{} packets were erased from {} chunks (see the log)\n",
@@ -263,6 +281,7 @@ fn verified_json(verified: &Verified) -> String {
         "chunks": verified.chunks,
         "packets": verified.packets,
         "bytes": verified.bytes,
+        "deleted_segments": verified.deleted,
         "erased_chunks": verified.erased.0,
         "erased_packets": verified.erased.1,
         "findings": findings,

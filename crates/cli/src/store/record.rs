@@ -10,7 +10,7 @@ use clap::{Args, Command, FromArgMatches, ValueEnum};
 use tapline_daemon::RecordRule;
 use tapline_graph::stages::StoreOutput;
 use tapline_packet::{Interface, Timestamp};
-use tapline_store::{Catalog, Cutoff, IndexOptions, Recorder, RecorderSettings, StoreName};
+use tapline_store::{Catalog, Cutoff, IndexOptions, Overload, Recorder, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 use tapline_sys::privilege::Identity;
@@ -129,6 +129,11 @@ pub(crate) struct StoreOptions {
     /// accepts. May be repeated; the first that means a flow counts. Packets left out are counted.
     #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
     cut: Vec<Cutoff>,
+
+    /// The packets that are given up when the disk is too slow, each counted: none, the recorder waits and the source loses
+    /// packets (wait); those that come (newest); those that wait longest to be written (oldest); new flows as a whole (flows).
+    #[arg(long, value_name = "POLICY", default_value = "wait", help_heading = "Store")]
+    overload: OverloadArg,
 }
 
 /// Runs the command.
@@ -172,6 +177,12 @@ impl StoreOptions {
             sync_ns: interval("--sync", self.sync)?,
             snap_len,
             cutoffs: self.cut.clone(),
+            overload: match self.overload {
+                OverloadArg::Wait => Overload::Wait,
+                OverloadArg::Newest => Overload::Newest,
+                OverloadArg::Oldest => Overload::Oldest,
+                OverloadArg::Flows => Overload::Flows,
+            },
             index: (!self.no_index).then(|| index_options(&self.index)),
             ..RecorderSettings::default()
         })
@@ -207,7 +218,7 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
     Ok(time.as_nanos() as i64)
 }
 
-/// What an index has with these keys.
+/// The options of an index with these keys.
 pub(super) fn index_options(keys: &[IndexKeys]) -> IndexOptions {
     IndexOptions { macs: keys.contains(&IndexKeys::Mac), names: keys.contains(&IndexKeys::Names) }
 }
@@ -219,6 +230,19 @@ pub(super) enum IndexKeys {
     Names,
     /// MAC addresses of Ethernet.
     Mac,
+}
+
+/// The packets that are given up when the disk is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OverloadArg {
+    /// None: the recorder waits for the disk, and the source loses packets.
+    Wait,
+    /// Those that come.
+    Newest,
+    /// Those that wait longest to be written.
+    Oldest,
+    /// New flows, each as a whole.
+    Flows,
 }
 
 /// Room for packets.

@@ -111,6 +111,14 @@ impl TimeArgs {
 }
 
 impl PastArgs {
+    /// The times that are meant; other options are for stores whose files are read.
+    pub(crate) fn only_times(&self) -> Result<Window> {
+        if self.max_read.is_some() || !self.name.is_empty() || self.times.follow {
+            bail!("--name, --follow and --max-read need the files of the store: tapline find DIRECTORY");
+        }
+        self.times.window(&StoreName::default())
+    }
+
     /// The name of a store with the times that are meant.
     pub(crate) fn name_of(&self, store: &Path) -> Result<String> {
         let name = store_name(store)?.ok_or_else(|| anyhow!("{} is no store", store.display()))?;

@@ -2,13 +2,16 @@
 //! in the same files; other programs read them while they are written.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tapline_testkit::capture_file::StoredPacket;
-use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
+use tapline_testkit::frames::application::{dns_query, dns_response, tls_client_hello};
+use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
+use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::random::Random;
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -124,6 +127,141 @@ fn traffic_is_found_as_tcpdump_finds_it() {
         let is_meant = |packet: &&StoredPacket| (from..to).contains(&packet.time_ns);
         let wanted = scanned(&segments(&store), "tcp", folder.path()).iter().filter(is_meant).count();
         assert_eq!(found(&store, &window, folder.path()).len(), wanted, "{window:?}");
+    }
+}
+
+/// Names that hosts ask for, and say in their hellos.
+const NAMES: [&str; 5] =
+    ["www.example.org", "mail.example.org", "www.example.com", "example.org", "notexample.org"];
+
+fn host(number: u8) -> Host {
+    let v4 = Ipv4Addr::new(198, 51, 100, number);
+    Host { mac: [2, 0, 0, 0, 1, number], v4, v6: v4.to_ipv6_mapped() }
+}
+
+/// Lookups of a name and hellos to its server, from many hosts.
+fn named_frames(random: &mut Random, count: usize) -> Vec<Vec<u8>> {
+    let frame = |at: usize| {
+        let name = *random.pick(&NAMES);
+        let (client, server) = (host(1 + random.below(40) as u8), host(200 + random.below(8) as u8));
+        let (forth, back) = (Ethernet::between(&client, &server), Ethernet::between(&server, &client));
+        let (to, from) = (IpPair::V4(client.v4, server.v4), IpPair::V4(server.v4, client.v4));
+        let (id, port) = (at as u16, 20_000 + random.below(20_000) as u16);
+        match random.below(3) {
+            0 => forth.ip(&Udp { src: port, dst: 53 }.packet(to, &dns_query(id, name, 1))),
+            1 => {
+                let answer = dns_response(id, name, 1, 300, &[server.v4.into()]);
+                back.ip(&Udp { src: 53, dst: port }.packet(from, &answer))
+            }
+            _ => {
+                let flags = flags::PSH | flags::ACK;
+                let header = Tcp { src: port, dst: 443, seq: 1, ack: 1, flags, ..Tcp::default() };
+                forth.ip(&header.packet(to, &tls_client_hello(name, [at as u8; 32])))
+            }
+        }
+    };
+    (0..count).map(frame).collect()
+}
+
+/// Sends a recipe of `tapline generate` out of the near end; gives the packets that were sent.
+fn generate(namespace: &Namespace, recipe: &[&str]) -> u64 {
+    let place = ["generate", "--json", "--netns", namespace.name(), "-i", NEAR];
+    let finished = run(place.into_iter().chain(recipe.iter().copied())).succeeded();
+    let account: serde_json::Value = serde_json::from_slice(&finished.stdout).expect("one object");
+    account["account"]["sent"].as_u64().unwrap_or_else(|| panic!("{account}"))
+}
+
+/// Packets that tshark finds in files by a display filter.
+fn dissected(files: &[PathBuf], filter: &str, folder: &Path) -> Vec<StoredPacket> {
+    let out = folder.join("dissected.pcapng");
+    let of_file = |file: &PathBuf| {
+        let words = ["-n", "-r", text(file), "-Y", filter, "-w", text(&out)];
+        let output = Command::new("tshark").args(words).output().unwrap();
+        assert!(output.status.success(), "{filter}: {}", String::from_utf8_lossy(&output.stderr));
+        packets_of(&out)
+    };
+    files.iter().flat_map(of_file).collect()
+}
+
+/// Records recipes of `tapline generate`, lookups of names and hellos of TLS; each search by host, MAC address, port,
+/// name and time finds the packets that tcpdump or tshark find. `TAPLINE_RECORD_SECONDS=60` records a minute.
+#[test]
+fn mixed_traffic_is_found_as_others_find_it() {
+    let test = "mixed_traffic_is_found_as_others_find_it";
+    let programs = ["tcpdump", "tshark"];
+    if !namespaces_or_skip(test) || !programs.iter().all(|program| program_or_skip(test, program)) {
+        return;
+    }
+    let seconds: u64 = std::env::var("TAPLINE_RECORD_SECONDS").map_or(3, |text| text.parse().unwrap());
+    let namespace = Namespace::with_pair("recorder").expect("a probe succeeded before");
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let arguments = ["record", "--netns", namespace.name(), "-i", FAR, "--json", "--index", "names,mac"];
+    let of_store = ["--to", text(&store), "--size", "512MiB", "--segment", "4MiB"];
+    let live = Live::start_command(&namespace, 1, tapline(arguments).args(of_store));
+    let mut random = Random::new(84);
+    let mut sender = Sender::near(&namespace).expect("the link is ours");
+    let mut sent = 0;
+    for second in 0..seconds {
+        let seed = format!("seed={}", 1 + second);
+        for recipe in [
+            "tcp ip ip6 size=80..1400 flows=80 dport=80,443 rate=4k count=1000",
+            "udp size=60..1400 flows=300 dport=53,123,5000 rate=4k count=500",
+            "udp icmp vlan=5 flows=20 rate=4k count=500",
+        ] {
+            let words: Vec<&str> = recipe.split(' ').chain([seed.as_str()]).collect();
+            sent += generate(&namespace, &words);
+        }
+        let frames = named_frames(&mut random, 600);
+        sender.send(&frames, 600, Pace::PerSecond(RATE)).expect("the link takes them");
+        sent += 600;
+    }
+    wait_for("all packets to be found", || count(&store, "") == sent);
+    let same = |what: &str, wanted: Vec<StoredPacket>, got: Vec<StoredPacket>| {
+        let bytes = |packets: Vec<StoredPacket>| {
+            packets.into_iter().map(|packet| (packet.time_ns, packet.data)).collect::<Vec<_>>()
+        };
+        let counts = (wanted.len(), got.len());
+        assert!(bytes(wanted) == bytes(got), "{what}: {counts:?}");
+        assert!(counts.0 > 0, "{what} finds nothing");
+    };
+    let compare = |segments: &[PathBuf]| {
+        for filter in [
+            "host 198.51.100.7",
+            "net 198.51.100.192/26",
+            "ether host 02:00:00:00:01:05",
+            "port 53",
+            "tcp port 443",
+            "vlan and icmp",
+            "vlan 5",
+            "ip6 and tcp",
+        ] {
+            let wanted = scanned(segments, filter, folder.path());
+            same(filter, wanted, found(&store, &["--", filter], folder.path()));
+        }
+        for name in ["www.example.org", ".example.org", "example.org", "mail.example.org"] {
+            let pattern = match name.strip_prefix('.') {
+                Some(parent) => format!("matches \"(^|[.]){}$\"", parent.replace('.', "[.]")),
+                None => format!("== \"{name}\""),
+            };
+            let fields = ["dns.qry.name", "tls.handshake.extensions_server_name"];
+            let filter = fields.map(|field| format!("{field} {pattern}")).join(" or ");
+            let wanted = dissected(segments, &filter, folder.path());
+            same(name, wanted, found(&store, &["--name", name], folder.path()));
+        }
+    };
+    compare(&segments(&store));
+    live.interrupt().succeeded();
+    compare(&segments(&store));
+    let all = found(&store, &[], folder.path());
+    for _ in 0..4 {
+        let [from, to] = [0, 0].map(|_| all[random.below(all.len() as u64) as usize].time_ns);
+        let (from, to) = (from.min(to), from.max(to) + 1);
+        let moment = |time: u64| format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000);
+        let filter = format!("frame.time_epoch >= {} and frame.time_epoch < {}", moment(from), moment(to));
+        let window = ["--from", &format!("@{}", moment(from)), "--to", &format!("@{}", moment(to))];
+        let wanted = dissected(&segments(&store), &filter, folder.path());
+        same(&filter, wanted, found(&store, &window, folder.path()));
     }
 }
 

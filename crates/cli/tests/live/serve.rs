@@ -4,6 +4,7 @@ mod programs;
 mod readers;
 mod recording;
 mod rules;
+mod searching;
 mod service;
 
 use std::fs::{self, File};

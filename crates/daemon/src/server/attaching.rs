@@ -64,7 +64,7 @@ impl Server {
             offer: offer(capture, &access),
         };
         client.reading = Some(Reading { number, capture: at, attach, charge });
-        Ok(Answer { reply: Reply::Attached(reply), buffers })
+        Ok(Answer { buffers, ..Reply::Attached(reply).into() })
     }
 
     /// The reason for which the rules refuse a reader, if they do.

@@ -6,15 +6,14 @@
 //! ```
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
-use tapline_packet::{BATCH_MAX, Batch, Meta, Record, Selection};
+use tapline_packet::{BATCH_MAX, Batch, Meta};
 use tapline_ring::{HistoryPacket, ReplayProgress, Writer};
 use tapline_sys::{clock, usage};
 
-use super::passing::within;
+use super::filter::PastFilter;
+use super::part::within;
 use super::readers::{Reader, Readers};
 use crate::budget::{Payer, Purses};
 use crate::section::Section;
@@ -173,28 +172,6 @@ pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses:
     is_cut_short.then(|| writer.replay_left(*id).unwrap_or_default())
 }
 
-/// The filter of one reader, asked of one stored packet at a time.
-pub(super) struct PastFilter {
-    set: FilterSet,
-    matches: Matches,
-    only: Selection,
-}
-
-impl PastFilter {
-    pub(super) fn new(filter: Arc<Filter>) -> PastFilter {
-        let (mut set, mut only) = (FilterSet::new(MatchPolicy::All), Selection::none());
-        set.insert(filter, 0);
-        only.select_all(1);
-        PastFilter { set, matches: Matches::new(), only }
-    }
-
-    fn verdict(&mut self, data: &[u8], meta: Meta) -> Option<u32> {
-        let record = Record { cap_len: data.len() as u32, meta, ..Record::default() };
-        self.set.classify(&Batch::new(data, &[record]), &self.only, &mut self.matches);
-        (!self.matches.of(0).is_empty()).then_some(0)
-    }
-}
-
 /// Looks at stored packets that a user pays for, until the purse is empty: then nothing more is found.
 struct PaidLooks<'a> {
     filter: &'a mut PastFilter,
@@ -239,7 +216,10 @@ impl<'a> PaidLooks<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tapline_filter::Options;
+    use tapline_filterset::Filter;
     use tapline_packet::LinkType;
     use tapline_ring::StartPosition;
 

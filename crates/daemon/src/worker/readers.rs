@@ -15,8 +15,8 @@ use tapline_ring::{DetachedReader, Guarantee, Policy, ReaderId, ReaderParts, Sta
 use tapline_sys::clock;
 use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 
+use super::filter::PastFilter;
 use super::order::{Joining, Wish};
-use super::past::PastFilter;
 use super::report::{ReaderReport, ViewReport};
 use crate::budget::Payer;
 use crate::section::Section;

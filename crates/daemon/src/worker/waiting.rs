@@ -7,7 +7,7 @@ use tapline_capture::Source;
 use tapline_ring::WriteRoom as RingRoom;
 use tapline_sys::clock;
 
-use super::passing::within;
+use super::part::within;
 use super::readers::{Reader, Readers};
 use super::{Dispatcher, HOUSEKEEPING};
 use crate::view::View;

@@ -3,7 +3,7 @@
 use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Error, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_packet::{Interface, Timestamp};
-use tapline_store::{Losses, Recorder, Totals};
+use tapline_store::{Losses, Overload, Recorder, Totals};
 
 use super::record::statistics;
 use crate::graph::Out;
@@ -96,10 +96,17 @@ impl Stage for StoreOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let Totals { written, lost, cut, buffered, .. } = self.recorder.totals();
+        let Totals { written, lost, cut, overload, buffered, .. } = self.recorder.totals();
         let name = self.name.clone();
         let mut unsent = DropReasons::default();
         unsent.add(DropReason::Cut, cut);
+        match self.recorder.overload() {
+            Overload::Wait => {}
+            Overload::Newest => unsent.add(DropReason::OverloadNewest, overload),
+            Overload::Oldest => unsent.add(DropReason::OverloadOldest, overload),
+            Overload::Flows => unsent.add(DropReason::OverloadFlows, overload),
+        }
+        let lost = lost + overload;
         StageCounters::of_output(OutputAccount { name, written, lost, buffered, unsent })
     }
 }

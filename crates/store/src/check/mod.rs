@@ -2,6 +2,7 @@
 
 mod quick;
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -11,6 +12,7 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, chain_hash, is_intact};
 use crate::error::Error;
+use crate::log::deleted_segments;
 use crate::walk::{Found, Walk};
 
 pub use quick::{Checked, check};
@@ -27,6 +29,9 @@ pub struct Verified {
     pub packets: u64,
     /// Bytes of chunks.
     pub bytes: u64,
+    /// Segments between the first and the last that a recorder deleted while holds kept older ones, by the store's log.
+    /// The chain of hashes begins again behind them.
+    pub deleted: u64,
     /// Chunks of which packets were erased, and those packets. What is left of such a chunk is proven by its checksum alone.
     pub erased: (u64, u64),
     /// What is wrong, in the order of recording.
@@ -140,9 +145,14 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
     let numbers = catalog.numbers()?;
     let mut verified = Verified::default();
     let mut chain = Chain::default();
+    let mut gaps = SegmentGaps::of(catalog, &numbers);
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
+        }
+        if let deleted @ 1.. = gaps.deleted_before(number) {
+            verified.deleted += deleted;
+            chain = Chain::default();
         }
         let mut of_segment = Verified { segments: 1, ..Verified::default() };
         let path = catalog.segment_path(number);
@@ -173,6 +183,31 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         verified.findings.extend(of_segment.findings);
     }
     Ok(verified)
+}
+
+/// Numbers of segments that are missing between those that are there.
+pub(crate) struct SegmentGaps {
+    /// Segments that recorders deleted, by the log; read only if a number is missing.
+    deleted: HashSet<u64>,
+    before: Option<u64>,
+}
+
+impl SegmentGaps {
+    /// `numbers` ascend.
+    pub(crate) fn of(catalog: &Catalog, numbers: &[u64]) -> SegmentGaps {
+        let is_whole = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let deleted = if is_whole { HashSet::new() } else { deleted_segments(&catalog.paths) };
+        SegmentGaps { deleted, before: None }
+    }
+
+    /// The number of segments missing before the next one, if the log has the deletion of each; else 0.
+    pub(crate) fn deleted_before(&mut self, number: u64) -> u64 {
+        let Some(before) = self.before.replace(number) else { return 0 };
+        let missing = number.saturating_sub(before + 1);
+        let is_deleted = missing <= self.deleted.len() as u64
+            && (before + 1..number).all(|number| self.deleted.contains(&number));
+        if is_deleted { missing } else { 0 }
+    }
 }
 
 /// The last intact chunk, and how many damaged ones came after it.

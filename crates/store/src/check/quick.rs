@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 
 use tapline_sys::disk;
 
-use super::Finding;
+use super::{Finding, SegmentGaps};
 use crate::catalog::Catalog;
 use crate::erase::rewrite;
 use crate::error::Error;
@@ -50,12 +50,16 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
     let is_recorded = catalog.is_recorded();
     let mut checked = Checked::default();
     let mut last = None;
+    let mut gaps = SegmentGaps::of(catalog, &numbers);
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
         }
         // A recorder seals a segment while the next one is there already.
         let may_be_open = done + if is_recorded { 2 } else { 1 } >= numbers.len();
+        if gaps.deleted_before(number) > 0 {
+            last = None;
+        }
         let segment = Segment::look(catalog, number, last);
         if segment.findings.is_empty() || catalog.segment_path(number).exists() {
             last = segment.last.or(last);

@@ -184,9 +184,19 @@ impl Builder {
     /// flow would stand: the packet is best [noted](Self::note) some packets later.
     #[inline]
     pub(crate) fn fingerprint(&self, interface: &Interface, packet: Packet<'_>) -> u64 {
-        let headers = Headers::parse(interface.link_type, packet);
+        self.fingerprint_parsed(interface, packet, &Headers::parse(interface.link_type, packet))
+    }
+
+    /// Likewise, with headers that are known.
+    #[inline]
+    pub(crate) fn fingerprint_parsed(
+        &self,
+        interface: &Interface,
+        packet: Packet<'_>,
+        headers: &Headers,
+    ) -> u64 {
         let prints = Prints { seed: self.seed, link_type: interface.link_type, has_macs: self.options.macs };
-        let flow = prints.of_flow(packet, &headers);
+        let flow = prints.of_flow(packet, headers);
         self.flows.prefetch(flow);
         flow
     }

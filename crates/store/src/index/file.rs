@@ -186,6 +186,7 @@ impl Layout {
         counts.iter().for_each(|count| content.extend_from_slice(&count.to_le_bytes()));
         content.extend_from_slice(&summary.classes.to_le_bytes());
         summary.open.iter().for_each(|count| content.extend_from_slice(&count.to_le_bytes()));
+        summary.overload.iter().for_each(|count| content.extend_from_slice(&count.to_le_bytes()));
         content.resize(HEAD_LEN, 0);
     }
 
@@ -350,6 +351,10 @@ fn parse_head(head: &[u8]) -> Option<(Summary, Layout)> {
     for (way, count) in open.iter_mut().enumerate() {
         *count = u32_at(168 + way * 4)?;
     }
+    let mut overload = [0; 3];
+    for (at, count) in overload.iter_mut().enumerate() {
+        *count = u64_at(192 + at * 8)?;
+    }
     let summary = Summary {
         store: *head.get(8..)?.first_chunk()?,
         segment: u64_at(24)?,
@@ -360,6 +365,7 @@ fn parse_head(head: &[u8]) -> Option<(Summary, Layout)> {
         lost: u64_at(64)?,
         dropped: u64_at(72)?,
         cut: u64_at(80)?,
+        overload,
         last_number: u64_at(88)?,
         last_hash: *head.get(96..)?.first_chunk()?,
         chunks: u32_at(128)?,

@@ -58,6 +58,8 @@ pub(crate) struct Summary {
     pub(crate) lost: u64,
     pub(crate) dropped: u64,
     pub(crate) cut: u64,
+    /// Packets given up under overload, by [`Overload::LOSING`](crate::Overload::LOSING).
+    pub(crate) overload: [u64; 3],
     pub(crate) last_number: u64,
     pub(crate) last_hash: [u8; 32],
     pub(crate) chunks: u32,
@@ -118,6 +120,11 @@ impl Summary {
         self.lost = self.lost.saturating_add(head.lost);
         self.dropped = self.dropped.saturating_add(head.dropped);
         self.cut = self.cut.saturating_add(head.cut);
+        if let Some(sum) =
+            usize::from(head.policy.number()).checked_sub(1).and_then(|at| self.overload.get_mut(at))
+        {
+            *sum = sum.saturating_add(head.overload);
+        }
         self.erased += u32::from(head.erasure.is_some());
         (self.last_number, self.last_hash) = (head.number, hash);
     }

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
+use super::overload::Jobs;
 use super::sealer::{Sealer, Sealing};
 use super::writers::{Request, Writers};
 use super::writing::{Event, Job, Place, Writing};
@@ -24,8 +25,8 @@ pub(super) struct AtWork {
     pub(super) sealer: Sealer,
     pub(super) events: Receiver<Event>,
     pub(super) buffers: SyncSender<ChunkBuffer>,
-    /// Jobs that wait for writes that are on their way.
-    pub(super) jobs: VecDeque<Job>,
+    /// Jobs that wait, perhaps for writes that are on their way.
+    pub(super) jobs: Arc<Jobs>,
     pub(super) flights: VecDeque<Flight>,
     /// Writes begun so far.
     pub(super) flown: u64,
@@ -79,7 +80,7 @@ impl AtWork {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Job(job) => self.jobs.push_back(job),
+            Event::Job => {}
             Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
             Event::Written { ticket, buffer, result } => {
                 if let Some(flight) = self.flights.iter_mut().find(|flight| flight.ticket == ticket) {
@@ -93,7 +94,7 @@ impl AtWork {
     /// Does the first job, if nothing on its way keeps it back.
     fn step(&mut self) -> Step {
         let is_still = self.flights.is_empty();
-        match self.jobs.pop_front() {
+        match self.jobs.pop() {
             None => Step::Waits,
             Some(Job::Chunk { buffer, head, offset }) if self.can_fly(offset) => {
                 self.launch(buffer, head, offset);
@@ -102,6 +103,10 @@ impl AtWork {
             Some(Job::Chunk { buffer, head, offset }) if self.must_stay(offset) && self.is_quiet() => {
                 let buffer = self.writing.chunk(buffer, *head, offset, None);
                 self.give_back(buffer);
+                Step::Done
+            }
+            Some(Job::Shed { head }) => {
+                self.writing.shed(&head);
                 Step::Done
             }
             Some(Job::Seal { index }) if self.is_quiet() => {
@@ -127,7 +132,7 @@ impl AtWork {
                 Step::Over
             }
             Some(job) => {
-                self.jobs.push_front(job);
+                self.jobs.put_back(job);
                 Step::Waits
             }
         }
@@ -203,7 +208,7 @@ impl AtWork {
 
     fn take_while_failing(&mut self, event: Event) {
         match event {
-            Event::Job(job) => self.jobs.push_back(job),
+            Event::Job => {}
             Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
             // All writes have ended.
             Event::Written { .. } => {}
@@ -212,7 +217,11 @@ impl AtWork {
 
     fn give_back(&self, buffer: ChunkBuffer) {
         // The buffer of a packet longer than a slot is not kept. The recorder may be gone.
-        let _ = self.buffers.try_send(if buffer.is_of_slot() { buffer } else { ChunkBuffer::of_slot() });
+        let free = &self.writing.progress.free;
+        free.give();
+        if self.buffers.try_send(if buffer.is_of_slot() { buffer } else { ChunkBuffer::of_slot() }).is_err() {
+            free.take();
+        }
     }
 
     /// Has the index of the segment made.

@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use tapline_filter::{Options, compile};
 use tapline_ir::CompiledFilter;
+use tapline_packet::Packet;
 use tapline_packet::headers::Headers;
-use tapline_packet::{Interface, Packet};
 
 use crate::error::Error;
 
@@ -22,6 +22,9 @@ const WAYS: usize = 4;
 const BUCKETS: usize = 1 << 16;
 /// A flow that was quiet for so long has ended, in nanoseconds.
 const QUIET_NS: i64 = 300_000_000_000;
+
+/// The bytes of a flow that is refused as a whole.
+const REFUSED: u64 = u64::MAX;
 
 /// How much of each flow is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,16 @@ struct Flow {
     last: i64,
 }
 
+/// The fate of a packet by its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlowVerdict {
+    Recorded,
+    /// It is beyond the cut-off of its flow.
+    Cut,
+    /// Its flow began under overload.
+    Refused,
+}
+
 /// Classes of traffic, and the flows that are known.
 pub(super) struct Cutter {
     classes: Vec<(Option<CompiledFilter>, u64)>,
@@ -51,11 +64,11 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// `None` where nothing is cut.
+    /// `None` where no flow is cut or refused; `refuses` says that flows may be refused.
     ///
     /// # Errors
     /// [`Error::Setting`] for a filter that is none.
-    pub(super) fn new(cutoffs: &[Cutoff]) -> Result<Option<Cutter>, Error> {
+    pub(super) fn new(cutoffs: &[Cutoff], refuses: bool) -> Result<Option<Cutter>, Error> {
         let class = |cutoff: &Cutoff| {
             let program = cutoff.filter.as_ref().map(|filter| {
                 compile(filter, &Options::default())
@@ -64,17 +77,22 @@ impl Cutter {
             Ok((program.transpose()?, cutoff.bytes))
         };
         let classes: Vec<_> = cutoffs.iter().map(class).collect::<Result<_, Error>>()?;
-        let is_any = !classes.is_empty();
+        let is_any = refuses || !classes.is_empty();
         let flows = if is_any { vec![Default::default(); BUCKETS] } else { Vec::new() };
         Ok(is_any.then(|| Cutter { classes, flows, seed: RandomState::new().hash_one(0) }))
     }
 
-    /// Whether a packet is to be recorded. Packets without ports, fragments too, always are.
+    /// Whether a packet is to be recorded; `refuses_new` has a flow that begins with it refused. Packets without ports,
+    /// fragments too, always are.
     #[inline]
-    pub(super) fn keeps(&mut self, interface: &Interface, packet: Packet<'_>) -> bool {
-        let headers = Headers::parse(interface.link_type, packet);
+    pub(super) fn verdict(
+        &mut self,
+        packet: Packet<'_>,
+        headers: &Headers,
+        refuses_new: bool,
+    ) -> FlowVerdict {
         if headers.fragment().is_some() || headers.ports(packet.data).is_none() {
-            return true;
+            return FlowVerdict::Recorded;
         }
         let print = headers.flow_hash(packet.data, self.seed).max(1);
         let now = packet.meta.timestamp.as_nanos();
@@ -89,14 +107,17 @@ impl Cutter {
             // A flow that ended gives its place to the next one of its number.
             let same = bucket.iter().position(|flow| flow.print == print);
             let at = same.unwrap_or_else(|| oldest(bucket));
-            bucket[at] = Flow { print, bytes: 0, limit, last: now };
+            bucket[at] = Flow { print, bytes: if refuses_new { REFUSED } else { 0 }, limit, last: now };
             at
         });
         let flow = &mut bucket[at];
-        let keeps = flow.bytes < flow.limit;
-        flow.bytes = flow.bytes.saturating_add(packet.meta.wire_len.into());
         flow.last = now;
-        keeps
+        if flow.bytes == REFUSED {
+            return FlowVerdict::Refused;
+        }
+        let is_recorded = flow.bytes < flow.limit;
+        flow.bytes = flow.bytes.saturating_add(packet.meta.wire_len.into()).min(REFUSED - 1);
+        if is_recorded { FlowVerdict::Recorded } else { FlowVerdict::Cut }
     }
 }
 
@@ -133,14 +154,18 @@ mod tests {
             bytes: *bytes,
         };
         let cutoffs: Vec<Cutoff> = cutoffs.iter().map(cutoff).collect();
-        Cutter::new(&cutoffs).unwrap().unwrap()
+        Cutter::new(&cutoffs, false).unwrap().unwrap()
     }
 
     fn keeps(cutter: &mut Cutter, data: &[u8], second: i64) -> bool {
-        let interface = Interface::new("far0", LinkType::ETHERNET);
+        verdict(cutter, data, second, false) == FlowVerdict::Recorded
+    }
+
+    fn verdict(cutter: &mut Cutter, data: &[u8], second: i64, refuses_new: bool) -> FlowVerdict {
         let timestamp = Timestamp::from_nanos(second * 1_000_000_000);
         let meta = Meta { wire_len: data.len() as u32, timestamp, ..Meta::default() };
-        cutter.keeps(&interface, Packet { data, meta: &meta })
+        let packet = Packet { data, meta: &meta };
+        cutter.verdict(packet, &Headers::parse(LinkType::ETHERNET, packet), refuses_new)
     }
 
     #[test]
@@ -181,7 +206,22 @@ mod tests {
     #[test]
     fn a_filter_that_is_none_is_refused() {
         let cutoff = Cutoff { filter: Some("port".to_owned()), bytes: 1 };
-        assert!(matches!(Cutter::new(&[cutoff]), Err(Error::Setting(_))));
-        assert!(matches!(Cutter::new(&[]), Ok(None)));
+        assert!(matches!(Cutter::new(&[cutoff], false), Err(Error::Setting(_))));
+        assert!(matches!(Cutter::new(&[], false), Ok(None)));
+    }
+
+    #[test]
+    fn a_flow_refused_under_overload_stays_so() {
+        let mut cutter = Cutter::new(&[], true).unwrap().unwrap();
+        let [known, new, later] = [packet(1, 2), packet(3, 4), packet(5, 6)];
+        let mut of = |data: &[u8], second, refuses_new| verdict(&mut cutter, data, second, refuses_new);
+        assert_eq!(of(&known, 0, false), FlowVerdict::Recorded);
+        assert_eq!(of(&known, 1, true), FlowVerdict::Recorded);
+        assert_eq!(of(&new, 1, true), FlowVerdict::Refused);
+        // Both directions, and when the overload is over; another flow is recorded then.
+        assert_eq!(of(&packet(4, 3), 2, false), FlowVerdict::Refused);
+        assert_eq!(of(&later, 2, false), FlowVerdict::Recorded);
+        // After five minutes without a packet it is a new flow.
+        assert_eq!(of(&new, 303, false), FlowVerdict::Recorded);
     }
 }

@@ -8,33 +8,39 @@
 //! buffers           are allocated when the recorder opens, and go back to the caller's thread after the write
 //! ```
 //!
-//! The caller's thread writes no packets to files. If all buffers wait for the disk, [`Recorder::write`] blocks
-//! until one is free; packets then queue in the source's ring, and the source counts those that the ring drops.
+//! The caller's thread writes no packets to files. If all buffers wait for the disk, the policy [`Overload`] decides:
+//! unless it is told otherwise, [`Recorder::write`] blocks until one is free; packets then queue in the source's ring, and
+//! the source counts those that the ring drops.
 
 mod at_work;
 mod cutoff;
 mod opening;
+mod overload;
 mod reserve;
 mod retention;
 mod sealer;
 mod segments;
+mod settings;
 mod writers;
 mod writing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use tapline_file::InterfaceStatistics;
-use tapline_packet::{Batch, Interface, Packet, Selection, Timestamp};
+use tapline_packet::{Batch, Headers, Interface, Packet, Selection, Timestamp};
 
 use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
 use crate::error::Error;
-use crate::index::{Builder, IndexOptions};
-use crate::layout::{SEGMENT_LEN_DEFAULT, SLOT_LEN};
+use crate::index::Builder;
+use crate::layout::SLOT_LEN;
 pub use cutoff::Cutoff;
-use cutoff::Cutter;
+use cutoff::{Cutter, FlowVerdict};
+pub use overload::Overload;
+use overload::{Jobs, OverloadState};
+pub use settings::{Losses, RecorderSettings, Totals};
 use writing::{Event, Job, Progress, Writing};
 
 /// Bytes that must be left in a slot for another chunk to begin there; fewer bytes become fillers.
@@ -44,80 +50,6 @@ const ROOM_MIN: usize = 64 << 10;
 const GROUP: usize = 16;
 /// The longest chunk without packets, in bytes: descriptions of all interfaces, and room for their statistics.
 const OPENING_LEN_MAX: usize = SLOT_LEN / 2;
-
-/// Settings of a recording.
-#[derive(Clone, Debug)]
-pub struct RecorderSettings {
-    /// Bytes of all segments together; two segments at least. Indexes and roll-ups take 0.6 % more.
-    pub size: u64,
-    /// Bytes of a segment, 4 MiB to 4 GiB in whole MiB; `None` for the length that an existing store has, or 1 GiB
-    /// for a new one.
-    pub segment_len: Option<u64>,
-    /// Age in nanoseconds at which packets are deleted, in whole segments, once the newest packet of the segment has
-    /// it; `None`: segments go only when `size` is reached.
-    pub keep_ns: Option<i64>,
-    /// Age in nanoseconds at which [`Recorder::tick`] writes a chunk that is not full; searches then find its packets.
-    pub flush_ns: i64,
-    /// Interval in nanoseconds at which written chunks are flushed to the disk: a power failure loses later packets.
-    pub sync_ns: i64,
-    /// Snap length in bytes that is written for interfaces which do not have one. Packets are not shortened to it.
-    pub snap_len: u32,
-    /// Optional keys of the index (names, MAC addresses); `None` for no index: searches then read the head of each
-    /// chunk.
-    pub index: Option<IndexOptions>,
-    /// Limits of bytes per flow: the first entry whose filter accepts the first packet of a flow applies to the flow. A
-    /// flow that none applies to, and each flow if there are none, is recorded whole.
-    pub cutoffs: Vec<Cutoff>,
-    /// Chunk buffers of 1 MiB between caller and disk; values below 2 count as 2.
-    pub buffers: usize,
-}
-
-impl Default for RecorderSettings {
-    fn default() -> RecorderSettings {
-        RecorderSettings {
-            size: 10 * SEGMENT_LEN_DEFAULT,
-            segment_len: None,
-            keep_ns: None,
-            flush_ns: 800_000_000,
-            sync_ns: 5_000_000_000,
-            snap_len: 262_144,
-            index: Some(IndexOptions::default()),
-            cutoffs: Vec::new(),
-            buffers: 32,
-        }
-    }
-}
-
-/// Counters of the source since the recording began; `None` for one that the source does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Packets that the source received, recorded or not.
-    pub received: Option<u64>,
-    /// Packets lost before they reached the recorder: by adapter, driver or kernel.
-    pub lost: Option<u64>,
-}
-
-/// Counters of a recording, since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Packets in chunks whose write succeeded.
-    pub written: u64,
-    /// Packets given to [`Recorder::write`] that could not be written: disk errors, no free segment, unknown
-    /// interface, or longer than a segment can hold.
-    pub lost: u64,
-    /// Packets not recorded because their flow had reached its [`Cutoff`].
-    pub cut: u64,
-    /// Packets in chunks that are not written yet; 0 after [`Recorder::finish`].
-    pub buffered: u64,
-    /// Bytes of chunks whose write succeeded.
-    pub bytes: u64,
-    /// Bytes of the indexes of sealed segments.
-    pub index_bytes: u64,
-    /// Segments that were begun.
-    pub segments: u64,
-    /// Segments that were deleted so that their files could be used again.
-    pub recycled: u64,
-}
 
 /// Writes packets to a store. It holds the store's lock: a second recorder gets [`Error::Locked`].
 pub struct Recorder {
@@ -141,9 +73,15 @@ pub struct Recorder {
     cutter: Option<Cutter>,
     /// Packets beyond the cut-off of their flow: all of them, and those that heads of chunks already count.
     cut: (u64, u64),
+    load: OverloadState,
+    /// Whether there is a current chunk: not while all buffers wait for the disk.
+    is_open: bool,
+    /// A buffer for a chunk that could not be begun.
+    spare: Option<ChunkBuffer>,
     synced: Timestamp,
     losses: Losses,
     told: Losses,
+    jobs: Arc<Jobs>,
     events: Sender<Event>,
     buffers: Receiver<ChunkBuffer>,
     indexes: Receiver<Box<Builder>>,
@@ -155,9 +93,20 @@ pub struct Recorder {
     is_finished: bool,
 }
 
+/// Whether a packet has a place in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChunkRoom {
+    There,
+    /// It is too long for any chunk.
+    Never,
+    /// No buffer is free.
+    Overloaded,
+}
+
 /// Resources that the writing thread takes over when it starts.
 struct Waiting {
     writing: Writing,
+    jobs: Arc<Jobs>,
     events: (Sender<Event>, Receiver<Event>),
     give: SyncSender<ChunkBuffer>,
     give_index: SyncSender<Box<Builder>>,
@@ -178,7 +127,7 @@ impl Recorder {
         interfaces: &[Interface],
         now: Timestamp,
     ) -> Result<Recorder, Error> {
-        let cutter = Cutter::new(&settings.cutoffs)?;
+        let cutter = Cutter::new(&settings.cutoffs, settings.overload == Overload::Flows)?;
         let begun = Writing::open(root, &settings, now)?;
         let (segment_len, at) = (begun.segment_len, begun.at);
         let (index, spare, is_made) = (begun.index, begun.spare, begun.is_made);
@@ -187,16 +136,19 @@ impl Recorder {
         let (events, received) = channel();
         let (give, buffers) = sync_channel(count);
         let (give_index, indexes) = sync_channel(2);
+        let progress = begun.writing.progress();
         for _ in 0..count {
             // The channel has room for `count` buffers, so this cannot fail.
             let _ = give.try_send(ChunkBuffer::of_slot());
+            progress.free.give();
         }
         if let Some(spare) = spare {
             let _ = give_index.try_send(spare);
         }
-        let writing = begun.writing;
-        let progress = writing.progress();
-        let waiting = Waiting { writing, events: (events.clone(), received), give, give_index };
+        let (writing, jobs) = (begun.writing, Arc::<Jobs>::default());
+        let of_thread = Arc::clone(&jobs);
+        let waiting =
+            Waiting { writing, jobs: of_thread, events: (events.clone(), received), give, give_index };
         let mut recorder = Recorder {
             root: root.to_owned(),
             is_made,
@@ -210,9 +162,13 @@ impl Recorder {
             lost: 0,
             cutter,
             cut: (0, 0),
+            load: OverloadState { policy: settings.overload, buffers: count, ..OverloadState::default() },
+            is_open: false,
+            spare: None,
             synced: now,
             losses: Losses::default(),
             told: Losses::default(),
+            jobs,
             events,
             buffers,
             indexes,
@@ -234,7 +190,7 @@ impl Recorder {
     }
 
     /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls.
-    /// Blocks while all buffers wait for the disk. `now` is the wall clock.
+    /// While all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
     ///
     /// # Errors
     /// [`Error::Thread`] if the writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`]
@@ -248,34 +204,48 @@ impl Recorder {
     ) -> Result<(), Error> {
         self.start().inspect_err(|_| self.lost += selection.len() as u64)?;
         let mut left = selection.len() as u64;
+        // While all flows that come are refused no chunk takes a buffer.
+        self.load.look(self.progress.free.count());
         if self.opening.0 < interfaces.len() {
             // A chunk describes its interfaces at its start: new ones need a new chunk.
             let begun = self.check_opening(interfaces).and_then(|()| self.close(&[], now));
             begun.and_then(|()| self.begin(interfaces, 0, now)).inspect_err(|_| self.lost += left)?;
+        } else if !self.is_open {
+            self.begin(interfaces, 0, now).inspect_err(|_| self.lost += left)?;
         }
-        let (mut selected, mut group) = (selection.iter(), [(0, 0); GROUP]);
+        let (mut selected, mut group) = (selection.iter(), [(0, 0, None); GROUP]);
         loop {
             let mut len = 0;
             for (place, packet) in group.iter_mut().zip(selected.by_ref()) {
-                *place = (packet, self.fingerprint(batch.packet(packet), interfaces));
+                let (flow, headers) = self.look(batch.packet(packet), interfaces);
+                *place = (packet, flow, headers);
                 len += 1;
             }
             if len == 0 {
                 return Ok(());
             }
-            for &(packet, flow) in &group[..len] {
-                self.write_packet(batch, packet, flow, interfaces, now).inspect_err(|_| self.lost += left)?;
+            for (packet, flow, headers) in &group[..len] {
+                let known = (*flow, headers.as_ref());
+                self.write_packet(batch, *packet, known, interfaces, now)
+                    .inspect_err(|_| self.lost += left)?;
                 left -= 1;
             }
         }
     }
 
-    /// The fingerprint of a packet's flow, for the index.
+    /// The fingerprint of a packet's flow, for the index, and its headers, for cut-offs and the policy under overload.
     #[inline]
-    fn fingerprint(&self, packet: Packet<'_>, interfaces: &[Interface]) -> u64 {
-        let Some(index) = &self.index else { return 0 };
-        let interface = interfaces.get(packet.meta.interface.0 as usize);
-        interface.map_or(0, |interface| index.fingerprint(interface, packet))
+    fn look(&self, packet: Packet<'_>, interfaces: &[Interface]) -> (u64, Option<Headers>) {
+        let Some(interface) = interfaces.get(packet.meta.interface.0 as usize) else { return (0, None) };
+        match (&self.index, &self.cutter) {
+            (None, None) => (0, None),
+            (Some(index), None) => (index.fingerprint(interface, packet), None),
+            (index, Some(_)) => {
+                let headers = Headers::parse(interface.link_type, packet);
+                let of = |index: &Builder| index.fingerprint_parsed(interface, packet, &headers);
+                (index.as_deref().map_or(0, of), Some(headers))
+            }
+        }
     }
 
     /// Copies a packet into the chunk, or into the next one.
@@ -284,39 +254,37 @@ impl Recorder {
         &mut self,
         batch: &Batch<'_>,
         place: usize,
-        flow: u64,
+        (flow, headers): (u64, Option<&Headers>),
         interfaces: &[Interface],
         now: Timestamp,
     ) -> Result<(), Error> {
         let packet = batch.packet(place);
-        if self.is_cut(packet, interfaces) {
-            return Ok(());
+        if let (Some(cutter), Some(headers)) = (&mut self.cutter, headers) {
+            let verdict = cutter.verdict(packet, headers, self.load.refuses_flows());
+            self.cut.0 += u64::from(verdict == FlowVerdict::Cut);
+            self.load.refused.0 += u64::from(verdict == FlowVerdict::Refused);
+            if verdict != FlowVerdict::Recorded {
+                return Ok(());
+            }
         }
         let options = batch.options(place);
         let (cap_len, options_len) = (packet.data.len(), options.len());
-        let has_room =
-            self.chunk.fits(cap_len, options_len) || self.make_room(cap_len, options_len, interfaces, now)?;
-        match interfaces.get(packet.meta.interface.0 as usize).filter(|_| has_room) {
-            Some(interface) => {
+        let room = match self.is_open && self.chunk.fits(cap_len, options_len) {
+            true => ChunkRoom::There,
+            false => self.make_room(cap_len, options_len, interfaces, now)?,
+        };
+        match (room, interfaces.get(packet.meta.interface.0 as usize)) {
+            (ChunkRoom::There, Some(interface)) => {
                 if let Some(index) = &mut self.index {
                     index.note(interface, packet, flow);
                 }
                 self.chunk.push(&packet, interface, options);
                 self.begun.get_or_insert(now);
             }
-            None => self.lost += 1,
+            (ChunkRoom::Overloaded, Some(_)) => self.load.refused.0 += 1,
+            (ChunkRoom::Never, _) | (_, None) => self.lost += 1,
         }
         Ok(())
-    }
-
-    /// Whether a packet is beyond the cut-off of its flow; counts it if so.
-    #[inline]
-    fn is_cut(&mut self, packet: Packet<'_>, interfaces: &[Interface]) -> bool {
-        let Some(cutter) = &mut self.cutter else { return false };
-        let interface = interfaces.get(packet.meta.interface.0 as usize);
-        let is_cut = interface.is_some_and(|interface| !cutter.keeps(interface, packet));
-        self.cut.0 += u64::from(is_cut);
-        is_cut
     }
 
     /// Writes the current chunk if it is older than `flush_ns`; every `sync_ns`, flushes written chunks to the disk and
@@ -374,8 +342,8 @@ impl Recorder {
     fn start(&mut self) -> Result<(), Error> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
-            let Waiting { writing, events, give, give_index } = *waiting;
-            writing.run(events, give, give_index);
+            let Waiting { writing, jobs, events, give, give_index } = *waiting;
+            writing.run(jobs, events, give, give_index);
         });
         self.thread = Some(thread.map_err(Error::file("start a thread for", &self.root))?);
         Ok(())
@@ -383,15 +351,20 @@ impl Recorder {
 
     /// Makes a user the owner of the store's files, for a process that goes on as this user: it must own `seg/` to
     /// rename segments. The store's directory changes its owner only if this recorder made it; files in it that are
-    /// not the store's, and `holds/`, keep theirs.
+    /// not the store's keep theirs.
     ///
     /// # Errors
     /// [`Error::File`] if lchown(2) fails, as it does without `CAP_CHOWN`.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
-        let segments = self.root.join("seg");
-        let entries = std::fs::read_dir(&segments).map_err(Error::file("read", &segments))?;
-        let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        let own = ["store.toml", "lock", "log", "reserve", "seg", "roll"].map(|name| self.root.join(name));
+        let mut all = Vec::new();
+        for folder in
+            ["seg", "roll", "holds"].map(|name| self.root.join(name)).iter().filter(|path| path.exists())
+        {
+            let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
+            all.extend(entries.flatten().map(|entry| entry.path()));
+        }
+        let own =
+            ["store.toml", "lock", "log", "reserve", "seg", "roll", "holds"].map(|name| self.root.join(name));
         all.extend(own.into_iter().filter(|path| path.exists()));
         all.extend(self.is_made.then(|| self.root.clone()));
         for path in all {
@@ -406,7 +379,8 @@ impl Recorder {
         let mut totals = self.progress.totals();
         totals.lost += self.lost;
         totals.cut = self.cut.0;
-        let done = totals.written + totals.lost - self.lost;
+        let done = totals.written + totals.lost - self.lost + totals.overload;
+        totals.overload += self.load.refused.0;
         totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
         if self.is_finished {
             // The thread has ended: chunks that it did not write are lost.
@@ -415,34 +389,41 @@ impl Recorder {
         totals
     }
 
+    /// The policy under overload.
+    pub fn overload(&self) -> Overload {
+        self.load.policy
+    }
+
     /// Messages for the user since the last call, one sentence each: disk errors, segments left, indexes made again.
     pub fn news(&self) -> Vec<String> {
         self.progress.news()
     }
 
-    /// Ends the current chunk and begins one that has room for a packet of this length. `false` for a packet that is
-    /// too long for any chunk.
+    /// Ends the current chunk and begins one that has room for a packet of this length.
     fn make_room(
         &mut self,
         cap_len: usize,
         options_len: usize,
         interfaces: &[Interface],
         now: Timestamp,
-    ) -> Result<bool, Error> {
-        if self.chunk.packets() > 0 {
+    ) -> Result<ChunkRoom, Error> {
+        if self.is_open && self.chunk.packets() > 0 {
             self.close(&[], now)?;
             self.begin(interfaces, 0, now)?;
         }
+        if !self.is_open {
+            return Ok(ChunkRoom::Overloaded);
+        }
         let needed = self.chunk.len_with(cap_len, options_len);
         if self.chunk.fits(cap_len, options_len) {
-            return Ok(true);
+            return Ok(ChunkRoom::There);
         }
         if needed > CHUNK_LEN_MAX || needed as u64 + SLOT_LEN as u64 > self.segment_len {
-            return Ok(false);
+            return Ok(ChunkRoom::Never);
         }
         // The current chunk has no packets yet: it is begun again with more room.
         self.begin(interfaces, needed, now)?;
-        Ok(true)
+        Ok(if self.is_open { ChunkRoom::There } else { ChunkRoom::Overloaded })
     }
 
     /// Computes the length of a chunk with these interfaces and without packets; an error if that is too long.
@@ -460,15 +441,24 @@ impl Recorder {
         Ok(())
     }
 
-    /// Begins a chunk that takes the rest of a slot, or several slots if a packet makes it `needed` bytes long.
+    /// Begins a chunk that takes the rest of a slot, or several slots if a packet makes it `needed` bytes long. Under
+    /// overload there may be no buffer for it: then there is no current chunk afterwards.
     fn begin(&mut self, interfaces: &[Interface], needed: usize, now: Timestamp) -> Result<(), Error> {
+        // A chunk that is begun again still has its buffer.
+        self.is_open = false;
+        let Some(buffer) =
+            self.chunk.take_buffer().map_or_else(|| self.take_buffer(), |buffer| Ok(Some(buffer)))?
+        else {
+            return Ok(());
+        };
         let slot_len = SLOT_LEN as u64;
         let needed = needed.max(self.opening.1);
         if self.room(needed).is_none() {
             self.at = self.at.next_multiple_of(slot_len);
         }
-        if self.room(needed).is_none() {
-            self.next_segment(interfaces, now)?;
+        if self.room(needed).is_none() && !self.next_segment(interfaces, now)? {
+            self.spare = Some(buffer);
+            return Ok(());
         }
         // A packet that needs several slots begins at the start of one.
         if self.room(needed).is_none() {
@@ -478,14 +468,29 @@ impl Recorder {
         if let Some(index) = &mut self.index {
             index.begin_slot((self.at / slot_len) as u32);
         }
-        // A chunk that is begun again still has its buffer.
-        let buffer = match self.chunk.take_buffer() {
-            Some(buffer) => buffer,
-            None => self.buffers.recv().map_err(|_| Error::Thread)?,
-        };
         self.chunk.begin(buffer, room, interfaces);
-        self.begun = None;
+        (self.begun, self.is_open) = (None, true);
         Ok(())
+    }
+
+    /// A buffer for a chunk; `None` if none is free and the policy is not to wait for one.
+    fn take_buffer(&mut self) -> Result<Option<ChunkBuffer>, Error> {
+        if let Some(buffer) = self.spare.take() {
+            return Ok(Some(buffer));
+        }
+        let taken = match self.load.policy {
+            Overload::Wait => self.buffers.recv().map_err(|_| Error::Thread)?,
+            policy => match self.buffers.try_recv() {
+                Ok(buffer) => buffer,
+                Err(TryRecvError::Disconnected) => return Err(Error::Thread),
+                Err(TryRecvError::Empty) => {
+                    self.load.look(0);
+                    return Ok(if policy == Overload::Oldest { self.jobs.shed_oldest() } else { None });
+                }
+            },
+        };
+        self.load.look(self.progress.free.take());
+        Ok(Some(taken))
     }
 
     /// Bytes for a chunk that begins at `self.at`; `None` if they are fewer than `needed`.
@@ -500,25 +505,32 @@ impl Recorder {
     }
 
     /// Seals the segment and begins the next one with a chunk without packets, for readers that want a section header
-    /// at the start of a file.
-    fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
-        let index = match self.index.take() {
-            Some(index) => {
-                self.index = Some(self.indexes.recv().map_err(|_| Error::Thread)?);
-                Some(index)
-            }
-            None => None,
+    /// at the start of a file. `false` if the index before the last is still being made and the policy is not to wait.
+    fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<bool, Error> {
+        let next = match (&self.index, self.load.policy) {
+            (None, _) => None,
+            (Some(_), Overload::Wait) => Some(self.indexes.recv().map_err(|_| Error::Thread)?),
+            (Some(_), _) => match self.indexes.try_recv() {
+                Ok(index) => Some(index),
+                Err(TryRecvError::Empty) => return Ok(false),
+                Err(TryRecvError::Disconnected) => return Err(Error::Thread),
+            },
         };
+        let index = std::mem::replace(&mut self.index, next);
         self.send(Job::Seal { index })?;
         let mut opening = ChunkBuilder::new(self.settings.snap_len);
         opening.begin(ChunkBuffer::with_capacity(SLOT_LEN), SLOT_LEN, interfaces);
         let (buffer, head) = opening.finish(&[], now);
         self.at = u64::from(head.len);
-        self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })
+        self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })?;
+        Ok(true)
     }
 
-    /// Sends the current chunk to the writing thread, with the losses since the chunk before.
+    /// Sends the current chunk, if there is one, to the writing thread, with the losses since the chunk before.
     fn close(&mut self, statistics: &[InterfaceStatistics], now: Timestamp) -> Result<(), Error> {
+        if !std::mem::take(&mut self.is_open) {
+            return Ok(());
+        }
         let (buffer, mut head) = self.chunk.finish(statistics, now);
         head.slot = (self.at / SLOT_LEN as u64) as u32;
         let since = |now: Option<u64>, told: Option<u64>| now.unwrap_or(0).saturating_sub(told.unwrap_or(0));
@@ -530,6 +542,7 @@ impl Recorder {
         self.told = self.losses;
         head.cut = self.cut.0 - self.cut.1;
         self.cut.1 = self.cut.0;
+        head.overload = self.load.untold();
         self.handed += u64::from(head.packets);
         let offset = self.at;
         self.at += u64::from(head.len);
@@ -538,7 +551,8 @@ impl Recorder {
     }
 
     fn send(&self, job: Job) -> Result<(), Error> {
-        self.events.send(Event::Job(job)).map_err(|_| Error::Thread)
+        self.jobs.push(job);
+        self.events.send(Event::Job).map_err(|_| Error::Thread)
     }
 }
 

@@ -11,7 +11,7 @@ use super::reserve::Reserve;
 use super::retention::Retention;
 use super::segments::{Fresh, Segments, check_room, count_max};
 use super::writers::Target;
-use super::writing::{Progress, Writing, add};
+use super::writing::{Progress, Untold, Writing, add};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::erase::rewrite;
 use crate::error::Error;
@@ -92,7 +92,7 @@ impl Writing {
             filled: at.next_multiple_of(SLOT_LEN as u64),
             end: at,
             dropped: 0,
-            untold: (0, 0, 0),
+            untold: Untold::default(),
             is_unsynced: false,
             doubtful: Vec::new(),
             filler: filler(PAGE_LEN),
@@ -102,6 +102,7 @@ impl Writing {
             expired: now,
             progress,
             snap_len: settings.snap_len,
+            policy: settings.overload,
             _lock: lock,
             segments,
             reserve,

@@ -15,6 +15,7 @@ use tapline_packet::Timestamp;
 use super::Totals;
 use super::at_work::AtWork;
 use super::at_work::Before;
+use super::overload::{FreeBuffers, Jobs, Overload};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
@@ -35,6 +36,8 @@ const RETRY_EVERY_NS: i64 = 1_000_000_000;
 pub(super) enum Job {
     /// Writes a chunk at its place in the segment.
     Chunk { buffer: ChunkBuffer, head: Box<ChunkHead>, offset: u64 },
+    /// A chunk that was given up under overload: its counts.
+    Shed { head: Box<ChunkHead> },
     /// The segment is full: its index, if it has one, and the next segment. Its first chunk comes.
     Seal { index: Option<Box<Builder>> },
     /// Has the disk keep what was written; gives up what is too old.
@@ -47,13 +50,10 @@ pub(super) enum Job {
 
 /// What the store's thread is told.
 pub(super) enum Event {
-    Job(Job),
+    /// There is another job in the queue.
+    Job,
     /// A write has ended, whichever way.
-    Written {
-        ticket: u64,
-        buffer: ChunkBuffer,
-        result: io::Result<()>,
-    },
+    Written { ticket: u64, buffer: ChunkBuffer, result: io::Result<()> },
     /// The index of a segment was made, as far as it could be.
     Sealed(u64),
 }
@@ -63,6 +63,9 @@ pub(super) enum Event {
 pub(super) struct Progress {
     written: AtomicU64,
     lost: AtomicU64,
+    /// Packets in chunks that were given up under overload.
+    shed: AtomicU64,
+    pub(super) free: FreeBuffers,
     bytes: AtomicU64,
     pub(super) index_bytes: AtomicU64,
     pub(super) segments: AtomicU64,
@@ -77,6 +80,7 @@ impl Progress {
             written: self.written.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
             cut: 0,
+            overload: self.shed.load(Ordering::Relaxed),
             buffered: 0,
             bytes: self.bytes.load(Ordering::Relaxed),
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
@@ -112,6 +116,15 @@ impl Place {
     }
 }
 
+/// Counts of the source and of the caller's thread in the heads of chunks that could not be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Untold {
+    received: u64,
+    lost: u64,
+    cut: u64,
+    overload: u64,
+}
+
 /// A place where a chunk may stand that was written again elsewhere.
 pub(super) struct Doubtful {
     /// The segment's number.
@@ -137,8 +150,8 @@ pub(super) struct Writing {
     pub(super) end: u64,
     /// Packets that could not be written since the last chunk that was.
     pub(super) dropped: u64,
-    /// Received, lost and cut packets that a chunk told of which could not be written.
-    pub(super) untold: (u64, u64, u64),
+    /// Counts of chunks that could not be written, for the head of the next one.
+    pub(super) untold: Untold,
     pub(super) is_unsynced: bool,
     /// Places of segments that were left.
     pub(super) doubtful: Vec<Doubtful>,
@@ -153,6 +166,7 @@ pub(super) struct Writing {
     pub(super) expired: Timestamp,
     pub(super) progress: Arc<Progress>,
     pub(super) snap_len: u32,
+    pub(super) policy: Overload,
     /// Held as long as the store is recorded.
     pub(super) _lock: File,
 }
@@ -165,6 +179,7 @@ impl Writing {
     /// Works until the last job.
     pub(super) fn run(
         self,
+        jobs: Arc<Jobs>,
         events: (Sender<Event>, Receiver<Event>),
         buffers: SyncSender<ChunkBuffer>,
         indexes: SyncSender<Box<Builder>>,
@@ -179,7 +194,7 @@ impl Writing {
             sealer,
             events: received,
             buffers,
-            jobs: VecDeque::new(),
+            jobs,
             flights: VecDeque::new(),
             flown: 0,
             sealing: Vec::new(),
@@ -257,13 +272,25 @@ impl Writing {
         }
         add(&self.progress.lost, packets);
         self.dropped += packets;
-        self.untold = (head.received, head.lost, head.cut);
+        let ChunkHead { received, lost, cut, overload, .. } = *head;
+        self.untold = Untold { received, lost, cut, overload };
+    }
+
+    /// Counts a chunk that was given up under overload.
+    pub(super) fn shed(&mut self, head: &ChunkHead) {
+        let packets = u64::from(head.packets);
+        add(&self.progress.shed, packets);
+        self.untold.received += head.received;
+        self.untold.lost += head.lost;
+        self.untold.cut += head.cut;
+        self.untold.overload += head.overload + packets;
     }
 
     /// Adds to a head what chunks told that could not be written.
     pub(super) fn tell_untold(&mut self, head: &mut ChunkHead) {
-        let (received, lost, cut) = std::mem::take(&mut self.untold);
+        let Untold { received, lost, cut, overload } = std::mem::take(&mut self.untold);
         head.cut = head.cut.saturating_add(cut);
+        head.overload = head.overload.saturating_add(overload);
         head.received = head.received.saturating_add(received);
         head.lost = head.lost.saturating_add(lost);
     }
@@ -294,7 +321,8 @@ impl Writing {
         head.segment = self.number;
         head.number = before + 1;
         head.previous = previous;
-        head.dropped = self.dropped;
+        head.dropped = self.dropped.saturating_add(head.overload);
+        head.policy = self.policy;
         let len = head.len as usize;
         let hash = chunk::seal(&mut buffer.bytes_mut()[..len], head);
         // The first chunk of a slot brings the fillers behind it along, in the same write.

@@ -4,6 +4,7 @@
  *   TAPLINE_DISK_ROOT   the folder
  *   TAPLINE_DISK_LOG    the log: records of docs in disk.rs
  *   TAPLINE_DISK_FAIL   SEED:SHARE: of a thousand calls SHARE fail, by chance, as long as the file TAPLINE_DISK_WHEN exists
+ *   TAPLINE_DISK_STALL  a file: as long as it exists, writes wait
  *
  * io_uring is refused, so that every write is a call that is seen here.
  */
@@ -33,7 +34,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[4096];
 static int log_fd = -1;
 static uint64_t share, state;
-static const char *when;
+static const char *when, *stall;
 
 
 __attribute__((constructor)) static void begin(void) {
@@ -42,6 +43,7 @@ __attribute__((constructor)) static void begin(void) {
     if (path) log_fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fail) sscanf(fail, "%lu:%lu", &state, &share);
     when = getenv("TAPLINE_DISK_WHEN");
+    stall = getenv("TAPLINE_DISK_STALL");
 }
 
 static int is_below(const char *path) {
@@ -99,6 +101,7 @@ static ssize_t put(int fd, const void *bytes, size_t len, off_t offset) {
 
 ssize_t pwrite64(int fd, const void *bytes, size_t len, off_t offset) {
     if (!is_watched(fd)) return put(fd, bytes, len, offset);
+    while (stall && syscall(SYS_faccessat, AT_FDCWD, stall, F_OK) == 0) usleep(1000);
     pthread_mutex_lock(&lock);
     ssize_t done;
     if (fails()) {

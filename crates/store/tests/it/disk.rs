@@ -54,6 +54,13 @@ impl Shim {
     }
 }
 
+impl Shim {
+    /// Has writes of a command below `root` wait as long as the file `when` is there.
+    pub(crate) fn stall(&self, command: &mut Command, root: &Path, when: &Path) {
+        command.env("LD_PRELOAD", &self.path).env("TAPLINE_DISK_ROOT", root).env("TAPLINE_DISK_STALL", when);
+    }
+}
+
 /// Something that the disk was told.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tapline_packet::Timestamp;
-use tapline_store::{Catalog, Error, Finding, Losses, Recorder, RecorderSettings, Window, verify};
+use tapline_store::{Catalog, Error, Finding, Losses, Overload, Recorder, RecorderSettings, Window, verify};
 
 use super::disk::Shim;
 use super::faults;
@@ -33,6 +33,7 @@ fn what_a_failing_disk_loses_is_counted() {
             segments: SEGMENTS,
             failing: Some(folder.path().join("failing")),
             is_finished: true,
+            overload: Overload::Wait,
         };
         let mut command = recording.command();
         shim.fail(&mut command, &root, seed, share, &folder.path().join("failing"));
@@ -71,6 +72,60 @@ fn check(store: &Path, told: &Told, context: &str) {
     recorder.finish(&[], Losses::default(), time).unwrap();
     if recorder.totals().recycled == 0 {
         assert_eq!(all(store).len(), found.numbers.len() + 100, "{:?}\n{context}", recorder.news());
+    }
+}
+
+/// Writes stop while half of the packets come; each policy loses what it says, and counts it.
+#[test]
+fn a_slow_disk_costs_the_packets_of_the_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(shim) = Shim::build(folder.path(), "a_slow_disk_costs_the_packets_of_the_policy") else {
+        return;
+    };
+    let stalled = folder.path().join("stalled");
+    for (at, policy) in Overload::LOSING.into_iter().enumerate() {
+        let root = folder.path().join(format!("{policy:?}"));
+        fs::create_dir(&root).unwrap();
+        let recording = Recording {
+            store: root.join("store"),
+            progress: root.with_extension("progress"),
+            numbers: 0..6000,
+            batch: 40,
+            segments: SEGMENTS,
+            failing: Some(stalled.clone()),
+            overload: policy,
+            is_finished: true,
+        };
+        let mut command = recording.command();
+        shim.stall(&mut command, &root, &stalled);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let told = recording.told();
+        assert!(told.is_over && told.lost == 0, "{told:?}\n{said}");
+        assert!(told.overload > 500, "{policy:?}: {told:?}");
+        assert_eq!(told.written + told.overload, told.handed, "{policy:?}: {told:?}");
+        let found = find(&recording.store, Window::ALL, "");
+        assert_eq!(found.numbers.len() as u64, told.written, "{policy:?}");
+        // What came while the disk was well, but for chunks that still waited and were the oldest; of the packets
+        // between the first or the last.
+        let is_found = |number: u64| found.numbers.binary_search(&number).is_ok();
+        let is_oldest = policy == Overload::Oldest;
+        let first = if is_oldest { 0..1200 } else { 0..1600 };
+        assert!(first.chain(4520..6000).all(is_found), "{policy:?}: {told:?}");
+        assert_eq!(is_found(4519), is_oldest, "{policy:?}");
+        // The store says it, by the policy.
+        let catalog = Catalog::open(&recording.store).unwrap();
+        let sealed: Vec<_> = catalog.segments().unwrap().iter().filter_map(|one| one.standing).collect();
+        let by_policy = |at: usize| sealed.iter().map(|one| one.overload[at]).sum::<u64>();
+        assert_eq!(
+            [0, 1, 2].map(by_policy),
+            std::array::from_fn(|one| if one == at { told.overload } else { 0 })
+        );
+        assert_eq!(sealed.iter().map(|one| one.dropped).sum::<u64>(), told.overload);
+        assert_keys_find_all(&recording.store, &found.numbers, [0, 1500, 3000, 4499, 5999]);
+        let findings = verify(&catalog, &mut |_, _| true).unwrap().findings;
+        assert!(findings.is_empty(), "{policy:?}: {findings:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use tapline_store::{Catalog, Finding, verify};
+use tapline_store::{Catalog, Finding, Overload, verify};
 use tapline_testkit::random::Random;
 
 use super::faults;
@@ -32,6 +32,7 @@ fn a_killed_recorder_keeps_what_it_wrote() {
             segments: 6,
             failing: None,
             is_finished: true,
+            overload: Overload::Wait,
         };
         let before = if kill == 0 { Vec::new() } else { all(&store) };
         let mut child = recording.start();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tapline_file::SectionReader;
 use tapline_packet::Packet;
-use tapline_store::{Catalog, Finding, Losses, Recorder, Window, verify};
+use tapline_store::{Catalog, Finding, Losses, Overload, Recorder, Window, verify};
 use tapline_testkit::random::Random;
 
 use super::disk::{Disk, Manner, Shim, Told, read_log};
@@ -146,6 +146,7 @@ fn log_of_recordings(shim: &Shim, folder: &Path) -> Vec<Told> {
             batch: 40,
             segments: SEGMENTS,
             failing: None,
+            overload: Overload::Wait,
             is_finished,
         };
         let mut command = recording.command();

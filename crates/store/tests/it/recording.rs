@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use tapline_store::{Losses, Recorder, RecorderSettings, Totals};
+use tapline_store::{Losses, Overload, Recorder, RecorderSettings, Totals};
 
 use super::packets::{at_ms, interfaces, record};
 
@@ -25,6 +25,16 @@ pub(crate) const STEP_MS: i64 = 100;
 /// Of so many packets that the source received one was lost before the recorder.
 pub(crate) const LOST_OF: u64 = 10;
 
+/// The most packets on their way to a disk that is well: those of two chunks.
+const BUFFERED_MAX: u64 = 240;
+
+/// Policies by their numbers here.
+const POLICIES: [Overload; 4] = [Overload::Wait, Overload::Newest, Overload::Oldest, Overload::Flows];
+
+fn policy_number(policy: Overload) -> usize {
+    POLICIES.iter().position(|one| *one == policy).expect("all are there")
+}
+
 /// A recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
@@ -39,6 +49,8 @@ pub(crate) struct Recording {
     pub(crate) segments: u64,
     /// There from the first quarter of the packets to the third.
     pub(crate) failing: Option<PathBuf>,
+    /// The policy under overload, for 8 buffers.
+    pub(crate) overload: Overload,
     /// Whether the recording ends as it should; else as after a kill, with all chunks written.
     pub(crate) is_finished: bool,
 }
@@ -50,6 +62,7 @@ pub(crate) struct Told {
     pub(crate) written: u64,
     pub(crate) lost: u64,
     pub(crate) recycled: u64,
+    pub(crate) overload: u64,
     /// Whether it ended by itself.
     pub(crate) is_over: bool,
 }
@@ -69,6 +82,7 @@ impl Recording {
             self.segments.to_string(),
             self.failing.as_deref().map(path).unwrap_or_default(),
             u8::from(self.is_finished).to_string(),
+            policy_number(self.overload).to_string(),
         ];
         command.env(WHAT, fields.join("\n")).stdin(Stdio::null()).stdout(Stdio::null());
         command
@@ -90,6 +104,7 @@ impl Recording {
             segments: number(5),
             failing: Some(PathBuf::from(fields[6])).filter(|path| path != Path::new("")),
             is_finished: number(7) == 1,
+            overload: POLICIES[number(8) as usize],
         })
     }
 
@@ -100,8 +115,8 @@ impl Recording {
         let Some(line) = whole.lines().last() else { return Told::default() };
         let numbers: Vec<u64> =
             line.split(' ').map(|number| number.parse().expect("lines are written at once")).collect();
-        let &[handed, written, lost, recycled, over] = &numbers[..] else { panic!("{line}") };
-        Told { handed, written, lost, recycled, is_over: over == 1 }
+        let &[handed, written, lost, recycled, overload, over] = &numbers[..] else { panic!("{line}") };
+        Told { handed, written, lost, recycled, overload, is_over: over == 1 }
     }
 }
 
@@ -122,14 +137,17 @@ fn the_recording_process() {
     let Some(what) = Recording::from_environment() else { return };
     let mut progress = fs::OpenOptions::new().create(true).append(true).open(&what.progress).unwrap();
     let mut tell = |handed: u64, totals: Totals, is_over: bool| {
-        let Totals { written, lost, recycled, .. } = totals;
-        let line = format!("{handed} {written} {lost} {recycled} {}\n", u8::from(is_over));
+        let Totals { written, lost, recycled, overload, .. } = totals;
+        let line = format!("{handed} {written} {lost} {recycled} {overload} {}\n", u8::from(is_over));
         progress.write_all(line.as_bytes()).unwrap();
     };
     // Each recording goes on where the clock of the one before may have been.
     let mut time = what.numbers.start as i64 * STEP_MS;
-    let mut recorder = match Recorder::open(&what.store, settings(what.segments), &interfaces(), at_ms(time))
-    {
+    let mut wanted = RecorderSettings { overload: what.overload, ..settings(what.segments) };
+    if what.overload != Overload::Wait {
+        wanted.buffers = 8;
+    }
+    let mut recorder = match Recorder::open(&what.store, wanted, &interfaces(), at_ms(time)) {
         Ok(recorder) => recorder,
         Err(error) => panic!("cannot be opened: {error}"),
     };
@@ -141,6 +159,11 @@ fn the_recording_process() {
             let quarters = (next - what.numbers.start) / quarter.max(1);
             let is_failing = (1..3).contains(&quarters);
             if is_failing { fs::write(path, "") } else { fs::remove_file(path).or(Ok(())) }.unwrap();
+            // A disk that is well keeps up with the packets.
+            while !is_failing && what.overload != Overload::Wait && recorder.totals().buffered > BUFFERED_MAX
+            {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
         }
         let end = (next + what.batch).min(what.numbers.end);
         record(&mut recorder, next..end, at_ms(time), at_ms(time));

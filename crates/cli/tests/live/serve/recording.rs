@@ -4,7 +4,7 @@ use super::*;
 use crate::support::files_in;
 
 /// A daemon that records the capture, with more lines in its table.
-fn recording(test: &str, table: &str) -> Option<Daemon> {
+pub(super) fn recording(test: &str, table: &str) -> Option<Daemon> {
     let daemon = Daemon::new(test)?;
     daemon.write_rules(&record_table(&daemon, table));
     let mut command = tapline(["serve", "--json", "--config"]);
@@ -12,12 +12,12 @@ fn recording(test: &str, table: &str) -> Option<Daemon> {
     Some(daemon.begin_recording(&mut command))
 }
 
-fn record_table(daemon: &Daemon, table: &str) -> String {
+pub(super) fn record_table(daemon: &Daemon, table: &str) -> String {
     format!("[[record]]\ncapture = \"office\"\nto = {:?}\nsegment = \"4MiB\"\n{table}\n", daemon.store())
 }
 
 /// The packets that a search counts.
-fn count(daemon: &Daemon, filter: &str) -> u64 {
+pub(super) fn count(daemon: &Daemon, filter: &str) -> u64 {
     let mut command = tapline(["find", "--count", "--json"]);
     finish(command.arg(daemon.store()).args(["--", filter])).succeeded().account().output("written")
 }
@@ -44,7 +44,7 @@ impl Daemon {
     }
 
     /// SIGTERM; the account of the recording, and the log.
-    fn terminate(&mut self) -> (Value, String) {
+    pub(super) fn terminate(&mut self) -> (Value, String) {
         let live = self.live.take().expect("it runs");
         live.signal("TERM");
         let finished = live.wait().succeeded();
