@@ -27,13 +27,14 @@ use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 
 use crate::args::FplArgs;
 use crate::fpl::searches;
 use crate::output;
-use crate::privileges;
+use crate::privileges::{self, Dropped};
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
@@ -117,6 +118,9 @@ fn confine(
     identity: Option<&Identity>,
 ) -> Result<Meters> {
     let dropped = privileges::give_up(identity)?;
+    if input.search.is_some() && dropped != Dropped::Nothing {
+        learn_zone();
+    }
     let meters = meters(input);
     let needs = outputs::needs(args, filtering, input.is_live, identity.is_some());
     let lacks = privileges::confine(dropped, needs, &meters);
@@ -305,7 +309,7 @@ fn conclude(
     told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
 }
 
-/// The exit status where packets of a store may be missing, because what should have them could not be read.
+/// The exit status where packets of a store may be missing, because parts of it could not be read.
 const ANSWERED_IN_PART: u8 = 3;
 
 /// Shows what a program remembers.

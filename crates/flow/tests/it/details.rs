@@ -72,15 +72,15 @@ fn conversation(way: Way, turns: &[(usize, i64, u8, u32, &[u8])]) -> Vec<(i64, V
     let hosts = [Host::number(9), Host::number(2)];
     turns
         .iter()
-        .map(|&(who, ms, flags, seq, payload)| {
-            let (src, dst) = if who == 0 { (50_000, 8443) } else { (8443, 50_000) };
+        .map(|&(sender, ms, flags, seq, payload)| {
+            let (src, dst) = if sender == 0 { (50_000, 8443) } else { (8443, 50_000) };
             let options = match flags & flags::SYN {
                 0 => Vec::new(),
-                _ => vec![TcpOption::MaximumSegment(1400 + who as u16), TcpOption::WindowScale(7)],
+                _ => vec![TcpOption::MaximumSegment(1400 + sender as u16), TcpOption::WindowScale(7)],
             };
-            let seq = [1000, 9000][who] + seq;
-            let tcp = Tcp { src, dst, seq, ack: [9001, 1001][who], flags, window: 500, options };
-            (ms, way.frame(&hosts[who], &hosts[1 - who], 6, |pair| tcp.segment(pair, payload)))
+            let seq = [1000, 9000][sender] + seq;
+            let tcp = Tcp { src, dst, seq, ack: [9001, 1001][sender], flags, window: 500, options };
+            (ms, way.frame(&hosts[sender], &hosts[1 - sender], 6, |pair| tcp.segment(pair, payload)))
         })
         .collect()
 }
@@ -185,9 +185,10 @@ fn requests_and_questions_are_told() {
     assert_eq!((&*http.user_agent, http.status), ("probe/1.0", Some(200)));
 
     let hosts = [Host::number(9), Host::number(2)];
-    let frame = |who: usize, payload: &[u8]| {
-        let (src, dst) = if who == 0 { (50_000, 53) } else { (53, 50_000) };
-        Way::Extended.frame(&hosts[who], &hosts[1 - who], 17, |pair| Udp { src, dst }.datagram(pair, payload))
+    let frame = |sender: usize, payload: &[u8]| {
+        let (src, dst) = if sender == 0 { (50_000, 53) } else { (53, 50_000) };
+        Way::Extended
+            .frame(&hosts[sender], &hosts[1 - sender], 17, |pair| Udp { src, dst }.datagram(pair, payload))
     };
     let answer =
         dns_response(7, "a.example.org", 28, 60, &[hosts[0].ip(IpVersion::V6), hosts[1].ip(IpVersion::V6)]);
@@ -324,8 +325,10 @@ fn retransmissions_are_counted_as_generated() {
             ms += 100;
         }
         let bytes = vec![b'.'; 1500];
-        let turns: Vec<(usize, i64, u8, u32, &[u8])> =
-            turns.iter().map(|&(who, ms, flags, seq, len)| (who, ms, flags, seq, &bytes[..len])).collect();
+        let turns: Vec<(usize, i64, u8, u32, &[u8])> = turns
+            .iter()
+            .map(|&(sender, ms, flags, seq, len)| (sender, ms, flags, seq, &bytes[..len]))
+            .collect();
         let settings =
             MeterSettings { active_ns: 3_600_000 * MS, idle_ns: 3_600_000 * MS, ..settings("tcp") };
         let (flows, _) = metered(&settings, &conversation(Way::Plain, &turns), 65_535);

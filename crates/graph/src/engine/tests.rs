@@ -465,7 +465,7 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
     let mut sleeper = Sleeper { wakeup, waits: Vec::new(), is_stopped: false };
     let (control, is_over) = (Control::new(None), std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // A report that is asked for before the engine runs wakes nobody.
+        // A report that is asked for before the engine runs wakes no source.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 control.request_report();
