@@ -188,6 +188,8 @@ fn words(text: &str) -> Option<Vec<String>> {
             (None, '[' | ']') => return None,
             (None, '|' | '>' | '<' | ';' | '&') => break,
             (None, '#') if word.is_none() => break,
+            // The command goes on in the next line.
+            (None, '\\') if characters.peek().is_none() => break,
             (None, ' ') => {
                 words.extend(word.take());
                 if characters.peek() == Some(&' ') {
@@ -230,6 +232,7 @@ mod tests {
             Some("find|S|--to|+10m|a b")
         );
         assert_eq!(words("sudo bin/tapline status # remark").as_deref(), Some("status"));
+        assert_eq!(words("tapline probe --biflow \\").as_deref(), Some("probe|--biflow"));
         assert_eq!(words("A=b tapline run -e 'x -> y' | less").as_deref(), Some("run|-e|x -> y"));
         assert_eq!(words("tapline capture -w '' -r \"x|y\"").as_deref(), Some("capture|-w||-r|x|y"));
         for other in
