@@ -140,7 +140,7 @@ impl Namespace {
     /// A counter of an interface by its name in `/sys/class/net/*/statistics`, such as `rx_packets`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The counter cannot be read.
     pub fn counter(&self, interface: &str, counter: &str) -> Result<u64, String> {
         // `ip netns exec` mounts /sys anew, so that it shows this namespace.
         let path = format!("/sys/class/net/{interface}/statistics/{counter}");

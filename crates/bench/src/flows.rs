@@ -1,12 +1,14 @@
 //! Packets to flows to IPFIX: `tapline probe -r FILE --export udp://...` against softflowd, nfpcapd, argus and pmacctd.
 //!
-//! The table fills to the full number of conversations: no timeout is shorter than the file. What is sent goes to a socket here that throws it away, and what
-//! that costs is not counted. nfpcapd has no export by UDP that ends with its file, so it writes its own files, as it is used; so does argus. pmacctd sends
-//! NetFlow v5, whose packets are counted here; it waits for most of a minute at its end, so it runs only if it is named.
+//! The table fills to the full number of conversations: no timeout is shorter than the file. What is sent goes to a
+//! socket here that throws it away, and what that costs is not counted. nfpcapd has no export by UDP that ends with its
+//! file, so it writes its own files, as it is used; so does argus. pmacctd sends NetFlow v5, whose packets are counted
+//! here; it waits for most of a minute at its end, so it runs only if it is named.
 //!
-//! Before anything is measured each runs once, and must have every packet: tapline by its account, softflowd by its statistics, which must tell of no
-//! message that could not be sent, nfpcapd by what `nfdump -I` finds in its files, argus by what `racount` finds, pmacctd by what came. Its records tell of a few tens of packets more
-//! or fewer than there were in one run of some; so much is let pass.
+//! Before anything is measured each runs once, and must have every packet: tapline by its account, softflowd by its
+//! statistics, which must tell of no message that could not be sent, nfpcapd by what `nfdump -I` finds in its files,
+//! argus by what `racount` finds, pmacctd by what came. Its records tell of a few tens of packets more or fewer than
+//! there were in one run of some; so much is let pass.
 
 use std::net::UdpSocket;
 use std::path::Path;

@@ -5,7 +5,8 @@
 //!                           +--> interpreter of values               (simple alone: the same filter as classic BPF, interpreted)
 //! ```
 //!
-//! Before anything is measured, all must accept as many packets and leave the same memory. The goal: within 1.3 times the C.
+//! Before anything is measured, all must accept as many packets and leave the same memory. The goal: within 1.3 times
+//! the C.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -279,7 +280,8 @@ fn small_network() -> Vec<Vec<u8>> {
     Traffic::new(1).take(PACKETS).map(|(_, frame)| frame).collect()
 }
 
-/// The same, with sessions of RTSP that agree on ports, and the media that they then send: 1 packet in 128 is of a session, 1 in 4 media.
+/// The same, with sessions of RTSP that agree on ports, and the media that they then send: 1 packet in 128 is of a
+/// session, 1 in 4 media.
 fn streaming() -> Vec<Vec<u8>> {
     let number = |at: usize| 5000 + 2 * (at / 128 % 8) as u16;
     let mut frames = small_network();

@@ -8,8 +8,8 @@
 //!   report     median of each peer, ratio to tapline, the goal
 //! ```
 //!
-//! The machine may be busy: runs of the peers alternate, so what disturbs one disturbs all, and the ratio of the medians
-//! is what counts. `--csv` keeps every single run.
+//! The machine may be busy: runs of the peers alternate, so what disturbs one disturbs all, and the ratio of the
+//! medians is what counts. `--csv` keeps every single run.
 #![forbid(unsafe_code)]
 
 mod accounting;
@@ -67,7 +67,8 @@ enum Workload {
     Flows(flows::FlowsArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
-    /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was achieved. Needs root.
+    /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
+    /// achieved. Needs root.
     Rate(rate::RateArgs),
     /// The shared ring: storing a packet once, indexing it for 1 to 16 readers, reading it.
     Ring(ring::RingArgs),

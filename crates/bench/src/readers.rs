@@ -54,7 +54,8 @@ pub(crate) struct ReadersArgs {
     /// Filters of readers but the first: a few of a hundred packets, all but these, or all.
     #[arg(long, value_enum, default_value_t)]
     want: Want,
-    /// The daemon captures by AF_XDP. No VLANs are sent then: AF_PACKET takes their tags out of packets, so the same filters would select others.
+    /// The daemon captures by AF_XDP. No VLANs are sent then: AF_PACKET takes their tags out of packets, so the same
+    /// filters would select others.
     #[arg(long)]
     xdp: bool,
 }
@@ -162,7 +163,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Sends, and says what processor time that took, with that of the kernel's threads that may receive in the sender's place.
+    /// Sends, and says what processor time that took, with that of the kernel's threads that may receive in the
+    /// sender's place.
     fn send(&self) -> anyhow::Result<Duration> {
         let packets = self.args.rate * self.args.seconds;
         let (before, kernel_before) = (CpuTime::of_children(), receiving_threads()?);

@@ -14,7 +14,7 @@ use tapline_packet::Packet;
 pub(crate) struct Engine {
     filter: CompiledFilter,
     seen: u64,
-    /// Native code, once it was tried for; then `None` where it is refused.
+    /// Native code, once it was tried; the inner `None`: it was refused.
     native: Option<Option<Box<Native>>>,
 }
 

@@ -33,19 +33,19 @@ pub(crate) fn advance(state: &mut State) -> Result<bool, Failure> {
     }
 }
 
-/// Waiting for packets, for as long as the handle's timeout says.
+/// A wait for packets, by the handle's timeout.
 #[derive(Default)]
 pub(crate) struct Wait {
     until: Option<Instant>,
 }
 
 impl Wait {
-    /// Until a time.
+    /// A wait until a time.
     pub(crate) fn until(time: Instant) -> Wait {
         Wait { until: Some(time) }
     }
 
-    /// Waits until there may be packets. `false`: the time is over, or the handle does not wait.
+    /// Waits until there may be packets. `false` if the time is over, or the handle does not wait.
     pub(crate) fn once(&mut self, handle: &Handle) -> Result<bool, Failure> {
         // SAFETY: no other reference to the state is alive, and nothing here calls back.
         let state = unsafe { handle.state() };
@@ -60,7 +60,7 @@ impl Wait {
         Ok(waits)
     }
 
-    /// Whether the time is over that a call may take without packets.
+    /// Whether the time is over for which a call may wait without packets.
     pub(crate) fn is_over(&mut self, state: &State) -> bool {
         self.left(state) == Some(Duration::ZERO)
     }

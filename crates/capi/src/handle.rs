@@ -31,7 +31,7 @@ use crate::tally::Tally;
 
 /// The object behind `pcap_t *`.
 pub struct Handle {
-    /// `pcap_breakloop` was called.
+    /// Whether `pcap_breakloop` was called.
     pub(crate) is_broken: AtomicBool,
     /// Ends a wait for packets.
     pub(crate) wakeup: OnceLock<Wakeup>,
@@ -50,8 +50,8 @@ pub(crate) struct State {
     pub(crate) snap_len: c_int,
     pub(crate) precision: Precision,
     pub(crate) is_nonblocking: bool,
-    /// The filter: for a file's packets when they are handed out, for live ones that the kernel has not filtered when
-    /// they come, and when it is set.
+    /// The filter. A file's packets pass it when they are handed out; live packets that the kernel has not filtered,
+    /// when they come and again when another filter is set.
     pub(crate) engine: Option<Engine>,
     /// The next packet of the batch.
     pub(crate) at: usize,
@@ -60,14 +60,14 @@ pub(crate) struct State {
     pub(crate) extras: Extras,
 }
 
-/// WinPcap's additions.
+/// State of WinPcap's additions.
 #[derive(Default)]
 pub(crate) struct Extras {
-    /// `pcap_setsampling` gives a pointer to it, so it has a place of its own.
+    /// Boxed, as `pcap_setsampling` gives a pointer to it.
     pub(crate) sampling: Box<Sampling>,
     pub(crate) sampled: u64,
     pub(crate) sample_next_ns: Option<i64>,
-    /// Statistics mode, if it was chosen.
+    /// The counts of statistics mode, if that was chosen.
     pub(crate) tally: Option<Tally>,
     pub(crate) stat: Box<crate::raw::Stat>,
     pub(crate) live_dump: Option<crate::live_dump::LiveDump>,
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Refuses what a handle cannot do before `pcap_activate`.
+    /// Refuses an operation that needs `pcap_activate` before.
     pub(crate) fn require_active(&self) -> Result<(), Failure> {
         match self.kind {
             Kind::Created { .. } => {
@@ -113,14 +113,14 @@ impl State {
         !matches!(self.kind, Kind::Created { .. })
     }
 
-    /// The link type that files and filters know it by; those that no file can hold are none.
+    /// The link type by the number that files and filters use; `None` for one that no file can hold.
     pub(crate) fn link_type(&self) -> Option<LinkType> {
         u16::try_from(self.dlt).ok().map(LinkType::from_dlt)
     }
 }
 
 impl Handle {
-    /// Puts a state where C can hold it.
+    /// Moves a state to the heap, for a pointer in C.
     pub(crate) fn boxed(state: State) -> *mut Handle {
         Box::into_raw(Box::new(Handle {
             is_broken: AtomicBool::new(false),
@@ -177,7 +177,7 @@ pub(crate) unsafe fn on_handle(
     failure.code
 }
 
-/// A value out of an active handle, `PCAP_ERROR_NOT_ACTIVATED` before.
+/// A value of an active handle; `PCAP_ERROR_NOT_ACTIVATED` before its activation.
 ///
 /// # Safety
 /// As for [`on`].

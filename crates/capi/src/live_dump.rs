@@ -105,12 +105,12 @@ impl LiveDump {
         }
     }
 
-    /// Whether a limit was reached, or something failed.
+    /// Whether a limit was reached, or an error occurred.
     pub(crate) fn is_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for the end; with `stop` it comes at once.
+    /// Waits for the end; with `stop` the dump ends at once.
     pub(crate) fn join(self, stop: bool) -> Option<Ended> {
         if stop {
             self.stop.store(true, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Dumping {
         self.file.flush().map_err(|error| Failure::system(&self.path, &error))
     }
 
-    /// Writes a packet, unless it would go over a limit. Whether to go on.
+    /// Writes a packet, unless it would exceed a limit. Returns whether to go on.
     fn write(&mut self, packet: Packet<'_>) -> Result<bool, Failure> {
         let len = RECORD_HEADER_LEN + packet.data.len() as u64;
         if self.limits.bytes > 0 && self.bytes + len > self.limits.bytes {

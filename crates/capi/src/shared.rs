@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     tap: Tap,
     wish: WakeThreshold,
     gate: Gate,
-    /// The tap has a batch that was not looked at.
+    /// Whether the tap has a batch that was not looked at.
     is_pending: bool,
     /// The error that ended the capture, for the next call for packets.
     failure: Option<Failure>,
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Becomes a reader. No right is needed but that the daemon's rules let the user read.
+    /// Becomes a reader. Needs no privilege: the daemon's rules decide what the user may read.
     pub(crate) fn open(device: &str, name: &str, wished: &Settings) -> Result<Opened, Failure> {
         if wished.rfmon {
             return Err(Failure::code(ERROR_RFMON_NOTSUP));
@@ -115,7 +115,7 @@ impl Shared {
         Ok(Opened { source: Box::new(shared), dlt, snap_len, warning: None })
     }
 
-    /// Whether the tap has a batch; if not, its bells will ring for one.
+    /// Looks whether the tap has a batch; if not, its bells will ring for one.
     fn look(&mut self) -> Result<bool, Failure> {
         match self.tap.advance(Duration::ZERO) {
             Ok(Advance::Batch) => Ok(true),
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Copies what is wanted of the batch, as C sees it.
+    /// Copies the wanted packets of the batch, in the form that C sees.
     fn take(&mut self, keep: Keep<'_>) {
         self.memory.clear();
         self.records.clear();
@@ -149,33 +149,33 @@ impl Shared {
     }
 }
 
-/// The name of the program that asks.
+/// The name of this program.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Captures that we may read; none if there is no daemon, or it does not answer in time.
+/// Captures that this user may read; none without a daemon, or if it does not answer in time.
 pub(crate) fn captures(timeout: Duration) -> Vec<OfferedCapture> {
     Client::list(&socket_path(trusted_socket()), &program(), timeout).unwrap_or_default()
 }
 
-/// The one socket that programs with more rights than their user ask at; none for others.
+/// The only socket for programs with more rights than their user; `None` for other programs.
 fn trusted_socket() -> Option<&'static Path> {
     environment::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 
-/// After how long one that waits for another buffer looks again.
+/// The pause before a reader that waits for another buffer looks again.
 const REMINDER: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const NEVER: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// One descriptor that stands for several, and for what was not handed out yet.
+/// One descriptor for several bells, and for packets that were not handed out yet.
 struct Gate {
     epoll: OwnedFd,
     own: Wakeup,
     is_set: bool,
-    /// Becomes readable though no bell rings.
+    /// Makes the gate readable without a bell.
     timer: OwnedFd,
     is_reminded: bool,
 }
@@ -210,7 +210,7 @@ impl Gate {
         Ok(Gate { epoll, own, is_set: false, timer, is_reminded: false })
     }
 
-    /// Makes it readable in a while, for what no bell rings for; or not.
+    /// Makes the gate readable after a pause, for packets without a bell; or takes that back.
     fn remind(&mut self, is_wanted: bool) {
         if !is_wanted && !self.is_reminded {
             return;
@@ -223,7 +223,7 @@ impl Gate {
         self.is_reminded = is_wanted;
     }
 
-    /// Makes it readable, or leaves that to the bells.
+    /// Makes the gate readable, or leaves that to the bells.
     fn set(&mut self, is_set: bool) {
         if is_set && !self.is_set {
             self.own.notify();
@@ -234,7 +234,7 @@ impl Gate {
     }
 }
 
-/// Why a capture cannot be read.
+/// The error for a capture that cannot be read.
 fn open_failure(device: &str, error: &Error) -> Failure {
     let code = match error {
         Error::NoDaemon { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {

@@ -47,7 +47,7 @@ pub(crate) struct Stored {
     /// Questions of the programs that were compiled for this handle.
     questions: Vec<(CompiledFilter, Question)>,
     input: Option<StoreInput>,
-    /// A filter was set after the search had begun.
+    /// Whether a filter was set after the search had begun.
     is_filtered_here: bool,
     dlts: Vec<c_int>,
     link_type: LinkType,
@@ -57,7 +57,7 @@ pub(crate) struct Stored {
     /// The error that ends the packets, for the next call to return.
     failure: Option<Failure>,
     has_ended: bool,
-    /// Packets that passed.
+    /// Number of packets that passed.
     lent: u64,
     /// Readable until the packets end.
     ready: Wakeup,
@@ -117,7 +117,7 @@ impl Stored {
         self.input.as_mut().ok_or_else(|| Failure::error("the search has not begun"))
     }
 
-    /// Takes what is wanted of the batch that the search lends.
+    /// Takes the wanted packets of the batch that the search lends.
     fn take(&mut self, keep: Keep<'_>) {
         let Some(input) = &self.input else { return };
         let batch = input.batch();

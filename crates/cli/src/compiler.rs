@@ -60,7 +60,8 @@ impl Compiler {
         }
     }
 
-    /// The program for packets that have not reached the kernel's stack: VLAN tags are in them, as in a file. `None` lets everything through.
+    /// The program for packets that have not reached the kernel's stack: VLAN tags are in them, as in a file. `None`
+    /// lets everything through.
     pub(crate) fn compile_in_front(
         &self,
         text: &str,

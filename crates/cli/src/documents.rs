@@ -105,10 +105,18 @@ fn rules_of_the_documents_are_taken() {
     let text = |block: &Block| block.lines.join("\n");
     let whole = blocks.iter().map(text).find(|text| text.contains("[[capture]]")).expect("a capture");
     for block in &blocks {
-        // A table alone stands behind the rest.
         let own = text(block);
-        let all = if own == whole { own } else { format!("{whole}\n{own}") };
-        rules(&all).unwrap_or_else(|error| panic!("docs/serve.md:{}: {error}", block.line));
+        // A table alone stands behind the others, in place of one of its kind.
+        let kind = own.strip_prefix("[[").and_then(|rest| rest.split(']').next());
+        let all = match kind {
+            Some(kind) if own != whole => {
+                let others: Vec<&str> =
+                    whole.split("\n[[").filter(|table| !table.starts_with(kind)).collect();
+                format!("{}\n{own}", others.join("\n[["))
+            }
+            _ => own,
+        };
+        rules(&all).unwrap_or_else(|error| panic!("docs/serve.md:{}: {error}\n{all}", block.line));
     }
 }
 

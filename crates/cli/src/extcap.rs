@@ -7,8 +7,8 @@
 //!           --capture --fifo F-->   pcapng into F: packets, and the counters of the interfaces each second
 //! ```
 //!
-//! The calls and sentences are those of the Wireshark Developer's Guide, section 8.2 (extcap), and extcap(4). Wireshark runs
-//! every extcap program when it starts, so a list never waits for a daemon longer than [`DAEMON_PATIENCE`].
+//! The calls and sentences are those of the Wireshark Developer's Guide, section 8.2 (extcap), and extcap(4). Wireshark
+//! runs every extcap program when it starts, so a list never waits for a daemon longer than [`DAEMON_PATIENCE`].
 
 use std::fmt::Write as _;
 use std::fs;
@@ -110,7 +110,8 @@ pub(crate) struct ExtcapArgs {
     /// Keep at most this many bytes of a packet, 1 to 262144.
     #[arg(long, value_name = "BYTES", value_parser = size_in::<u32>(1..=u64::from(SNAP_LEN)))]
     snapshot_length: Option<u32>,
-    /// Link the program into Wireshark's folders for extcap programs: those of the machine as root, else the user's own.
+    /// Link the program into Wireshark's folders for extcap programs: those of the machine as root, else the user's
+    /// own.
     #[arg(long)]
     install: bool,
     /// With --install: this folder instead.
@@ -174,7 +175,8 @@ fn interfaces(socket: Option<&Path>) -> String {
                 "interface {{value={WITHHELD}}}{{display=Tapline: no right to read (rules of tapline serve)}}"
             );
         }
-        // Without a daemon there is nothing to list, and a list is no place for errors: they would stand in a dialog at each start.
+        // Without a daemon there is nothing to list, and a list is no place for errors: they would stand in a dialog at
+        // each start.
         Err(_) => {}
     }
     text

@@ -59,8 +59,8 @@ pub(crate) struct ExplainArgs {
     /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
     #[arg(short = 'd', action = ArgAction::Count)]
     pub(crate) dump: u8,
-    /// Show one form that the filter takes on its way to code: tree, passes (values before and after each pass), ir (values after
-    /// all passes), bpf, ebpf, native. Several with commas, or all.
+    /// Show one form that the filter takes on its way to code: tree, passes (values before and after each pass), ir
+    /// (values after all passes), bpf, ebpf, native. Several with commas, or all.
     #[arg(long, value_name = "STAGE", value_delimiter = ',', conflicts_with = "dump")]
     pub(crate) stage: Vec<String>,
     /// Compile as for a live capture, where the kernel keeps VLAN tags apart.

@@ -29,8 +29,8 @@ pub(crate) fn is_shown(stage: &str) -> bool {
     matches!(stage, METER | TOP)
 }
 
-/// The greatest flows and the sums of the results of one or several workers. Lines have at most `width` columns, if there is a width, except for an
-/// address or a text that is longer.
+/// The greatest flows and the sums of the results of one or several workers. Lines have at most `width` columns, if
+/// there is a width, except for an address or a text that is longer.
 pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option<usize>) -> String {
     let of = |stage: &str| -> Vec<&Table> {
         workers.iter().flatten().filter(|(name, _)| name == stage).map(|(_, table)| table).collect()

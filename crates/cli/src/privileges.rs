@@ -52,8 +52,8 @@ pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
     Ok(if had_rights { Dropped::Rights } else { Dropped::Nothing })
 }
 
-/// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads are made. Returns what the
-/// kernel lacks for it.
+/// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads
+/// are made. Returns what the kernel lacks for it.
 pub(crate) fn confine(dropped: Dropped, mut needs: AllowedAccess, meters: &Meters) -> MissingConfinement {
     if dropped == Dropped::Nothing {
         return MissingConfinement::new();
@@ -62,7 +62,8 @@ pub(crate) fn confine(dropped: Dropped, mut needs: AllowedAccess, meters: &Meter
     sandbox::confine(&needs)
 }
 
-/// Whether compiling a filter may ask a name server: it names hosts or networks. Filters are compiled again for interfaces that come later.
+/// Whether compiling a filter may ask a name server: it names hosts or networks. Filters are compiled again for
+/// interfaces that come later.
 pub(crate) fn may_ask_for_names(filter: &str) -> bool {
     ["host", "net", "gateway", "src", "dst"].iter().any(|word| filter.contains(word))
 }

@@ -280,7 +280,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     live::open(settings, XdpArgs::default(), &TapArgs::default())
 }
 
-/// Where the service manager waits for it (Type=notify).
+/// Tells the service manager about the state of the service (Type=notify).
 fn tell_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         say(&format!("the service manager could not be told: {error}"));

@@ -25,8 +25,9 @@ pub(crate) struct CaughtSignals {
     has_ended: Arc<AtomicBool>,
 }
 
-/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`CaughtSignals::obey`]; but until then
-/// a second SIGINT gives up at once: the program may wait for something, such as the reader of a pipe that it opens.
+/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`CaughtSignals::obey`]; but
+/// until then a second SIGINT gives up at once: the program may wait for something, such as the reader of a pipe that
+/// it opens.
 ///
 /// # Errors
 /// If a handler cannot be installed.
@@ -44,7 +45,8 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 
 impl CaughtSignals {
     /// Obeys what was caught and what comes. An end signal completes all outputs; a SIGINT later than [`GRACE`] after
-    /// the first gives up at once. Where outputs keep to a rate it only has them leave what waits, and the one after that gives up.
+    /// the first gives up at once. Where outputs keep to a rate it only has them leave what waits, and the one after
+    /// that gives up.
     ///
     /// # Errors
     /// If there can be no thread for it.

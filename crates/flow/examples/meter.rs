@@ -1,4 +1,5 @@
-//! Meters a capture file and says what that took: `cargo run --release -p tapline-flow --example meter -- FILE [flows-max]`.
+//! Meters a capture file and says what that took: `cargo run --release -p tapline-flow --example meter -- FILE
+//! [flows-max]`.
 
 use std::error::Error;
 use std::path::Path;

@@ -9,7 +9,8 @@ use crate::Details;
 /// An expired flow (RFC 7011, 5.1), with both directions (a biflow, RFC 5103).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// The source of the first packet, then its destination. The counters of a side are of the packets that this endpoint sent.
+    /// The source of the first packet, then its destination. The counters of a side are of the packets that this
+    /// endpoint sent.
     pub endpoints: [Endpoint; 2],
     /// The IP protocol number; of IPv6 the one behind all extension headers.
     pub protocol: u8,
@@ -30,7 +31,8 @@ pub struct Endpoint {
     pub port: u16,
     /// Packets sent.
     pub packets: u64,
-    /// Bytes of IP packets, by the length fields of their headers; of frames with [`MeterSettings::counts_frames`](crate::MeterSettings::counts_frames).
+    /// Bytes of IP packets, by the length fields of their headers; of frames with
+    /// [`MeterSettings::counts_frames`](crate::MeterSettings::counts_frames).
     pub bytes: u64,
     /// Time stamp of the earliest packet; the epoch if there is none.
     pub first: Timestamp,
@@ -48,7 +50,8 @@ pub struct Endpoint {
     pub tos: u8,
 }
 
-/// Fields of a flow's first packet beside the five-tuple. Fields of the flow key have the same value in all packets of the flow.
+/// Fields of a flow's first packet beside the five-tuple. Fields of the flow key have the same value in all packets of
+/// the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowContext {
     /// The outermost MPLS label; [`NO_LABEL`](Self::NO_LABEL) without.

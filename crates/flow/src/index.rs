@@ -9,9 +9,10 @@
 //!  44   high 2 x 10        ... and high half
 //! ```
 //!
-//! There are at most six slots in use to a bucket, so that one in twenty-odd is full when all are taken, and nearly every look-up reads one line.
-//! Memory for all slots is reserved at the start; of that only as many buckets are in use as the flows need, twice as many each time when they become too few. So a
-//! table with room for a million flows that holds a thousand has its index in 22 KB, not spread over 11 MB.
+//! There are at most six slots in use to a bucket, so that one in twenty-odd is full when all are taken, and nearly
+//! every look-up reads one line. Memory for all slots is reserved at the start; of that only as many buckets are in use
+//! as the flows need, twice as many each time when they become too few. So a table with room for a million flows that
+//! holds a thousand has its index in 22 KB, not spread over 11 MB.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
@@ -195,7 +196,8 @@ fn buckets(slots: usize) -> u32 {
     (slots / SLOTS_PER_BUCKET + 2) as u32
 }
 
-/// Zeroed memory from the system, without writing it. `vec!` aborts the program if there is no memory, so a reservation is tried first.
+/// Zeroed memory from the system, without writing it. `vec!` aborts the program if there is no memory, so a reservation
+/// is tried first.
 fn zeros(words: usize) -> Result<Vec<u16>, TryReserveError> {
     let mut trial: Vec<u16> = Vec::new();
     trial.try_reserve_exact(words)?;

@@ -5,7 +5,8 @@
 //! wide     all else:                digest 8             | port 2, port 2, protocol 1, 0, 0, 1         the rest stands in the cold part
 //! ```
 //!
-//! A key is that of both directions: the lower side (address and port as one number) comes first. Which side sent a packet is kept beside the key.
+//! A key is that of both directions: the lower side (address and port as one number) comes first. Which side sent a
+//! packet is kept beside the key.
 
 use tapline_packet::headers::IpVersion;
 
@@ -225,7 +226,8 @@ mod tests {
         assert!(KeyFields::parse("vlan,prot").unwrap_err().to_string().contains("`prot`"));
     }
 
-    /// Interface identifiers and prefixes that are the constants of the digest, and contexts that are: products of 0, were there no seed.
+    /// Interface identifiers and prefixes that are the constants of the digest, and contexts that are: products of 0,
+    /// were there no seed.
     #[test]
     fn no_sender_can_choose_equal_keys() {
         let address = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);

@@ -22,7 +22,8 @@ use crate::{DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, PacketCount, Stat
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
 
-/// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when they need it.
+/// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when
+/// they need it.
 const WINDOW: usize = 64;
 
 /// The longest timeout: ten years.
@@ -31,11 +32,13 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Settings of a meter: timeouts, flow key, and what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterSettings {
-    /// Active timeout: a flow older than this ends, and its next packet begins another record. Nanoseconds, 1 ms to 10 years.
+    /// Active timeout: a flow older than this ends, and its next packet begins another record. Nanoseconds, 1 ms to 10
+    /// years.
     pub active_ns: i64,
     /// Idle timeout: a flow without a packet for longer than this ends. Nanoseconds, 1 ms to 10 years.
     pub idle_ns: i64,
-    /// Idle timeout of a TCP flow after FIN from both sides or RST, if less than [`idle_ns`](Self::idle_ns). Nanoseconds, 0 to 10 years.
+    /// Idle timeout of a TCP flow after FIN from both sides or RST, if less than [`idle_ns`](Self::idle_ns).
+    /// Nanoseconds, 0 to 10 years.
     pub closed_ns: i64,
     /// Capacity of the table in flows, 1 to 2^30 - 1. When the table is full, the least recently active flow ends.
     pub flows_max: usize,
@@ -69,7 +72,8 @@ impl Default for MeterSettings {
 }
 
 impl MeterSettings {
-    /// The greatest memory of a flow in bytes, with its share of index, timers and pools; a meter takes about 6 MiB beside.
+    /// The greatest memory of a flow in bytes, with its share of index, timers and pools; a meter takes about 6 MiB
+    /// beside.
     pub fn flow_len(&self) -> usize {
         Table::flow_len(self.details, self.payload)
     }
@@ -110,7 +114,8 @@ impl Meter {
     /// Makes a meter without flows. Memory is reserved now, and used as flows are created.
     ///
     /// # Errors
-    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`] if the table does not fit into memory.
+    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`]
+    /// if the table does not fit into memory.
     pub fn new(settings: &MeterSettings) -> Result<Meter, Error> {
         settings.check()?;
         let MeterSettings {
@@ -137,8 +142,8 @@ impl Meter {
         })
     }
 
-    /// Meters the selected packets of a batch, and removes those from the selection that are not metered. Flows that end by it are
-    /// appended to `ended`, at most one for each packet.
+    /// Meters the selected packets of a batch, and removes those from the selection that are not metered. Flows that
+    /// end by it are appended to `ended`, at most one for each packet.
     pub fn push(
         &mut self,
         batch: &Batch<'_>,
@@ -205,13 +210,14 @@ impl Meter {
         self.table.clock = self.table.clock.max(now.as_nanos());
     }
 
-    /// Sets the clock back to `now`. To be called after [`finish`](Self::finish) has ended all flows, whose times are by the old clock.
+    /// Sets the clock back to `now`. To be called after [`finish`](Self::finish) has ended all flows, whose times are
+    /// by the old clock.
     pub fn reset_clock(&mut self, now: Timestamp) {
         self.table.clock = now.as_nanos();
     }
 
-    /// Limits time stamps: later ones are taken as `latest`. For live interfaces, where one wrong time stamp in the future would stop
-    /// all timers until then. Without a call all time stamps are accepted.
+    /// Limits time stamps: later ones are taken as `latest`. For live interfaces, where one wrong time stamp in the
+    /// future would stop all timers until then. Without a call all time stamps are accepted.
     pub fn set_latest(&mut self, latest: Timestamp) {
         self.latest = latest.as_nanos();
     }
@@ -226,8 +232,8 @@ impl Meter {
         self.table.expire(ENDED_PER_CALL, &mut self.statistics, ended)
     }
 
-    /// Ends all flows, at most 512 in one call. Returns `false` if more are left: call it again, and nothing else before. Afterwards the
-    /// meter can be used again.
+    /// Ends all flows, at most 512 in one call. Returns `false` if more are left: call it again, and nothing else
+    /// before. Afterwards the meter can be used again.
     pub fn finish(&mut self, ended: &mut Vec<Flow>) -> bool {
         self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
     }

@@ -129,7 +129,8 @@ impl ParseOptions {
 /// Bytes that the parser of plain packets reads: Ethernet 14, IPv4 20, TCP up to its flags 14.
 pub(crate) const PLAIN_LEN: usize = 48;
 
-/// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough for those that are not plain.
+/// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough
+/// for those that are not plain.
 const TOO_SHORT: [u16; 256] = {
     let mut lengths = [u16::MAX; 256];
     lengths[TCP as usize] = 20 + 14 - 1;
@@ -185,7 +186,8 @@ fn cause_without_ip(headers: &Headers, data: &[u8]) -> UnmeteredCause {
     if headers.l3().is_none_or(is_whole) { UnmeteredCause::NotIp } else { UnmeteredCause::Cut }
 }
 
-/// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all registers.
+/// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all
+/// registers.
 #[inline(never)]
 pub(crate) fn any(
     view: ParseOptions,

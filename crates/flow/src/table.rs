@@ -6,20 +6,22 @@
 //!                             Wheel, CreationOrder: 8 bytes a slot each, untouched by packets
 //! ```
 //!
-//! A packet of a known flow reads a cache line of the index, and reads and writes one of the hot part. The cold part is for the first packet of each
-//! direction, for IPv6 and other wide keys, and for flows with late packets.
+//! A packet of a known flow reads a cache line of the index, and reads and writes one of the hot part. The cold part is
+//! for the first packet of each direction, for IPv6 and other wide keys, and for flows with late packets.
 //!
 //! # Time
-//! The clock is the greatest time stamp so far. The creation and the last packet of a flow are timed by the clock, so a late packet does not make
-//! a flow older. While packets are in order the clock is the packet's own time: the hot part holds one time of creation and, for each direction,
-//! the time from there to the last packet. The first late packet of a flow moves all its times to the cold part.
+//! The clock is the greatest time stamp so far. The creation and the last packet of a flow are timed by the clock, so a
+//! late packet does not make a flow older. While packets are in order the clock is the packet's own time: the hot part
+//! holds one time of creation and, for each direction, the time from there to the last packet. The first late packet of
+//! a flow moves all its times to the cold part.
 //!
 //! # Details
-//! Details are in a table of their own, at the same slots ([`DetailTable`]); without details a packet costs one test of a pointer.
+//! Details are in a table of their own, at the same slots ([`DetailTable`]); without details a packet costs one test of
+//! a pointer.
 //!
 //! # Expiry
-//! The timer wheel finds flows whose idle timeout has passed, the list in order of creation those whose active timeout has. Whether a flow is found
-//! there or by its next packet makes no difference to any record.
+//! The timer wheel finds flows whose idle timeout has passed, the list in order of creation those whose active timeout
+//! has. Whether a flow is found there or by its next packet makes no difference to any record.
 
 mod entry;
 
@@ -42,7 +44,8 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// Flows from which on large pages are requested. The TLB holds the pages of smaller tables, and a large page costs 2 MiB of zeros.
+/// Flows from which on large pages are requested. The TLB holds the pages of smaller tables, and a large page costs 2
+/// MiB of zeros.
 const SMALL_PAGES: usize = 1 << 15;
 
 /// Bytes of a flow, with its share of the index, the timer wheel and the list of creation.
@@ -132,7 +135,8 @@ impl Table {
         self.index.chain_max
     }
 
-    /// Before a batch, of which each packet may begin a flow: has the index grow if it must. That takes some 25 ns a flow, and as many as there are once each time that they are twice as many.
+    /// Before a batch, of which each packet may begin a flow: has the index grow if it must. That takes some 25 ns a
+    /// flow, and as many as there are once each time that they are twice as many.
     pub(crate) fn make_room(&mut self, packets: usize) {
         let slots = (self.len() + packets).min(self.flows_max);
         if self.index.has_room(slots) {
@@ -203,7 +207,8 @@ impl Table {
         }
     }
 
-    /// Adds a packet to its flow, which is made if there is none. A flow that had ended before comes out. The slot of the flow.
+    /// Adds a packet to its flow, which is made if there is none. A flow that had ended before comes out. The slot of
+    /// the flow.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -446,8 +451,9 @@ impl Table {
         self.remove(slot);
     }
 
-    /// Ends at most `most` of all flows; `false` if more are left. Expired ones end by their timeout. The index is cleared at
-    /// the end as a whole: to take each flow out would touch all of it at random. No packet may come between.
+    /// Ends at most `most` of all flows; `false` if more are left. Expired ones end by their timeout. The index is
+    /// cleared at the end as a whole: to take each flow out would touch all of it at random. No packet may come
+    /// between.
     pub(crate) fn end_all(
         &mut self,
         most: usize,

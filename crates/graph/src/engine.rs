@@ -93,7 +93,8 @@ impl Control {
         self.end();
     }
 
-    /// Whether the loop is about to end: a stop was requested, the limit was reached, or a worker failed or completed the work.
+    /// Whether the loop is about to end: a stop was requested, the limit was reached, or a worker failed or completed
+    /// the work.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -168,8 +168,9 @@ impl Graph {
         NodeId(id)
     }
 
-    /// Puts other stages in place of these, between two batches. Stages whose keys stay keep what they know, and miss no packet; those whose keys
-    /// are gone are finished first, and stay in the account. Gives the new places, in the order of `new`.
+    /// Puts other stages in place of these, between two batches. Stages whose keys stay keep what they know, and miss
+    /// no packet; those whose keys are gone are finished first, and stay in the account. Gives the new places, in the
+    /// order of `new`.
     ///
     /// # Errors
     /// The first of all stages that could not be finished; the change is made all the same.
@@ -212,7 +213,8 @@ impl Graph {
         self.nodes.iter().any(|node| node.key == key)
     }
 
-    /// Hands a batch that a source lends to all that want it. `start` is when work on the batch began, in ticks of the clock.
+    /// Hands a batch that a source lends to all that want it. `start` is when work on the batch began, in ticks of the
+    /// clock.
     ///
     /// # Errors
     /// The first of all stages that failed; the others got the batch all the same.

@@ -7,7 +7,8 @@
 //!  Engine: advance, push, tick, finish        Meter: cycles, packets, bytes of each stage
 //! ```
 //!
-//! - [`Stage`] is one step of the work, [`Graph`] joins steps for one worker, [`Engine`] drives sources through a graph.
+//! - [`Stage`] is one step of the work, [`Graph`] joins steps for one worker, [`Engine`] drives sources through a
+//!   graph.
 //! - [`GraphAccount`] says where every packet went, and whether that adds up.
 #![forbid(unsafe_code)]
 

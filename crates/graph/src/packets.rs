@@ -68,7 +68,8 @@ impl<'a> Packets<'a> {
 
     /// Bytes on the wire of those that are wanted.
     ///
-    /// The sum is kept as long as the selection has its length: a selection only narrows, so its length tells whether it changed.
+    /// The sum is kept as long as the selection has its length: a selection only narrows, so its length tells whether
+    /// it changed.
     pub fn bytes(&mut self) -> u64 {
         let len = self.selection.len();
         if self.sum.0 != len {

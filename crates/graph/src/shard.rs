@@ -6,9 +6,10 @@
 //!  (a thread of its own) \-- records of worker 1 --> FlowShardSource --> worker 1    with is filled again
 //! ```
 //!
-//! A hash of the addresses chooses the worker of a packet: both directions of a flow and all fragments of its packets come to one worker, and the
-//! shares of all workers together are the source. The reader copies each span of bytes once, computes that hash, and hands over blocks of
-//! [`BLOCK_LEN`] bytes: one lock a block. A slow worker holds the reader back, which then waits for a free block; memory stays bounded.
+//! A hash of the addresses chooses the worker of a packet: both directions of a flow and all fragments of its packets
+//! come to one worker, and the shares of all workers together are the source. The reader copies each span of bytes
+//! once, computes that hash, and hands over blocks of [`BLOCK_LEN`] bytes: one lock a block. A slow worker holds the
+//! reader back, which then waits for a free block; memory stays bounded.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -414,7 +415,8 @@ impl FlowShardSource {
         }
     }
 
-    /// The end of the source. An error is told by the worker that comes to it last, so that the others have had what was read before it.
+    /// The end of the source. An error is told by the worker that comes to it last, so that the others have had what
+    /// was read before it.
     fn end(&mut self, mut state: MutexGuard<'_, State>) -> Result<Advance, Error> {
         let known = self.interfaces.len();
         self.interfaces.extend_from_slice(&state.interfaces[known..]);

@@ -37,9 +37,11 @@ use crate::table::Table;
 
 /// A stage of a graph: takes packets, and passes some of them on.
 ///
-/// The graph counts the packets into and out of each stage, and its cycles; a stage counts only what its [`StageCounters`] name.
+/// The graph counts the packets into and out of each stage, and its cycles; a stage counts only what its
+/// [`StageCounters`] name.
 pub trait Stage: Send {
-    /// Processes packets, at least one. Packets passed to `out` go on; all others are refused, held or stored by the stage.
+    /// Processes packets, at least one. Packets passed to `out` go on; all others are refused, held or stored by the
+    /// stage.
     ///
     /// # Errors
     /// The run ends; the other stages still get these packets, and every output is completed.
@@ -159,7 +161,8 @@ pub struct StageCounters {
     pub held: u64,
     /// Packets that came after the end was decided, and were not looked at.
     pub unexamined: u64,
-    /// Packets that went on by at least one output, where one packet may go by several; `None` if each goes by one at most.
+    /// Packets that went on by at least one output, where one packet may go by several; `None` if each goes by one at
+    /// most.
     pub matched: Option<u64>,
     /// The account of an output; of all workers together, where they share it.
     pub output: Option<OutputAccount>,

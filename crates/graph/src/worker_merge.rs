@@ -6,12 +6,13 @@
 //! worker 2   source --Watermark--> ... -> MergeInput --copies--> queue /                         in one thread
 //! ```
 //!
-//! Each pair of exit and inlet has a *lane*: one queue for each worker. A packet's key is its position in the file, or for
-//! interfaces its time stamp (never less than that of the packet before it in the same worker). A *watermark* is the key up to
-//! which a worker has queued all packets of an inlet. A packet leaves its lane once the watermarks of all workers are past its
-//! key, so packets of a file leave in the file's order with any number of workers.
+//! Each pair of exit and inlet has a *lane*: one queue for each worker. A packet's key is its position in the file, or
+//! for interfaces its time stamp (never less than that of the packet before it in the same worker). A *watermark* is
+//! the key up to which a worker has queued all packets of an inlet. A packet leaves its lane once the watermarks of all
+//! workers are past its key, so packets of a file leave in the file's order with any number of workers.
 //!
-//! A worker whose queue is full waits for room. Workers may wait for each other through different lanes; the queues grow then.
+//! A worker whose queue is full waits for room. Workers may wait for each other through different lanes; the queues
+//! grow then.
 
 mod input;
 mod merged;
@@ -50,7 +51,8 @@ struct State {
     waiting: Vec<bool>,
     /// By worker: has ended.
     ended: Vec<bool>,
-    /// By worker and inlet: waits for a shared reader that waits for another worker; `None` where the worker has a reader of its own.
+    /// By worker and inlet: waits for a shared reader that waits for another worker; `None` where the worker has a
+    /// reader of its own.
     starved: Vec<Vec<Option<bool>>>,
     queue_len: usize,
     spare: Vec<PacketBlock>,
@@ -159,7 +161,8 @@ impl State {
         self.watermarks[inlet].iter().copied().min().unwrap_or(u64::MAX)
     }
 
-    /// Whether all workers wait, for room or for a reader that waits for one of them, and no packet can leave to make room.
+    /// Whether all workers wait, for room or for a reader that waits for one of them, and no packet can leave to make
+    /// room.
     fn is_stuck(&self, inlets: usize) -> bool {
         let can_go = |(number, lane): (usize, &Lane)| {
             lane.first().is_some_and(|(_, key)| key.0 < self.least_watermark(number % inlets))

@@ -183,7 +183,8 @@ impl Step {
         }
     }
 
-    /// Restores the value before, whatever is now: for a change that may have been cut short, with an unknown result in the driver.
+    /// Restores the value before, whatever is now: for a change that may have been cut short, with an unknown result in
+    /// the driver.
     ///
     /// # Errors
     /// The kernel or driver refuses.
@@ -217,8 +218,8 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// The offloads of a group that the change has switched and that still are as it left them, as they were before. One by one: the kernel may
-/// have switched only some, and another program may have switched others back.
+/// The offloads of a group that the change has switched and that still are as it left them, as they were before. One by
+/// one: the kernel may have switched only some, and another program may have switched others back.
 fn switched(now: &[(String, bool)], to: &[(String, bool)], from: &[(String, bool)]) -> Vec<(String, bool)> {
     let value =
         |list: &[(String, bool)], name: &str| list.iter().find(|(known, _)| known == name).map(|one| one.1);

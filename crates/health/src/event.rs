@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::{Change, Error, Step};
 
-/// An event of a run that makes changes or puts them back. Its text is one line, and holds names that others chose: escape it for
-/// terminals.
+/// An event of a run that makes changes or puts them back. Its text is one line, and holds names that others chose:
+/// escape it for terminals.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {

@@ -5,8 +5,8 @@
 //! Fixer::undo_all  last first: put back what no other program has changed since --> remove the journal
 //! ```
 //!
-//! A setting that the driver takes otherwise than asked is put back at once. A change that cannot be made is told and left out. A
-//! change that cannot be put back keeps its journal, for the next run to tell.
+//! A setting that the driver takes otherwise than asked is put back at once. A change that cannot be made is told and
+//! left out. A change that cannot be put back keeps its journal, for the next run to tell.
 
 use tapline_sys::NetNs;
 
@@ -39,7 +39,8 @@ pub struct Fixer {
 }
 
 impl Fixer {
-    /// For interfaces of the network namespace `netns`; `None` is that of the process. `tell` is called for each change made or put back.
+    /// For interfaces of the network namespace `netns`; `None` is that of the process. `tell` is called for each change
+    /// made or put back.
     ///
     /// # Errors
     /// If there is no such namespace.
@@ -51,7 +52,8 @@ impl Fixer {
         Ok(Fixer { netns: netns.map(str::to_owned), namespace, journal: None, entries: Vec::new(), tell })
     }
 
-    /// Makes the changes that mend the findings. A change that stops the link for a moment is made only on interfaces in `named`.
+    /// Makes the changes that mend the findings. A change that stops the link for a moment is made only on interfaces
+    /// in `named`.
     ///
     /// # Errors
     /// If the journal cannot be written: then no further change is made.
@@ -124,7 +126,8 @@ impl Fixer {
         self.journal.insert(journal).add(entry)
     }
 
-    /// Puts the last step back at once, as the driver took another value than it was given. If that fails it is tried again at the end.
+    /// Puts the last step back at once, as the driver took another value than it was given. If that fails it is tried
+    /// again at the end.
     fn put_last_back(&mut self, entry: &Entry) -> Result<(), Error> {
         let before = &entry.step.before;
         match within(self.namespace.as_ref(), before.interface(), || before.apply())? {
@@ -134,7 +137,8 @@ impl Fixer {
         Ok(())
     }
 
-    /// Puts every setting back, last first. Gives whether all are as before, apart from those that other programs changed since.
+    /// Puts every setting back, last first. Gives whether all are as before, apart from those that other programs
+    /// changed since.
     pub fn undo_all(&mut self) -> bool {
         let entries = std::mem::take(&mut self.entries);
         let restore = |entry: &&Entry| !undo_all(self.namespace.as_ref(), entry, self.tell);

@@ -1,4 +1,5 @@
-//! The journal of changes: each is written to a file before it is made, so that a run that is killed leaves the way back.
+//! The journal of changes: each is written to a file before it is made, so that a run that is killed leaves the way
+//! back.
 //!
 //! ```text
 //! DIRECTORY/doctor-PID-N.journal := header (step | step with `taken`)*     one JSON object a line
@@ -10,10 +11,10 @@
 //! others   try the lock: refused: its owner runs          taken: left behind; tapline doctor --undo puts back and removes it
 //! ```
 //!
-//! A line that was cut short belongs to a step that was never made. Lines survive kill -9, as the kernel holds them; a crash of the
-//! machine resets all settings, so no line waits for a disk. The directory is `$TAPLINE_RUN_DIR`, or the first writable one of
-//! /run/tapline and `$XDG_RUNTIME_DIR/tapline`. A journal of this user is restored, one of root is shown, any other is ignored: its
-//! writer could have any interface changed.
+//! A line that was cut short belongs to a step that was never made. Lines survive kill -9, as the kernel holds them; a
+//! crash of the machine resets all settings, so no line waits for a disk. The directory is `$TAPLINE_RUN_DIR`, or the
+//! first writable one of /run/tapline and `$XDG_RUNTIME_DIR/tapline`. A journal of this user is restored, one of root
+//! is shown, any other is ignored: its writer could have any interface changed.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -38,7 +39,8 @@ const JOURNALS_MAX: usize = 256;
 pub struct Header {
     /// Version of the format: 1.
     version: u32,
-    /// The kernel's identifier of this start of the system (`/proc/sys/kernel/random/boot_id`): a restart resets all settings.
+    /// The kernel's identifier of this start of the system (`/proc/sys/kernel/random/boot_id`): a restart resets all
+    /// settings.
     boot: String,
     /// Name of the network namespace, or its absolute path; `None` for the namespace of the process.
     pub netns: Option<String>,

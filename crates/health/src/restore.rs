@@ -83,7 +83,8 @@ fn remove(found: &FoundJournal, tell: fn(&Event)) -> bool {
     removed.map_err(|source| tell(&Event::JournalNotRemoved(failed(source)))).is_ok()
 }
 
-/// The namespace with the journal's inode: that of the process, one under the journal's name, under any name, or of another process.
+/// The namespace with the journal's inode: that of the process, one under the journal's name, under any name, or of
+/// another process.
 fn place(header: &Header) -> JournalNamespace {
     let inode = header.netns_inode;
     if NetNs::inode_here().is_ok_and(|here| here == inode) {

@@ -1,5 +1,5 @@
-//! The profiling paper's Figures 6 and 9 as one picture (Degioanni and others, "Profiling and optimization of software-based network-analysis
-//! applications"), on standard output.
+//! The profiling paper's Figures 6 and 9 as one picture (Degioanni and others, "Profiling and optimization of
+//! software-based network-analysis applications"), on standard output.
 //!
 //!     cargo run -p tapline-measure --example picture > breakdown.svg
 

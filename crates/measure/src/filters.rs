@@ -7,7 +7,8 @@ pub struct Filter<'a> {
     pub name: &'static str,
     /// The filter, in the pcap-filter language.
     pub text: &'a str,
-    /// Fields of a frame that passes every test and matches the last; `None` for the empty filter and for filters of users.
+    /// Fields of a frame that passes every test and matches the last; `None` for the empty filter and for filters of
+    /// users.
     pub worst: Option<WorstCasePacket>,
 }
 

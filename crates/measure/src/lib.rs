@@ -7,8 +7,9 @@
 //! micro    `tapline profile --micro` one stage, one store, one wake-up, one search
 //! ```
 //!
-//! The machine may be busy: runs of the peers alternate, so a disturbance meets all of them, and medians are compared. No peer is
-//! timed before its answer equals ours. The program `tapline-bench`, for developers, builds on the same parts.
+//! The machine may be busy: runs of the peers alternate, so a disturbance meets all of them, and medians are compared.
+//! No peer is timed before its answer equals ours. The program `tapline-bench`, for developers, builds on the same
+//! parts.
 #![forbid(unsafe_code)]
 
 pub mod answer;

@@ -1,4 +1,5 @@
-//! Processor time of other processes and of the kernel's threads, as `schedstat` of proc(5) tells it: nanoseconds on a processor first.
+//! Processor time of other processes and of the kernel's threads, as `schedstat` of proc(5) tells it: nanoseconds on a
+//! processor first.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,8 @@ pub fn tasks(pid: u32) -> Vec<Option<u64>> {
     }
 }
 
-/// Processor time of a thread so far, in nanoseconds; `None` without such a thread, or where the kernel does not count it.
+/// Processor time of a thread so far, in nanoseconds; `None` without such a thread, or where the kernel does not count
+/// it.
 pub fn thread(pid: u32) -> Option<u64> {
     run_time(Path::new(&format!("/proc/{pid}")))
 }

@@ -4,9 +4,9 @@
 //! Printer --> Context { out, options, names, connections, calls, initiators, meta, protocol } --> link --> net --> transport --> app
 //! ```
 //!
-//! A printer is a function `fn(&mut Context, Span, ...) -> Printed`. It sets [`Context::protocol`] before its first read:
-//! that is the name in `[|protocol]` when a read fails and the failure is passed on with `?`. One that prints its own
-//! mark with [`Context::cut`] and returns `Ok` lets the printers around it go on.
+//! A printer is a function `fn(&mut Context, Span, ...) -> Printed`. It sets [`Context::protocol`] before its first
+//! read: that is the name in `[|protocol]` when a read fails and the failure is passed on with `?`. One that prints its
+//! own mark with [`Context::cut`] and returns `Ok` lets the printers around it go on.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -114,7 +114,8 @@ impl<'c> Context<'c> {
         printed
     }
 
-    /// `count` bytes as characters, up to the first NUL if they are `padded`; their end is where the captured bytes end.
+    /// `count` bytes as characters, up to the first NUL if they are `padded`; their end is where the captured bytes
+    /// end.
     pub(crate) fn characters(&mut self, span: Span<'_>, count: usize, padded: bool) -> Printed {
         let shown = &span.data[..count.min(span.captured())];
         if padded && self.visible_until_nul(shown) {

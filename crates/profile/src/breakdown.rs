@@ -188,7 +188,8 @@ pub fn compare(before: &Breakdown, after: &Breakdown) -> String {
     text
 }
 
-/// The names of all components: the order of the first run, and what only later ones have after what stands before it there.
+/// The names of all components: the order of the first run, and what only later ones have after what stands before it
+/// there.
 pub fn component_names<'a>(runs: &[&'a Breakdown]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {

@@ -6,8 +6,8 @@
 //! else     CLOCK_MONOTONIC, in nanoseconds
 //! ```
 //!
-//! Costs are given in *cycles*: ticks of this clock. With the time stamp counter these are cycles at the nominal speed of the processor,
-//! whatever speed it runs at; with the others they are what the frequency says.
+//! Costs are given in *cycles*: ticks of this clock. With the time stamp counter these are cycles at the nominal speed
+//! of the processor, whatever speed it runs at; with the others they are what the frequency says.
 
 use std::fmt;
 use std::fs;
@@ -18,9 +18,11 @@ use std::time::Duration;
 
 use tapline_sys::{clock, tsc};
 
-/// Length of the frequency's measurement: with an uncertainty of about 50 ns at both ends these are 10 parts in a million.
+/// Length of the frequency's measurement: with an uncertainty of about 50 ns at both ends these are 10 parts in a
+/// million.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Beyond this a frequency that was told is not believed: crystals are within 100 parts in a million, and both clocks come from one.
+/// Beyond this a frequency that was told is not believed: crystals are within 100 parts in a million, and both clocks
+/// come from one.
 const TOLD_ERROR_PPM: f64 = 1000.0;
 /// Readings of which the one with the least uncertainty is taken.
 const READINGS: usize = 16;
@@ -201,7 +203,8 @@ fn choose(platform: &Platform) -> (ClockKind, String) {
         let reason = "the time stamp counter changes its rate or stops (no constant_tsc and nonstop_tsc)";
         return (ClockKind::Monotonic, reason.into());
     }
-    // The kernel takes "tsc" off the list once it saw counters disagree or drift. Guests may run on another source and still have it.
+    // The kernel takes "tsc" off the list once it saw counters disagree or drift. Guests may run on another source and
+    // still have it.
     let lists_tsc = |list: &Option<String>| {
         list.as_deref().is_some_and(|list| list.split_whitespace().any(|name| name == "tsc"))
     };

@@ -5,9 +5,9 @@
 //! from     0    1     1.25  1.5   1.75  2    2.5        917,504   2^20   cycles a packet, inclusive
 //! ```
 //!
-//! A bucket is at most a quarter as wide as its lower end, so a percentile is known to a quarter; sums are exact, they are counted
-//! apart. These are the leading bits of a floating-point number, exponent and two bits of the fraction, and that is how a bucket is
-//! found: without a branch or a search.
+//! A bucket is at most a quarter as wide as its lower end, so a percentile is known to a quarter; sums are exact, they
+//! are counted apart. These are the leading bits of a floating-point number, exponent and two bits of the fraction, and
+//! that is how a bucket is found: without a branch or a search.
 
 /// Buckets of a histogram.
 pub const BUCKETS: usize = 82;

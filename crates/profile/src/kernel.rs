@@ -101,8 +101,8 @@ impl KernelCounters {
         self.softirqs.as_ref()?.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
     }
 
-    /// Interrupts whose device has this name in it: `eth0`, `virtio4-input`. Drivers choose these names; `None` if none has it, as for
-    /// interfaces that raise no interrupts of their own.
+    /// Interrupts whose device has this name in it: `eth0`, `virtio4-input`. Drivers choose these names; `None` if none
+    /// has it, as for interfaces that raise no interrupts of their own.
     pub fn interrupts_of(&self, name: &str) -> Option<u64> {
         let mut found = self.interrupts.as_ref()?.iter().filter(|line| line.device.contains(name)).peekable();
         found.peek()?;
@@ -132,8 +132,8 @@ impl CpuTimes {
 }
 
 impl Softnet {
-    /// Counts since `earlier`. The kernel counts each with 32 bits for each processor: a sum that is less than before has gone
-    /// round, once if they are read often enough.
+    /// Counts since `earlier`. The kernel counts each with 32 bits for each processor: a sum that is less than before
+    /// has gone round, once if they are read often enough.
     #[must_use]
     pub fn since(self, earlier: Softnet) -> Softnet {
         let difference = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));

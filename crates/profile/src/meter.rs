@@ -1,7 +1,8 @@
 //! The counters of one stage, and how they are added to.
 //!
-//! The engine reads the clock before and after a stage's batch and calls [`Meter::add`] once: seven additions to memory that no other thread
-//! writes to, so they need neither lock nor locked instruction. Readers see each counter as it was at some moment.
+//! The engine reads the clock before and after a stage's batch and calls [`Meter::add`] once: seven additions to memory
+//! that no other thread writes to, so they need neither lock nor locked instruction. Readers see each counter as it was
+//! at some moment.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,8 +33,8 @@ pub struct Cost {
     pub bytes_out: u64,
 }
 
-/// The counters of one stage, source or sink of one worker. A clone is the same counters; when the last one is dropped they are
-/// retired: they stay readable, and final, until their place is needed.
+/// The counters of one stage, source or sink of one worker. A clone is the same counters; when the last one is dropped
+/// they are retired: they stay readable, and final, until their place is needed.
 ///
 /// One thread may add at a time. If two do, counts are lost, nothing worse.
 #[derive(Clone, Debug)]
@@ -102,7 +103,8 @@ impl Meter {
     }
 }
 
-/// A further counter of a stage, for what only this stage counts: the entries of a table, the packets of the loudest talker.
+/// A further counter of a stage, for what only this stage counts: the entries of a table, the packets of the loudest
+/// talker.
 #[derive(Clone, Debug)]
 pub struct Extra {
     meter: Meter,

@@ -4,9 +4,9 @@
 //! slot   free --slot()--> used --the last Meter dropped--> retired --slot(), when no slot is left unused--> used
 //! ```
 //!
-//! Slots are given out in order, each reserved by writing to the file, so that a full disk is an error here and not a signal when
-//! a counter is touched. When all were used, the slot that retired first is given out again; when none is retired, the counters live in memory
-//! that other processes do not see.
+//! Slots are given out in order, each reserved by writing to the file, so that a full disk is an error here and not a
+//! signal when a counter is touched. When all were used, the slot that retired first is given out again; when none is
+//! retired, the counters live in memory that other processes do not see.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -69,8 +69,8 @@ pub(crate) struct Lease {
 }
 
 impl Meters {
-    /// Meters in a file that other processes can read, `title` in its header (128 bytes of it). Where no file can be made they
-    /// are private, and [`reason`](Self::reason) says why.
+    /// Meters in a file that other processes can read, `title` in its header (128 bytes of it). Where no file can be
+    /// made they are private, and [`reason`](Self::reason) says why.
     pub fn create(title: &str) -> Meters {
         Meters::create_in_first(&places(), title)
     }
@@ -114,8 +114,8 @@ impl Meters {
         self.inner.reason.as_ref()
     }
 
-    /// Slots that had no room in the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They count, and only
-    /// this process sees them.
+    /// Slots that had no room in the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They count,
+    /// and only this process sees them.
     pub fn unshared(&self) -> usize {
         self.inner.lock().spare.len()
     }
@@ -225,7 +225,8 @@ impl Drop for Lease {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        // A process that gave up the right to remove the file still has it open. The mapping is no longer used, so its memory can be freed.
+        // A process that gave up the right to remove the file still has it open. The mapping is no longer used, so its
+        // memory can be freed.
         if self.owner == process::id() && fs::remove_file(&self.path).is_err() {
             let _ = self.file.set_len(0);
         }

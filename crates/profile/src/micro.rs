@@ -1,4 +1,5 @@
-//! Cost of small tasks, side by side: they take turns, each timed many times, and each must prove that its work was done.
+//! Cost of small tasks, side by side: they take turns, each timed many times, and each must prove that its work was
+//! done.
 //!
 //! ```text
 //! for each run, for each task (the order rotates): t0, round() -> work, t1        work is as expected, or an error
@@ -24,8 +25,8 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// `round` does `units` of what is measured, each called `unit`, and gives a number that it can only know if it did; `expected` is that
-    /// number.
+    /// `round` does `units` of what is measured, each called `unit`, and gives a number that it can only know if it
+    /// did; `expected` is that number.
     pub fn new(
         name: &str,
         unit: &'static str,

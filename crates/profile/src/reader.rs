@@ -1,7 +1,8 @@
 //! The counters of another process, while it runs.
 //!
-//! The file is read, not mapped, so that it may shrink or vanish. A slot can be given to something else while it is read, so everything is
-//! read twice: what the first reading found counts if the second finds the same generation after it.
+//! The file is read, not mapped, so that it may shrink or vanish. A slot can be given to something else while it is
+//! read, so everything is read twice: what the first reading found counts if the second finds the same generation after
+//! it.
 
 use std::fs::File;
 use std::io;
@@ -47,8 +48,8 @@ pub struct Reader {
 type Words = [u64; SLOT_WORDS];
 
 impl Reader {
-    /// The processes that count now, in the folders that [`Meters::create`](crate::Meters::create) uses; of several users if they all
-    /// use `/run/tapline`. Files that processes left behind are removed, as far as we may.
+    /// The processes that count now, in the folders that [`Meters::create`](crate::Meters::create) uses; of several
+    /// users if they all use `/run/tapline`. Files that processes left behind are removed, as far as we may.
     pub fn list() -> Vec<Process> {
         place::places().iter().flat_map(list).collect()
     }
@@ -61,8 +62,8 @@ impl Reader {
     /// Opens a file of meters, even one that a process left behind.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be opened; [`Error::Foreign`] if it is something else, or of another version or byte order;
-    /// [`Error::Ended`] if its process has ended and could only empty it.
+    /// [`Error::Io`] if it cannot be opened; [`Error::Foreign`] if it is something else, or of another version or byte
+    /// order; [`Error::Ended`] if its process has ended and could only empty it.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         let about = std::fs::metadata(path).map_err(Error::io("open", path))?;
         if !about.is_file() {
@@ -97,7 +98,8 @@ impl Reader {
     }
 }
 
-/// The slot's content, if both readings are of one generation. A slot that changed owner is left out until the next reading.
+/// The slot's content, if both readings are of one generation. A slot that changed owner is left out until the next
+/// reading.
 fn settled(first: &Words, second: &Words) -> Option<Snapshot> {
     let snapshot = Snapshot::of_words(first).filter(|snapshot| snapshot.state != State::Free)?;
     let again = Snapshot::of_words(second).filter(|snapshot| snapshot.state != State::Free)?;

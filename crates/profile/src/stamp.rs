@@ -7,10 +7,10 @@
 //! batch     the system's clock, once a batch                             all packets of a batch have one time
 //! ```
 //!
-//! `tsc` is anchored once, and drifts from the system's clock by the error of the frequency, some parts in a million. `tsc-sync` finds at each
-//! anchor by how much it is off. What came from a wrong rate corrects the rate; the difference itself is made up for until the
-//! next anchor is due, so that time never jumps for it. If the system's clock was set forward, it follows at once; if it was set
-//! back, it goes at half its speed until both agree: an hour takes two.
+//! `tsc` is anchored once, and drifts from the system's clock by the error of the frequency, some parts in a million.
+//! `tsc-sync` finds at each anchor by how much it is off. What came from a wrong rate corrects the rate; the difference
+//! itself is made up for until the next anchor is due, so that time never jumps for it. If the system's clock was set
+//! forward, it follows at once; if it was set back, it goes at half its speed until both agree: an hour takes two.
 //!
 //! All but `kernel` say when the packet was looked at, not when it came.
 

@@ -9,6 +9,8 @@
 //! DAY    := today | yesterday | YYYY-MM-DD
 //! ```
 
+use std::sync::OnceLock;
+
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp as Moment, ToSpan};
@@ -108,7 +110,7 @@ impl Clock {
     }
 
     fn zone(&self) -> TimeZone {
-        self.zone.clone().unwrap_or_else(TimeZone::system)
+        self.zone.as_ref().unwrap_or_else(|| system_zone()).clone()
     }
 }
 
@@ -129,10 +131,20 @@ fn of(moment: Moment) -> Result<Timestamp, String> {
         .map_err(|_| format!("{moment} is outside of the years 1677 to 2262"))
 }
 
+/// Looks up the system's time zone, for later: to be called before the process gives up the right to read its file.
+pub fn learn_zone() {
+    system_zone();
+}
+
+fn system_zone() -> &'static TimeZone {
+    static ZONE: OnceLock<TimeZone> = OnceLock::new();
+    ZONE.get_or_init(TimeZone::system)
+}
+
 /// A moment for people: local date and time to the second.
 pub fn shown(at: Timestamp) -> String {
     let Ok(moment) = Moment::from_nanosecond(at.as_nanos().into()) else { return "unknown".to_owned() };
-    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    moment.to_zoned(system_zone().clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]

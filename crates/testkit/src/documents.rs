@@ -153,8 +153,8 @@ enum Place {
 }
 
 /// The words of a command line of a document that runs `program`, without what stands before it (a prompt, `sudo`,
-/// variables) and behind it (a pipe, a remark behind `#` or two blanks). `None` for other lines, and for synopses, which
-/// have `[`, `]` or `...` outside of quotes.
+/// variables) and behind it (a pipe, a remark behind `#` or two blanks). `None` for other lines, and for synopses,
+/// which have `[`, `]` or `...` outside of quotes.
 pub fn command(line: &str, program: &str) -> Option<Vec<String>> {
     let mut text = line.trim_start();
     loop {
@@ -188,6 +188,8 @@ fn words(text: &str) -> Option<Vec<String>> {
             (None, '[' | ']') => return None,
             (None, '|' | '>' | '<' | ';' | '&') => break,
             (None, '#') if word.is_none() => break,
+            // The command goes on in the next line.
+            (None, '\\') if characters.peek().is_none() => break,
             (None, ' ') => {
                 words.extend(word.take());
                 if characters.peek() == Some(&' ') {
@@ -230,6 +232,7 @@ mod tests {
             Some("find|S|--to|+10m|a b")
         );
         assert_eq!(words("sudo bin/tapline status # remark").as_deref(), Some("status"));
+        assert_eq!(words("tapline probe --biflow \\").as_deref(), Some("probe|--biflow"));
         assert_eq!(words("A=b tapline run -e 'x -> y' | less").as_deref(), Some("run|-e|x -> y"));
         assert_eq!(words("tapline capture -w '' -r \"x|y\"").as_deref(), Some("capture|-w||-r|x|y"));
         for other in

@@ -1,4 +1,5 @@
-//! An eBPF machine for socket filters and XDP programs, for where no kernel may be asked. It knows what filters are made of, and no more.
+//! An eBPF machine for socket filters and XDP programs, for where no kernel may be asked. It knows what filters are
+//! made of, and no more.
 //!
 //! ```text
 //! instructions --run(kind, packet)--> verdict, or a panic where the verifier would refuse

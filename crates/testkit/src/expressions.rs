@@ -8,8 +8,8 @@
 //! relation := arith relop arith
 //! ```
 //!
-//! A seed decides every text. Most are valid for the link type; a few are broken on purpose, so that errors are compared
-//! as well. Addresses and ports come from a small stock, so that packets can be made to match.
+//! A seed decides every text. Most are valid for the link type; a few are broken on purpose, so that errors are
+//! compared as well. Addresses and ports come from a small stock, so that packets can be made to match.
 
 mod arithmetic;
 mod primitive;

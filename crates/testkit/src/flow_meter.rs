@@ -1,7 +1,8 @@
 //! A flow meter that is slow and plainly right, for comparison with the fast one.
 //!
-//! Every rule is written as it is told: a packet, the flow of its key, has that ended by now, then count. All flows are in one map, every time
-//! is kept whole, nothing is forgotten early. Packets are read by hand from their bytes, not by the header views of the product.
+//! Every rule is written as it is told: a packet, the flow of its key, has that ended by now, then count. All flows are
+//! in one map, every time is kept whole, nothing is forgotten early. Packets are read by hand from their bytes, not by
+//! the header views of the product.
 //!
 //! ```text
 //! clock = greatest time so far

@@ -4,8 +4,8 @@
 //! program := { CONST } { MACRO } { statement } [ RETURN expr ; ]      -- every production of the language, nested a few levels
 //! ```
 //!
-//! Most programs compile for Ethernet with 64 memory cells; a few do not (a constant divisor that comes out as 0), which callers skip.
-//! Loops are short, and the functions `count` and `sample` are the only ones that are called.
+//! Most programs compile for Ethernet with 64 memory cells; a few do not (a constant divisor that comes out as 0),
+//! which callers skip. Loops are short, and the functions `count` and `sample` are the only ones that are called.
 
 use crate::gallery;
 use crate::random::Random;

@@ -10,9 +10,9 @@
 //! volume                                            how many random cases a test tries
 //! ```
 //!
-//! No crate of the product depends on this one, which a test over the manifests holds. Network namespaces, traffic and the loader of
-//! libpcap come from `tapline-arena`, which the benchmarks of the product use too, and are exported here again, so that a test needs one
-//! name. Everything random comes from a seed: a failure is repeated by its number.
+//! No crate of the product depends on this one, which a test over the manifests holds. Network namespaces, traffic and
+//! the loader of libpcap come from `tapline-arena`, which the benchmarks of the product use too, and are exported here
+//! again, so that a test needs one name. Everything random comes from a seed: a failure is repeated by its number.
 #![forbid(unsafe_code)]
 
 pub use tapline_arena::{frame_batches, frames, libpcap, netns, random, sender, traffic};

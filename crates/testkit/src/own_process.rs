@@ -1,4 +1,5 @@
-//! A test in a process of its own, for what a whole process has: memory in use, mappings, limits that cannot be taken back.
+//! A test in a process of its own, for what a whole process has: memory in use, mappings, limits that cannot be taken
+//! back.
 //!
 //! ```text
 //! test program --(first run of the test)--> the same program --exact TEST --> the test again, alone

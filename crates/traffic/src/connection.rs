@@ -56,7 +56,8 @@ pub(crate) struct Segment {
 }
 
 impl Connection {
-    /// The next segment, of the client alone if only `one_way` is wanted. `draw` is asked for the payload's length where there is one.
+    /// The next segment, of the client alone if only `one_way` is wanted. `draw` is asked for the payload's length
+    /// where there is one.
     #[inline]
     pub(crate) fn next(
         &mut self,

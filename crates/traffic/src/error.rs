@@ -4,7 +4,8 @@ use tapline_syntax::Span;
 
 use crate::recipe::{span_of, span_of_value};
 
-/// Why a recipe's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
+/// Why a recipe's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters
+/// are.
 pub type SyntaxError = tapline_syntax::Error;
 
 /// Why a recipe cannot be made, or not any further.

@@ -44,20 +44,21 @@ pub struct Departure {
 
 /// The places of a frame's mark and of the checksum that covers it.
 ///
-/// One word, so that it travels in a register: | at 24 bits | checksum 24 bits | is odd | is UDP |. The mark is never at 0.
+/// One word, so that it travels in a register: | at 24 bits | checksum 24 bits | is odd | is UDP |. The mark is never
+/// at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkPlace(NonZeroU64);
 
 impl MarkPlace {
-    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` says that the mark begins at an odd place of
-    /// what the checksum covers. Places are below [`SIZE_MAX`].
+    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` says that the mark
+    /// begins at an odd place of what the checksum covers. Places are below [`SIZE_MAX`].
     pub(crate) fn new(at: usize, checksum_at: usize, is_odd: bool, is_udp: bool) -> Option<MarkPlace> {
         let word = (at as u64) << 26 | (checksum_at as u64) << 2 | u64::from(is_odd) << 1 | u64::from(is_udp);
         NonZeroU64::new(word).map(MarkPlace)
     }
 
-    /// Writes another send time into the frame's mark and mends its checksum: for senders that know only now when the packet leaves. A frame other
-    /// than the one that this place was given with is left as it is, if it is too short.
+    /// Writes another send time into the frame's mark and mends its checksum: for senders that know only now when the
+    /// packet leaves. A frame other than the one that this place was given with is left as it is, if it is too short.
     pub fn restamp(self, frame: &mut [u8], sent: Timestamp) {
         let word = self.0.get();
         let (at, check) = ((word >> 26) as usize, (word >> 2 & 0xff_ffff) as usize);
@@ -180,7 +181,8 @@ impl Generator {
         })
     }
 
-    /// The same, with the first packet leaving at `start`: marks say so. A recipe without a time of its own (`start=now`) needs it.
+    /// The same, with the first packet leaving at `start`: marks say so. A recipe without a time of its own
+    /// (`start=now`) needs it.
     #[must_use]
     pub fn starting(mut self, start: Timestamp) -> Generator {
         self.start = start;
@@ -192,7 +194,8 @@ impl Generator {
         self.frame_max
     }
 
-    /// Whether the recipe has a rate. Without one, packets leave as fast as they can, and the times of departures mean nothing to a sender.
+    /// Whether the recipe has a rate. Without one, packets leave as fast as they can, and the times of departures mean
+    /// nothing to a sender.
     pub fn is_paced(&self) -> bool {
         self.is_paced
     }
@@ -207,10 +210,12 @@ impl Generator {
         self.flows.len()
     }
 
-    /// Makes the next frame at the start of `out`; `None` once there are as many as the recipe says, or the duration is over.
+    /// Makes the next frame at the start of `out`; `None` once there are as many as the recipe says, or the duration is
+    /// over.
     ///
     /// # Errors
-    /// If `out` is shorter than [`frame_max`](Self::frame_max), or the filter says of this packet what it does not say of others of its flow.
+    /// If `out` is shorter than [`frame_max`](Self::frame_max), or the filter says of this packet what it does not say
+    /// of others of its flow.
     #[inline]
     pub fn next_into(&mut self, out: &mut [u8]) -> Result<Option<Departure>, Error> {
         if out.len() < self.frame_max {
@@ -239,7 +244,8 @@ impl Generator {
         let (sizes, random) = (&mut self.sizes, &mut self.random);
         // The payload begins elsewhere in each packet; the flow's own chance stays apart from that of sizes.
         let start = self.pool.start(random);
-        // Scalars, not a segment: one that a call may write to memory would be read back in other widths than it was written.
+        // Scalars, not a segment: one that a call may write to memory would be read back in other widths than it was
+        // written.
         let (seq, ack, flags, is_answer, payload, echo) = match shape.transport {
             Transport::Udp => (0, 0, 0, false, sizes.next(random) - shape.len(), 0),
             Transport::Tcp => {

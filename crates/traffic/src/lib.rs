@@ -9,8 +9,8 @@
 //! received frame --Mark::find--> Stream::take--> lost, doubled, reordered, latency
 //! ```
 //!
-//! The same recipe gives the same bytes and the same times on every machine, always: nothing here reads a clock or asks the system
-//! for chance.
+//! The same recipe gives the same bytes and the same times on every machine, always: nothing here reads a clock or asks
+//! the system for chance.
 //!
 //! ```
 //! use tapline_traffic::{Generator, Recipe};
@@ -23,8 +23,9 @@
 //! # Ok::<(), tapline_traffic::SyntaxError>(())
 //! ```
 //!
-//! A frame is made by copying its flow's headers and filling in what differs. The parts of its checksums that no packet changes are summed
-//! once; the sum of a payload is a difference of two numbers in a table. Nothing is allocated for a packet.
+//! A frame is made by copying its flow's headers and filling in what differs. The parts of its checksums that no packet
+//! changes are summed once; the sum of a payload is a difference of two numbers in a table. Nothing is allocated for a
+//! packet.
 //!
 //! Modules: `recipe` the parameters and their text, `space` and `flow` addresses and ports, `shape` the headers,
 //! `payload`, `size`, `gap`, `share`, `connection` (TCP), `fragment`, `malform`, `matching` (filters), `write` the

@@ -25,7 +25,8 @@ pub(crate) struct Shape {
     pub(crate) outer: Option<usize>,
     pub(crate) l3: usize,
     pub(crate) l4: usize,
-    /// The sums of the tunnel's IPv4 header, of the IPv4 header, and of the transport header with the protocol of its pseudo header.
+    /// The sums of the tunnel's IPv4 header, of the IPv4 header, and of the transport header with the protocol of its
+    /// pseudo header.
     pub(crate) outer_sum: u32,
     pub(crate) ip_sum: u32,
     pub(crate) l4_sum: u32,

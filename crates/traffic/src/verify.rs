@@ -6,8 +6,8 @@
 //!              |--- the last 65,536 -----|         which of these came is known bit by bit
 //! ```
 //!
-//! A packet whose number is below the highest is reordered (RFC 4737, 3), unless it came before: then it is doubled (RFC 5560). What is further
-//! behind than the window is told apart from neither; it is counted as too late.
+//! A packet whose number is below the highest is reordered (RFC 4737, 3), unless it came before: then it is doubled
+//! (RFC 5560). What is further behind than the window is told apart from neither; it is counted as too late.
 
 use tapline_packet::Timestamp;
 use tapline_profile::Distribution;
@@ -185,7 +185,8 @@ impl Latency {
         self.bounds
     }
 
-    /// This share (0 to 1) of the packets took no longer than that, in nanoseconds, known to a sixteenth; `None` if none is known.
+    /// This share (0 to 1) of the packets took no longer than that, in nanoseconds, known to a sixteenth; `None` if
+    /// none is known.
     pub fn percentile_ns(&self, share: f64) -> Option<u64> {
         let (min, max) = self.bounds?;
         self.spread.percentile(share).map(|ns| ns.clamp(min, max))

@@ -6,7 +6,8 @@
 //! patterns/N/alike   patterns made of the words that the text is made of: many near misses
 //! ```
 //!
-//! A cycle is one of the time stamp counter, at its measured rate; the time is processor time, so that waiting does not count.
+//! A cycle is one of the time stamp counter, at its measured rate; the time is processor time, so that waiting does not
+//! count.
 
 mod engines;
 

@@ -1,4 +1,5 @@
-//! Cost of changes: compiled from text, made from five-tuples, filed, taken out, exchanged; alone, and while packets flow.
+//! Cost of changes: compiled from text, made from five-tuples, filed, taken out, exchanged; alone, and while packets
+//! flow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

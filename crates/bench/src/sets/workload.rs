@@ -61,7 +61,8 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Filters that hash tables do not settle: each asks its own program, interpreted and, where there is any, as native code.
+    /// Filters that hash tables do not settle: each asks its own program, interpreted and, where there is any, as
+    /// native code.
     pub(super) fn programs(count: usize, packets: usize) -> anyhow::Result<Vec<Workload>> {
         let empty = |kind| Workload::empty(format!("{count} programs, {kind}"), count);
         let interpreted = empty("interpreted").filled(packets, computed_text, &interpreted)?;

@@ -58,9 +58,9 @@ pub struct InterfaceInfo {
 /// A capture of any program on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturingProcess {
-    /// The process; `None` if we may not see whose socket it is.
+    /// The process; `None` if this user may not see the socket's owner.
     pub process: Option<SocketHolder>,
-    /// The user whose socket it is.
+    /// The user that owns the socket.
     pub uid: u32,
     /// Whether it captures on all interfaces and not just here.
     pub is_everywhere: bool,

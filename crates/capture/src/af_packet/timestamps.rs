@@ -1,4 +1,4 @@
-//! Whose clock stamps the packets.
+//! The clock that stamps the packets.
 //!
 //! ```text
 //! host              the kernel's clock, when the packet was received (or sent)        always there

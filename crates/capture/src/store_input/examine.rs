@@ -50,8 +50,8 @@ impl Default for Found {
     }
 }
 
-/// Where the packets that are wanted are less than this part of a buffer they are copied: the thread goes on with the buffer, which its
-/// processor has at hand.
+/// Wanted packets are copied if they are less than this part of a buffer: the thread then goes on with the buffer,
+/// which is in its processor's cache.
 const COPIED_PART: usize = 4;
 
 /// A thread's part of a search.

@@ -40,6 +40,8 @@ pub struct StoreInput {
     is_begun: bool,
     is_stopped: bool,
     is_read: bool,
+    /// The warnings of the search are among the faults.
+    is_warned: bool,
     /// Why nothing can decide over further packets.
     failure: Option<Error>,
     report: SearchReport,
@@ -113,6 +115,7 @@ impl StoreInput {
             is_begun: false,
             is_stopped: false,
             is_read: false,
+            is_warned: false,
             failure: None,
             report: SearchReport::default(),
             faulty: 0,
@@ -190,7 +193,19 @@ impl StoreInput {
         self.from < self.to
     }
 
-    /// Nothing is to come, or not soon: what waits for older packets is lent.
+    fn end(&mut self) {
+        self.is_read = true;
+        self.warn_once();
+    }
+
+    /// Tells of chunks that could not be read.
+    fn warn_once(&mut self) {
+        if !std::mem::replace(&mut self.is_warned, true) {
+            self.faults.extend(self.search.account().warnings(&self.name));
+        }
+    }
+
+    /// Goes on to the packets that wait for older ones: no more results are to come, or not soon.
     fn lend_all(&mut self) -> bool {
         self.order.end();
         self.next_found()
@@ -217,7 +232,7 @@ impl Source for StoreInput {
                 continue;
             }
             if let Some(failure) = self.failure.take() {
-                self.is_read = true;
+                self.end();
                 return Err(failure);
             }
             let next = self.search.next(wait);
@@ -228,7 +243,7 @@ impl Source for StoreInput {
                 Next::End if self.lend_all() => {}
                 Next::Idle => return Ok(Advance::Idle),
                 Next::End => {
-                    self.is_read = true;
+                    self.end();
                     return Ok(Advance::End);
                 }
             }
@@ -246,6 +261,7 @@ impl Source for StoreInput {
         self.is_stopped = true;
         self.search.pause();
         self.note_account();
+        self.warn_once();
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What threads found, in the order of time.
+//! Results of the search's threads, in the order of time.
 //!
 //! ```text
 //! found, in the order of recording, each in the order of time --add--> held --next, up to the limit--> lent, in the order of time
@@ -61,7 +61,7 @@ impl TimeOrder {
         };
         let ready = |found: &Found| up_to(&found.records, limit);
         let newest = self.held.iter().rposition(|found| ready(found) > 0)?;
-        // Where older results have packets left, they come first, with those of the newest that belong among them.
+        // Packets left in older results come first, with those of the newest that belong among them.
         let of_older = self.held.range(..newest).filter_map(|found| found.records[..ready(found)].last());
         let lent = match of_older.map(|record| record.meta.timestamp).max() {
             Some(bound) => self.merge(bound),

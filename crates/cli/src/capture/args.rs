@@ -124,7 +124,7 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'G', value_name = "SECONDS", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
     /// Number of files: with -C, older files are overwritten in turn (sizes count before compression); with -G alone,
-    /// the capture ends after so many.
+    /// the capture ends after that many.
     #[arg(short = 'W', value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
     /// Let the name of the file in progress end in .part.

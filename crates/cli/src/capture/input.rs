@@ -25,7 +25,7 @@ pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
-    /// What a store was asked for, and how far its search is.
+    /// The search of a store.
     pub(super) search: Option<Asked>,
 }
 

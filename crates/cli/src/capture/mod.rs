@@ -27,13 +27,14 @@ use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 
 use crate::args::FplArgs;
 use crate::fpl::searches;
 use crate::output;
-use crate::privileges;
+use crate::privileges::{self, Dropped};
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
@@ -88,8 +89,8 @@ fn open_input(
     program: Option<&FplProgram>,
     control: &Arc<Control>,
 ) -> Result<(Input, CaughtSignals)> {
-    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
-    // open, Ctrl-C may end the program as it ends any other.
+    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until
+    // it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
     let input = input::open(args, filtering, control)?;
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
@@ -100,7 +101,8 @@ fn open_input(
     Ok((input, caught))
 }
 
-/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than most searches.
+/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than
+/// most searches.
 fn meters(input: &Input) -> Meters {
     match &input.search {
         Some(_) => Meters::private(),
@@ -116,6 +118,9 @@ fn confine(
     identity: Option<&Identity>,
 ) -> Result<Meters> {
     let dropped = privileges::give_up(identity)?;
+    if input.search.is_some() && dropped != Dropped::Nothing {
+        learn_zone();
+    }
     let meters = meters(input);
     let needs = outputs::needs(args, filtering, input.is_live, identity.is_some());
     let lacks = privileges::confine(dropped, needs, &meters);
@@ -219,8 +224,8 @@ fn drive(
 /// Handles of the outputs for each worker.
 type Handles = Vec<Vec<Box<dyn Stage>>>;
 
-/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that what
-/// goes to one of them goes nowhere else.
+/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that
+/// what goes to one of them goes nowhere else.
 pub(crate) fn share(
     outputs: Vec<Box<dyn Stage>>,
     workers: usize,
@@ -304,7 +309,7 @@ fn conclude(
     told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
 }
 
-/// The exit status where packets of a store may be missing, because what should have them could not be read.
+/// The exit status where packets of a store may be missing, because parts of it could not be read.
 const ANSWERED_IN_PART: u8 = 3;
 
 /// Shows what a program remembers.
@@ -336,7 +341,8 @@ fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
     };
 }
 
-/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.
+/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a
+/// capture file.
 fn tell_account(args: &CaptureArgs, account: &Account, search: Option<&Asked>, notes: &[String]) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());

@@ -30,7 +30,8 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if !args.json {
         Report { facts: &facts, examined: &examined, left: &left, changes: None }.print(args)?;
     }
-    // Before the first change, so that a signal leaves none. Until here nothing is changed, and a signal simply ends us.
+    // Before the first change, so that a signal leaves none. Until here nothing is changed, and a signal simply ends
+    // us.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let mut fixer = Fixer::new(args.netns.as_deref(), tell)?;
     let changes = fixer.fix(&examined, &args.interfaces)?;
@@ -73,7 +74,8 @@ fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Runs COMMAND to its end. A terminal gives its Ctrl-C and Ctrl-\ to both processes, so these are not forwarded there; all others are.
+/// Runs COMMAND to its end. A terminal gives its Ctrl-C and Ctrl-\ to both processes, so these are not forwarded there;
+/// all others are.
 fn run_command(args: &DoctorArgs, signals: &mut Signals) -> Result<ExitCode> {
     let (program, arguments) = args.command.split_first().context("no command")?;
     let mut child = Command::new(program)

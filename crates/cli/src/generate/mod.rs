@@ -1,4 +1,5 @@
-//! `tapline generate`: a recipe becomes a source; the engine carries its packets into a file, the pacer out of an interface.
+//! `tapline generate`: a recipe becomes a source; the engine carries its packets into a file, the pacer out of an
+//! interface.
 //!
 //! ```text
 //! words --> recipe --> source, file opened ------> rights dropped --> engine --> account
@@ -55,8 +56,8 @@ docs/generate.md says more.";
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {
-    /// Write packets to this file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and .gz, .zst or
-    /// .lz4 after it.
+    /// Write packets to this file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
+    /// .gz, .zst or .lz4 after it.
     #[arg(short = 'w', value_name = "FILE", required_unless_present = "interface", help_heading = "Output")]
     write: Option<PathBuf>,
     /// Send packets on this interface instead, each at its time; without a rate in the recipe as fast as it goes.

@@ -1,4 +1,5 @@
-//! `tapline profile`: the cost of a packet here, component by component; what time stamps and small things cost; two profiles side by side.
+//! `tapline profile`: the cost of a packet here, component by component; what time stamps and small things cost; two
+//! profiles side by side.
 //!
 //! ```text
 //! -i, -r, -e  --> text --> work: opened, driven, measured --> Breakdown --> table, JSON, SVG

@@ -1,4 +1,5 @@
-//! The run that is profiled: its graph, opened and driven as `tapline run` does it, and measured by `tapline_measure::costs`.
+//! The run that is profiled: its graph, opened and driven as `tapline run` does it, and measured by
+//! `tapline_measure::costs`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

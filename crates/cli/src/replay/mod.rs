@@ -47,7 +47,8 @@ the rate and by how much the gaps between packets were off; SIGUSR1 prints the a
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store: store:DIRECTORY.
+    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store:
+    /// store:DIRECTORY.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
@@ -64,8 +65,8 @@ pub(crate) struct ReplayArgs {
     /// Speed relative to the file's own gaps: 0.5, 10.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed, help_heading = "Times")]
     pub(crate) speed: f64,
-    /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check sequences and
-    /// preambles do not).
+    /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check
+    /// sequences and preambles do not).
     #[arg(long, value_name = "RATE", conflicts_with = "speed", help_heading = "Times")]
     pub(crate) rate: Option<ReplayRate>,
     /// As fast as it goes.
@@ -84,7 +85,8 @@ pub(crate) struct ReplayArgs {
     /// Put another hardware address in place of one: OLD=NEW. May be repeated; the first that fits counts.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) mac: Vec<MacRule>,
-    /// Put another IP address or network in place of one, with checksums mended: OLD=NEW, both of one size. May be repeated.
+    /// Put another IP address or network in place of one, with checksums mended: OLD=NEW, both of one size. May be
+    /// repeated.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) ip: Vec<IpRule>,
 

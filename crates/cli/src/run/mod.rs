@@ -167,7 +167,8 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs the others lack the rest.
+/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs
+/// the others lack the rest.
 pub(crate) fn code(ended: &RunEnd, outputs: usize) -> ExitCode {
     match ended {
         RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,

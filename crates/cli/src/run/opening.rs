@@ -68,8 +68,8 @@ impl Opened {
         }
     }
 
-    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may be silent for long, and a
-    /// thread that waits for it would hear neither SIGUSR1 nor the clock.
+    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may
+    /// be silent for long, and a thread that waits for it would hear neither SIGUSR1 nor the clock.
     fn shared(source: Box<dyn Source>, workers: usize) -> Vec<Opened> {
         match workers {
             1 if source.progress().is_some() => vec![Opened::Whole(source)],

@@ -91,7 +91,8 @@ impl Watcher {
         Watcher { json: args.json, flows: args.flows, state: Mutex::new(state) }
     }
 
-    /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's reports are those that people see.
+    /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's
+    /// reports are those that people see.
     pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
         let mut state = self.lock();
         match state.accounts.get_mut(worker) {
@@ -227,7 +228,8 @@ fn results_json(results: &[(String, Table)]) -> Value {
     json!({ "results": members.collect::<Map<String, Value>>() })
 }
 
-/// Results as tables, each below the name of its stage; without those that are shown as flows, unless these are to be seen too.
+/// Results as tables, each below the name of its stage; without those that are shown as flows, unless these are to be
+/// seen too.
 fn tables_text(style: Option<flows::Style>, account: &GraphAccount, results: &[(String, Table)]) -> String {
     let mut text = String::new();
     for (name, table) in results {

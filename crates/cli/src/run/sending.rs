@@ -18,7 +18,8 @@ pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
     senders(plan).any(|index| devices_before(plan, index).iter().any(is_it))
 }
 
-/// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is opened.
+/// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is
+/// opened.
 pub(crate) fn check(settings: &RunSettings, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
     if senders(plan).next().is_none() {
         return Ok(());
@@ -94,8 +95,8 @@ fn sources_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
     nodes.filter(|(node, reaches)| *reaches && node.is_source()).map(|(node, _)| node).collect()
 }
 
-/// The interfaces from which packets come to a node: those that a device names, and all that are known if it means several, or if the packets of
-/// several workers come together before.
+/// The interfaces from which packets come to a node: those that a device names, and all that are known if it means
+/// several, or if the packets of several workers come together before.
 fn sources_of(plan: &Plan, index: usize, interfaces: &[Interface]) -> Vec<String> {
     let live = || interfaces.iter().filter(|interface| interface.if_index > 0);
     let mut names: Vec<String> = Vec::new();

@@ -24,17 +24,20 @@ pub(crate) struct SendArgs {
     /// Allow sending on this interface of any kind. Without it, only loopback and veth interfaces are sent on.
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
-    /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have times go
-    /// by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more. The first line names the one taken and, where a faster one was wanted, why not that; --json too.
+    /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have
+    /// times go by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more.
+    /// The first line names the one taken and, where a faster one was wanted, why not that; --json too.
     #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
     /// Send in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Sending", requires = "interface")]
     pub(crate) netns: Option<String>,
-    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
+    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or
+    /// CAP_SYS_NICE.
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
-    /// Time for which a full queue is tried again before a packet counts as not sent, in milliseconds. 0: no wait, as on a wire
+    /// Time for which a full queue is tried again before a packet counts as not sent, in milliseconds. 0: no wait, as
+    /// on a wire
     #[arg(long, value_name = "MS", value_parser = count_in::<u32>(..), help_heading = "Sending", default_value_t = 500)]
     patience: u32,
 }
@@ -51,7 +54,8 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Packets per second from which the fastest back end keeps the rate best, as several packets are due at once (docs/sending.md).
+    /// Packets per second from which the fastest back end keeps the rate best, as several packets are due at once
+    /// (docs/sending.md).
     const MANY: f64 = 100e3;
 
     /// Whether few packets are due at once, as far as is known.

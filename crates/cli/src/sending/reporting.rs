@@ -1,5 +1,5 @@
-//! Messages while packets are sent: the account on SIGUSR1, a line of progress on a terminal. Both are printed by a thread of their own, so the one
-//! that sends never waits for a terminal.
+//! Messages while packets are sent: the account on SIGUSR1, a line of progress on a terminal. Both are printed by a
+//! thread of their own, so the one that sends never waits for a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;

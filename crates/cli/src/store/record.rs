@@ -218,7 +218,7 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
     Ok(time.as_nanos() as i64)
 }
 
-/// What an index has with these keys.
+/// The options of an index with these keys.
 pub(super) fn index_options(keys: &[IndexKeys]) -> IndexOptions {
     IndexOptions { macs: keys.contains(&IndexKeys::Mac), names: keys.contains(&IndexKeys::Names) }
 }

@@ -1,4 +1,4 @@
-//! What has to be said about the answer to a search: why it is empty, and what may be missing in it.
+//! Notes on the answer to a search: why it is empty, and that packets may be missing.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub(crate) struct Asked {
 impl Asked {
     /// Whether packets may be missing because chunks or segments could not be read.
     pub(crate) fn is_answered_in_part(&self) -> bool {
-        unread(&self.report.get()) > 0
+        self.report.get().unread() > 0
     }
 
-    /// What has to be said, a line each; `found` is how many packets were found.
+    /// Notes on the answer besides the warnings of the search, a line each; `found` is the number of packets found.
     pub(crate) fn notes(&self, found: u64) -> Vec<String> {
         let account = self.report.get();
         let is_at_end = account.segments_left + account.chunks_left == 0;
-        let mut notes = damage(&account, &self.catalog.root().display().to_string());
+        let mut notes = of_account(&account);
         match found {
             0 if is_at_end && !self.follows => notes.push(self.nothing(&account)),
             _ => notes.extend(self.beginning()),
@@ -41,11 +41,13 @@ impl Asked {
 
     /// Account, times and notes for machines.
     pub(crate) fn to_json(&self, notes: &[String]) -> Value {
-        let mut search = search_json(&self.report.get());
+        let account = self.report.get();
+        let mut search = search_json(&account);
+        let warnings = account.warnings(&self.catalog.root().display().to_string());
         let nanoseconds = |at: Timestamp, none: Timestamp| (at != none).then(|| at.as_nanos());
         search["from_ns"] = json!(nanoseconds(self.window.from, Window::ALL.from));
         search["to_ns"] = json!(nanoseconds(self.window.to, Window::ALL.to));
-        search["notes"] = json!(notes);
+        search["notes"] = json!(warnings.iter().chain(notes).collect::<Vec<_>>());
         search
     }
 
@@ -83,7 +85,7 @@ impl Asked {
         (is_early && oldest > 1).then(|| format!("{}: the store begins at {}", self.before(), shown(first)))
     }
 
-    /// What became of older packets: numbers of segments are never used twice.
+    /// The fate of older packets: numbers of segments are never used twice.
     fn before(&self) -> &'static str {
         match self.catalog.numbers().ok().and_then(|numbers| numbers.first().copied()) {
             Some(1) => "nothing was recorded before",
@@ -92,25 +94,9 @@ impl Asked {
     }
 }
 
-/// Chunks, places and segments that could not be read.
-fn unread(account: &SearchAccount) -> u64 {
-    account.chunks_damaged + account.places_damaged + account.segments_unreadable
-}
-
-/// What may be missing.
-fn damage(account: &SearchAccount, store: &str) -> Vec<String> {
+/// Notes on chunks that were recycled meanwhile, and on packets out of order.
+fn of_account(account: &SearchAccount) -> Vec<String> {
     let mut notes = Vec::new();
-    let damaged = account.chunks_damaged + account.places_damaged;
-    if damaged > 0 {
-        let chunks = counted(damaged, "chunk");
-        notes.push(format!(
-            "warning: {chunks} damaged and not searched: packets may be missing; tapline store verify {store} names them"
-        ));
-    }
-    if account.segments_unreadable > 0 {
-        let segments = counted(account.segments_unreadable, "segment");
-        notes.push(format!("warning: {segments} not readable and not searched: packets may be missing"));
-    }
     if account.segments_gone + account.chunks_gone > 0 {
         notes.push(format!(
             "recycled before the search came to them: {} segments, {} chunks",
@@ -119,16 +105,10 @@ fn damage(account: &SearchAccount, store: &str) -> Vec<String> {
         ));
     }
     if account.late > 0 {
-        let packets = counted(account.late, "packet");
         notes.push(format!(
-            "{packets} not in the order of time: recorded more than {REACH} MiB behind newer ones"
+            "packets not in the order of time: {}, recorded more than {REACH} MiB behind newer ones",
+            grouped(account.late)
         ));
     }
     notes
-}
-
-/// `1 chunk is`, `2 chunks are`.
-fn counted(count: u64, name: &str) -> String {
-    let (ending, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
-    format!("{} {name}{ending} {verb}", grouped(count))
 }

@@ -36,7 +36,8 @@ const COLUMNS: [Column; 10] = [
     Column { head: "share", cell: share },
 ];
 
-/// Columns in the order in which they are left out where there is no room: class, in all, p99, median, share, packets, bits/s, cycles/packet.
+/// Columns in the order in which they are left out where there is no room: class, in all, p99, median, share, packets,
+/// bits/s, cycles/packet.
 const LEAVING: [usize; 8] = [1, 6, 8, 7, 9, 4, 3, 5];
 /// The columns of words; the others are numbers.
 const WORDS: usize = 2;

@@ -1,4 +1,5 @@
-//! `tapline probe --details` beside tshark, on real captures: names, fingerprints, windows and what came again must be the same.
+//! `tapline probe --details` beside tshark, on real captures: names, fingerprints, windows and what came again must be
+//! the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -204,11 +205,11 @@ fn request(path: &Path) {
         (0, 300, flags::ACK, 1, &get[..20]),
         (0, 301, flags::ACK, 21, &get[20..]),
     ];
-    let frames = turns.map(|(who, ms, flags, seq, payload)| {
-        let (src, dst) = if who == 0 { (50_000, 80) } else { (80, 50_000) };
+    let frames = turns.map(|(sender, ms, flags, seq, payload)| {
+        let (src, dst) = if sender == 0 { (50_000, 80) } else { (80, 50_000) };
         let tcp = Tcp { src, dst, seq, ack: 1, flags, window: 99, ..Tcp::default() };
-        let pair = IpPair::between(&hosts[who], &hosts[1 - who], IpVersion::V4);
-        let frame = Ethernet::between(&hosts[who], &hosts[1 - who]).ip(&tcp.packet(pair, payload));
+        let pair = IpPair::between(&hosts[sender], &hosts[1 - sender], IpVersion::V4);
+        let frame = Ethernet::between(&hosts[sender], &hosts[1 - sender]).ip(&tcp.packet(pair, payload));
         (Duration::from_millis(ms), frame)
     });
     let mut file = fs::File::create(path).unwrap();

@@ -1,4 +1,5 @@
-//! `tapline generate` and the source `generate`: files that other programs read without complaint, the same for the same recipe.
+//! `tapline generate` and the source `generate`: files that other programs read without complaint, the same for the
+//! same recipe.
 
 use std::fs;
 use std::io::Read;

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::support::*;
 
-/// In namespaces of its own: hosts(5) and resolv.conf(5) as given, and a DNS server that takes questions and is silent (the
-/// other end of a link has no such address).
+/// In namespaces of its own: hosts(5) and resolv.conf(5) as given, and a DNS server that takes questions and is silent
+/// (the other end of a link has no such address).
 const SCRIPT: &str = "
     ip link add d0 type veth peer name d1 && ip link set d1 up && ip addr add 10.9.9.1/24 dev d0 && ip link set d0 up &&
     ip neigh add 10.9.9.8 lladdr 02:00:00:00:00:01 dev d0 || exit 99

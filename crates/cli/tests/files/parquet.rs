@@ -1,5 +1,5 @@
-//! `tapline probe --export parquet:DIR`: engines that are not ours read the directory as it lies, also while it grows, and find what the lines of JSON of the same run
-//! have. The questions are those of docs/flows.md, taken from there.
+//! `tapline probe --export parquet:DIR`: engines that are not ours read the directory as it lies, also while it grows,
+//! and find what the lines of JSON of the same run have. The questions are those of docs/flows.md, taken from there.
 #![cfg(feature = "parquet")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -257,7 +257,8 @@ fn slowest_handshakes(rows: &[Value]) -> Rows {
         .collect()
 }
 
-/// The statements of docs/flows.md: first what is said once, then the questions, each with what its first line calls it.
+/// The statements of docs/flows.md: first what is said once, then the questions, each with what its first line calls
+/// it.
 fn documented() -> (String, Vec<(String, String)>) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/flows.md");
     let text = fs::read_to_string(path).unwrap();
@@ -492,7 +493,8 @@ fn signals_leave_whole_files() {
     }
 }
 
-/// No file may grow beyond 20 kB: hours that have fewer flows are whole, the others are gone, and the account tells exactly which.
+/// No file may grow beyond 20 kB: hours that have fewer flows are whole, the others are gone, and the account tells
+/// exactly which.
 #[test]
 fn a_full_disk_leaves_whole_files() {
     const TEST: &str = "a_full_disk_leaves_whole_files";

@@ -181,8 +181,8 @@ fn workers_agree_with_one_worker() {
     assert_eq!([of("2"), of("4")], [one.clone(), one]);
 }
 
-/// Stages that must see all packets in their order have them so, from however many workers: what they find and what they write is the same,
-/// byte by byte, where many packets have one time stamp.
+/// Stages that must see all packets in their order have them so, from however many workers: what they find and what
+/// they write is the same, byte by byte, where many packets have one time stamp.
 #[test]
 fn behind_several_workers_all_packets_come_in_their_order() {
     let folder = tempfile::tempdir().unwrap();

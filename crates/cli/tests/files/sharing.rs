@@ -1,4 +1,5 @@
-//! Several workers on one file or stream: one thread reads for all, and they give what one worker gives. Reports on the way.
+//! Several workers on one file or stream: one thread reads for all, and they give what one worker gives. Reports on the
+//! way.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};

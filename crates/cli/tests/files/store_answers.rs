@@ -1,4 +1,4 @@
-//! What `tapline find` says of its answers: why one is empty, what may be missing, in which order packets come, and their flows.
+//! Answers of `tapline find`: why one is empty, packets that may be missing, the order of packets, their flows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,10 @@ fn damage_is_told_with_every_answer() {
     let told = "warning: 1 chunk is damaged and not searched: packets may be missing";
     let found = find(&store, &["--count", "udp"]);
     assert!(found.stderr.contains(told), "{}", found.stderr);
-    // What is outside of the times does not matter.
+    // Other commands that read a store tell it too.
+    let probed = run(["probe", "-r", &format!("store:{}", text(&store)), "--json"]).succeeded();
+    assert!(probed.stderr.contains("1 chunk is damaged"), "{}", probed.stderr);
+    // Damage outside of the times does not matter.
     let found = find(&store, &["--count", "--to", "2024-01-01T00:00:00.010Z"]).succeeded();
     assert!(stdout(&found).contains("10 packets") && !found.stderr.contains("warning"), "{}", found.stderr);
 }

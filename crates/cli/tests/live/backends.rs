@@ -1,4 +1,5 @@
-//! The back ends of `replay` and `generate -i` on a virtual link: the same bytes in the same order by each, every packet accounted for, refusals in words.
+//! The back ends of `replay` and `generate -i` on a virtual link: the same bytes in the same order by each, every
+//! packet accounted for, refusals in words.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -36,8 +37,8 @@ fn namespace(test: &str) -> Option<Namespace> {
     None
 }
 
-/// The same, with an XDP program that passes everything in place of GRO, which puts segments of a TCP connection together: frames arrive as they were
-/// sent. It is there as long as the link.
+/// The same, with an XDP program that passes everything in place of GRO, which puts segments of a TCP connection
+/// together: frames arrive as they were sent. It is there as long as the link.
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
     let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
@@ -165,7 +166,8 @@ fn a_recipe_written_and_a_recipe_captured_are_equal() {
     }
 }
 
-/// With its interrupts' work in a thread of its own, the far end empties its queue when it gets a processor: in between the queue is full.
+/// With its interrupts' work in a thread of its own, the far end empties its queue when it gets a processor: in between
+/// the queue is full.
 #[test]
 fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     let Some(namespace) = namespace("a_full_queue_is_waited_for_and_nothing_overtakes") else { return };
@@ -182,8 +184,8 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
         let value = report(generate(&namespace, backend, &["mark", "size=60..600", "flows=9", "count=100k"]));
         let sent = value["account"]["sent"].as_u64().unwrap();
         let dropped = value["account"]["tx_dropped"].as_u64().unwrap();
-        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
-        // are not.
+        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send
+        // them again; by AF_XDP we are not.
         let gone = if backend == "xdp" { dropped } else { 0 };
         wait_for("the queue to run dry", || arrived(&namespace) >= before + sent - gone);
         let finished = live.interrupt().succeeded();
@@ -201,7 +203,8 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     }
 }
 
-/// Without patience live frames are a wire: it does not slow down for a receiver that cannot follow, and what is lost is counted, frame by frame.
+/// Without patience live frames are a wire: it does not slow down for a receiver that cannot follow, and what is lost
+/// is counted, frame by frame.
 #[test]
 fn a_full_wire_loses_packets() {
     const COUNT: u64 = 300_000;

@@ -493,7 +493,8 @@ fn privileges_are_dropped_and_rotation_still_works() {
     assert_eq!(files.iter().map(|path| packets_of(path).len()).sum::<usize>(), 3000);
 }
 
-/// Every thread of a capture that gave up root is confined, and so is the process that opens its files, which keeps one right.
+/// Every thread of a capture that gave up root is confined, and so is the process that opens its files, which keeps one
+/// right.
 #[test]
 fn a_capture_that_gave_up_root_is_confined() {
     const TEST: &str = "a_capture_that_gave_up_root_is_confined";

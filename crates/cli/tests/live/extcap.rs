@@ -89,7 +89,8 @@ fn send(process: u32, signal: &str) {
     assert!(sent.expect("kill is everywhere").success());
 }
 
-/// Dropped packets in the last interface statistics of a pcapng file (option isb_osdrop), and the number of such blocks.
+/// Dropped packets in the last interface statistics of a pcapng file (option isb_osdrop), and the number of such
+/// blocks.
 fn drops_in(path: &Path) -> (u64, usize) {
     let bytes = fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());

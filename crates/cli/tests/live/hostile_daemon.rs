@@ -1,5 +1,5 @@
-//! A daemon that lies to its readers: `capture -i tap:NAME`, `status` and `interfaces` end or go on, by these laws, whatever comes over the socket and
-//! whatever stands in the mapped memory:
+//! A daemon that lies to its readers: `capture -i tap:NAME`, `status` and `interfaces` end or go on, by these laws,
+//! whatever comes over the socket and whatever stands in the mapped memory:
 //!
 //! - no panic, no death by a signal, no wait beyond the deadlines; an interrupt ends a capture with its account;
 //! - memory and descriptors are bounded;
@@ -354,7 +354,8 @@ fn failure(case: impl FnOnce() -> Finished) -> Option<String> {
     Some(text.unwrap_or_else(|| "a panic".to_owned()).chars().take(400).collect())
 }
 
-/// An honest conversation, changed by a seed: each is cut, doubled, swapped, or has some of its bytes changed; and each part of the memory too.
+/// An honest conversation, changed by a seed: each is cut, doubled, swapped, or has some of its bytes changed; and each
+/// part of the memory too.
 #[test]
 fn changed_conversations_obey_the_laws() {
     let cases = std::env::var("TAPLINE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(160);

@@ -1,4 +1,5 @@
-//! `tapline probe`: what it sends is decoded by collectors and dissectors that are not ours, and sums to what a slow meter counts.
+//! `tapline probe`: what it sends is decoded by collectors and dissectors that are not ours, and sums to what a slow
+//! meter counts.
 
 mod oracles;
 
@@ -203,7 +204,8 @@ fn tcp_carries_the_bytes_of_a_file() {
     assert_eq!(reader.join().unwrap(), fs::read(&out).unwrap());
 }
 
-/// Datagrams fit the MTU, begin with templates again as often as was asked for, and several collectors get all or share.
+/// Datagrams fit the MTU, begin with templates again as often as was asked for, and several collectors get all or
+/// share.
 #[test]
 fn datagrams_as_asked_for() {
     let folder = tempfile::tempdir().unwrap();

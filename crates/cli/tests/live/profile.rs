@@ -1,4 +1,5 @@
-//! `tapline profile`: its sums balance, its JSON can be compared, its picture has its labels. How much anything costs is no matter of tests.
+//! `tapline profile`: its sums balance, its JSON can be compared, its picture has its labels. How much anything costs
+//! is no matter of tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `tapline replay` on a virtual link, with real tcpdump at the other end: the same bytes, the same count, the gaps as planned.
+//! `tapline replay` on a virtual link, with real tcpdump at the other end: the same bytes, the same count, the gaps as
+//! planned.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -75,7 +76,8 @@ fn erf_is_sent_without_its_check_sequences() {
     let (file, out) = (folder.path().join("in.erf"), folder.path().join("out.pcap"));
     let mut bytes = Vec::new();
     for (number, frame) in frames.iter().enumerate() {
-        // ERF type 2 (Ethernet): time, type, flags, rlen, lctr, wlen; 2 bytes of padding, the frame, its check sequence.
+        // ERF type 2 (Ethernet): time, type, flags, rlen, lctr, wlen; 2 bytes of padding, the frame, its check
+        // sequence.
         bytes.extend(((1_700_000_000_u64 << 32) + number as u64 * 100_000).to_le_bytes());
         bytes.extend([2, 4]);
         bytes.extend((frame.len() as u16 + 4 + 18).to_be_bytes());

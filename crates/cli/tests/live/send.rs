@@ -32,7 +32,8 @@ struct Chain {
 }
 
 impl Chain {
-    /// Without offloads frames arrive as they were sent; with them the kernel leaves checksums and segmentation for later.
+    /// Without offloads frames arrive as they were sent; with them the kernel leaves checksums and segmentation for
+    /// later.
     fn new(offloads: bool) -> Chain {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

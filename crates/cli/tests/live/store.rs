@@ -220,7 +220,8 @@ fn damage_is_found_and_named() {
     assert!(!verified.status.success());
     let shown = String::from_utf8_lossy(&verified.stdout).into_owned();
     assert!(shown.contains("segment 1: chunk") && shown.contains("not as it was written"), "{shown}");
-    let found = run(["find", text(&store), "--count", "--json", "--explain"]).succeeded();
+    let found = run(["find", text(&store), "--count", "--json", "--explain"]);
+    assert_eq!(found.status.code(), Some(3), "{}", found.stderr);
     let search = explained(&found);
     assert_eq!(search["chunks_damaged"], 1, "{search}");
     let lost = 3000 - found.account().output("written");

@@ -117,7 +117,8 @@ fn af_xdp_captures_every_packet_and_the_host_gets_none() {
     assert_eq!(namespace.counter(FAR, "rx_packets").unwrap() - before, 10_000);
 }
 
-/// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none has the host's.
+/// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none
+/// has the host's.
 #[test]
 fn driver_metadata_is_requested() {
     let Some(namespace) = namespace("driver_metadata_is_requested") else { return };

@@ -204,8 +204,8 @@ impl Live {
         Finished::new(child.wait_with_output().expect("our child"))
     }
 
-    /// Waits until all threads sleep, three looks in a row: packets that came are read, signals are obeyed. A thread that
-    /// waits for a processor does not sleep, so a busy machine only makes this longer.
+    /// Waits until all threads sleep, three looks in a row: packets that came are read, signals are obeyed. A thread
+    /// that waits for a processor does not sleep, so a busy machine only makes this longer.
     pub fn wait_until_idle(&self) {
         let mut looks = 0;
         wait_for("the program to be idle", || {

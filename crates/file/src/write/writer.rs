@@ -22,7 +22,7 @@ const BUFFER_LEN: usize = 256 << 10;
 /// Whether the writer takes more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteProgress {
-    /// It does.
+    /// More packets are taken.
     Writing,
     /// As many files as were asked for are complete (`-W` with `-G`). Packets that come now are counted as lost.
     Done,

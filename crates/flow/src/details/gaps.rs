@@ -1,6 +1,7 @@
 //! Times between the packets of one side.
 
-/// Times between the packets of one side, in nanoseconds. A packet that came late, with a time before that of another, has a gap of 0.
+/// Times between the packets of one side, in nanoseconds. A packet that came late, with a time before that of another,
+/// has a gap of 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct InterarrivalTimes {
     /// How many there were: packets less one.
@@ -15,7 +16,8 @@ pub struct InterarrivalTimes {
     pub deviation: f64,
 }
 
-/// As they come: mean and sum of squared differences by Welford's way (Technometrics 4, 1962), which loses no digits when gaps are long and alike.
+/// As they come: mean and sum of squared differences by Welford's way (Technometrics 4, 1962), which loses no digits
+/// when gaps are long and alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GapSums {
     packets: u64,

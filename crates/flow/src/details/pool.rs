@@ -4,8 +4,8 @@
 //! slot of a flow --> number of its entry, or NONE --> entry        numbers of entries in no use
 //! ```
 //!
-//! Room for all that may be needed is reserved when the pool is made; memory is taken from the system as entries come into use, and those that were given
-//! back are used again first.
+//! Room for all that may be needed is reserved when the pool is made; memory is taken from the system as entries come
+//! into use, and those that were given back are used again first.
 
 use std::collections::TryReserveError;
 

@@ -1,7 +1,7 @@
 //! The first bytes of TCP streams, put together where they came in pieces.
 //!
-//! Most hellos and requests come in one segment and are read where they lie. For others there are buffers that all flows share, one a stream at a time; the
-//! one that was taken longest ago is given up if there is none.
+//! Most hellos and requests come in one segment and are read where they lie. For others there are buffers that all
+//! flows share, one a stream at a time; the one that was taken longest ago is given up if there is none.
 
 use std::collections::TryReserveError;
 
@@ -80,8 +80,9 @@ impl Buffers {
         Ok(Buffers { all, hand: 0, given_up: 0 })
     }
 
-    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on, until `read` says that it is
-    /// done. It is told whether more can come: not after a segment that was not captured whole, and not beyond [`LEN`].
+    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on,
+    /// until `read` says that it is done. It is told whether more can come: not after a segment that was not captured
+    /// whole, and not beyond [`LEN`].
     pub(super) fn add(
         &mut self,
         owner: (u32, u8),

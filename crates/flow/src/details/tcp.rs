@@ -8,7 +8,8 @@
 //!   |--ACK------>|           |      client RTT: ACK - SYN/ACK
 //! ```
 //!
-//! Each side has the sequence number that comes next and the last holes that were left. With `len` of payload, SYN and FIN:
+//! Each side has the sequence number that comes next and the last holes that were left. With `len` of payload, SYN and
+//! FIN:
 //!
 //! ```text
 //! keep-alive       at most one byte, just before what comes next: not counted; so are probes of a closed window
@@ -40,7 +41,8 @@ const SEQUENCE_GAPS: usize = 3;
 /// TCP's details of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tcp {
-    /// From the SYN to the SYN/ACK, in nanoseconds: from here to the server and back. `None` if one of them was not seen, or more than once.
+    /// From the SYN to the SYN/ACK, in nanoseconds: from here to the server and back. `None` if one of them was not
+    /// seen, or more than once.
     pub server_rtt: Option<u64>,
     /// From the SYN/ACK to the ACK: from here to the client and back.
     pub client_rtt: Option<u64>,
@@ -131,7 +133,8 @@ impl<'p> Segment<'p> {
     }
 }
 
-/// The connections of all flows: an entry for each flow of TCP, and another for each of its sides of which packets were missed, came again or closed a window.
+/// The connections of all flows: an entry for each flow of TCP, and another for each of its sides of which packets were
+/// missed, came again or closed a window.
 pub(super) struct Connections {
     numbers: PerSlot<u32>,
     pool: Pool<Connection>,

@@ -5,7 +5,8 @@
 //! more                     0 4         | more 4 | 56 bytes
 //! ```
 //!
-//! A flow has the number of its first note, a note that of the next one. The blocks are all there is: a note for which there are not enough is refused.
+//! A flow has the number of its first note, a note that of the next one. The blocks are all there is: a note for which
+//! there are not enough is refused.
 
 use std::collections::TryReserveError;
 

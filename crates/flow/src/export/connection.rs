@@ -60,7 +60,8 @@ impl Connection {
     pub(super) fn send(&mut self, message: &[u8], timeout: Duration) -> bool {
         self.proceed();
         let State::Open(stream) = &mut self.state else { return false };
-        // Bytes written to a connection that the other end has closed are lost, though the first write seems to succeed.
+        // Bytes written to a connection that the other end has closed are lost, though the first write seems to
+        // succeed.
         let written = match is_closed(stream) {
             true => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed the connection")),
             false => write_within(stream, message, timeout),

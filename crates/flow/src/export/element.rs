@@ -155,8 +155,8 @@ impl Element {
     /// The length of elements that have a length of their own in each record (RFC 7011, 7).
     pub const VARIABLE: u16 = u16::MAX;
 
-    /// Names of a template: its words with commas between them, where `default` stands for those of `default`, and the word of a group of details for those of
-    /// its elements that do not stand before it.
+    /// Names of a template: its words with commas between them, where `default` stands for those of `default`, and the
+    /// word of a group of details for those of its elements that do not stand before it.
     pub(crate) fn names(template: &str, default: &str) -> Vec<String> {
         let mut names = Vec::new();
         for word in template.split(',').map(str::trim).filter(|word| !word.is_empty()) {

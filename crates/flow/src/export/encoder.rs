@@ -7,9 +7,9 @@
 //!           templates: 0 in v9, 2; options templates: 1 in v9, 3; else the template's id
 //! ```
 //!
-//! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1; RFC 7011, 3.1).
-//! A v9 collector computes times from uptime and seconds, which are whole: so the uptime begins at a whole second, and
-//! the time of a message is rounded up to one.
+//! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1;
+//! RFC 7011, 3.1). A v9 collector computes times from uptime and seconds, which are whole: so the uptime begins at a
+//! whole second, and the time of a message is rounded up to one.
 
 use std::net::IpAddr;
 
@@ -331,7 +331,8 @@ impl Templates {
         if sampling <= 1 {
             return (sets, 2, 0);
         }
-        // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation domain (149).
+        // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation
+        // domain (149).
         match is_v9 {
             true => set(&mut sets, 1, |out| words(out, &[OPTIONS_ID, 4, 8, 1, 4, 34, 4, 35, 1])),
             false => set(&mut sets, 3, |out| words(out, &[OPTIONS_ID, 3, 1, 149, 4, 34, 4, 35, 1])),

@@ -22,8 +22,8 @@ pub(super) struct MessageFile {
 }
 
 impl MessageFile {
-    /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before and after a change of the
-    /// graph, the second is refused; so is a file that packets are read from.
+    /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before
+    /// and after a change of the graph, the second is refused; so is a file that packets are read from.
     pub(super) fn create(path: &Path) -> io::Result<MessageFile> {
         if open_files::is_read(path) {
             return Err(io::Error::other("packets are read from it; name another file"));

@@ -5,7 +5,8 @@
 //! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
 //! ```
 //!
-//! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103 (biflows); RFC 5655 (files).
+//! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103
+//! (biflows); RFC 5655 (files).
 
 mod collector;
 mod community;

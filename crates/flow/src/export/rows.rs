@@ -72,7 +72,8 @@ pub struct RowWriter {
 }
 
 impl RowWriter {
-    /// Makes a file, or empties the one that is there; `-` is standard output. The template and whether both directions are one row are those of `options`.
+    /// Makes a file, or empties the one that is there; `-` is standard output. The template and whether both directions
+    /// are one row are those of `options`.
     ///
     /// # Errors
     /// If the file cannot be made, or the template cannot be.

@@ -4,7 +4,8 @@ use super::element::{Element, IpFamily};
 use super::{ExportOptions, Version};
 use crate::Error;
 
-/// The fields that collectors understand best, as measured with them: times in milliseconds, flags of one octet, ICMP in the ports and beside.
+/// The fields that collectors understand best, as measured with them: times in milliseconds, flags of one octet, ICMP
+/// in the ports and beside.
 const DEFAULT: &str = "sourceIPv4Address,destinationIPv4Address,flowStartMilliseconds,flowEndMilliseconds,octetDeltaCount,packetDeltaCount,\
     sourceTransportPort,destinationTransportPort,ingressInterface,egressInterface,vlanId,icmpTypeCodeIPv4,protocolIdentifier,ipClassOfService,\
     tcpControlBits,ipVersion,flowDirection,flowEndReason";

@@ -6,7 +6,8 @@
 //!          0 1 | TCP flags 1 | protocol 1 | ToS 1 | AS 2, 2 | masks 1, 1 | 0 2                          48 octets, at most 30
 //! ```
 //!
-//! The sequence counts the flows that were sent before. Counters have 32 bits: a flow with more becomes several records. IPv6 has no place.
+//! The sequence counts the flows that were sent before. Counters have 32 bits: a flow with more becomes several
+//! records. IPv6 has no place.
 
 use std::net::IpAddr;
 

@@ -62,7 +62,8 @@ const _: () = assert!(
     "with the hot part, wheel, creation order and index less than 200 bytes a flow"
 );
 
-/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to 112 bytes.
+/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to
+/// 112 bytes.
 #[inline]
 pub(super) fn halves(addresses: Addresses) -> [[u64; 2]; 2] {
     addresses.map(|address| [(address >> 64) as u64, address as u64])

@@ -72,15 +72,15 @@ fn conversation(way: Way, turns: &[(usize, i64, u8, u32, &[u8])]) -> Vec<(i64, V
     let hosts = [Host::number(9), Host::number(2)];
     turns
         .iter()
-        .map(|&(who, ms, flags, seq, payload)| {
-            let (src, dst) = if who == 0 { (50_000, 8443) } else { (8443, 50_000) };
+        .map(|&(sender, ms, flags, seq, payload)| {
+            let (src, dst) = if sender == 0 { (50_000, 8443) } else { (8443, 50_000) };
             let options = match flags & flags::SYN {
                 0 => Vec::new(),
-                _ => vec![TcpOption::MaximumSegment(1400 + who as u16), TcpOption::WindowScale(7)],
+                _ => vec![TcpOption::MaximumSegment(1400 + sender as u16), TcpOption::WindowScale(7)],
             };
-            let seq = [1000, 9000][who] + seq;
-            let tcp = Tcp { src, dst, seq, ack: [9001, 1001][who], flags, window: 500, options };
-            (ms, way.frame(&hosts[who], &hosts[1 - who], 6, |pair| tcp.segment(pair, payload)))
+            let seq = [1000, 9000][sender] + seq;
+            let tcp = Tcp { src, dst, seq, ack: [9001, 1001][sender], flags, window: 500, options };
+            (ms, way.frame(&hosts[sender], &hosts[1 - sender], 6, |pair| tcp.segment(pair, payload)))
         })
         .collect()
 }
@@ -123,7 +123,8 @@ fn a_hello_is_read_over_every_transport() {
         let tls = details.tls.as_ref().expect("it is TLS");
         assert_eq!((&*tls.server_name, &*tls.alpn), ("www.example.org", "h2,http/1.1"), "{way:?}");
         assert_eq!((tls.version, tls.cipher), (Some(0x0304), Some(0x1302)));
-        // Of what the testkit's hello has: suites 4865, 4866, 4867, 49199; extensions 0, 10, 13, 16, 43, 51; groups 29, 23.
+        // Of what the testkit's hello has: suites 4865, 4866, 4867, 49199; extensions 0, 10, 13, 16, 43, 51; groups 29,
+        // 23.
         assert!(tls.ja4.starts_with("t13d0406h2_") && tls.ja3.len() == 32, "{tls:?}");
         let tcp = details.tcp.as_ref().expect("it is TCP");
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(40_000_000), Some(10_000_000)));
@@ -184,9 +185,10 @@ fn requests_and_questions_are_told() {
     assert_eq!((&*http.user_agent, http.status), ("probe/1.0", Some(200)));
 
     let hosts = [Host::number(9), Host::number(2)];
-    let frame = |who: usize, payload: &[u8]| {
-        let (src, dst) = if who == 0 { (50_000, 53) } else { (53, 50_000) };
-        Way::Extended.frame(&hosts[who], &hosts[1 - who], 17, |pair| Udp { src, dst }.datagram(pair, payload))
+    let frame = |sender: usize, payload: &[u8]| {
+        let (src, dst) = if sender == 0 { (50_000, 53) } else { (53, 50_000) };
+        Way::Extended
+            .frame(&hosts[sender], &hosts[1 - sender], 17, |pair| Udp { src, dst }.datagram(pair, payload))
     };
     let answer =
         dns_response(7, "a.example.org", 28, 60, &[hosts[0].ip(IpVersion::V6), hosts[1].ip(IpVersion::V6)]);
@@ -274,7 +276,8 @@ fn a_new_flow_begins_with_nothing() {
     assert_eq!(details(&flows[1]).tcp.unwrap().sides[0].retransmitted, 0);
 }
 
-/// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the counts are known.
+/// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the
+/// counts are known.
 #[test]
 fn retransmissions_are_counted_as_generated() {
     for seed in 0..40 {
@@ -322,8 +325,10 @@ fn retransmissions_are_counted_as_generated() {
             ms += 100;
         }
         let bytes = vec![b'.'; 1500];
-        let turns: Vec<(usize, i64, u8, u32, &[u8])> =
-            turns.iter().map(|&(who, ms, flags, seq, len)| (who, ms, flags, seq, &bytes[..len])).collect();
+        let turns: Vec<(usize, i64, u8, u32, &[u8])> = turns
+            .iter()
+            .map(|&(sender, ms, flags, seq, len)| (sender, ms, flags, seq, &bytes[..len]))
+            .collect();
         let settings =
             MeterSettings { active_ns: 3_600_000 * MS, idle_ns: 3_600_000 * MS, ..settings("tcp") };
         let (flows, _) = metered(&settings, &conversation(Way::Plain, &turns), 65_535);
@@ -354,7 +359,8 @@ fn every_reason_ends_a_flow() {
     frames.push((10 * SECOND + 2, tcp(2, flags::RST)));
     // Is silent for longer than fifteen seconds.
     frames.push((20 * SECOND + 1, udp(3)));
-    // There is no room for the fourth: the first is given up, and begins anew a second later, for which that goes which was silent longest then.
+    // There is no room for the fourth: the first is given up, and begins anew a second later, for which that goes which
+    // was silent longest then.
     frames.extend([4, 5, 6].map(|src| (61 * SECOND + 100 * i64::from(src), udp(src))));
     frames.sort_by_key(|(ms, _)| *ms);
     let (flows, meter) = metered(&settings, &frames, 65_535);

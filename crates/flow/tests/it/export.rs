@@ -236,7 +236,8 @@ fn ipfix_to_the_letter() {
 /// The example's number (RFC 5612), and another.
 const ENTERPRISES: [u32; 2] = [32473, 4711];
 
-/// Texts of all lengths: each is whole where a message has room for it, and what our own numbers mean is told before (RFC 5610).
+/// Texts of all lengths: each is whole where a message has room for it, and what our own numbers mean is told before
+/// (RFC 5610).
 #[test]
 fn details_to_the_letter() {
     for (mtu, enterprise, biflow) in
@@ -402,7 +403,8 @@ fn templates_that_cannot_be_are_refused() {
     assert_eq!(std::fs::read_to_string(kept.path()).unwrap(), "what was exported before");
 }
 
-/// Whatever the MTU is, and whenever the rate of sampling is told: templates, options and a record fit into it, or it is refused.
+/// Whatever the MTU is, and whenever the rate of sampling is told: templates, options and a record fit into it, or it
+/// is refused.
 #[test]
 fn messages_fit_the_mtu() {
     let (flows, mut accepted) = (flows(5, 40), 0);
@@ -493,7 +495,8 @@ fn the_other_collectors_get_everything() {
     assert_eq!(exporter.account().octets, path.metadata().unwrap().len());
 }
 
-/// A collector that is started again on the same port gets templates first, and the account tells what went by meanwhile.
+/// A collector that is started again on the same port gets templates first, and the account tells what went by
+/// meanwhile.
 #[test]
 fn a_collector_that_comes_back_gets_templates() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -570,7 +573,8 @@ fn a_closed_port_is_reported_once() {
     assert_eq!((exporter.account().lost, exporter.losses().count()), (0, 0));
 }
 
-/// Collectors tell exporters apart by their addresses: messages come from the one that was asked for, and say it where the template does.
+/// Collectors tell exporters apart by their addresses: messages come from the one that was asked for, and say it where
+/// the template does.
 #[test]
 fn messages_come_from_the_exporters_address() {
     let exporter = IpAddr::from([127, 0, 0, 2]);

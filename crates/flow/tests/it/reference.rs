@@ -106,8 +106,8 @@ fn reference(settings: &MeterSettings, frames: &[Timed]) -> FlowMeter {
     reference
 }
 
-/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next packet. All come from one
-/// interface: with that in the key they are the same flows, by wide keys.
+/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next
+/// packet. All come from one interface: with that in the key they are the same flows, by wide keys.
 fn assert_equal(settings: &MeterSettings, frames: &[Timed], what: &str) {
     let reference = reference(settings, frames);
     let wanted = sorted(reference.ended.iter().map(of_reference));
@@ -361,7 +361,8 @@ fn datagram_v6(source: u128, destination: u128) -> Vec<u8> {
     frame
 }
 
-/// A reset in a meter that is new ends its flow after the time that closed ones have, although all flows before it have longer.
+/// A reset in a meter that is new ends its flow after the time that closed ones have, although all flows before it have
+/// longer.
 #[test]
 fn a_reset_in_a_fresh_meter_ends_its_flow_soon() {
     let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());
@@ -384,7 +385,8 @@ fn the_active_timeout_holds_in_a_full_table() {
         let (mut full, mut active) = (0, 0);
         for tenth in 0..1000 {
             let now = tenth * SECOND / 10;
-            // Three flows that are never silent for as long as a tick of the wheel, and others, of which only one at a time has room.
+            // Three flows that are never silent for as long as a tick of the wheel, and others, of which only one at a
+            // time has room.
             (0..3).for_each(|port| push_one(&mut meter, now, &datagram(port), &mut flows));
             push_one(&mut meter, now, &datagram(100 + tenth as u16), &mut flows);
             // By the clock alone: the next packet would find it out.
@@ -407,7 +409,8 @@ fn the_active_timeout_holds_in_a_full_table() {
     }
 }
 
-/// A flow whose packets go on and whose record is due is found by the clock at once, however long the wheel's ticks are.
+/// A flow whose packets go on and whose record is due is found by the clock at once, however long the wheel's ticks
+/// are.
 #[test]
 fn active_flows_end_in_time_beside_long_silences() {
     let settings = MeterSettings { idle_ns: 86_400 * SECOND, active_ns: 10 * SECOND, ..settings() };
@@ -446,7 +449,8 @@ fn flows_that_somebody_chose_do_not_meet() {
     }
 }
 
-/// The index grows several times between a flow's packets, first while some places are in no use: each flow of either version of IP is found again.
+/// The index grows several times between a flow's packets, first while some places are in no use: each flow of either
+/// version of IP is found again.
 #[test]
 fn flows_are_found_when_the_index_has_grown() {
     let frame = |at: u16| if at.is_multiple_of(3) { datagram_v6(at.into(), u128::MAX) } else { datagram(at) };

@@ -1,4 +1,5 @@
-//! The classes of stages: each declares its arguments, what it is for, and how it is made. Manual pages and checks come from that.
+//! The classes of stages: each declares its arguments, what it is for, and how it is made. Manual pages and checks come
+//! from that.
 //!
 //! ```text
 //! StageClass = name, summary, description, parameters, outputs, order, example, make
@@ -90,7 +91,8 @@ impl StageInput {
     }
 }
 
-/// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do alone.
+/// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Any packet may be seen by any worker.

@@ -465,7 +465,7 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
     let mut sleeper = Sleeper { wakeup, waits: Vec::new(), is_stopped: false };
     let (control, is_over) = (Control::new(None), std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // A report that is asked for before the engine runs wakes nobody.
+        // A report that is asked for before the engine runs wakes no source.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 control.request_report();
@@ -485,8 +485,8 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
 }
 
-/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks and
-/// reports as without.
+/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks
+/// and reports as without.
 #[test]
 fn intervals_go_by_the_steady_clock() {
     static TENTHS: AtomicU64 = AtomicU64::new(0);

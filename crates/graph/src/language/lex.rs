@@ -142,7 +142,8 @@ impl Lexer<'_> {
     }
 }
 
-/// How long the word is. Within an argument list it may hold colons and slashes (an address, a URL, a ratio) and balanced parentheses.
+/// How long the word is. Within an argument list it may hold colons and slashes (an address, a URL, a ratio) and
+/// balanced parentheses.
 fn word_len(text: &str, is_argument: bool) -> usize {
     let mut open = 0_usize;
     for (at, character) in text.char_indices() {

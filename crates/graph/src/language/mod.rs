@@ -16,10 +16,11 @@
 //! name, class := letter { letter | digit | "_" | "-" | "." }
 //! ```
 //!
-//! Comments go from `//` or `#` to the end of the line, and from `/*` to `*/`. A name that was declared nowhere and has no parentheses is a
-//! stage without arguments: `-> drop`.
+//! Comments go from `//` or `#` to the end of the line, and from `/*` to `*/`. A name that was declared nowhere and has
+//! no parentheses is a stage without arguments: `-> drop`.
 //!
-//! One file a step: [`lex`] tokens, [`parse`] the tree. What names and arguments mean is the catalogue's (`crate::catalog`).
+//! One file a step: [`lex`] tokens, [`parse`] the tree. What names and arguments mean is the catalogue's
+//! (`crate::catalog`).
 
 mod lex;
 mod parse;
@@ -27,7 +28,8 @@ mod parse;
 pub use parse::parse;
 pub use tapline_syntax::Span;
 
-/// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
+/// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters
+/// are.
 pub type SyntaxError = tapline_syntax::Error;
 
 /// A graph as written.

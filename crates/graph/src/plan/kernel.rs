@@ -1,4 +1,5 @@
-//! Filters next to their device move into the kernel, and those next to a store to the threads that read it, where that is exact.
+//! Filters next to their device move into the kernel, and those next to a store to the threads that read it, where that
+//! is exact.
 //!
 //! A filter that is the only successor of a device runs in the kernel. If several filters follow, the kernel runs their
 //! union (a or b), and each runs again in the graph: so the kernel delivers no packet that all of them refuse. The same

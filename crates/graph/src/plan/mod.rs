@@ -4,9 +4,9 @@
 //! texts --parse--> trees --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
 //! ```
 //!
-//! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same packets, [`kernel`] finds
-//! filters that the source can run, [`sets`] filters that are asked together, [`split`] parts what several workers do from what is done once, [`build`] makes
-//! the stages of one worker.
+//! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same
+//! packets, [`kernel`] finds filters that the source can run, [`sets`] filters that are asked together, [`split`] parts
+//! what several workers do from what is done once, [`build`] makes the stages of one worker.
 
 mod build;
 mod check;
@@ -53,8 +53,8 @@ pub struct PlanNode {
     pub arguments: Arguments,
     /// The outputs of other nodes that lead to it.
     pub inputs: Vec<(usize, usize)>,
-    /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that follows, or what several
-    /// need together.
+    /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that
+    /// follows, or what several need together.
     pub kernel_filter: Option<String>,
     /// Whether the node's filter already runs elsewhere: in the kernel of its source, or in a set of filters.
     pub is_filtered_upstream: bool,
@@ -74,8 +74,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on what else there is. So
-    /// filters run neither in the kernel nor as a set.
+    /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on
+    /// what else there is. So filters run neither in the kernel nor as a set.
     ///
     /// # Errors
     /// As for [`new`](Self::new).

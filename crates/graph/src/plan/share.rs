@@ -1,14 +1,15 @@
 //! Common stages of several graphs: stages that do the same to the same packets run once.
 //!
-//! Two stages are one if their classes and arguments are equal and the same outputs lead to both. Taken in order from the sources on, that
-//! joins every common prefix of any number of graphs.
+//! Two stages are one if their classes and arguments are equal and the same outputs lead to both. Taken in order from
+//! the sources on, that joins every common prefix of any number of graphs.
 
 use super::check::Checked;
 use super::{Plan, PlanNode};
 use crate::catalog::Constructor;
 use crate::language::SyntaxError;
 
-/// Adds the stages of one graph to a plan. `prefix` goes before names that were not given, where there are several graphs.
+/// Adds the stages of one graph to a plan. `prefix` goes before names that were not given, where there are several
+/// graphs.
 pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result<(), SyntaxError> {
     let mut ids = Vec::new();
     for stage in stages {

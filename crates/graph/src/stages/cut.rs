@@ -74,7 +74,8 @@ impl Cut {
     }
 }
 
-/// The length of an IP header behind which nothing is known: what it carries begins behind the captured bytes, or IPv6 extensions are cut short.
+/// The length of an IP header behind which nothing is known: what it carries begins behind the captured bytes, or IPv6
+/// extensions are cut short.
 fn ip_len(headers: &Headers, data: &[u8]) -> usize {
     match headers.ip() {
         Some(IpVersion::V4) => data.first().map_or(20, |first| usize::from(first & 15) * 4),

@@ -6,8 +6,8 @@
 //! | MAC addresses | tags | type | ...                                 a layer: the addresses move over the tags, in a copy
 //! ```
 //!
-//! Without tags nothing is copied: the records say where the packets inside lie. If tags go from the bytes of one packet, its whole batch is
-//! copied, so that the order stays.
+//! Without tags nothing is copied: the records say where the packets inside lie. If tags go from the bytes of one
+//! packet, its whole batch is copied, so that the order stays.
 
 use std::any::Any;
 
@@ -203,7 +203,8 @@ struct Lending {
     /// Copies, where tags had to go from among the bytes.
     bytes: Vec<u8>,
     interfaces: Vec<Interface>,
-    /// Which interface each of these stands for: the one that packets came by, whether they were in a tunnel, and what they begin with.
+    /// Which interface each of these stands for: the one that packets came by, whether they were in a tunnel, and what
+    /// they begin with.
     origins: Vec<(usize, bool, LinkType)>,
 }
 

@@ -1,4 +1,5 @@
-//! `filter`: packets that a filter accepts, one for each interface, interpreted at first, and by something faster once that pays.
+//! `filter`: packets that a filter accepts, one for each interface, interpreted at first, and by something faster once
+//! that pays.
 //!
 //! ```text
 //! first packets:                 CompiledFilter (interpreter), at hand as soon as the text is compiled
@@ -34,7 +35,8 @@ pub struct FilterStage {
 }
 
 impl FilterStage {
-    /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already: such packets pass.
+    /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already:
+    /// such packets pass.
     pub fn new(compile: CompileFilter, is_first: bool) -> FilterStage {
         let filters = Filters::new(Arc::new(native));
         FilterStage { compile, filters, is_first, unexamined: 0 }

@@ -158,7 +158,8 @@ impl Filters {
             let matches = self.matches.of(index);
             self.matched += u64::from(!matches.is_empty());
             for filter in matches {
-                // Filters were inserted in order into a new set, so that indices are places; the check costs nothing to keep.
+                // Filters were inserted in order into a new set, so that indices are places; the check costs nothing to
+                // keep.
                 if let Some(output) = ids.get(*filter as usize).map(|id| id.index() as usize) {
                     self.shares[output].push(index as u8);
                 }

@@ -175,7 +175,8 @@ impl FlowStage {
         }
     }
 
-    /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come there again.
+    /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come
+    /// there again.
     fn follow_clock(&mut self, clocks: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
         let offset_ns = clocks.wall.as_nanos().saturating_sub(clocks.steady_ns);
         let before = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
@@ -498,7 +499,8 @@ mod tests {
         assert_eq!(["idle", "late", "now"].map(|column| number(&trial, "f", column)), [1, 0, 0]);
     }
 
-    /// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the account balances.
+    /// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the
+    /// account balances.
     #[test]
     fn a_full_disk_leaves_no_packet_out_of_the_account() {
         let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";

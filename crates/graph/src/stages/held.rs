@@ -5,7 +5,8 @@
 //! release(until)    <--lend-- heap of (due, number, slot): the earliest first, of equal ones that which came first
 //! ```
 //!
-//! Bytes of packets that have gone stay until they are more than those of the packets that are kept; then the kept ones move together.
+//! Bytes of packets that have gone stay until they are more than those of the packets that are kept; then the kept ones
+//! move together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -134,7 +135,8 @@ impl Held {
         result
     }
 
-    /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that follow took them.
+    /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that
+    /// follow took them.
     pub(super) fn release_some(
         &mut self,
         now: ClockReading,

@@ -105,7 +105,8 @@ impl Merge {
         before.min().flatten().map(|time| time.plus_nanos(-self.wait))
     }
 
-    /// Keeps a packet, and makes room for it if there is none: a batch of the earliest goes on. `false` if it would never fit.
+    /// Keeps a packet, and makes room for it if there is none: a batch of the earliest goes on. `false` if it would
+    /// never fit.
     fn keep(
         &mut self,
         packet: Packet<'_>,

@@ -7,7 +7,8 @@
 //!           --> goes on, and takes its tokens
 //! ```
 //!
-//! A flow that was shed once stays so until the second ends: the table remembers it, or all flows from its hash on are shed with it.
+//! A flow that was shed once stays so until the second ends: the table remembers it, or all flows from its hash on are
+//! shed with it.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -303,7 +304,8 @@ mod tests {
             for (second, packets) in &seconds {
                 assert!(packets.len() <= most, "{text}: {} in second {second}", packets.len());
             }
-            // Once the bound has adapted most of the rate is used, by whole flows: of 100 flows of 30 packets a second, about 33.
+            // Once the bound has adapted most of the rate is used, by whole flows: of 100 flows of 30 packets a second,
+            // about 33.
             let used: usize = (4..12).map(|second| seconds[&second].len()).sum();
             assert!(used > 8 * 600, "{text}: only {used} of 8000 go on");
             trial.assert_balanced();

@@ -38,8 +38,8 @@ struct Inner {
 }
 
 impl SharedOutput {
-    /// A handle for each of `workers` workers. `is_only` says that packets of this output go nowhere else: those that come
-    /// after another worker completed it count as not examined then, not as lost.
+    /// A handle for each of `workers` workers. `is_only` says that packets of this output go nowhere else: those that
+    /// come after another worker completed it count as not examined then, not as lost.
     pub fn handles(output: Box<dyn Stage>, workers: usize, is_only: bool) -> Vec<SharedOutput> {
         let interfaces = vec![Vec::new(); workers];
         let inner = Inner { output, interfaces, unfinished: workers, is_complete: false, late: 0 };

@@ -43,7 +43,8 @@ pub struct Verify {
     shows_latency: bool,
 }
 
-/// Other workers' packets cannot be put in their order later: there is one worker, which [`Order::All`] demands, and nothing to absorb.
+/// Other workers' packets cannot be put in their order later: there is one worker, which [`Order::All`] demands, and
+/// nothing to absorb.
 impl Stage for Verify {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         for index in packets.selection.iter() {

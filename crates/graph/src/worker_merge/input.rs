@@ -13,8 +13,8 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, TickContext};
 
-/// An interface without packets moves its watermark to this long ago, in nanoseconds: twice the longest time for which the ring
-/// keeps a block open, and more.
+/// An interface without packets moves its watermark to this long ago, in nanoseconds: twice the longest time for which
+/// the ring keeps a block open, and more.
 const QUIET_NS: i64 = 100_000_000;
 
 /// The handle by which a worker reports its progress in one inlet, and the batch that it is at.
@@ -132,7 +132,8 @@ impl BatchPosition {
     /// The key of the packet of a record.
     fn key(&self, record: &Record) -> Key {
         if !self.is_by_time.load(Ordering::Relaxed) {
-            // Within a batch of a file, bytes lie in the file's order, also those of packets that were cut or unpacked where they lie.
+            // Within a batch of a file, bytes lie in the file's order, also those of packets that were cut or unpacked
+            // where they lie.
             return (self.start.load(Ordering::Relaxed), record.offset as u64);
         }
         let newest = self.newest.load(Ordering::Relaxed).max(time_key(record.meta.timestamp));

@@ -48,7 +48,8 @@ fn work(merge: &Arc<WorkerMerge>, worker: usize, workers: u64, seed: u64) {
     }
 }
 
-/// Workers that read at their own pace, with queues so short that they wait for each other across lines: every packet comes, in its order.
+/// Workers that read at their own pace, with queues so short that they wait for each other across lines: every packet
+/// comes, in its order.
 #[test]
 fn every_line_is_in_order_and_whole_however_workers_wait() {
     for (seed, workers) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4)] {

@@ -1,4 +1,5 @@
-//! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees each time.
+//! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees
+//! each time.
 
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -239,8 +240,8 @@ impl tapline_graph::Stage for Nothing {
     }
 }
 
-/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter begins anew, and so do all that take its
-/// flows. What else there is goes on.
+/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter begins anew,
+/// and so do all that take its flows. What else there is goes on.
 #[test]
 fn collectors_come_and_go_and_every_sum_agrees() {
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback is there"));

@@ -5,9 +5,11 @@
 //! counters that grew while watched  loses if they grew; of an interface that is new since, not told
 //! ```
 //!
-//! Packets that processors have received are counted in 32 bits by the kernel, so since the start interfaces may know of more.
+//! Packets that processors have received are counted in 32 bits by the kernel, so since the start interfaces may know
+//! of more.
 //!
-//! `rx_dropped` also counts frames of protocols without a handler on this host, which captures did see: never more than a note.
+//! `rx_dropped` also counts frames of protocols without a handler on this host, which captures did see: never more than
+//! a note.
 
 use super::{Check, Run, counted};
 use crate::facts::{Counter, SoftnetCpu};
@@ -145,7 +147,8 @@ fn sum(lines: &[SoftnetCpu], field: impl Fn(&SoftnetCpu) -> u64) -> u64 {
     lines.iter().fold(0, |sum, line| sum.saturating_add(field(line)))
 }
 
-/// Packets that processors have received. Since the start the kernel's count of them may have wrapped: the interfaces' are of 64 bits.
+/// Packets that processors have received. Since the start the kernel's count of them may have wrapped: the interfaces'
+/// are of 64 bits.
 fn passed(lines: &[SoftnetCpu], facts: &Facts) -> u64 {
     let processed = sum(lines, |line| line.processed);
     if facts.interval_s.is_some() {

@@ -1,4 +1,5 @@
-//! The table of checks. Each is a small function of facts; what it found may be several findings, or none where it does not apply.
+//! The table of checks. Each is a small function of facts; what it found may be several findings, or none where it does
+//! not apply.
 //!
 //! | file | checks |
 //! |---|---|

@@ -88,7 +88,8 @@ const ONE_QUEUE_SPEED: u64 = 2_500_000_000;
 const MODERATION_US: u32 = 50;
 /// The two bytes that, repeated, make the Toeplitz hash symmetric.
 const SYMMETRIC_PAIR: [u8; 2] = [0x6d, 0x5a];
-/// `ETH_RSS_HASH_*`: functions of the receive hash. Xor of all words does not know their order; CRC32 does, whatever the key.
+/// `ETH_RSS_HASH_*`: functions of the receive hash. Xor of all words does not know their order; CRC32 does, whatever
+/// the key.
 const TOEPLITZ: u8 = 1;
 const XOR: u8 = 2;
 const CRC32: u8 = 4;
@@ -244,8 +245,8 @@ fn symmetry(hash: &ReceiveHash) -> Option<bool> {
     }
 }
 
-/// Toeplitz hashes a port or address by the key's bits from its place on. With a period of 16 bits, places that are a multiple of 16 bits
-/// apart, as those of source and destination are, count the same.
+/// Toeplitz hashes a port or address by the key's bits from its place on. With a period of 16 bits, places that are a
+/// multiple of 16 bits apart, as those of source and destination are, count the same.
 fn is_symmetric(key: &[u8]) -> bool {
     key.len() >= 4 && key.iter().zip(&key[2..]).all(|(byte, later)| byte == later)
 }

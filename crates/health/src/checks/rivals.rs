@@ -56,7 +56,7 @@ fn packet_sockets(interface: &Interface, _: &Facts) -> Vec<Finding> {
 }
 
 fn described(sniffer: &crate::PacketSocket) -> String {
-    let who = match sniffer.holders.first() {
+    let owner = match sniffer.holders.first() {
         Some(holder) => format!("{} (pid {})", holder.name, holder.pid),
         None => format!("a process of uid {} (root may see which)", sniffer.uid),
     };
@@ -64,7 +64,7 @@ fn described(sniffer: &crate::PacketSocket) -> String {
     let ring = sniffer.ring_len.map(|len| format!("ring {} KiB", len / 1024));
     let fanout = sniffer.fanout.map(|(group, mode)| format!("fanout group {group} {}", fanout_mode(mode)));
     let details: Vec<String> = [everywhere, ring, fanout].into_iter().flatten().collect();
-    if details.is_empty() { who } else { format!("{who}, {},", details.join(", ")) }
+    if details.is_empty() { owner } else { format!("{owner}, {},", details.join(", ")) }
 }
 
 /// `PACKET_FANOUT_*` of linux/if_packet.h.

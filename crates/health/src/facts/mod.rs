@@ -48,7 +48,8 @@ impl Facts {
     /// Reads everything.
     ///
     /// # Errors
-    /// That an interface or the namespace is not there, or the kernel lists no interfaces. What else is not told is `None`.
+    /// That an interface or the namespace is not there, or the kernel lists no interfaces. What else is not told is
+    /// `None`.
     pub fn gather(request: &Request) -> Result<Facts, Error> {
         let machine = Machine::read();
         let interfaces = match &request.netns {

@@ -78,14 +78,15 @@ pub(super) fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
     run.with("engine", each(measured.ticks.saturating_sub(in_stages) as f64 * own), CostBasis::Difference)
 }
 
-/// Over how many packets costs are spread: those on the interfaces where that is known, so that a filter in the kernel counts for all that it
-/// saw.
+/// Over how many packets costs are spread: those on the interfaces where that is known, so that a filter in the kernel
+/// counts for all that it saw.
 pub(super) fn packets(measured: &Measured) -> u64 {
     let delivered = measured.account.delivered;
     measured.offered.filter(|offered| *offered > delivered).unwrap_or(delivered)
 }
 
-/// Softirq time of the packets that came, at what a packet took before there was a tap; `None` if too little came by then to tell.
+/// Softirq time of the packets that came, at what a packet took before there was a tap; `None` if too little came by
+/// then to tell.
 fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
     let before = measured.baseline.as_ref()?;
     let (packets, packets_before) = (measured.kernel.softnet?.processed, before.softnet?.processed);
@@ -97,8 +98,9 @@ fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
     (!times.softirq.is_zero()).then_some(network)
 }
 
-/// Which share of the awake time of the engine's thread another one had the processor. Delays when it was woken are no part of it: each time
-/// that it got the processor, it is taken to have waited equally long. Whatever that comes to, the thread ran as long as the kernel says.
+/// Which share of the awake time of the engine's thread another one had the processor. Delays when it was woken are no
+/// part of it: each time that it got the processor, it is taken to have waited equally long. Whatever that comes to,
+/// the thread ran as long as the kernel says.
 pub(super) fn delayed_share(measured: &Measured) -> f64 {
     let awake = measured.ticks as f64 / measured.frequency_hz;
     let switches = &measured.spent.switches;

@@ -96,8 +96,8 @@ pub struct PreparedRun {
 }
 
 impl PreparedRun {
-    /// Measures the cost of a wait and, if packets come from `devices`, the baseline. To be called before the sources are opened;
-    /// `duration` is that of the run.
+    /// Measures the cost of a wait and, if packets come from `devices`, the baseline. To be called before the sources
+    /// are opened; `duration` is that of the run.
     ///
     /// # Errors
     /// If the kernel refuses to wait.

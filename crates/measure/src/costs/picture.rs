@@ -49,7 +49,8 @@ struct Layer {
     cycles: Vec<Option<f64>>,
 }
 
-/// Runs side by side as an SVG picture. A component has the same colour in each bar; the smallest of more than eight are drawn as `others`.
+/// Runs side by side as an SVG picture. A component has the same colour in each bar; the smallest of more than eight
+/// are drawn as `others`.
 ///
 /// # Errors
 /// If the picture cannot be drawn.
@@ -138,7 +139,8 @@ fn label(area: &DrawingArea<SVGBackend<'_>, Shift>, text: &str, (x, y): (i32, i3
     Ok(())
 }
 
-/// Components from the top of the bars down, with the cycles of each run. `value_end` gives where the column of a run ends.
+/// Components from the top of the bars down, with the cycles of each run. `value_end` gives where the column of a run
+/// ends.
 fn legend(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     layers: &[Layer],

@@ -4,8 +4,8 @@
 //! core A: generator --> near0 =====veth===== far0 --> ring of the link --> kernel thread (NAPI) --> tap --> program :core B
 //! ```
 //!
-//! Receiving by NAPI in a thread of its own, on the program's core, makes that core a machine which receives: the kernel and the program share it,
-//! and what does not come through in time is lost on the link, as it is on a wire.
+//! Receiving by NAPI in a thread of its own, on the program's core, makes that core a machine which receives: the
+//! kernel and the program share it, and what does not come through in time is lost on the link, as it is on a wire.
 
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,8 @@ impl Arena {
         &self.namespace
     }
 
-    /// Finds the kernel's thread that receives for `far0`, and puts it on the receiver's core. It may be another one after XDP was attached.
+    /// Finds the kernel's thread that receives for `far0`, and puts it on the receiver's core. It may be another one
+    /// after XDP was attached.
     fn thread(&mut self) -> Result<()> {
         if self.thread.is_some_and(|thread| napi_threads().contains(&thread)) {
             return Ok(());
@@ -127,7 +128,8 @@ impl Arena {
         link.statistics.context("the interface has no statistics")
     }
 
-    /// Waits until a program receives: its packet socket is bound, or XDP is attached. `is_alive` says whether it still runs.
+    /// Waits until a program receives: its packet socket is bound, or XDP is attached. `is_alive` says whether it still
+    /// runs.
     pub fn wait_for_receiver(&mut self, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < START_MAX {

@@ -44,8 +44,8 @@ pub struct Limit {
     pub probes: Vec<RateTrial>,
 }
 
-/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of `resolution`. `generators` is what the
-/// generator can do where nothing holds it.
+/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of
+/// `resolution`. `generators` is what the generator can do where nothing holds it.
 ///
 /// # Errors
 /// Errors of `try_rate`.

@@ -129,8 +129,8 @@ pub struct BenchArgs {
 /// Runs `tapline bench`. `is_over` says whether to come to an end.
 ///
 /// # Errors
-/// Without the rights or programs for it; a workload that makes no sense; nothing that could be measured. Accounts that do not balance
-/// are no error but exit status 1.
+/// Without the rights or programs for it; a workload that makes no sense; nothing that could be measured. Accounts that
+/// do not balance are no error but exit status 1.
 pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<ExitCode> {
     if let Some(interface) = &args.as_libpcap {
         return count_with_libpcap(args, interface, is_over);
@@ -339,7 +339,8 @@ impl Bench<'_> {
         };
         let receiver = Receiver::new(case.program, &self.tapline, &order);
         let time = Duration::from_secs_f64(workload.seconds);
-        // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of the machine, at any rate.
+        // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of
+        // the machine, at any rate.
         let patience = if workload.kind == Kind::Limit { PATIENCE } else { Duration::ZERO };
         let size = case.size.to_string();
         let load = Load { traffic: &workload.traffic, size: &size, rate, time, queue_timeout: patience };

@@ -276,7 +276,8 @@ fn of_dumpcap(errors: &str) -> Option<ProgramReport> {
 ///         0  packets failed filter (out of space)
 /// ```
 ///
-/// The dropped ones are among those that it calls unread, and none of them among those that passed, as its files show (0.6.8).
+/// The dropped ones are among those that it calls unread, and none of them among those that passed, as its files show
+/// (0.6.8).
 fn of_netsniff(text: &str) -> Option<ProgramReport> {
     let line = text.lines().find(|line| line.contains("packets incoming"))?;
     let unseen: u64 = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;

@@ -41,7 +41,8 @@ pub struct Load<'a> {
     pub rate: Option<u64>,
     /// Duration.
     pub time: Duration,
-    /// Time that the generator waits for a full link, as Ethernet's flow control has it; zero: frames beyond it are lost.
+    /// Time that the generator waits for a full link, as Ethernet's flow control has it; zero: frames beyond it are
+    /// lost.
     pub queue_timeout: Duration,
 }
 

@@ -5,8 +5,8 @@
 //! first line = command ' ' ...  |  [version ' '] code(3 digits) ' ' ...
 //! ```
 //!
-//! Text: `HTTP: GET / HTTP/1.1`; with `-v` all lines that are text. Where only messages have a first line (HTTP, RTSP, SIP),
-//! a packet that starts with something else shows the protocol's name alone.
+//! Text: `HTTP: GET / HTTP/1.1`; with `-v` all lines that are text. Where only messages have a first line (HTTP, RTSP,
+//! SIP), a packet that starts with something else shows the protocol's name alone.
 
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::Context;

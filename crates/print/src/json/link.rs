@@ -176,8 +176,8 @@ fn bridge(json: &mut Writer, span: Span<'_>) -> Printed {
 /// How many attributes of an NFLOG packet are passed over.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// Linux's NFLOG: family 1, version 1, resource 2, (length 2 with this header, type 2, value, padding to 4)*. The payload
-/// is of type 9; lengths and types are in the byte order of the host, which is little-endian nearly everywhere.
+/// Linux's NFLOG: family 1, version 1, resource 2, (length 2 with this header, type 2, value, padding to 4)*. The
+/// payload is of type 9; lengths and types are in the byte order of the host, which is little-endian nearly everywhere.
 fn nflog(walk: &mut Walk, span: Span<'_>) -> Printed {
     let family = walk.layer("nflog", |json| {
         let family = span.u8(0)?;

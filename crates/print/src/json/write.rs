@@ -53,7 +53,8 @@ impl<'o> Writer<'o> {
         result
     }
 
-    /// The name of the next value, which has to follow: so it is for fields alone. Names are ours: letters, digits and `_`, so nothing is escaped.
+    /// The name of the next value, which has to follow: so it is for fields alone. Names are ours: letters, digits and
+    /// `_`, so nothing is escaped.
     fn key(&mut self, name: &'static str) {
         self.separate();
         self.out.push(b'"');

@@ -5,8 +5,8 @@
 //! flags: 0x80 extensions, 0x40 filter, 0x04 interface, 0x02 no link header, 0x01 incoming
 //! ```
 //!
-//! The cookie is what the card of the router (PIC) says: 0x47 begins one of 8 bytes, 0x54 one two bytes longer than others of the
-//! card. Extensions below 128 are little-endian.
+//! The cookie is what the card of the router (PIC) says: 0x47 begins one of 8 bytes, 0x54 one two bytes longer than
+//! others of the card. Extensions below 128 are little-endian.
 
 mod tables;
 
@@ -369,7 +369,8 @@ fn support_node(cx: &mut Context<'_>, rest: Span<'_>, header: &Header) -> Printe
     }
 }
 
-/// Encryption services: association 2, TTL 1, type 1, SPI 4, source 4, destination 4; bundles keep these before the packet.
+/// Encryption services: association 2, TTL 1, type 1, SPI 4, source 4, destination 4; bundles keep these before the
+/// packet.
 fn encryption(cx: &mut Context<'_>, rest: Span<'_>) -> Printed {
     const TYPES: &[(u8, &str)] =
         &[(1, "ESP ENCR-AUTH"), (2, "ESP ENCR-AH AUTH"), (3, "ESP AUTH"), (4, "AH AUTH"), (5, "ESP ENCR")];

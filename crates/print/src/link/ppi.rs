@@ -1,4 +1,5 @@
-//! Per-packet information (CACE's PPI): fields about a packet, then the packet with the link type that the header names.
+//! Per-packet information (CACE's PPI): fields about a packet, then the packet with the link type that the header
+//! names.
 //!
 //! ```text
 //! | version 1 | flags 1 | length 2, with this header | DLT 4 | fields | packet |      all little-endian

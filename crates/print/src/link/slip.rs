@@ -152,7 +152,8 @@ fn print_compressed(cx: &mut Context<'_>, span: Span<'_>, packet: Span<'_>, dire
     Ok(())
 }
 
-/// A change in one byte, or in three of which the first is 0; where the next one is read. That of the window has a sign.
+/// A change in one byte, or in three of which the first is 0; where the next one is read. That of the window has a
+/// sign.
 fn print_change(
     cx: &mut Context<'_>,
     span: Span<'_>,

@@ -6,8 +6,8 @@
 //!          destination's mode 2, version 2, source's mode 2
 //! ```
 //!
-//! All numbers are little-endian. A checksum of 4 or 2 bytes at the end is told by whether it is right: the link type does not
-//! say. Source: IEEE 802.15.4-2015, section 7.
+//! All numbers are little-endian. A checksum of 4 or 2 bytes at the end is told by whether it is right: the link type
+//! does not say. Source: IEEE 802.15.4-2015, section 7.
 
 mod command;
 mod element;

@@ -28,8 +28,8 @@ type Answer = (IpAddr, Option<String>);
 
 /// Looks names up by a resolver in a thread of its own.
 ///
-/// The first packet of an address waits for its name for [`wait`](HostLookup::new) at most, and only if the resolver has
-/// answered all earlier questions. So a resolver that is silent for ten seconds costs one wait in ten seconds.
+/// The first packet of an address waits for its name for [`wait`](HostLookup::new) at most, and only if the resolver
+/// has answered all earlier questions. So a resolver that is silent for ten seconds costs one wait in ten seconds.
 pub struct HostLookup {
     resolver: Resolver,
     wait: Duration,

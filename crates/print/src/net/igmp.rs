@@ -189,8 +189,8 @@ fn report_v3(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     group_records(cx, span, 8, record)
 }
 
-/// The number of group records behind the header of 8 bytes, and with `-v` each of them. `record` prints one of `record_len` bytes at
-/// least, and tells its length; `None` ends the list.
+/// The number of group records behind the header of 8 bytes, and with `-v` each of them. `record` prints one of
+/// `record_len` bytes at least, and tells its length; `None` ends the list.
 pub(super) fn group_records(
     cx: &mut Context<'_>,
     span: Span<'_>,

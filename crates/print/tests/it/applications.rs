@@ -1,8 +1,8 @@
-//! Application, tunnel and LLC protocols: packets made for this test, with the text that tcpdump 4.99.3 printed of them,
-//! and the same packets changed and cut at random.
+//! Application, tunnel and LLC protocols: packets made for this test, with the text that tcpdump 4.99.3 printed of
+//! them, and the same packets changed and cut at random.
 //!
-//! `applications/cases.txt` says at its top how it is written. Where tcpdump's `-v` differs from ours on purpose, a case
-//! has no lines with `v|`.
+//! `applications/cases.txt` says at its top how it is written. Where tcpdump's `-v` differs from ours on purpose, a
+//! case has no lines with `v|`.
 
 use proptest::prelude::*;
 use tapline_packet::{Interface, LinkType, Meta, Packet};

@@ -54,6 +54,31 @@ pub struct SearchAccount {
 }
 
 impl SearchAccount {
+    /// Chunks, places and segments that could not be read: packets in them are not found.
+    pub fn unread(&self) -> u64 {
+        self.chunks_damaged + self.places_damaged + self.segments_unreadable
+    }
+
+    /// Warnings about packets that may be missing, a line each; `store` is the directory.
+    pub fn warnings(&self, store: &str) -> Vec<String> {
+        let counted = |count: u64, name: &str| match count {
+            1 => format!("1 {name} is"),
+            _ => format!("{count} {name}s are"),
+        };
+        let mut warnings = Vec::new();
+        if let damaged @ 1.. = self.chunks_damaged + self.places_damaged {
+            let chunks = counted(damaged, "chunk");
+            warnings.push(format!(
+                "{chunks} damaged and not searched: packets may be missing; tapline store verify {store} names them"
+            ));
+        }
+        if self.segments_unreadable > 0 {
+            let segments = counted(self.segments_unreadable, "segment");
+            warnings.push(format!("{segments} not readable and not searched: packets may be missing"));
+        }
+        warnings
+    }
+
     /// Whether each segment and each chunk is in one place.
     pub fn is_balanced(&self) -> bool {
         let looked_into = self.segments_indexed + self.segments_walked;

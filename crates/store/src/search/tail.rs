@@ -84,7 +84,7 @@ impl Plan {
             }
         }
         let mut stretches = stretches(segment, &places);
-        // What is recorded later is not waited for.
+        // Packets that are recorded later are not waited for.
         stretches.iter_mut().for_each(|stretch| stretch.later = Timestamp::from_nanos(i64::MAX));
         stretches
     }

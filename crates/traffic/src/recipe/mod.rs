@@ -21,7 +21,8 @@ use tapline_packet::headers::IpVersion;
 use crate::share::Share;
 use crate::space::NumberRanges;
 
-/// The longest frame, in bytes without its check sequence: an IP packet of 65,535 bytes is the most that any frame carries, headers before it included.
+/// The longest frame, in bytes without its check sequence: an IP packet of 65,535 bytes is the most that any frame
+/// carries, headers before it included.
 pub const SIZE_MAX: usize = 65_535;
 /// The most flows: each takes about 50 bytes of memory, those of TCP and ICMP 20 more.
 pub const FLOWS_MAX: u32 = 1_000_000;
@@ -39,13 +40,14 @@ pub enum Transport {
     Icmp,
 }
 
-/// How long frames are, in bytes from the Ethernet header to the end of the payload, without the frame check sequence (4 bytes).
+/// How long frames are, in bytes from the Ethernet header to the end of the payload, without the frame check sequence
+/// (4 bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// All alike.
     Fixed(u32),
-    /// Sizes and how many packets of each there are in every block of as many packets as the weights sum to; in a block they come in
-    /// random order.
+    /// Sizes and how many packets of each there are in every block of as many packets as the weights sum to; in a block
+    /// they come in random order.
     Weighted(Vec<(u32, u32)>),
     /// From the first to the last by a step, and again.
     Sweep {
@@ -130,7 +132,8 @@ pub enum Rate {
     Packets(u64),
     /// Bits a second, of frames as their sizes count.
     Bits(u64),
-    /// Bits a second on an Ethernet wire: with padding to 60 bytes, check sequence, preamble and gap, 24 bytes more for each frame.
+    /// Bits a second on an Ethernet wire: with padding to 60 bytes, check sequence, preamble and gap, 24 bytes more for
+    /// each frame.
     Wire(u64),
 }
 
@@ -155,8 +158,8 @@ pub struct Recipe {
     pub versions: Vec<IpVersion>,
     /// How long frames are.
     pub sizes: Sizes,
-    /// How many flows, 1 to [`FLOWS_MAX`]: different in addresses, ports (identifiers of ICMP) or protocol. `None` is one, or two where only a
-    /// share of the packets is to match.
+    /// How many flows, 1 to [`FLOWS_MAX`]: different in addresses, ports (identifiers of ICMP) or protocol. `None` is
+    /// one, or two where only a share of the packets is to match.
     pub flows: Option<u32>,
     /// How flows take addresses and ports.
     pub walk: AddressOrder,
@@ -208,7 +211,8 @@ pub struct Recipe {
     pub rate: Rate,
     /// The gaps between packets.
     pub gaps: Gaps,
-    /// When the first packet leaves, in nanoseconds since 1970; `None` is the time at which the work begins, which only the caller knows.
+    /// When the first packet leaves, in nanoseconds since 1970; `None` is the time at which the work begins, which only
+    /// the caller knows.
     pub start_ns: Option<i64>,
     /// The seed of the random choices.
     pub seed: u64,

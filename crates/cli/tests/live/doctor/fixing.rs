@@ -88,7 +88,8 @@ fn a_setting_restored_by_others_is_restored_all_the_same() {
     let far = patient.ethtool(&["-k", FAR]);
     assert!(far.contains("generic-receive-offload: off"), "{far}");
     let fixing = patient.fixing(&[]);
-    // One of the offloads that were switched off together, one beside them, and one on the far end: the last two are none of ours.
+    // One of the offloads that were switched off together, one beside them, and one on the far end: the last two are
+    // none of ours.
     patient.ethtool(&["-K", NEAR, "gso", "on", "tx-nocache-copy", "on"]);
     patient.ethtool(&["-K", FAR, "gro", "on"]);
     let finished = fixing.signal("INT");

@@ -155,8 +155,8 @@ fn nfdump_agrees_with_the_slow_meter() {
     }
 }
 
-/// tshark reads files of IPFIX, finds nothing wrong, and every record is there; sequence numbers begin at 0 and count data records.
-/// Community IDs are those that tshark reckons of each packet.
+/// tshark reads files of IPFIX, finds nothing wrong, and every record is there; sequence numbers begin at 0 and count
+/// data records. Community IDs are those that tshark reckons of each packet.
 #[test]
 fn lines_of_json_agree_with_tshark() {
     const TEST: &str = "lines_of_json_agree_with_tshark";
@@ -216,7 +216,8 @@ fn tshark_reads_files_of_ipfix() {
     assert!(column(5).iter().all(|time| (1_700_000_000..1_700_000_100).contains(time)), "{:?}", column(5));
 }
 
-/// Both directions in one record, with the reverse elements of RFC 5103, sampling told in options, fields of our choice.
+/// Both directions in one record, with the reverse elements of RFC 5103, sampling told in options, fields of our
+/// choice.
 #[test]
 fn biflows_and_options_are_read_too() {
     const TEST: &str = "biflows_and_options_are_read_too";

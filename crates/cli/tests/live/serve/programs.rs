@@ -74,7 +74,7 @@ fn unmodified_programs_share_a_capture_by_filter() {
         let said = String::from_utf8_lossy(&said);
         assert!(said.trim_end().lines().last().is_some_and(|last| last.contains(line)), "{said}");
     }
-    // One that hangs holds nobody up, and lists nothing.
+    // A daemon that hangs delays no program, and lists nothing.
     let live = daemon.live.as_ref().expect("it runs");
     live.signal("STOP");
     let listed = finish(programs.command("tcpdump").arg("-D")).succeeded();
@@ -100,7 +100,7 @@ fn unmodified_programs_share_a_capture_by_filter() {
         assert!(finished.status.success(), "{filter}: {}", finished.stderr);
         let got = bytes_of(packets_of(&file));
         assert!(got == expected, "{filter}: {} of {}: {}", got.len(), expected.len(), finished.stderr);
-        // What the daemon offered is that, and no more.
+        // The daemon offered exactly these packets, and all were delivered.
         assert!(
             counts
                 .iter()
@@ -142,7 +142,7 @@ fn slow_unmodified_programs_report_their_loss() {
     slow().for_each(|reader| reader.signal("STOP"));
     daemon.send_in_parts(floods, fits.len(), 1);
     slow().for_each(|reader| reader.signal("CONT"));
-    // What comes when they run again is theirs.
+    // Packets that come after they run again are read.
     daemon.send(fits);
     daemon.settle(20_300, 5);
     let counts: Vec<Value> = daemon.readers().iter().map(|reader| reader["counts"].clone()).collect();

@@ -40,7 +40,7 @@ fn shared_buffers_are_read_only_and_sealed() {
     daemon.send(&frames);
     daemon.settle(3000, 1);
     let (packets, _) = honest.interrupt();
-    assert!(packets == frames, "another's index is nobody else's harm");
+    assert!(packets == frames, "a damaged index harms no other reader");
     daemon.end();
 }
 
@@ -107,7 +107,7 @@ fn the_end_of_the_daemon_is_told() {
     assert_eq!(unknown(&finished), ["after the last that the daemon could tell"]);
     finished.failed_saying(&["tap:office: the daemon is gone; all that it had stored was read"]);
     assert!(bytes_of(packets_of(&reader.file)) == frames);
-    // Its socket is in nobody's way.
+    // The socket that it left is replaced.
     daemon.live = None;
     let mut daemon = daemon.begin(&[]);
     let list = |arguments: [&str; 3]| {
@@ -145,7 +145,7 @@ fn a_stopped_daemon_holds_no_reader() {
     daemon.end();
 }
 
-/// Whoever presses Ctrl-C after the last packet has it, though the kernel has not handed its block over yet.
+/// Ctrl-C after the last packet loses none, though the kernel has not handed its block over yet.
 #[test]
 fn the_last_packet_before_the_end_is_read() {
     let Some(mut daemon) = Daemon::start("the_last_packet_before_the_end_is_read", &[]) else { return };
@@ -282,12 +282,13 @@ fn a_file_is_served_whole_to_waiting_readers() {
     assert_eq!((&account["delivered"], &account["ended"]), (&700.into(), &"".into()), "{account}");
 }
 
-/// Who is woken seldom gets every packet: when traffic stops, when its index fills, and while others come who want theirs at once.
+/// A reader that is woken seldom gets every packet: when traffic stops, when its index fills, and while others come
+/// that are woken at once.
 #[test]
 fn a_reader_with_rare_wakeups_gets_every_packet() {
     let Some(mut daemon) = Daemon::start("a_reader_with_rare_wakeups_gets_every_packet", &[]) else { return };
     let patient = daemon.reader("patient.pcap", &[]);
-    // Few packets, and then none that would wake anybody.
+    // Few packets, and then none that would wake the reader.
     let first = frames(21, 5);
     daemon.send(&first);
     daemon.settle(5, 1);
@@ -301,7 +302,7 @@ fn a_reader_with_rare_wakeups_gets_every_packet() {
             command.arg(daemon.socket()).arg("-w").arg(daemon.file(&name));
             let child = command.spawn().expect("the program was built");
             let mut reader = Reader { child: Some(child), file: daemon.file(&name) };
-            wait_for("packets for who is in haste", || {
+            wait_for("packets of the hasty reader", || {
                 let child = reader.child.as_mut().expect("it runs");
                 child.try_wait().expect("our child").is_some() || sending.is_finished()
             });
@@ -347,8 +348,8 @@ fn a_wakeup_follows_the_requested_amount() {
             let mut poller = Poller::new();
             tap.descriptors().for_each(|descriptor| poller.add(descriptor));
             assert_eq!(poller.wait(PATIENCE).unwrap(), 1, "not woken: {min_bytes} {max_delay:?}");
-            // What came in several batches may leave too little for another wake. A wish is told when an advance finds
-            // nothing, so it comes before the last of them.
+            // Packets that came in several batches may leave too few for another wake. The threshold is sent when an
+            // advance finds nothing, so it arrives before the last of them.
             tap.set_wake(WakeThreshold::IMMEDIATE);
             while tap.advance(Duration::ZERO).unwrap() == Advance::Batch {
                 read += tap.batch().len();

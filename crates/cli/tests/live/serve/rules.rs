@@ -72,7 +72,7 @@ fn bytes_behind_a_forced_cut_decide_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut frames = vec![vec![0x02; 200]; 1000];
     frames.iter_mut().enumerate().for_each(|(at, frame)| frame[100] = (at % 2) as u8);
-    // What all see, what is asked of hidden bytes, and what is asked of both.
+    // Filters of visible bytes, of hidden bytes, and of both.
     let filters = ["link[0] = 2", "link[100] = 1", "link[0] = 3 or link[100] = 1", "len = 200"];
     let mut readers = Vec::new();
     for (at, filter) in filters.iter().enumerate() {
@@ -149,7 +149,7 @@ fn a_user_takes_no_more_memory_than_the_rules_say() {
     daemon.reader("root.pcap", &[]).interrupt();
     reader.interrupt();
     wait_for("nobody to leave", || daemon.readers().is_empty());
-    // It may have kept the descriptor: the index counts for a minute.
+    // The process may have kept the descriptor, so the index counts for a minute.
     assert_eq!(daemon.status()["users"][0]["memory"], user["memory"]);
     let mut third = as_nobody(&daemon, folder.path(), "3.pcap", "udp").unwrap();
     third.end().failed_saying(&["66 of the 66 MiB", "by those that left within a minute too"]);
@@ -175,7 +175,7 @@ fn long_filters_of_a_user_hide_no_status() {
     daemon.end();
 }
 
-/// What a reader's number is tells nothing of how many came before.
+/// The number of a reader does not tell how many came before it.
 #[test]
 fn numbers_of_readers_do_not_count_others() {
     let Some(mut daemon) = Daemon::start("numbers_of_readers_do_not_count_others", &[]) else { return };

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// As under sudo: the socket is made with all rights, in a folder that is root's, for the user who then serves and may read.
+/// As under sudo: the socket is made with all rights in root's folder, and belongs to the user that the daemon then
+/// runs as.
 #[test]
 fn the_daemon_serves_as_the_sudo_user() {
     const TEST: &str = "the_daemon_serves_as_the_sudo_user";
@@ -51,7 +52,7 @@ fn the_user_that_it_becomes_has_no_right() {
         Ok(output) => Finished::new(output).failed_saying(&["none else, is there for you"]),
         Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
     }
-    // What the daemon holds is out of reach too.
+    // The daemon's descriptors and memory are out of reach too.
     let looks =
         as_nobody(Command::new("sh").args(["-c", &format!("ls /proc/{pid}/fd; cat /proc/{pid}/maps")]));
     assert!(!looks.status.success() && looks.stdout.is_empty(), "{}", String::from_utf8_lossy(&looks.stdout));
@@ -118,7 +119,7 @@ fn without_descriptors_it_rests_and_comes_back() {
     assert!(told.contains("no descriptors"), "{told}");
 }
 
-/// Somebody who comes and goes, with long filters and names that would write lines of their own.
+/// A client that connects again and again, with long filters and names that would forge lines of the log.
 #[test]
 fn coming_and_going_fills_no_log() {
     const ROUNDS: usize = 150;
@@ -220,7 +221,7 @@ fn the_service_file_is_one() {
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/tapline.service")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tapline.service");
-    // Where it is installed is not ours to say, nor is the manual.
+    // The path of the program and the manual are those of an installation.
     let text = text.replace("/usr/bin/tapline", TAPLINE).replace("Documentation=man:tapline(1)\n", "");
     fs::write(&file, text).unwrap();
     let finished = finish(Command::new("systemd-analyze").arg("verify").arg(&file));
@@ -273,7 +274,7 @@ fn garbage_is_refused_counted_and_told_once() {
             assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "{line}");
         }
     }
-    // Descriptors that nobody asked for, a line without an end, and a client that never reads what it is answered.
+    // Unrequested descriptors, a line without an end, and a client that never reads its answers.
     let stream = UnixStream::connect(daemon.socket()).unwrap();
     let file = File::open("/dev/null").unwrap();
     passing::send(stream.as_fd(), b"{}\n", &[file.as_fd()]).unwrap();

@@ -11,7 +11,8 @@ use crate::details::stream::{Buffers, ParseProgress, Stream};
 use crate::details::text_pool::{TextList, TextPool};
 use crate::details::{Application, DetailFields, application};
 
-/// Datagrams of QUIC that are looked at of each side: a client's hello has two or three. And how often TLS may seem to begin in the middle of a stream.
+/// Datagrams of QUIC that are looked at of each side: a client's hello has two or three. And how often TLS may seem to
+/// begin in the middle of a stream.
 pub(super) const TRIES: u8 = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -173,7 +174,8 @@ impl PayloadState {
         }
     }
 
-    /// A handshake in datagrams, of which the first message of each side is the hello; after a request for a cookie it comes again.
+    /// A handshake in datagrams, of which the first message of each side is the hello; after a request for a cookie it
+    /// comes again.
     pub(super) fn dtls(
         &mut self,
         owner: (u32, u8),

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 /// The most bytes of a text that are told.
 pub(crate) const TEXT_MAX: usize = 255;
 
-/// Whether a letter shows as itself and leaves its neighbours in their slots: no control character, none that turns the direction of a line, ends
-/// it, or is not seen (Unicode's category Cf in such scripts as have names).
+/// Whether a letter shows as itself and leaves its neighbours in their slots: no control character, none that turns the
+/// direction of a line, ends it, or is not seen (Unicode's category Cf in such scripts as have names).
 pub fn is_plain(letter: char) -> bool {
     let is_unseen = matches!(letter,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

@@ -19,7 +19,8 @@ pub(crate) enum FieldValue<'f> {
     Absent,
 }
 
-/// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of both.
+/// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of
+/// both.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordView<'f> {
     pub(crate) flow: &'f Flow,

@@ -101,7 +101,8 @@ pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
     Type::group_type_builder("flow").with_fields(fields).build().map(Arc::new)
 }
 
-/// How files are written. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at 3, 14.5 at 6; snappy 19.1.
+/// How files are written. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at 3, 14.5
+/// at 6; snappy 19.1.
 pub(super) fn properties(columns: &[Column]) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("tapline ", env!("CARGO_PKG_VERSION")).to_owned())

@@ -164,7 +164,8 @@ impl ParquetWriter {
     /// Takes flows. `now` is the time by which files become too old.
     ///
     /// # Errors
-    /// The first file that could not be written since this was last asked; all flows are taken and counted all the same.
+    /// The first file that could not be written since this was last asked; all flows are taken and counted all the
+    /// same.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         for flow in flows {
             self.flows += 1;
@@ -211,7 +212,8 @@ impl ParquetWriter {
         self.outcome().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Counters of the flows. Packets of rows are written once their file is whole, and until then they wait; messages are files.
+    /// Counters of the flows. Packets of rows are written once their file is whole, and until then they wait; messages
+    /// are files.
     pub fn account(&self) -> ExportAccount {
         let outcome = self.outcome();
         ExportAccount {

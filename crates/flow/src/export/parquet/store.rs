@@ -27,8 +27,8 @@ use super::folder_of;
 use crate::Error;
 use crate::export::rows::Column;
 
-/// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
-/// has two values of 64 bytes at most for each of seven pages.
+/// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes
+/// each, besides the index of pages, which has two values of 64 bytes at most for each of seven pages.
 const FOOTER: usize = 1024;
 
 /// Rows to write.
@@ -89,7 +89,8 @@ struct Open {
     /// Row groups that it has, and bytes of the longest.
     groups: usize,
     longest: usize,
-    /// Bytes that stand at the file's end for each row group, at most: what is where, and the least and greatest values.
+    /// Bytes that stand at the file's end for each row group, at most: what is where, and the least and greatest
+    /// values.
     footer: usize,
 }
 

@@ -159,7 +159,8 @@ impl FplProgram {
         text
     }
 
-    /// The cells that are not 0: one object for all workers. Numbers are text, as most readers of JSON round those above 2^53.
+    /// The cells that are not 0: one object for all workers. Numbers are text, as most readers of JSON round those
+    /// above 2^53.
     pub fn memory_json(&self) -> Value {
         let cells = |worker: &Worker| -> Map<String, Value> {
             worker.cells().map(|(index, value)| (index.to_string(), value.to_string().into())).collect()

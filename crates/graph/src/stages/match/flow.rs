@@ -46,7 +46,8 @@ impl Flows {
         Flows(Recent::new(room))
     }
 
-    /// Searches a packet, and what it completes: each found pattern, and where it begins in its flow. `None` if it belongs to no flow.
+    /// Searches a packet, and what it completes: each found pattern, and where it begins in its flow. `None` if it
+    /// belongs to no flow.
     pub(super) fn search(
         &mut self,
         patterns: &Patterns,
@@ -105,8 +106,8 @@ impl Flow {
         self.skip(piece.missing);
     }
 
-    /// Bytes of which the first `old` were there before, or are behind what was there: searched alone, as they may have come late. Those that
-    /// are new are given back.
+    /// Bytes of which the first `old` were there before, or are behind what was there: searched alone, as they may have
+    /// come late. Those that are new are given back.
     fn repeated<'b>(
         &self,
         patterns: &Patterns,
@@ -152,7 +153,8 @@ mod tests {
         frame
     }
 
-    /// Offsets at which `needle` begins, in the order in which they are found; `cut` bytes of each frame are not captured.
+    /// Offsets at which `needle` begins, in the order in which they are found; `cut` bytes of each frame are not
+    /// captured.
     fn found(frames: &[Vec<u8>], cut: usize) -> Vec<u64> {
         let patterns = Patterns::new(vec![Pattern::new(1, "needle")]).unwrap();
         let mut flows = Flows::new(10);

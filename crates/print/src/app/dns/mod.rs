@@ -7,8 +7,8 @@
 //! flags    = QR, opcode 4, AA, TC, RD | RA, Z, AD, CD, rcode 4
 //! ```
 //!
-//! Text: `12345+ A? example.com. (29)` asks, `12345 1/0/0 A 192.0.2.1 (45)` answers; with `-v` the names of the answers,
-//! with `-vv` the question and the other sections of an answer.
+//! Text: `12345+ A? example.com. (29)` asks, `12345 1/0/0 A 192.0.2.1 (45)` answers; with `-v` the names of the
+//! answers, with `-vv` the question and the other sections of an answer.
 
 mod options;
 pub(crate) mod tables;

@@ -7,8 +7,9 @@
 //! file handle = [version 3: length 4] bytes;   name = length 4, bytes, padding to 4
 //! ```
 //!
-//! Text: `NFS request xid 42 104 getattr fh Unknown/0100...`, `NFS reply xid 42 reply ok 112 getattr DIR 755 ids 0/0 sz 4096`.
-//! tcpdump guesses the server's system from old forms of handles; ours are all `Unknown`, as those of today are there.
+//! Text: `NFS request xid 42 104 getattr fh Unknown/0100...`, `NFS reply xid 42 reply ok 112 getattr DIR 755 ids 0/0 sz
+//! 4096`. tcpdump guesses the server's system from old forms of handles; ours are all `Unknown`, as those of today are
+//! there.
 
 mod calls;
 mod reply;

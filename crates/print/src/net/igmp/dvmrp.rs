@@ -86,7 +86,8 @@ fn probe(cx: &mut Context<'_>, mut rest: Span<'_>) -> Valid {
     Ok(true)
 }
 
-/// Networks by their mask: `mask 3, (as many bytes of the network as the mask needs, metric 1 with a bit for the last)*`.
+/// Networks by their mask: `mask 3, (as many bytes of the network as the mask needs, metric 1 with a bit for the
+/// last)*`.
 fn report(cx: &mut Context<'_>, mut rest: Span<'_>) -> Valid {
     while rest.length > 0 {
         if rest.length < 3 {

@@ -1,7 +1,7 @@
 //! The text of all captures beside the repository against that of the installed tcpdump, line by line.
 //!
-//! `cargo test -p tapline-print --test it tcpdump:: -- --nocapture` prints a table of the share of equal lines by protocol; the example `differences`
-//! lists what differs.
+//! `cargo test -p tapline-print --test it tcpdump:: -- --nocapture` prints a table of the share of equal lines by
+//! protocol; the example `differences` lists what differs.
 
 mod comparison;
 mod details;
