@@ -32,8 +32,9 @@ pub fn interface(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
     pcapng::interface_description(buffer, interface, snap_len);
 }
 
-/// Appends an enhanced packet block of an interface that the section has described with this `snap_len`. `options` are
-/// raw options in this machine's byte order, as [`Batch::options`](tapline_packet::Batch::options) has them.
+/// Appends an enhanced packet block of an interface that the section has described with this `snap_len`. A packet that
+/// was captured longer than that keeps its bytes. `options` are raw options in this machine's byte order, as
+/// [`Batch::options`](tapline_packet::Batch::options) has them.
 #[inline]
 pub fn packet(
     buffer: &mut Vec<u8>,
@@ -42,7 +43,11 @@ pub fn packet(
     snap_len: u32,
     options: &[u8],
 ) {
-    pcapng::packet(buffer, packet, interface, snap_len, options);
+    let limit = match pcapng::limit(interface, snap_len) {
+        0 => 0,
+        limit => limit.max(packet.data.len() as u32),
+    };
+    pcapng::packet(buffer, packet, interface.link_type, limit, options);
 }
 
 /// Appends an interface statistics block.

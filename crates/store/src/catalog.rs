@@ -2,13 +2,16 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tapline_packet::Timestamp;
 use tapline_sys::disk;
 
+use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
 use crate::error::Error;
+use crate::files;
 use crate::index::Index;
 use crate::keys::WAYS;
 use crate::layout::{
@@ -83,8 +86,8 @@ impl Catalog {
     /// Opens the store in a directory.
     ///
     /// # Errors
-    /// [`Error::NoStore`] if the directory has no `store.toml`; [`Error::Description`] if that file is not valid or of
-    /// another version; [`Error::File`] if it cannot be read.
+    /// [`Error::NoStore`] if the directory has no `store.toml`; [`Error::Description`] if that file is not valid, of
+    /// another version, or of another store than the oldest and the newest segment; [`Error::File`] if it cannot be read.
     pub fn open(root: &Path) -> Result<Catalog, Error> {
         let paths = Paths::new(root);
         let path = paths.description();
@@ -105,7 +108,9 @@ impl Catalog {
         let id = parse_id(&description.id)
             .ok_or_else(|| refused("the id is not 32 hexadecimal digits".to_owned()))?;
         check_segment_len(description.segment).map_err(refused)?;
-        Ok(Catalog { paths, id, segment_len: description.segment })
+        let catalog = Catalog { paths, id, segment_len: description.segment };
+        catalog.check_id().map_err(refused)?;
+        Ok(catalog)
     }
 
     /// Writes `store.toml` in a directory that has none. The caller has made the directory `seg/`.
@@ -121,7 +126,7 @@ impl Catalog {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let mut file = fs::File::create_new(&part)?;
+            let mut file = files::make(&part)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&part, &path)?;
@@ -129,6 +134,31 @@ impl Catalog {
         };
         write().map_err(Error::file("write", &path))?;
         Ok(Catalog { paths, id, segment_len })
+    }
+
+    /// That `store.toml` is not that of another store, as after a backup was put back in the wrong place: every chunk would be one of
+    /// another store then, and no packet would be found.
+    fn check_id(&self) -> Result<(), String> {
+        let numbers = self.numbers().unwrap_or_default();
+        let ends = [numbers.first(), numbers.last()];
+        let ids: Vec<StoreId> = ends.into_iter().flatten().filter_map(|number| self.id_in(*number)).collect();
+        match ids.first() {
+            Some(other) if !ids.contains(&self.id) => Err(format!(
+                "it is of the store {}, but the segments are of {}: put the right file back, or write id = \"{}\" in it",
+                self.id(),
+                hexadecimal(other),
+                hexadecimal(other)
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The id in the first chunk of a segment.
+    fn id_in(&self, number: u64) -> Option<StoreId> {
+        let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
+        let mut head = [0; CHUNK_HEAD_LEN];
+        file.read_exact_at(&mut head, 0).ok()?;
+        ChunkHead::parse(&head).map(|head| head.store)
     }
 
     /// The store's directory.

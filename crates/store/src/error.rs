@@ -17,6 +17,32 @@ pub enum Error {
         /// The error of the system call.
         source: io::Error,
     },
+    /// The process lacks the rights to record to the store.
+    #[error(
+        "cannot {action} {}: {source}; the recorder runs as user {user}: give the store to that user (chown -R {user} {})",
+        path.display(),
+        root.display()
+    )]
+    Access {
+        /// The verb of the message: "read", "write to", "make files in".
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The store's directory.
+        root: PathBuf,
+        /// The user ID of the process.
+        user: u32,
+        /// The error of the system call.
+        source: io::Error,
+    },
+    /// The hold is in force, but the store's log does not have it.
+    #[error("the hold {name} is in force, but not in the log: {source}")]
+    NotLogged {
+        /// The name of the hold.
+        name: String,
+        /// The error of writing to the log.
+        source: Box<Error>,
+    },
     /// The directory has no `store.toml`.
     #[error("{} is no store: it has no store.toml (tapline record --to makes one)", path.display())]
     NoStore {
@@ -43,14 +69,16 @@ pub enum Error {
     /// A setting, name or filter of the caller is not valid; the text is the whole message.
     #[error("{0}")]
     Setting(String),
-    /// The file system has less free space than segments, indexes and log need.
+    /// The file system has less free space than the store still needs.
     #[error(
-        "{}: {wanted} bytes are to be reserved for segments and indexes, and {free} are free; give a smaller --size",
+        "{}: {wanted} bytes are to be reserved for {purpose}, and {free} are free; give a smaller --size",
         path.display()
     )]
     NoRoom {
         /// The directory.
         path: PathBuf,
+        /// The files that the bytes are for: "segments", "indexes and roll-ups".
+        purpose: &'static str,
         /// Bytes still to be reserved.
         wanted: u64,
         /// Bytes that are free.
@@ -61,6 +89,27 @@ pub enum Error {
     NoSegment {
         /// The directory.
         path: PathBuf,
+    },
+    /// The number of the newest segment is so high that no recording can count on from it.
+    #[error(
+        "{}: no segment can follow one of this number; if it is not of this store, move it away",
+        path.display()
+    )]
+    LastNumber {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// The file system has no room for the chunks that an erasure writes.
+    #[error(
+        "{}: the disk has no room for {wanted} bytes that are to be written over packets; no chunk of these was changed: \
+         free as much and give the same command again",
+        path.display()
+    )]
+    NoRoomToErase {
+        /// The file `rewrite`, which was removed.
+        path: PathBuf,
+        /// Bytes that it needs.
+        wanted: u64,
     },
     /// Holds keep all segments but the newest, so that none can be recycled.
     #[error(

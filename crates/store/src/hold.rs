@@ -1,17 +1,18 @@
 //! Holds: time windows and filters whose packets a recorder must not delete (docs/format/store.md, "Holds").
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::json;
-use tapline_filter::Options;
-use tapline_packet::Timestamp;
-use tapline_sys::disk;
+use tapline_filter::{HandleKind, Options};
+use tapline_packet::{LinkType, Timestamp};
+use tapline_sys::{Folder, disk};
 
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::files;
 use crate::index::Index;
 use crate::layout::{remove, sync_directory};
 use crate::log;
@@ -20,7 +21,9 @@ use crate::search::Window;
 
 /// The longest name of a hold, in bytes.
 const NAME_LEN_MAX: usize = 64;
-/// The longest file of a hold, in bytes; a longer one holds everything. Filters elsewhere have at most 8 KiB.
+/// The longest filter of a hold, in bytes.
+const FILTER_LEN_MAX: usize = 32 << 10;
+/// The longest file of a hold, in bytes; a longer one holds everything.
 const HOLD_LEN_MAX: u64 = 64 << 10;
 
 /// A time window and a filter; segments that may have such packets are neither recycled nor deleted by age.
@@ -69,6 +72,35 @@ impl Hold {
         }
         let question = Question::of(&self.filter, &Options::default());
         index.may_satisfy(&question).is_none_or(|slots| slots.contains(&true))
+    }
+
+    /// That some link type can have its filter.
+    fn check_filter(&self) -> Result<(), Error> {
+        let compile = |link_type| {
+            let options =
+                Options { link_type, handle: HandleKind::Savefile, netmask: Some(0), ..Options::default() };
+            tapline_filter::compile(&self.filter, &options)
+        };
+        match compile(LinkType::ETHERNET) {
+            // Numbers of link types are below 300.
+            Err(error) if !(0..300).any(|number| compile(LinkType(number)).is_ok()) => {
+                Err(Error::Setting(error.render(&self.filter)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// That its file is not longer than readers take: such a file would hold everything.
+    fn check_len(&self, len: usize) -> Result<(), Error> {
+        if self.filter.len() <= FILTER_LEN_MAX && len as u64 <= HOLD_LEN_MAX {
+            return Ok(());
+        }
+        Err(Error::Setting(format!(
+            "the hold {} would have {len} bytes with a filter of {}: a filter has at most {FILTER_LEN_MAX} bytes, a \
+             hold {HOLD_LEN_MAX} with its reason; give shorter ones",
+            self.name,
+            self.filter.len()
+        )))
     }
 
     fn text(&self) -> String {
@@ -152,11 +184,15 @@ impl Catalog {
     /// before it recycles a segment or deletes old ones.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the name is not valid or already in use, or if the filter does not parse;
-    /// [`Error::File`] if the hold or the log cannot be written.
+    /// [`Error::Setting`] if the name is not valid or already in use, if no link type can have the filter, or if filter
+    /// and reason are longer than a hold's file may be; [`Error::File`] if the hold cannot be written, or `holds/` is a
+    /// link; [`Error::NotLogged`] if the hold is in force and the log cannot be written.
     pub fn hold(&self, hold: &Hold) -> Result<(), Error> {
         check_name(&hold.name)?;
-        Hold::parse(&hold.name, &hold.text()).map_err(Error::Setting)?;
+        let text = hold.text();
+        Hold::parse(&hold.name, &text).map_err(Error::Setting)?;
+        hold.check_len(text.len())?;
+        hold.check_filter()?;
         let path = self.hold_path(&hold.name);
         if fs::symlink_metadata(&path).is_ok() {
             return Err(Error::Setting(format!(
@@ -165,24 +201,32 @@ impl Catalog {
             )));
         }
         let folder = self.paths.holds();
-        fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
-        sync_directory(&folder).map_err(Error::file("make", &folder))?;
-        let part = path.with_extension("part");
-        remove(&part)?;
+        let made = files::make_folder(&folder).and_then(|()| sync_directory(&folder));
+        made.map_err(Error::file("make", &folder))?;
+        let folder = self.open_holds()?;
+        let [part, whole] =
+            ["part", "toml"].map(|ending| folder.path_of(format!("{}.{ending}", hold.name).as_ref()));
         let write = || {
-            let mut file = fs::File::create_new(&part)?;
-            file.write_all(hold.text().as_bytes())?;
+            remove(&part).map_err(io::Error::other)?;
+            let mut file = files::make_as(&part, files::owner_beside(&path))?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&part, &path)?;
-            sync_directory(&path)
+            fs::rename(&part, &whole)?;
+            sync_directory(&whole)
         };
         write().map_err(Error::file("write", &path))?;
         let (from, to) = (hold.window.from.as_nanos(), hold.window.to.as_nanos());
-        log::append(
-            &self.paths,
-            json!({ "event": "held", "hold": hold.name, "from_ns": from, "to_ns": to, "filter": hold.filter,
-                "why": hold.why }),
-        )
+        let event = json!({ "event": "held", "hold": hold.name, "from_ns": from, "to_ns": to, "filter": hold.filter,
+            "why": hold.why });
+        let in_force = |source| Error::NotLogged { name: hold.name.clone(), source: Box::new(source) };
+        log::append(&self.paths, event).map_err(in_force)
+    }
+
+    /// The directory of holds. A link is not followed: its target is the choice of the user who owns the store.
+    fn open_holds(&self) -> Result<Folder, Error> {
+        let path = self.paths.holds();
+        let opened = Folder::open_no_link(&path).map_err(|error| error.source);
+        opened.map_err(Error::file("open", &path))
     }
 
     /// Writes the release to the log, then removes the hold.
@@ -200,8 +244,9 @@ impl Catalog {
             )));
         }
         // The log comes first: a crash between both steps leaves the hold in force, not a release without a record.
+        let folder = self.open_holds()?;
         log::append(&self.paths, json!({ "event": "released", "hold": name }))?;
-        remove(&path)
+        remove(&folder.path_of(format!("{name}.toml").as_ref()))
     }
 
     fn hold_path(&self, name: &str) -> PathBuf {

@@ -26,6 +26,9 @@ pub(crate) const BLOCK_KIND: u32 = 0x5450_4c4e;
 /// The highest number of a segment or a chunk: higher ones are not believed, so that counting on is always possible.
 pub(crate) const NUMBER_MAX: u64 = 1 << 60;
 
+/// The highest number of the newest segment when a recording begins: so many are left to count on.
+pub(crate) const NUMBER_BEGIN_MAX: u64 = NUMBER_MAX - (1 << 32);
+
 /// How the data of a gap begin.
 const GAP_MAGIC: [u8; 8] = *b"TAPLSKIP";
 

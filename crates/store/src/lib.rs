@@ -20,6 +20,7 @@ mod check;
 mod chunk;
 mod erase;
 mod error;
+mod files;
 mod hold;
 mod index;
 mod keys;

@@ -2,9 +2,8 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 
-use tapline_sys::disk;
-
 use crate::error::Error;
+use crate::files;
 use crate::layout::Paths;
 
 /// Takes the lock, which is held as long as the file is open.
@@ -13,8 +12,7 @@ use crate::layout::Paths;
 /// [`Error::Locked`], [`Error::File`].
 pub(crate) fn take(paths: &Paths) -> Result<File, Error> {
     let path = paths.lock();
-    let options = OpenOptions::new().create(true).truncate(false).write(true).read(true).clone();
-    let opened = disk::open_regular(&path, &options);
+    let opened = files::open_or_make(&path, OpenOptions::new().write(true).read(true));
     let lock = opened.map_err(Error::file("open", &path))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),

@@ -10,6 +10,7 @@ use tapline_sys::disk;
 
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::files;
 use crate::layout::Paths;
 
 /// The wall clock.
@@ -24,7 +25,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn append(paths: &Paths, mut event: Value) -> Result<(), Error> {
     event["time_ns"] = now().as_nanos().into();
     let path = paths.log();
-    let opened = disk::open_regular(&path, OpenOptions::new().create(true).append(true));
+    let opened = files::open_or_make(&path, OpenOptions::new().append(true));
     // One write for each line: two processes may add some at the same time.
     let written = opened.and_then(|mut log| log.write_all(format!("{event}\n").as_bytes()));
     written.map_err(Error::file("write to", &path))

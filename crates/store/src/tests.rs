@@ -1,5 +1,6 @@
 //! Laws of the whole: what is recorded is found, and by keys nothing is missed.
 
+mod attacked;
 mod keeping;
 mod laws;
 
@@ -33,6 +34,7 @@ pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     snap_len: 262_144,
     index: Some(IndexOptions { macs: false, names: false }),
     cutoffs: Vec::new(),
+    keeps_room: true,
     overload: crate::Overload::Wait,
     buffers: 4,
 };

@@ -1,7 +1,7 @@
 //! The chunks of a segment without its index, by their heads.
 //!
 //! ```text
-//! at a slot's start:  chunk -> behind it     filler -> next slot     unused slot -> the end     gap -> behind it     else: damaged, next page
+//! at a slot's start:  chunk -> behind it     chunk of a lower number -> next slot     filler -> next slot     unused slot -> the end     gap -> behind it     else: damaged, next page
 //! ```
 
 use std::fs::File;
@@ -51,6 +51,9 @@ pub(crate) struct Walk<'a> {
     is_lost: bool,
     /// Places that were no chunk, no filler, no unused slot.
     pub(crate) damaged: u64,
+    /// Slots with a chunk of the segment that the file was before it was recycled.
+    old: u64,
+    has_chunks: bool,
 }
 
 /// A chunk that was found, and where.
@@ -80,7 +83,18 @@ impl<'a> Walk<'a> {
         part: Range<u64>,
     ) -> Walk<'a> {
         let end = segment_len.min(part.end);
-        Walk { bytes, store, segment, len: segment_len, end, at: part.start, is_lost: false, damaged: 0 }
+        Walk {
+            bytes,
+            store,
+            segment,
+            len: segment_len,
+            end,
+            at: part.start,
+            is_lost: false,
+            damaged: 0,
+            old: 0,
+            has_chunks: false,
+        }
     }
 
     /// Looks from a place on where a chunk ends.
@@ -96,6 +110,7 @@ impl<'a> Walk<'a> {
             if let Some(head) = self.head(&bytes).filter(|_| is_read) {
                 let offset = self.at;
                 self.is_lost = false;
+                self.has_chunks = true;
                 self.at += u64::from(head.len);
                 return Some(Found { offset, head });
             }
@@ -104,6 +119,11 @@ impl<'a> Walk<'a> {
                 self.is_lost = false;
             }
             let slot_end = self.at - in_slot as u64 + SLOT_LEN as u64;
+            if let Some(len) = self.old_len(&bytes).filter(|_| is_read) {
+                self.old += 1;
+                self.at = (self.at + u64::from(len)).next_multiple_of(SLOT_LEN as u64);
+                continue;
+            }
             let is_gap =
                 |len: usize| len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && in_slot + len <= SLOT_LEN;
             match (filler_len(&bytes), gap_len(&bytes).filter(|len| is_gap(*len))) {
@@ -117,12 +137,30 @@ impl<'a> Walk<'a> {
                 }
             }
         }
+        if self.has_chunks {
+            // Slots are cleared before the first chunk is written: beside chunks an old one is a place that was lost.
+            self.damaged += std::mem::take(&mut self.old);
+        }
         None
+    }
+
+    /// Whether the segment was begun in a recycled file, and its recorder ended before all slots were cleared: no chunk was written yet,
+    /// and nothing is lost. Known once the walk is at its end.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.old > 0 && !self.has_chunks
     }
 
     /// Where the first slot begins in which no chunk stands, once the walk is at its end.
     pub(crate) fn end(&self) -> u64 {
         self.at.next_multiple_of(SLOT_LEN as u64).min(self.len)
+    }
+
+    /// The length of a chunk at a slot's start that belongs to a segment of a lower number: the one that the file was before.
+    fn old_len(&self, bytes: &[u8]) -> Option<u32> {
+        let head = ChunkHead::parse(bytes).filter(|_| self.at.is_multiple_of(SLOT_LEN as u64))?;
+        let is_old =
+            head.segment < self.segment && belongs(&head, &self.store, head.segment, self.at, self.len);
+        is_old.then_some(head.len)
     }
 
     /// The head of a chunk that belongs where it stands.

@@ -43,6 +43,19 @@ impl Folder {
         open_at(libc::AT_FDCWD, &c_string(path)?, 0)
     }
 
+    /// As [`open`](Self::open), but a link in the last component is an error.
+    ///
+    /// # Errors
+    /// The error of open(2): `ENOTDIR` or `ELOOP` for a link.
+    pub fn open_no_link(path: &Path) -> Result<Folder, SyscallError> {
+        open_at(libc::AT_FDCWD, &c_string(path.as_os_str())?, libc::O_NOFOLLOW)
+    }
+
+    /// A path for a name in it, whatever becomes of the names above; for this process alone.
+    pub fn path_of(&self, name: &OsStr) -> PathBuf {
+        self.path().join(name)
+    }
+
     /// Makes a folder in this one, with mode 0700.
     ///
     /// # Errors
@@ -88,7 +101,7 @@ impl Folder {
 impl PrivateFolder<'_> {
     /// A path for a name in it, whatever becomes of the names above; for this process alone.
     pub fn path_of(&self, name: &OsStr) -> PathBuf {
-        self.inner.path().join(name)
+        self.inner.path_of(name)
     }
 
     /// Gives what bears the name a mode and an owner; `None` leaves user or group.

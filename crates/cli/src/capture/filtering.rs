@@ -1,5 +1,7 @@
 //! The filter of a capture: its text, and its program for each interface's link type.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 use tapline_capture::Error;
 use tapline_ir::CompiledFilter;
@@ -7,11 +9,14 @@ use tapline_packet::Interface;
 
 use super::args::CaptureArgs;
 use crate::compiler::{Compiler, filter_text};
+use crate::stored::UnfitLinkTypes;
 
 /// The filter of a capture.
 pub(super) struct Filtering {
     text: String,
     compiler: Compiler,
+    /// Of a store that is read.
+    unfit: Arc<UnfitLinkTypes>,
 }
 
 impl Filtering {
@@ -23,7 +28,7 @@ impl Filtering {
         }
         let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
         let compiler = Compiler::new(args.snap_len(), !args.no_optimize, args.language, is_live, netns);
-        Ok(Filtering { text, compiler })
+        Ok(Filtering { text, compiler, unfit: Arc::default() })
     }
 
     /// The filter as it was given; empty for none.
@@ -31,8 +36,21 @@ impl Filtering {
         &self.text
     }
 
+    /// Link types of the store that cannot have the filter.
+    pub(super) fn unfit(&self) -> &Arc<UnfitLinkTypes> {
+        &self.unfit
+    }
+
     /// The program for packets of `interface`; `None` lets everything through.
     pub(super) fn compile(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
+        match self.unfit.program(interface.link_type) {
+            Some(reject) => Ok(Some(reject)),
+            None => self.compile_for_search(interface),
+        }
+    }
+
+    /// The same for the threads that read a store, which learn of link types first.
+    pub(super) fn compile_for_search(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         self.compiler.compile(&self.text, interface)
     }
 

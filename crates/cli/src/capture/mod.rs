@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
 use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table, grouped};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_store::moments::learn_zone;
@@ -38,7 +38,7 @@ use crate::privileges::{self, Dropped};
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
-use crate::stored::{self, Asked};
+use crate::stored::{self, Asked, UnfitLinkTypes};
 use filtering::Filtering;
 use input::Input;
 use watching::Watcher;
@@ -141,7 +141,7 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
     };
     let outcome = drive(args, input.sources, outputs, &run, &tell);
     watcher.clear();
-    conclude(args, outcome, run.program.as_deref(), &run.control, input.search.as_ref())
+    conclude(args, outcome, &run, input.search.as_ref())
 }
 
 /// The program of `--fpl`.
@@ -266,13 +266,9 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<SharedOutput
 }
 
 /// Prints the account and says how the command ended.
-fn conclude(
-    args: &CaptureArgs,
-    outcome: Outcome,
-    program: Option<&FplProgram>,
-    control: &Control,
-    search: Option<&Asked>,
-) -> Result<ExitCode> {
+fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Asked>) -> Result<ExitCode> {
+    let (program, control) = (run.program.as_deref(), &run.control);
+    let unfit = run.filtering.unfit();
     let Outcome { account, ended, marks } = outcome;
     let mut told = Ok(());
     if args.count {
@@ -286,7 +282,7 @@ fn conclude(
     }
     tell_marks(args, marks.as_ref());
     let code = match ended {
-        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
+        RunEnd::Source | RunEnd::Stopped => code_of_whole(args, &account, unfit),
         RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_stop_requested() => {
             ExitCode::SUCCESS
         }
@@ -302,11 +298,37 @@ fn conclude(
     tell_search(args, search);
     let notes = search.map_or_else(Vec::new, |asked| asked.notes(account.accepted));
     if !args.is_for_wireshark {
+        unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
-        tell_account(args, &account, search, &notes);
+        tell_account(args, &account, (search, &notes), unfit);
     }
     let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
     told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
+}
+
+/// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or where no link type
+/// can have the filter.
+fn code_of_whole(args: &CaptureArgs, account: &Account, unfit: &UnfitLinkTypes) -> ExitCode {
+    let lost = lost_by_store(args, account);
+    if lost > 0 {
+        let packets = grouped(lost);
+        let _ = writeln!(
+            io::stderr(),
+            "tapline: {packets} packets are not in the store: they could not be written"
+        );
+    }
+    let error = unfit.error();
+    if let Some(error) = &error {
+        let _ = writeln!(io::stderr(), "tapline: {error}");
+    }
+    if lost == 0 && error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Packets that a store was to get and lacks.
+fn lost_by_store(args: &CaptureArgs, account: &Account) -> u64 {
+    let Some(directory) = args.write.as_deref().and_then(stored::directory) else { return 0 };
+    let name = directory.display().to_string();
+    account.outputs.iter().filter(|output| output.name == name).map(|output| output.lost).sum()
 }
 
 /// The exit status where packets of a store may be missing, because parts of it could not be read.
@@ -343,7 +365,12 @@ fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
 
 /// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a
 /// capture file.
-fn tell_account(args: &CaptureArgs, account: &Account, search: Option<&Asked>, notes: &[String]) {
+fn tell_account(
+    args: &CaptureArgs,
+    account: &Account,
+    (search, notes): (Option<&Asked>, &[String]),
+    unfit: &UnfitLinkTypes,
+) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());
         return;
@@ -351,6 +378,10 @@ fn tell_account(args: &CaptureArgs, account: &Account, search: Option<&Asked>, n
     let mut object = report::to_json(account);
     if let Some(asked) = search {
         object["account"]["search"] = asked.to_json(notes);
+        object["account"]["unfit_link_types"] = unfit.to_json();
+    }
+    if args.write.as_deref().and_then(stored::directory).is_some() {
+        object["account"]["missing_in_store"] = lost_by_store(args, account).into();
     }
     let line = format!("{object}\n");
     let told = !args.writes_standard_output() && io::stdout().write_all(line.as_bytes()).is_ok();

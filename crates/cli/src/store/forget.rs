@@ -90,10 +90,11 @@ pub(super) fn forget(args: &ForgetArgs) -> Result<ExitCode> {
         let erased = eraser.erase(&mut |done, all| {
             line.tell(done, all);
             true
-        })?;
+        });
         drop(line);
-        tell(args, &erased, true)?;
-        erased
+        // What was erased before an error stays erased.
+        tell(args, eraser.account(), true)?;
+        erased?
     };
     let is_all = account.chunks_damaged + account.places_damaged + account.segments_unreadable == 0;
     Ok(if is_all && account.is_balanced() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -149,7 +150,13 @@ fn account_text(account: &ErasureAccount, is_done: bool) -> String {
     row("passed over by time", [Some(account.segments_by_time), Some(account.chunks_by_time), None]);
     row("passed over by index", [Some(account.segments_by_keys), Some(account.chunks_by_keys), None]);
     row("left as they are", [None, Some(account.chunks_left), Some(account.packets_left)]);
+    if account.packets_unfit > 0 {
+        row("of these of unfit link types", [None, None, Some(account.packets_unfit)]);
+    }
     row(erased, [None, Some(account.chunks_erased), Some(account.packets_erased)]);
+    if account.chunks_unwritten > 0 {
+        row("not written", [None, Some(account.chunks_unwritten), Some(account.packets_unwritten)]);
+    }
     if account.packets_held > 0 {
         let name = format!("of these on hold: {}", account.holds.join(", "));
         row(&name, [None, None, Some(account.packets_held)]);
@@ -182,6 +189,9 @@ fn account_json(account: &ErasureAccount, is_done: bool) -> String {
         "packets": account.packets,
         "packets_left": account.packets_left,
         "packets_erased": account.packets_erased,
+        "packets_unfit": account.packets_unfit,
+        "chunks_unwritten": account.chunks_unwritten,
+        "packets_unwritten": account.packets_unwritten,
         "packets_held": account.packets_held,
         "bytes_erased": account.bytes_erased,
         "holds": account.holds,

@@ -119,17 +119,28 @@ fn hold_text(entry: &HoldEntry, segments: &[u64]) -> String {
     match &entry.hold {
         Ok(Hold { name, window, filter, made, why }) => {
             let filter = if filter.is_empty() { "all packets" } else { filter };
-            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            let why = if why.is_empty() { String::new() } else { format!(": {}", printable(why)) };
+            let filter = printable(filter);
             format!("{name}: {filter}, {}; {kept}; made {}{why}\n", window_text(window), shown(*made))
         }
         Err(reason) => {
-            let reason = reason.trim_end().replace('\n', " ");
+            let reason = printable(reason.trim_end());
             format!(
                 "{}: its file cannot be understood ({reason}), so it holds everything; {kept}\n",
                 entry.name
             )
         }
     }
+}
+
+/// Text of another user, in which nothing steers a terminal.
+pub(super) fn printable(text: &str) -> String {
+    // Marks of direction and of lines reorder and break what stands around them.
+    let is_steering = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|letter| if is_steering(letter) { ' ' } else { letter }).collect()
 }
 
 fn holds_json(holds: &[HoldEntry], kept: &[Vec<u64>]) -> String {

@@ -65,6 +65,8 @@ struct Found {
     packets: u64,
     /// Bytes that its packets take in a store at most.
     room: u64,
+    /// Bytes of its longest packet with options.
+    longest: u64,
     /// The store's number of each of its interfaces.
     interfaces: Vec<InterfaceId>,
     /// Where it could not be read any further.
@@ -181,7 +183,8 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
 /// Reads a file to know what it takes. Its interfaces join those of the files before, where these describe them alike.
 fn look(path: &Path, interfaces: &mut Vec<Interface>) -> Result<Found, tapline_file::Error> {
     let mut source = FileSource::open(path)?;
-    let mut found = Found { path: path.to_owned(), packets: 0, room: 0, interfaces: Vec::new(), fault: None };
+    let mut found =
+        Found { path: path.to_owned(), packets: 0, room: 0, longest: 0, interfaces: Vec::new(), fault: None };
     loop {
         match source.advance() {
             Ok(true) => {}
@@ -194,6 +197,7 @@ fn look(path: &Path, interfaces: &mut Vec<Interface>) -> Result<Found, tapline_f
         for record in source.batch().records() {
             found.packets += 1;
             found.room += room(record);
+            found.longest = found.longest.max(u64::from(record.cap_len) + u64::from(record.options_len));
         }
     }
     found.interfaces = source.interfaces().iter().map(|interface| number(interface, interfaces)).collect();
@@ -218,13 +222,21 @@ fn number(interface: &Interface, interfaces: &mut Vec<Interface>) -> InterfaceId
     InterfaceId(at as u32)
 }
 
+/// Bytes of the segments of a store for packets that take `room`: its longest packet fits in, besides a slot at the start and the
+/// descriptions of interfaces.
+fn segment_len(room: u64, longest: u64) -> u64 {
+    let least = (longest + 3 * SLOT_LEN as u64).next_power_of_two();
+    (room / 8).next_power_of_two().clamp(4 << 20, 1 << 30).max(least)
+}
+
 /// The store, with room for all packets besides those that it has.
 fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<Recorder> {
     let room: u64 = found.iter().map(|file| file.room).sum();
+    let longest = found.iter().map(|file| file.longest).max().unwrap_or(0);
     let (segment_len, there) = match Catalog::open(&args.store) {
         Ok(catalog) => (catalog.segment_len(), catalog.numbers()?.len() as u64),
         Err(tapline_store::Error::NoStore { .. }) => {
-            (args.segment.unwrap_or_else(|| (room / 8).next_power_of_two().clamp(4 << 20, 1 << 30)), 0)
+            (args.segment.unwrap_or_else(|| segment_len(room, longest)), 0)
         }
         Err(error) => return Err(error.into()),
     };
@@ -237,6 +249,7 @@ fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<
         flush_ns: 3_600_000_000_000,
         index: Some(index_options(&args.index)),
         snap_len: SNAP_LEN,
+        keeps_room: false,
         ..RecorderSettings::default()
     };
     Ok(Recorder::open(&args.store, settings, interfaces, Clock::local().now)?)

@@ -12,7 +12,7 @@ use tapline_store::moments::shown;
 use tapline_store::{Catalog, Finding, SegmentEntry, Standing, Verified, Way};
 
 use super::forget::{self, FORGET_EXAMPLES, ForgetArgs};
-use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs};
+use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs, printable};
 use super::import::{self, IMPORT_EXAMPLES, ImportArgs};
 use super::mend::{self, CHECK_EXAMPLES, REPAIR_EXAMPLES};
 use super::progress::ProgressLine;
@@ -232,12 +232,23 @@ fn verified_text(verified: &Verified) -> String {
             grouped(chunks)
         );
     }
+    if verified.begun > 0 {
+        text += &begun_text(verified.begun);
+    }
     text += &match verified.findings.len() {
         0 => format!("{counts}: as they were recorded\n"),
         1 => format!("{counts}: 1 finding\n"),
         several => format!("{counts}: {several} findings\n"),
     };
     text
+}
+
+/// Segments that a recorder was clearing when it ended.
+pub(super) fn begun_text(segments: u64) -> String {
+    let (count, verb) = (grouped(segments), if segments == 1 { "segment was" } else { "segments were" });
+    format!(
+        "{count} {verb} begun in a recycled file and got no packet: nothing is lost, the next recorder goes on there\n"
+    )
 }
 
 pub(super) fn finding_text(finding: &Finding) -> String {
@@ -268,7 +279,7 @@ pub(super) fn finding_text(finding: &Finding) -> String {
         Finding::RollUp { number } => format!("roll-up {number} is missing, or not as it was written"),
         Finding::RewriteLeft => "an erasure was killed while it wrote (file rewrite)".to_owned(),
         Finding::Hold { name, reason } => {
-            let reason = reason.trim_end().replace('\n', " ");
+            let reason = printable(reason.trim_end());
             format!("hold {name} cannot be understood, so it holds everything: {reason}")
         }
     }
@@ -284,6 +295,7 @@ fn verified_json(verified: &Verified) -> String {
         "deleted_segments": verified.deleted,
         "erased_chunks": verified.erased.0,
         "erased_packets": verified.erased.1,
+        "segments_begun": verified.begun,
         "findings": findings,
     });
     format!("{value}\n")

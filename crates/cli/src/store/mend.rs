@@ -8,7 +8,7 @@ use serde_json::json;
 use tapline_graph::grouped;
 use tapline_store::{Catalog, Checked, Finding, Repaired};
 
-use super::manage::{StatusArgs, finding_text};
+use super::manage::{StatusArgs, begun_text, finding_text};
 use super::progress::ProgressLine;
 
 pub(super) const CHECK_EXAMPLES: &str = "\
@@ -44,6 +44,9 @@ pub(super) fn check(args: &StatusArgs) -> Result<ExitCode> {
 fn checked_text(checked: &Checked) -> String {
     let mut text: String =
         checked.findings.iter().map(|finding| format!("{}\n", finding_text(finding))).collect();
+    if checked.begun > 0 {
+        text += &begun_text(checked.begun);
+    }
     text += &format!(
         "{} segments: {} with an index, {} open, {} with something wrong; {} chunks with {} packets, {} roll-ups: ",
         grouped(checked.segments),
@@ -70,6 +73,7 @@ fn checked_json(checked: &Checked) -> String {
         "segments": checked.segments,
         "segments_indexed": checked.indexed,
         "segments_open": checked.open,
+        "segments_begun": checked.begun,
         "segments_wrong": checked.wrong,
         "chunks": checked.chunks,
         "packets": checked.packets,

@@ -169,6 +169,10 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
 
 impl StoreOptions {
     fn settings(&self, snap_len: u32) -> Result<RecorderSettings> {
+        let of_all = self.cut.iter().position(|cutoff| cutoff.filter.is_none());
+        if of_all.is_some_and(|at| at + 1 < self.cut.len()) {
+            bail!("--cut: one without a filter is for all flows that are left, so it comes last");
+        }
         Ok(RecorderSettings {
             size: size(self.size, &self.to)?,
             segment_len: self.segment,
@@ -358,6 +362,16 @@ mod tests {
             let error = settings_of_rule(&rule, 96).unwrap_err().to_string();
             assert!(error.contains(key) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_cut_off_of_all_flows_comes_last() {
+        let settings = |cut: &[&str]| {
+            let cut = cut.iter().map(|text| (*text).to_owned()).collect();
+            settings_of_rule(&RecordRule { to: "/srv/store".into(), cut, ..RecordRule::default() }, 96)
+        };
+        assert!(settings(&["udp=1k", "7k"]).is_ok());
+        assert!(settings(&["udp=1k", "7k", "8k"]).is_err() && settings(&["7k", "udp=1k"]).is_err());
     }
 
     #[test]

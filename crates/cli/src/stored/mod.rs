@@ -3,6 +3,7 @@
 mod answer;
 mod names;
 mod report;
+mod unfit;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use tapline_syntax::units;
 
 pub(crate) use self::answer::Asked;
 pub(crate) use self::report::{search_json, search_text};
+pub(crate) use self::unfit::UnfitLinkTypes;
 use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
 
@@ -138,13 +140,15 @@ impl PastArgs {
     }
 }
 
-/// Opens what a filter finds in a store; the threads run it that read the store.
+/// Opens what a filter finds in a store; the threads run it that read the store. With `unfit`, link types that cannot have the filter
+/// are noted there; without it they end the search with an error.
 pub(crate) fn open(
     name: &StoreName,
     past: &PastArgs,
     filter: &str,
     language: LanguageArgs,
     compile: CompileFilter,
+    unfit: Option<Arc<UnfitLinkTypes>>,
 ) -> Result<(StoreInput, Asked)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
@@ -157,7 +161,7 @@ pub(crate) fn open(
     if follows {
         search.follow();
     }
-    let sieve = (!filter.trim().is_empty()).then(|| sieve(compile));
+    let sieve = (!filter.trim().is_empty()).then(|| sieve(compile, unfit));
     let sieve = if past.name.is_empty() { sieve } else { Some(names::sieve(&past.name, sieve)) };
     let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
     let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
@@ -174,14 +178,19 @@ pub(crate) fn open_filtered(
 ) -> Result<StoreInput> {
     let (text, of_store) = (filter.to_owned(), Arc::clone(compiler));
     let compile = Arc::new(move |interface: &Interface| of_store.compile(&text, interface));
-    Ok(open(name, past, filter, compiler.language(), compile)?.0)
+    Ok(open(name, past, filter, compiler.language(), compile, None)?.0)
 }
 
 /// The filter for each interface: interfaces with the same program share one.
-fn sieve(compile: CompileFilter) -> SearchFilter {
+fn sieve(compile: CompileFilter, unfit: Option<Arc<UnfitLinkTypes>>) -> SearchFilter {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
-        let Some(program) = compile(interface)? else { return Ok(None) };
+        let program = match (compile(interface), &unfit) {
+            (Err(error), Some(unfit)) => return Ok(Some(unfit.refuse(interface.link_type, &error))),
+            (compiled, _) => compiled?,
+        };
+        unfit.iter().for_each(|unfit| unfit.note_fit());
+        let Some(program) = program else { return Ok(None) };
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, engine)) = made.iter().find(|(other, _)| *other == program) {
             return Ok(Some(Arc::clone(engine)));

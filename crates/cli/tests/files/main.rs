@@ -18,4 +18,5 @@ mod run;
 mod sharing;
 mod store_answers;
 mod store_keeping;
+mod store_rights;
 mod store_scan;

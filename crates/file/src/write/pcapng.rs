@@ -7,7 +7,7 @@
 //! Times are nanoseconds, whatever the input's unit was. An interface is described before its first packet; more may be
 //! described while packets are written.
 
-use tapline_packet::{Direction, Interface, Meta, Packet, PacketType, Timestamp};
+use tapline_packet::{Direction, Interface, LinkType, Meta, Packet, PacketType, Timestamp};
 
 use super::frame::Frame;
 use crate::byte_order::ByteOrder;
@@ -72,21 +72,21 @@ pub(crate) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface,
 }
 
 /// The most bytes of an interface's packet, 0 for no limit. `snap_len` counts where the interface gives none.
-fn limit(interface: &Interface, snap_len: u32) -> u32 {
+pub(crate) fn limit(interface: &Interface, snap_len: u32) -> u32 {
     if interface.snap_len == 0 { snap_len } else { interface.snap_len }
 }
 
-/// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order; `snap_len` is
-/// that of the [`interface_description`].
+/// Appends an enhanced packet block of `limit` bytes of the packet at most, 0 for no limit. `options` are those the packet
+/// had, in this machine's byte order.
 #[inline]
 pub(crate) fn packet(
     buffer: &mut Vec<u8>,
     packet: &Packet<'_>,
-    interface: &Interface,
-    snap_len: u32,
+    link_type: LinkType,
+    limit: u32,
     options: &[u8],
 ) {
-    let frame = Frame::new(packet, interface.link_type, limit(interface, snap_len));
+    let frame = Frame::new(packet, link_type, limit);
     let cap_len = frame.len();
     let padding = cap_len.wrapping_neg() % 4;
     let nanos = packet.meta.timestamp.as_nanos().max(0) as u64;

@@ -276,7 +276,8 @@ impl FileWriter {
             }
             Encoder::Pcapng { interfaces } => {
                 let (interface, options) = (interface(interfaces, id)?, batch.options(index));
-                pcapng::packet(&mut self.buffer, &packet, interface, self.options.snap_len, options);
+                let limit = pcapng::limit(interface, self.options.snap_len);
+                pcapng::packet(&mut self.buffer, &packet, interface.link_type, limit, options);
             }
         }
         if let Some(current) = &mut self.current {

@@ -34,6 +34,8 @@ pub struct Verified {
     pub deleted: u64,
     /// Chunks of which packets were erased, and those packets. What is left of such a chunk is proven by its checksum alone.
     pub erased: (u64, u64),
+    /// Segments that were begun in a recycled file and have no chunk yet: the recorder ended before all slots were cleared.
+    pub begun: u64,
     /// What is wrong, in the order of recording.
     pub findings: Vec<Finding>,
 }
@@ -180,6 +182,7 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         verified.bytes += of_segment.bytes;
         verified.erased.0 += of_segment.erased.0;
         verified.erased.1 += of_segment.erased.1;
+        verified.begun += of_segment.begun;
         verified.findings.extend(of_segment.findings);
     }
     Ok(verified)
@@ -254,6 +257,7 @@ fn look(mut walk: Walk<'_>, file: &File, segment: u64, chain: &mut Chain, verifi
         }
         verified.findings.extend(chain.join(segment, &head, chain_hash(&buffer, &head)));
     }
+    verified.begun += u64::from(walk.is_begun());
     if walk.damaged > 0 {
         verified.findings.push(Finding::Foreign { segment, places: walk.damaged });
     }

@@ -22,6 +22,8 @@ pub struct Checked {
     pub indexed: u64,
     /// Without one, as it should be: recorded now, the last of a recording that was broken off, or recorded with no index on request.
     pub open: u64,
+    /// Of these, begun in a recycled file and without a chunk yet: the recorder ended before all slots were cleared.
+    pub begun: u64,
     /// With something wrong.
     pub wrong: u64,
     /// Chunks found by their heads.
@@ -85,8 +87,9 @@ impl Checked {
         self.segments += 1;
         self.chunks += segment.chunks;
         self.packets += segment.packets;
-        let Segment { mut findings, number, state, unindexed, .. } = segment;
-        let is_open = state == State::Missing && (may_be_open || unindexed == Some(true));
+        let Segment { mut findings, number, state, is_begun, unindexed, .. } = segment;
+        self.begun += u64::from(is_begun);
+        let is_open = state == State::Missing && (may_be_open || is_begun || unindexed == Some(true));
         match state {
             State::Missing if !is_open => findings.push(Finding::NoIndex { segment: number }),
             State::Damaged => findings.push(Finding::IndexDamaged { segment: number }),
@@ -123,6 +126,7 @@ struct Segment {
     /// The number of its last chunk.
     last: Option<u64>,
     state: State,
+    is_begun: bool,
     /// Whether all chunks with packets are of recorders that were told to make no index; `None` without packets.
     unindexed: Option<bool>,
     findings: Vec<Finding>,
@@ -136,6 +140,7 @@ impl Segment {
             packets: 0,
             last: before,
             state: State::Missing,
+            is_begun: false,
             unindexed: None,
             findings: Vec::new(),
         };
@@ -174,6 +179,7 @@ impl Segment {
                 self.findings.push(Finding::Missing { segment, expected, found });
             }
         }
+        self.is_begun = walk.is_begun();
         if walk.damaged > 0 {
             self.findings.push(Finding::Foreign { segment: self.number, places: walk.damaged });
         }

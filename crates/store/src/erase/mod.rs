@@ -2,30 +2,31 @@
 //!
 //! ```text
 //! segment --index: time, keys--> chunks --read, filter--> packets to erase            look: only the account
-//!    roll-up, index removed --> chunk without them --rewrite--> at its place --> index, roll-up made again
+//!    chunk without them --rewrite--> roll-up, index removed --> at its place --> index, roll-up made again
 //! ```
 //!
 //! An [`Eraser`] holds the store's lock: no recorder and no other command that changes segments runs beside it.
 
 mod chunk;
+mod link;
 pub(crate) mod rewrite;
 
 use std::fs::{File, OpenOptions};
 
 use serde_json::json;
 use tapline_file::SectionReader;
-use tapline_filter::{HandleKind, Options};
-use tapline_ir::CompiledFilter;
-use tapline_packet::{Interface, LinkType, Packet};
+use tapline_filter::Options;
+use tapline_packet::{Interface, Packet};
 use tapline_sys::disk;
 
 use self::chunk::{Verdict, without};
+use self::link::LinkFilters;
 use self::rewrite::{BATCH_LEN, Rewrite};
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::hold::HoldEntry;
 use crate::index::{Builder, IndexOptions, rollup};
-use crate::layout::{SLOT_LEN, remove};
+use crate::layout::SLOT_LEN;
 use crate::question::Question;
 use crate::restore::{Restored, index_options, read_intact};
 use crate::search::Window;
@@ -76,8 +77,15 @@ pub struct ErasureAccount {
     pub packets: u64,
     /// Of these, kept.
     pub packets_left: u64,
+    /// Of the packets in `packets_left`, those of link types that cannot have the filter.
+    pub packets_unfit: u64,
     /// Erased by [`Eraser::erase`]; to be erased after [`Eraser::look`].
     pub packets_erased: u64,
+    /// Chunks with packets to be erased whose writing failed. They are as they were, or in the file `rewrite`, which the
+    /// next command that changes segments, or recorder, completes.
+    pub chunks_unwritten: u64,
+    /// Packets of these chunks.
+    pub packets_unwritten: u64,
     /// Captured bytes of the packets in `packets_erased`.
     pub bytes_erased: u64,
     /// Of the packets in `packets_erased`, those on hold.
@@ -87,15 +95,25 @@ pub struct ErasureAccount {
 }
 
 impl ErasureAccount {
+    /// Counts chunks that could not be written.
+    fn take_back(&mut self, pending: &Pending) {
+        let chunks = pending.rewrites.len() as u64;
+        self.chunks_erased -= chunks;
+        self.chunks_unwritten += chunks;
+        self.packets_erased -= pending.packets;
+        self.packets_unwritten += pending.packets;
+        self.bytes_erased -= pending.bytes;
+    }
+
     /// Whether the sums of segments, chunks and packets agree with their totals.
     pub fn is_balanced(&self) -> bool {
         let segments =
             self.segments_by_time + self.segments_by_keys + self.segments_unreadable + self.segments_read;
         let passed = self.chunks_by_time + self.chunks_by_keys;
-        let chunks = passed + self.chunks_damaged + self.chunks_left + self.chunks_erased;
+        let looked = self.chunks_damaged + self.chunks_left + self.chunks_erased + self.chunks_unwritten;
         self.segments == segments
-            && self.chunks == chunks
-            && self.packets == self.packets_left + self.packets_erased
+            && self.chunks == passed + looked
+            && self.packets == self.packets_left + self.packets_erased + self.packets_unwritten
     }
 }
 
@@ -106,6 +124,7 @@ pub struct Eraser {
     question: Question,
     filter: LinkFilters,
     holds: Vec<(HoldEntry, LinkFilters)>,
+    account: ErasureAccount,
     _lock: File,
 }
 
@@ -113,12 +132,12 @@ impl Eraser {
     /// Takes the store's lock, and writes the chunks that a killed erasure left in the file `rewrite`.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process holds the lock; [`Error::Setting`] if the filter does not compile for
-    /// Ethernet; [`Error::File`].
+    /// [`Error::Locked`] if another process holds the lock; [`Error::Setting`] if the filter does not parse;
+    /// [`Error::File`].
     pub fn open(catalog: Catalog, wanted: Wanted) -> Result<Eraser, Error> {
-        let mut filter = LinkFilters::new(&wanted.filter, &wanted.options);
-        // A filter that does not compile is refused before any file is changed.
-        filter.of(LinkType::ETHERNET)?;
+        let filter = LinkFilters::new(&wanted.filter, &wanted.options);
+        let parsed = tapline_filter::parse(&wanted.filter);
+        parsed.map_err(|error| Error::Setting(error.render(&wanted.filter)))?;
         let lock = lock::take(&catalog.paths)?;
         rewrite::finish(&catalog)?;
         let of_hold = |entry: HoldEntry| {
@@ -128,25 +147,34 @@ impl Eraser {
         };
         let holds = catalog.holds()?.into_iter().map(of_hold).collect();
         let question = Question::of(&wanted.filter, &wanted.options);
-        Ok(Eraser { catalog, wanted, question, filter, holds, _lock: lock })
+        let account = ErasureAccount::default();
+        Ok(Eraser { catalog, wanted, question, filter, holds, account, _lock: lock })
     }
 
     /// Counts what [`erase`](Self::erase) would erase; no file is changed. `progress` is called before each segment
     /// with the number of segments done and of all segments; if it returns `false` the account ends there.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the filter, or that of a hold, does not compile for a link type in the store;
-    /// [`Error::File`].
+    /// [`Error::Setting`] if no link type of the packets that were read can have the filter; [`Error::File`].
     pub fn look(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
-        self.each_segment(progress, &mut |eraser, number, account| eraser.segment(number, false, account))
+        let looked = self
+            .each_segment(progress, &mut |eraser, number, account| eraser.segment(number, false, account))?;
+        self.filter.check()?;
+        Ok(looked)
+    }
+
+    /// The account of the last [`look`](Self::look) or [`erase`](Self::erase), also of one that ended by an error.
+    pub fn account(&self) -> &ErasureAccount {
+        &self.account
     }
 
     /// Erases the packets and writes the log. Packets on hold are erased too: callers that respect holds call
     /// [`look`](Self::look) first and stop if `packets_held` is not 0. `progress` is as there.
     ///
     /// # Errors
-    /// Those of [`look`](Self::look). Packets erased before the error stay erased; another call erases the rest.
+    /// Those of [`look`](Self::look); [`Error::NoRoomToErase`] if the disk has too little room. Packets erased before the error stay erased; another call erases the rest.
     pub fn erase(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
+        self.account = ErasureAccount::default();
         let Window { from, to } = self.wanted.window;
         let (filter, why) = (&self.wanted.filter, &self.wanted.why);
         log::append(
@@ -173,16 +201,22 @@ impl Eraser {
     ) -> Result<ErasureAccount, Error> {
         let numbers = self.catalog.numbers()?;
         let mut account = ErasureAccount::default();
+        let mut visited = Ok(());
         for (done, &number) in numbers.iter().enumerate() {
             if !progress(done as u64, numbers.len() as u64) {
                 break;
             }
             account.segments += 1;
-            visit(self, number, &mut account)?;
+            visited = visit(self, number, &mut account);
+            account.packets_unfit += self.filter.take_unfit();
+            if visited.is_err() {
+                break;
+            }
         }
         account.holds.sort();
         account.holds.dedup();
-        Ok(account)
+        self.account = account.clone();
+        visited.map(|()| account)
     }
 
     /// Counts the packets to be erased in a segment, and erases them if `is_meant`.
@@ -216,12 +250,12 @@ impl Eraser {
                 account.chunks_by_time += 1;
             } else if !may((found.offset / SLOT_LEN as u64) as u32) {
                 account.chunks_by_keys += 1;
-            } else if let Some(bytes) = self.chunk(&file, &found, &mut reader, account)?.filter(|_| is_meant)
-            {
-                pending.add(found.offset, bytes)?;
+            } else if let Some(new) = self.chunk(&file, &found, &mut reader, account).filter(|_| is_meant) {
+                pending.add(found.offset, new).inspect_err(|_| account.take_back(&pending))?;
             }
         }
         account.places_damaged += walk.damaged;
+        pending.write_rest().inspect_err(|_| account.take_back(&pending))?;
         pending.finish()
     }
 
@@ -232,31 +266,32 @@ impl Eraser {
         found: &Found,
         reader: &mut SectionReader,
         account: &mut ErasureAccount,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Option<Erased> {
         let mut bytes = Vec::new();
         if read_intact(file, found, &mut bytes).is_none() {
             account.chunks_damaged += 1;
-            return Ok(None);
+            return None;
         }
-        let verdicts = self.judge(&bytes, reader, account)?;
+        let verdicts = self.judge(&bytes, reader, account);
         let wanted = || verdicts.iter().filter(|verdict| verdict.is_wanted);
         let count = wanted().count() as u64;
         if count == 0 {
             account.chunks_left += 1;
             account.packets += verdicts.len() as u64;
             account.packets_left += verdicts.len() as u64;
-            return Ok(None);
+            return None;
         }
-        let Some(new) = without(&bytes, &verdicts, log::now()) else {
+        let Some(chunk) = without(&bytes, &verdicts, log::now()) else {
             account.chunks_damaged += 1;
-            return Ok(None);
+            return None;
         };
         account.chunks_erased += 1;
         account.packets += verdicts.len() as u64;
         account.packets_erased += count;
         account.packets_left += verdicts.len() as u64 - count;
-        account.bytes_erased += wanted().map(|verdict| verdict.len as u64).sum::<u64>();
-        Ok(Some(new))
+        let bytes = wanted().map(|verdict| verdict.len as u64).sum::<u64>();
+        account.bytes_erased += bytes;
+        Some(Erased { chunk, packets: count, bytes })
     }
 
     /// Decides about each packet of a chunk, in their order; counts those that are on hold.
@@ -265,7 +300,7 @@ impl Eraser {
         bytes: &[u8],
         reader: &mut SectionReader,
         account: &mut ErasureAccount,
-    ) -> Result<Vec<Verdict>, Error> {
+    ) -> Vec<Verdict> {
         let filled: Result<(), std::convert::Infallible> = reader.refill(|buffer| {
             buffer.clear();
             buffer.extend_from_slice(bytes);
@@ -279,27 +314,21 @@ impl Eraser {
                     continue;
                 };
                 let timestamp = packet.meta.timestamp;
-                let is_wanted =
-                    self.wanted.window.has(timestamp) && self.filter.accepts(interface, packet)?;
+                let is_wanted = self.wanted.window.has(timestamp) && self.filter.accepts(interface, packet);
                 if is_wanted {
-                    self.note_holds(interface, packet, account)?;
+                    self.note_holds(interface, packet, account);
                 }
                 verdicts.push(Verdict { is_wanted, timestamp, len: packet.data.len() });
             }
         }
-        Ok(verdicts)
+        verdicts
     }
 
-    fn note_holds(
-        &mut self,
-        interface: &Interface,
-        packet: Packet<'_>,
-        account: &mut ErasureAccount,
-    ) -> Result<(), Error> {
+    fn note_holds(&mut self, interface: &Interface, packet: Packet<'_>, account: &mut ErasureAccount) {
         let mut is_held = false;
         for (entry, filters) in &mut self.holds {
             let holds = match &entry.hold {
-                Ok(hold) => hold.window.has(packet.meta.timestamp) && filters.accepts(interface, packet)?,
+                Ok(hold) => hold.window.has(packet.meta.timestamp) && filters.accepts(interface, packet),
                 Err(_) => true,
             };
             if holds {
@@ -310,8 +339,14 @@ impl Eraser {
             }
         }
         account.packets_held += u64::from(is_held);
-        Ok(())
     }
+}
+
+/// A chunk without its erased packets, and what was erased.
+struct Erased {
+    chunk: Vec<u8>,
+    packets: u64,
+    bytes: u64,
 }
 
 /// Rewritten chunks of a segment, collected until they are [`BATCH_LEN`] bytes.
@@ -323,7 +358,10 @@ struct Pending {
     has_roll_up: bool,
     rewrites: Vec<Rewrite>,
     len: usize,
-    /// Index and roll-up were removed: from then on chunks may change.
+    /// Packets and their bytes that these chunks lack.
+    packets: u64,
+    bytes: u64,
+    /// Chunks were written: index and roll-up were removed before.
     is_begun: bool,
 }
 
@@ -331,32 +369,41 @@ impl Pending {
     fn new(catalog: Catalog, segment: u64, has_index: bool) -> Pending {
         let has_roll_up = catalog.paths.roll_up(rollup::roll_up_of(segment)).exists();
         let index = has_index.then(|| index_options(&catalog, segment));
-        Pending { catalog, segment, index, has_roll_up, rewrites: Vec::new(), len: 0, is_begun: false }
+        Pending {
+            catalog,
+            segment,
+            index,
+            has_roll_up,
+            rewrites: Vec::new(),
+            len: 0,
+            packets: 0,
+            bytes: 0,
+            is_begun: false,
+        }
     }
 
-    fn add(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
-        self.len += bytes.len();
-        self.rewrites.push(Rewrite { segment: self.segment, offset, bytes });
+    fn add(&mut self, offset: u64, erased: Erased) -> Result<(), Error> {
+        self.len += erased.chunk.len();
+        self.packets += erased.packets;
+        self.bytes += erased.bytes;
+        self.rewrites.push(Rewrite { segment: self.segment, offset, bytes: erased.chunk });
         if self.len >= BATCH_LEN { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<(), Error> {
-        if !std::mem::replace(&mut self.is_begun, true) {
-            let paths = &self.catalog.paths;
-            remove(&paths.roll_up(rollup::roll_up_of(self.segment)))?;
-            remove(&paths.index(self.segment))?;
-        }
         rewrite::replace(&self.catalog, &self.rewrites)?;
+        self.is_begun = true;
         self.rewrites.clear();
-        self.len = 0;
+        (self.len, self.packets, self.bytes) = (0, 0, 0);
         Ok(())
     }
 
-    /// Writes the last chunks; makes index and roll-up again if the segment had them.
-    fn finish(mut self) -> Result<(), Error> {
-        if !self.rewrites.is_empty() {
-            self.write()?;
-        }
+    fn write_rest(&mut self) -> Result<(), Error> {
+        if self.rewrites.is_empty() { Ok(()) } else { self.write() }
+    }
+
+    /// Makes index and roll-up again if the segment had them.
+    fn finish(self) -> Result<(), Error> {
         let Some(options) = self.index.filter(|_| self.is_begun) else { return Ok(()) };
         let mut index = Builder::new(self.catalog.segment_len(), options);
         let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
@@ -365,44 +412,5 @@ impl Pending {
             rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
         }
         Ok(())
-    }
-}
-
-/// A filter, compiled once for each link type of the packets.
-struct LinkFilters {
-    text: String,
-    options: Options,
-    made: Vec<(LinkType, Option<CompiledFilter>)>,
-}
-
-impl LinkFilters {
-    fn new(text: &str, options: &Options) -> LinkFilters {
-        // As for a capture file: VLAN tags are in the packets, and the netmask is not known.
-        let options = Options { handle: HandleKind::Savefile, netmask: Some(0), ..options.clone() };
-        LinkFilters { text: text.trim().to_owned(), options, made: Vec::new() }
-    }
-
-    fn accepts(&mut self, interface: &Interface, packet: Packet<'_>) -> Result<bool, Error> {
-        Ok(self.of(interface.link_type)?.is_none_or(|program| program.run(packet) != 0))
-    }
-
-    /// The program for a link type, compiled on first use; `None` for the empty filter, which accepts all packets.
-    fn of(&mut self, link_type: LinkType) -> Result<Option<&CompiledFilter>, Error> {
-        let at = match self.made.iter().position(|(known, _)| *known == link_type) {
-            Some(at) => at,
-            None => {
-                let options = Options { link_type, ..self.options.clone() };
-                let program = match self.text.is_empty() {
-                    true => None,
-                    false => Some(
-                        tapline_filter::compile(&self.text, &options)
-                            .map_err(|error| Error::Setting(error.render(&self.text)))?,
-                    ),
-                };
-                self.made.push((link_type, program));
-                self.made.len() - 1
-            }
-        };
-        Ok(self.made[at].1.as_ref())
     }
 }

@@ -3,13 +3,13 @@
 //! ```text
 //! rewrite := record*        record := segment u64, place u64, chunk
 //!
-//! written, kept by the disk --> chunks written at their places, kept --> rewrite removed
+//! written, kept by the disk --> index, roll-up removed --> chunks written at their places, kept --> rewrite removed
 //! ```
 //!
 //! Killed before the first arrow no chunk was touched; killed later, [`finish`] writes them once more.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 
 use tapline_sys::disk;
@@ -17,6 +17,8 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{CHUNK_HEAD_LEN, CHUNK_LEN_MAX, ChunkHead, is_intact};
 use crate::error::Error;
+use crate::files;
+use crate::index::rollup;
 use crate::layout::{remove, sync_directory};
 use crate::walk::belongs;
 
@@ -32,23 +34,38 @@ pub(super) struct Rewrite {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Writes chunks over old ones, safe against a kill or a power failure at any moment.
+/// Writes chunks over old ones, safe against a kill or a power failure at any moment. Index and roll-up of their segments go before the
+/// first of them, and stay where the disk has no room for `rewrite`.
 pub(super) fn replace(catalog: &Catalog, rewrites: &[Rewrite]) -> Result<(), Error> {
     let path = catalog.paths.rewrite();
     remove(&path)?;
-    let write = || {
-        let mut file = File::create_new(&path)?;
-        for Rewrite { segment, offset, bytes } in rewrites {
-            file.write_all(&segment.to_le_bytes())?;
-            file.write_all(&offset.to_le_bytes())?;
-            file.write_all(bytes)?;
-        }
-        file.sync_all()?;
-        sync_directory(&path)
-    };
-    write().map_err(Error::file("write", &path))?;
+    if let Err(error) = write(catalog, rewrites) {
+        // A part of the file would tell of an erasure that was killed, and take room of the disk.
+        remove(&path)?;
+        let wanted = rewrites.iter().map(|rewrite| 16 + rewrite.bytes.len() as u64).sum();
+        return Err(match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoRoomToErase { path, wanted },
+            _ => Error::file("write", &path)(error),
+        });
+    }
+    for rewrite in rewrites {
+        rewrite.remove_index(catalog)?;
+    }
     rewrites.iter().try_for_each(|rewrite| rewrite.apply(catalog))?;
     remove(&path)
+}
+
+/// Writes the file `rewrite`, and has the disk keep it.
+fn write(catalog: &Catalog, rewrites: &[Rewrite]) -> io::Result<()> {
+    let path = catalog.paths.rewrite();
+    let mut file = files::make(&path)?;
+    for Rewrite { segment, offset, bytes } in rewrites {
+        file.write_all(&segment.to_le_bytes())?;
+        file.write_all(&offset.to_le_bytes())?;
+        file.write_all(bytes)?;
+    }
+    file.sync_all()?;
+    sync_directory(&path)
 }
 
 /// Writes chunks once more that an erasure was writing when it was killed; gives how many. To be called with the lock.
@@ -69,6 +86,7 @@ pub(crate) fn finish(catalog: &Catalog) -> Result<u64, Error> {
     while let Some((rewrite, len)) = Rewrite::parse(catalog, rest) {
         rest = &rest[len..];
         if rewrite.is_missing(catalog) {
+            rewrite.remove_index(catalog)?;
             rewrite.apply(catalog)?;
             done += 1;
         }
@@ -109,6 +127,12 @@ impl Rewrite {
         let is_read = file.read_exact_at(&mut chunk, self.offset).is_ok();
         let erased = |head: &ChunkHead| head.erasure.map_or(0, |erasure| erasure.packets);
         !(is_read && is_intact(&chunk, &there)) || there.number == own.number && erased(&there) < erased(&own)
+    }
+
+    /// Removes what tells of the chunk as it was.
+    fn remove_index(&self, catalog: &Catalog) -> Result<(), Error> {
+        remove(&catalog.paths.roll_up(rollup::roll_up_of(self.segment)))?;
+        remove(&catalog.paths.index(self.segment))
     }
 
     fn apply(&self, catalog: &Catalog) -> Result<(), Error> {

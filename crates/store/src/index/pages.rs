@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapline_sys::disk;
 
 use crate::error::Error;
+use crate::files;
 use crate::layout::{PAGE_LEN, StoreId, sync_directory};
 
 /// Bytes of a page that are content.
@@ -70,7 +71,7 @@ pub(crate) fn write(path: &Path, owner: &Owner, content: &[u8]) -> Result<u64, E
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = File::create_new(part)?;
+        let mut file = files::make(part)?;
         file.write_all(&pages)?;
         file.sync_data()?;
         fs::rename(part, path)?;

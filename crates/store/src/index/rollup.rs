@@ -6,6 +6,7 @@ use xorf::BinaryFuse8;
 use super::pages::{self, Owner, Pages};
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::files;
 use crate::keys::Way;
 use crate::layout::sync_directory;
 
@@ -69,7 +70,7 @@ pub(crate) fn write(catalog: &Catalog, number: u64) -> Result<(), Error> {
         _ => Box::default(),
     };
     let folder = catalog.paths.roll_ups();
-    std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+    files::make_folder(&folder).map_err(Error::file("make", &folder))?;
     sync_directory(&folder).map_err(Error::file("make", &folder))?;
     let owner = Owner { store: catalog.id, number };
     let content = head.encode(&owner, &fingerprints);

@@ -125,6 +125,7 @@ impl AtWork {
                 self.writing.sync();
                 self.seal(index);
                 self.sealer.finish();
+                self.writing.release_room();
                 Step::Over
             }
             Some(Job::End) if is_still => {

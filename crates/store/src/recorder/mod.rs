@@ -12,6 +12,7 @@
 //! unless it is told otherwise, [`Recorder::write`] blocks until one is free; packets then queue in the source's ring, and
 //! the source counts those that the ring drops.
 
+mod access;
 mod at_work;
 mod cutoff;
 mod opening;
@@ -35,7 +36,7 @@ use tapline_packet::{Batch, Headers, Interface, Packet, Selection, Timestamp};
 use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
 use crate::error::Error;
 use crate::index::Builder;
-use crate::layout::SLOT_LEN;
+use crate::layout::{Paths, SLOT_LEN};
 pub use cutoff::Cutoff;
 use cutoff::{Cutter, FlowVerdict};
 pub use overload::Overload;
@@ -193,8 +194,8 @@ impl Recorder {
     /// While all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
     ///
     /// # Errors
-    /// [`Error::Thread`] if the writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`]
-    /// if the descriptions of the interfaces take more than 512 KiB. Packets not taken count as lost.
+    /// [`Error::Access`] if the process may not write the store, once it has given up privileges; [`Error::Thread`] if the
+    /// writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`] if the descriptions of the interfaces take more than 512 KiB. Packets not taken count as lost.
     pub fn write(
         &mut self,
         batch: &Batch<'_>,
@@ -338,8 +339,11 @@ impl Recorder {
         if joined { Ok(()) } else { Err(Error::Thread) }
     }
 
-    /// Starts the writing thread, once; it inherits the privileges that the caller has at that time.
+    /// Starts the writing thread, once; it inherits the privileges that the caller has at that time, which must suffice.
     fn start(&mut self) -> Result<(), Error> {
+        if self.waiting.is_some() {
+            access::check(&Paths::new(&self.root))?;
+        }
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
             let Waiting { writing, jobs, events, give, give_index } = *waiting;
@@ -350,21 +354,20 @@ impl Recorder {
     }
 
     /// Makes a user the owner of the store's files, for a process that goes on as this user: it must own `seg/` to
-    /// rename segments. The store's directory changes its owner only if this recorder made it; files in it that are
-    /// not the store's keep theirs.
+    /// rename segments, and read holds. The store's directory changes its owner only if this recorder made it; files in
+    /// it that are not the store's keep theirs.
     ///
     /// # Errors
     /// [`Error::File`] if lchown(2) fails, as it does without `CAP_CHOWN`.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
-        let mut all = Vec::new();
-        for folder in
-            ["seg", "roll", "holds"].map(|name| self.root.join(name)).iter().filter(|path| path.exists())
-        {
+        let mut all: Vec<PathBuf> = Vec::new();
+        let folders = ["seg", "roll", "holds"].map(|name| self.root.join(name));
+        for folder in folders.iter().filter(|folder| folder.is_dir() && !folder.is_symlink()) {
             let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
             all.extend(entries.flatten().map(|entry| entry.path()));
         }
-        let own =
-            ["store.toml", "lock", "log", "reserve", "seg", "roll", "holds"].map(|name| self.root.join(name));
+        let own = ["store.toml", "lock", "log", "reserve", "seg", "roll", "holds"];
+        let own = own.map(|name| self.root.join(name));
         all.extend(own.into_iter().filter(|path| path.exists()));
         all.extend(self.is_made.then(|| self.root.clone()));
         for path in all {

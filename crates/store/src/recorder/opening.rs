@@ -15,6 +15,7 @@ use super::writing::{Progress, Untold, Writing, add};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::erase::rewrite;
 use crate::error::Error;
+use crate::files;
 use crate::index::{Builder, Contents};
 use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler};
 use crate::lock;
@@ -66,13 +67,26 @@ impl Writing {
         if let chunks @ 1.. = rewrite::finish(&catalog)? {
             progress.tell(format!("{chunks} chunks of an erasure that was killed were written"));
         }
-        let mut segments = Segments::open(catalog, settings.size)?;
-        let reserve = Reserve::open(segments.catalog(), count_max(settings.size, segment_len)?)?;
+        if let Err(error) = files::make_folder(&catalog.paths.roll_ups()) {
+            let path = catalog.paths.roll_ups();
+            progress.tell(format!("{}: no roll-ups are made: {error}", path.display()));
+        }
+        let mut segments = Segments::open(catalog, settings)?;
+        let reserve =
+            Reserve::new(segments.catalog(), count_max(settings.size, segment_len)?, settings.keeps_room);
+        match reserve.take() {
+            // Packets have their room: that of indexes keeps no store from being recorded to again.
+            Err(error) if segments.newest().is_some() => {
+                progress
+                    .tell(format!("{error}; a segment whose index finds no room is searched by its chunks"));
+            }
+            taken => taken?,
+        }
         let mut index = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
         if let Some(builder) = &mut index {
-            restore_indexes(&segments, builder, &progress)?;
+            restore_indexes(&segments, builder, &reserve, &progress)?;
         }
-        let current = begin_segment(&mut segments, index.as_deref_mut(), &progress)?;
+        let current = begin_segment(&mut segments, index.as_deref_mut(), &reserve, &progress)?;
         let Current { number, target, contents, at, last, recycled } = current;
         let path = segments.catalog().segment_path(number);
         if segments.is_direct() && !target.takes_direct(at) {
@@ -102,6 +116,7 @@ impl Writing {
             expired: now,
             progress,
             snap_len: settings.snap_len,
+            keeps_room: settings.keeps_room,
             policy: settings.overload,
             _lock: lock,
             segments,
@@ -135,10 +150,11 @@ fn make_store(root: &Path, paths: &Paths, settings: &RecorderSettings) -> Result
     let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
     check_segment_len(segment_len).map_err(Error::Setting)?;
     let count = count_max(settings.size, segment_len)?;
-    check_room(root, count as u64 * segment_len)?;
+    check_room(root, count as u64 * segment_len, "segments")?;
     let is_made = !root.exists();
     let folder = paths.segments();
-    std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+    files::make_folder(root).map_err(Error::file("make", root))?;
+    files::make_folder(&folder).map_err(Error::file("make", &folder))?;
     // Of two recorders that make the same store one does.
     let lock = lock::take(paths)?;
     let catalog = match Catalog::open(root) {
@@ -164,6 +180,7 @@ fn of_length(catalog: Catalog, root: &Path, settings: &RecorderSettings) -> Resu
 fn begin_segment(
     segments: &mut Segments,
     mut index: Option<&mut Builder>,
+    reserve: &Reserve,
     progress: &Progress,
 ) -> Result<Current, Error> {
     let segment_len = segments.catalog().segment_len();
@@ -185,8 +202,7 @@ fn begin_segment(
             return Ok(Current { number, target, contents: restored.contents, at, last, recycled: None });
         }
         if let Some(builder) = index {
-            restored.seal(segments.catalog(), number, builder)?;
-            builder.clear();
+            seal_again(restored, segments, number, builder, reserve, progress);
         }
     }
     let Fresh { number, target, recycled } = segments.next()?;
@@ -195,7 +211,12 @@ fn begin_segment(
 
 /// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline store repair` makes
 /// those, so that no recording waits for it.
-fn restore_indexes(segments: &Segments, builder: &mut Builder, progress: &Progress) -> Result<(), Error> {
+fn restore_indexes(
+    segments: &Segments,
+    builder: &mut Builder,
+    reserve: &Reserve,
+    progress: &Progress,
+) -> Result<(), Error> {
     let missing = segments.without_index();
     let (older, newer) = missing.split_at(missing.len().saturating_sub(RESTORED_MAX));
     if !older.is_empty() {
@@ -204,11 +225,29 @@ fn restore_indexes(segments: &Segments, builder: &mut Builder, progress: &Progre
     }
     for &number in newer {
         let restored = Restored::read(segments.catalog(), number, Some(&mut *builder))?;
-        restored.seal(segments.catalog(), number, builder)?;
-        progress.tell(format!("segment {number} had no index: made again from its chunks"));
-        builder.clear();
+        if seal_again(restored, segments, number, builder, reserve, progress) {
+            progress.tell(format!("segment {number} had no index: made again from its chunks"));
+        }
     }
     Ok(())
+}
+
+/// Makes the index of a segment in the room that is kept for it; `false`, told, if the disk does not take it. The segment is searched by
+/// its chunks then.
+fn seal_again(
+    restored: Restored,
+    segments: &Segments,
+    number: u64,
+    builder: &mut Builder,
+    reserve: &Reserve,
+    progress: &Progress,
+) -> bool {
+    reserve.give();
+    let sealed = restored.seal(segments.catalog(), number, builder);
+    builder.clear();
+    // A lack of room was told when the recording took it.
+    let _ = reserve.renew();
+    sealed.map_err(|error| progress.tell(error.to_string())).is_ok()
 }
 
 /// The number and hash of the last chunk of the segments before the newest, which has none.

@@ -14,7 +14,8 @@ use tapline_sys::disk;
 use super::segments::check_room;
 use crate::catalog::Catalog;
 use crate::error::Error;
-use crate::layout::PAGE_LEN;
+use crate::files;
+use crate::layout::{PAGE_LEN, remove};
 
 /// An index has at most this part of its segment; of roll-ups a segment has a fifth of that.
 const INDEX_SHARE: u64 = 200;
@@ -32,31 +33,62 @@ pub(super) struct Reserve {
     max: u64,
     /// Bytes that the index of a segment and the roll-up that it completes may take.
     step: u64,
+    /// Bytes that were kept before this recording.
+    before: u64,
 }
 
 impl Reserve {
-    /// Keeps room for a store of so many segments.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`], [`Error::File`].
-    pub(super) fn open(catalog: &Catalog, segments: usize) -> Result<Reserve, Error> {
+    /// Of a store of so many segments. A recording that keeps no room for later ones leaves that of earlier ones as it is.
+    pub(super) fn new(catalog: &Catalog, segments: usize, keeps_room: bool) -> Reserve {
         let segment_len = catalog.segment_len();
         let index = segment_len / INDEX_SHARE + EXTRA_LEN;
         let roll_up = segment_len / ROLL_UP_SHARE + EXTRA_LEN;
         let max = segments as u64 * (index + roll_up);
-        let reserve = Reserve { catalog: catalog.clone(), max, step: index + 64 * roll_up };
-        let kept = fs::metadata(catalog.paths.reserve()).map_or(0, |metadata| metadata.len());
-        let missing = reserve.wanted().saturating_sub(kept);
-        check_room(catalog.root(), missing.saturating_add(LOG_LEN))?;
-        reserve.renew().map_err(Error::file("reserve room in", &catalog.paths.reserve()))?;
-        Ok(reserve)
+        let before = fs::metadata(catalog.paths.reserve()).map_or(0, |metadata| metadata.len());
+        let mut reserve = Reserve { catalog: catalog.clone(), max, step: index + 64 * roll_up, before };
+        if !keeps_room {
+            reserve.max = reserve.max.max(before + reserve.used());
+        }
+        reserve
+    }
+
+    /// Takes the room that is missing.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::File`].
+    pub(super) fn take(&self) -> Result<(), Error> {
+        let missing = self.wanted().saturating_sub(self.before);
+        check_room(self.catalog.root(), missing, "indexes and roll-ups")?;
+        self.renew().map_err(Error::file("reserve room in", &self.catalog.paths.reserve()))
+    }
+
+    /// Gives back the room that was not kept before this recording.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(super) fn release(&self) -> Result<(), Error> {
+        let path = self.catalog.paths.reserve();
+        if self.before > 0 {
+            let file = disk::open_regular(&path, OpenOptions::new().write(true));
+            let shortened = file.and_then(|file| file.set_len(file.metadata()?.len().min(self.before)));
+            return shortened.map_err(Error::file("shorten", &path));
+        }
+        remove(&path)?;
+        // A file that gets the length it has gives up the blocks behind its end.
+        let log = self.catalog.paths.log();
+        let file = disk::open_regular(&log, OpenOptions::new().write(true));
+        file.and_then(|file| file.set_len(file.metadata()?.len())).map_err(Error::file("shorten", &log))
     }
 
     /// Bytes that are not used yet.
     fn wanted(&self) -> u64 {
+        self.max.saturating_sub(self.used())
+    }
+
+    /// Bytes of indexes and roll-ups.
+    fn used(&self) -> u64 {
         let paths = &self.catalog.paths;
-        let used = bytes_of(&paths.segments(), "tix") + bytes_of(&paths.roll_ups(), "tir");
-        self.max.saturating_sub(used)
+        bytes_of(&paths.segments(), "tix") + bytes_of(&paths.roll_ups(), "tir")
     }
 
     /// Gives room up for an index and a roll-up, which are to be written at once.
@@ -75,17 +107,19 @@ impl Reserve {
     /// # Errors
     /// `ENOSPC` where another took it first.
     pub(super) fn renew(&self) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        let file = disk::open_regular(&self.catalog.paths.reserve(), &options)?;
+        let file = files::open_or_make(&self.catalog.paths.reserve(), OpenOptions::new().write(true))?;
         let wanted = self.wanted();
         match file.metadata()?.len() > wanted {
             true => file.set_len(wanted)?,
-            false if wanted > 0 => disk::reserve(&file, wanted).map_err(|error| error.source)?,
+            false if file.metadata()?.len() < wanted => {
+                disk::reserve(&file, wanted).map_err(|error| error.source)?;
+            }
             false => {}
         }
-        let log = disk::open_regular(&self.catalog.paths.log(), options.append(true))?;
-        disk::reserve_behind(&log, LOG_LEN).map_err(|error| error.source)
+        let log = files::open_or_make(&self.catalog.paths.log(), OpenOptions::new().append(true))?;
+        // Packets are recorded without a line in the log too.
+        let _ = disk::reserve_behind(&log, LOG_LEN);
+        Ok(())
     }
 }
 

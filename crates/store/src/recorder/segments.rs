@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 
 use tapline_sys::disk;
 
+use super::RecorderSettings;
 use super::writers::Target;
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::files;
 use crate::hold::HoldEntry;
 use crate::index::rollup;
-use crate::layout::{NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, remove, sync_directory};
+use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, remove, sync_directory};
 use crate::walk::Walk;
 
 /// Segments that exist, and files that wait to become one.
@@ -26,6 +28,8 @@ pub(super) struct Segments {
     /// Numbers of segments, ascending; the last is the current one.
     numbers: VecDeque<u64>,
     spares: Vec<PathBuf>,
+    /// Of these the last ones, which were made for this recording.
+    made: usize,
     /// Segments and spares that there may be.
     count_max: usize,
     /// The greatest times of packets of segments that were looked at.
@@ -44,11 +48,15 @@ pub(super) struct Fresh {
 
 impl Segments {
     /// Takes stock, and reserves what is missing.
-    pub(super) fn open(catalog: Catalog, size: u64) -> Result<Segments, Error> {
-        let count_max = count_max(size, catalog.segment_len())?;
-        let numbers = catalog.numbers()?.into();
+    pub(super) fn open(catalog: Catalog, settings: &RecorderSettings) -> Result<Segments, Error> {
+        let count_max = count_max(settings.size, catalog.segment_len())?;
+        let numbers: VecDeque<u64> = catalog.numbers()?.into();
+        if let Some(&newest) = numbers.back().filter(|newest| **newest > NUMBER_BEGIN_MAX) {
+            return Err(Error::LastNumber { path: catalog.segment_path(newest) });
+        }
         let mut segments = Segments {
             spares: Vec::new(),
+            made: 0,
             catalog,
             numbers,
             count_max,
@@ -56,7 +64,7 @@ impl Segments {
             is_direct: true,
         };
         segments.spares = segments.find_spares()?;
-        segments.reserve()?;
+        segments.reserve(settings.keeps_room)?;
         Ok(segments)
     }
 
@@ -116,7 +124,10 @@ impl Segments {
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
         match recycled {
             Some(oldest) => self.drop_number(oldest),
-            None => drop(self.spares.pop()),
+            None => {
+                self.spares.pop();
+                self.made = self.made.saturating_sub(1);
+            }
         }
         match self.begin(&path) {
             Ok(target) => {
@@ -267,9 +278,10 @@ impl Segments {
         Ok(spares)
     }
 
-    /// Has the file system keep room for all segments that there may be; gives up what is more.
-    fn reserve(&mut self) -> Result<(), Error> {
-        while self.numbers.len() + self.spares.len() > self.count_max {
+    /// Has the file system keep room for all segments that there may be; gives up what is more. A recording that keeps no room for later
+    /// ones leaves that of earlier ones as it is.
+    fn reserve(&mut self, keeps_room: bool) -> Result<(), Error> {
+        while keeps_room && self.numbers.len() + self.spares.len() > self.count_max {
             match self.spares.pop() {
                 Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
                 None => {
@@ -281,31 +293,41 @@ impl Segments {
                 }
             }
         }
-        let missing = self.count_max - self.numbers.len() - self.spares.len();
+        let missing = self.count_max.saturating_sub(self.numbers.len() + self.spares.len());
         let len = self.catalog.segment_len();
         let wanted = missing as u64 * len;
-        check_room(self.catalog.root(), wanted)?;
+        check_room(self.catalog.root(), wanted, "segments")?;
         for _ in 0..missing {
             // No segment has such a number.
             let mut names = (0..).map(|at| self.spare_path(NUMBER_MAX + 1 + at));
             let Some(path) = names.find(|path| !self.spares.contains(path)) else { break };
-            let file = open_new(&path).map_err(Error::file("make", &path))?;
+            let file = files::make(&path).map_err(Error::file("make", &path))?;
             disk::reserve(&file, len)
                 .map_err(|error| Error::file("reserve room for", &path)(error.source))?;
             self.spares.push(path);
+            self.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Removes files that were reserved for this recording and became no segment.
+    pub(super) fn release_room(&mut self) -> Result<(), Error> {
+        for _ in 0..std::mem::take(&mut self.made) {
+            let Some(spare) = self.spares.pop() else { break };
+            fs::remove_file(&spare).map_err(Error::file("remove", &spare))?;
         }
         Ok(())
     }
 }
 
-/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give.
-pub(super) fn check_room(root: &Path, wanted: u64) -> Result<(), Error> {
+/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give for this purpose.
+pub(super) fn check_room(root: &Path, wanted: u64, purpose: &'static str) -> Result<(), Error> {
     let there = root.ancestors().find(|path| path.exists());
     let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A file system that does not tell is asked when segments are reserved.
     let free = disk::space(there).map_or(u64::MAX, |space| space.free);
     if wanted > free {
-        return Err(Error::NoRoom { path: root.to_owned(), wanted, free });
+        return Err(Error::NoRoom { path: root.to_owned(), purpose, wanted, free });
     }
     Ok(())
 }
@@ -318,10 +340,6 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
         return Err(Error::Setting(text));
     }
     Ok(count as usize)
-}
-
-fn open_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
 /// Fills the slot that `from` is in; gives its end. Chunks that a power failure left behind fillers do not come back.

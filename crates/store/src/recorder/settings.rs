@@ -31,6 +31,9 @@ pub struct RecorderSettings {
     pub overload: Overload,
     /// Chunk buffers of 1 MiB between caller and disk; values below 2 count as 2.
     pub buffers: usize,
+    /// Whether the disk space that no segment, index or line of the log took stays reserved after
+    /// [`Recorder::finish`](crate::Recorder::finish).
+    pub keeps_room: bool,
 }
 
 impl Default for RecorderSettings {
@@ -46,6 +49,7 @@ impl Default for RecorderSettings {
             cutoffs: Vec::new(),
             overload: Overload::Wait,
             buffers: 32,
+            keeps_room: true,
         }
     }
 }

@@ -166,6 +166,7 @@ pub(super) struct Writing {
     pub(super) expired: Timestamp,
     pub(super) progress: Arc<Progress>,
     pub(super) snap_len: u32,
+    pub(super) keeps_room: bool,
     pub(super) policy: Overload,
     /// Held as long as the store is recorded.
     pub(super) _lock: File,
@@ -490,6 +491,16 @@ impl Writing {
                 Ok(expired) => expired.into_iter().for_each(|number| self.note("expired", number)),
                 Err(error) => self.progress.tell(error.to_string()),
             }
+        }
+    }
+
+    /// After the last chunk: gives room back that is not kept for a later recording.
+    pub(super) fn release_room(&mut self) {
+        if self.keeps_room {
+            return;
+        }
+        if let Err(error) = self.segments.release_room().and_then(|()| self.reserve.release()) {
+            self.progress.tell(error.to_string());
         }
     }
 

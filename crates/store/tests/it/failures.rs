@@ -4,8 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tapline_filter::Options;
 use tapline_packet::Timestamp;
-use tapline_store::{Catalog, Error, Finding, Losses, Overload, Recorder, RecorderSettings, Window, verify};
+use tapline_store::{
+    Catalog, Eraser, Error, Finding, Losses, Overload, Recorder, RecorderSettings, Wanted, Window, verify,
+};
 
 use super::disk::Shim;
 use super::faults;
@@ -173,6 +176,66 @@ fn a_store_that_does_not_fit_is_not_made() {
     assert_eq!(all(&store), (0..100).collect::<Vec<_>>());
 }
 
+/// Takes all room of a disk that is left.
+fn fill_up(disk: &SmallDisk) {
+    let free = tapline_sys::disk::space(&disk.0).unwrap().free;
+    let others = fs::File::create(disk.0.join("others")).unwrap();
+    tapline_sys::disk::reserve(&others, free).unwrap();
+}
+
+#[test]
+fn a_recording_goes_on_in_its_room_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "a_recording_goes_on_in_its_room_on_a_full_disk";
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 20 << 10, test) else { return };
+    let store = disk.0.join("store");
+    let mut recorder = open(&store, 4).unwrap();
+    record(&mut recorder, 0..15_000, at_ms(0), at_ms(0));
+    recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
+    // The log's room, and a part of that for indexes, is another's.
+    let log = fs::OpenOptions::new().write(true).open(store.join("log")).unwrap();
+    log.set_len(log.metadata().unwrap().len()).unwrap();
+    fs::OpenOptions::new().write(true).open(store.join("reserve")).unwrap().set_len(4096).unwrap();
+    fill_up(&disk);
+    let mut recorder = open(&store, 4).unwrap();
+    let news = recorder.news();
+    assert!(news.iter().any(|line| line.contains("indexes and roll-ups")), "{news:?}");
+    record(&mut recorder, 15_000..40_000, at_ms(0), at_ms(0));
+    recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
+    assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
+    let found = all(&store);
+    assert_eq!(found, (found[0]..40_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_erasure_without_room_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "an_erasure_without_room_changes_nothing";
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 20 << 10, test) else { return };
+    let store = disk.0.join("store");
+    let mut recorder = open(&store, 2).unwrap();
+    record(&mut recorder, 0..5000, at_ms(0), at_ms(0));
+    recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
+    fill_up(&disk);
+    let wanted = Wanted {
+        window: Window::ALL,
+        filter: "udp".to_owned(),
+        options: Options::default(),
+        why: String::new(),
+    };
+    let mut eraser = Eraser::open(Catalog::open(&store).unwrap(), wanted).unwrap();
+    let refused = eraser.erase(&mut |_, _| true);
+    assert!(matches!(refused, Err(Error::NoRoomToErase { .. })), "{refused:?}");
+    let account = eraser.account().clone();
+    assert!(account.is_balanced() && account.packets_unwritten > 0, "{account:?}");
+    assert_eq!(account.packets_erased, 0);
+    assert!(!store.join("rewrite").exists());
+    assert_eq!(all(&store), (0..5000).collect::<Vec<_>>());
+    drop(eraser);
+    let checked = tapline_store::check(&Catalog::open(&store).unwrap(), &mut |_, _| true).unwrap();
+    assert_eq!(checked.findings, Vec::new());
+}
+
 #[test]
 fn a_full_disk_stops_no_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,9 +244,7 @@ fn a_full_disk_stops_no_recording() {
     let store = disk.0.join("store");
     let mut recorder = open(&store, 4).unwrap();
     // Somebody else takes all that is left.
-    let free = tapline_sys::disk::space(&disk.0).unwrap().free;
-    let others = fs::File::create(disk.0.join("others")).unwrap();
-    tapline_sys::disk::reserve(&others, free).unwrap();
+    fill_up(&disk);
     let packets = 0..40_000;
     for first in packets.clone().step_by(100) {
         record(&mut recorder, first..first + 100, at_ms(first as i64), at_ms(first as i64));
