@@ -9,7 +9,8 @@
 //! FPL text --lower--> graph --each pass--> graph     machine, native code: one verdict, the same memory
 //! ```
 //!
-//! Each packet is judged whole, halved, less one byte, and bent so that the program takes another way; alone and in one batch.
+//! Each packet is judged whole, halved, less one byte, and bent so that the program takes another way; alone and in one
+//! batch.
 
 use std::sync::Arc;
 

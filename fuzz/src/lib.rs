@@ -131,8 +131,8 @@ pub use wire::wire;
 /// What is said of filters that are proven to reject every packet.
 const NEVER: &str = "expression rejects all packets";
 
-/// A text compiles to programs and values that agree, simplified or not, on every packet, and can be explained at each stage; or gives
-/// an error that points into it.
+/// A text compiles to programs and values that agree, simplified or not, on every packet, and can be explained at each
+/// stage; or gives an error that points into it.
 ///
 /// The input is 10 bits of link type, 4 of options, and from the third byte on the text.
 pub fn filter_text(data: &[u8]) {
@@ -175,7 +175,8 @@ fn filter_options(bits: u16) -> tapline_filter::Options {
     }
 }
 
-/// What compiles can be shown at every stage; for the rest there is an error as compiling gives it, or what contradicts itself.
+/// What compiles can be shown at every stage; for the rest there is an error as compiling gives it, or what contradicts
+/// itself.
 fn ensure_is_explained(text: &str, options: &tapline_filter::Options) {
     match (tapline_filter::compile(text, options), explain(text, options)) {
         (Ok(filter), Ok(shown)) => {
@@ -223,7 +224,8 @@ fn ensure_same_verdicts(one: &Program, other: Option<&Program>) {
     }
 }
 
-/// An FPL text that compiles ends within its proven work, and does the same after all passes; another gives an error that points into it.
+/// An FPL text that compiles ends within its proven work, and does the same after all passes; another gives an error
+/// that points into it.
 ///
 /// The input is the packet's length in one byte, the packet, and the text.
 pub fn fpl_text(data: &[u8]) {
@@ -508,8 +510,8 @@ fn packet_seeds() -> Vec<Vec<u8>> {
     frames.zip(choices.iter().cycle()).map(|(frame, choice)| [&choice[..], &frame].concat()).collect()
 }
 
-/// A graph is refused with a message, or planned: every stage stands behind those that lead to it, and the same graph twice is no more
-/// than once.
+/// A graph is refused with a message, or planned: every stage stands behind those that lead to it, and the same graph
+/// twice is no more than once.
 pub fn graph_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let source = GraphText { name: "fuzz", text: &text };
@@ -542,7 +544,8 @@ fn graph_text_seeds() -> Vec<Vec<u8>> {
     texts.map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// Whatever packets are and whenever they come, each belongs to one record or is counted with the reason why not; and every record is exported.
+/// Whatever packets are and whenever they come, each belongs to one record or is counted with the reason why not; and
+/// every record is exported.
 ///
 /// ```text
 /// input := settings 1 { leap 1 | length 1 | link type 1 | bytes }

@@ -108,10 +108,11 @@ fn forged(words: &[u64], seals: Seals) -> (Memfd, SharedWords) {
     (file, memory)
 }
 
-/// A writer that lies is refused, or read from without harm: packets lie within bounds, every entry has a place in the account.
+/// A writer that lies is refused, or read from without harm: packets lie within bounds, every entry has a place in the
+/// account.
 ///
-/// The first step's value chooses the policy; even kinds change the buffer, odd ones the index, before it is opened or, from kind 0x40 on, while it
-/// is read.
+/// The first step's value chooses the policy; even kinds change the buffer, odd ones the index, before it is opened or,
+/// from kind 0x40 on, while it is read.
 pub fn ring_writer(data: &[u8]) {
     let steps: Vec<Step> = steps(data).collect();
     let (buffer, index) = &honest()[steps.first().map_or(0, |step| (step.value % 3) as usize)];
@@ -159,9 +160,11 @@ fn ensure_within_bounds(reader: &Reader, packets: usize) {
     }
 }
 
-/// A reader that lies costs nobody a packet and forges no account; one that lost for want of room is not called lossless.
+/// A reader that lies costs nobody a packet and forges no account; one that lost for want of room is not called
+/// lossless.
 ///
-/// A batch fits two of the four blocks, as one that is held leaves three. Kinds: 0 to 3 store packets, 4 ticks, 5 replays, after `word` packets no more than counting; all others change a word of the liar's index.
+/// A batch fits two of the four blocks, as one that is held leaves three. Kinds: 0 to 3 store packets, 4 ticks, 5
+/// replays, after `word` packets no more than counting; all others change a word of the liar's index.
 pub fn ring_reader(data: &[u8]) {
     let steps: Vec<Step> = steps(data).collect();
     let mut writer = Writer::create(&spec(), Timestamp::EPOCH).expect("a buffer");

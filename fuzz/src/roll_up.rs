@@ -23,7 +23,8 @@ const PATCHES_MAX: usize = 16;
 const PAGE_LEN: usize = 4096;
 const CONTENT_LEN: usize = PAGE_LEN - 4;
 
-/// The store, and the files that are altered: of the roll-up 0, and of the segments 1 and 40. Each with its number and its content.
+/// The store, and the files that are altered: of the roll-up 0, and of the segments 1 and 40. Each with its number and
+/// its content.
 struct Store {
     folder: tempfile::TempDir,
     id: Vec<u8>,
@@ -84,8 +85,8 @@ impl Store {
     }
 }
 
-/// Altered bytes of a roll-up or an index hide no packet. Where their checksums fit all the same they may hide packets; what is found is
-/// still what was recorded, and every segment and chunk is accounted for.
+/// Altered bytes of a roll-up or an index hide no packet. Where their checksums fit all the same they may hide packets;
+/// what is found is still what was recorded, and every segment and chunk is accounted for.
 pub fn store_roll_up(data: &[u8]) {
     static STORE: OnceLock<Mutex<Store>> = OnceLock::new();
     let store = STORE.get_or_init(|| Mutex::new(Store::record()));

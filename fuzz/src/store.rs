@@ -85,8 +85,8 @@ impl Store {
     }
 }
 
-/// What is found is what was recorded, in order, whatever the files hold; while the segment is whole, all of it, by keys as by a scan; and
-/// what is missing is named.
+/// What is found is what was recorded, in order, whatever the files hold; while the segment is whole, all of it, by
+/// keys as by a scan; and what is missing is named.
 pub fn store_files(data: &[u8]) {
     static STORE: OnceLock<Mutex<Store>> = OnceLock::new();
     let store = STORE.get_or_init(|| Mutex::new(Store::record()));

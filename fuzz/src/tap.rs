@@ -16,7 +16,8 @@ use tapline_tap::{Channel, Error};
 /// What fits into a socket at once, so that one thread does both ends.
 const LEN_MAX: usize = 64 << 10;
 
-/// Every line is a message or an error that ends the connection; what was understood means the same when it is said again.
+/// Every line is a message or an error that ends the connection; what was understood means the same when it is said
+/// again.
 pub fn tap_socket(data: &[u8]) {
     let data = &data[..data.len().min(LEN_MAX)];
     said::<Request>(data);

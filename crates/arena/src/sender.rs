@@ -8,8 +8,8 @@ use crate::netns;
 use std::time::{Duration, Instant};
 use tapline_sys::{FRAMES_PER_CALL, FrameSocket, NetNs, RouteSocket};
 
-/// The longest delay that a paced sender makes up for: after a longer one the rest of its frames go later. The burst of a
-/// sender that had no processor for a second would be faster than any receiver bears.
+/// The longest delay that a paced sender makes up for: after a longer one the rest of its frames go later. The burst of
+/// a sender that had no processor for a second would be faster than any receiver bears.
 const CATCH_UP_MAX: Duration = Duration::from_millis(20);
 /// The sleep of a paced sender when nothing is due.
 const TICK: Duration = Duration::from_micros(500);

@@ -5,7 +5,8 @@
 //! daemon --captures that we may read--> tap:NAME           last, so that programs that take the first device get an interface
 //! ```
 //!
-//! A daemon that does not answer is waited for no longer than [`LIST_TIMEOUT`]: every program that lists devices asks it.
+//! A daemon that does not answer is waited for no longer than [`LIST_TIMEOUT`]: every program that lists devices asks
+//! it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};

@@ -57,7 +57,8 @@ pub(crate) struct ServeArgs {
     /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
     #[arg(short, long, value_name = "IFACE")]
     interface: Vec<String>,
-    /// Serve the packets of this file instead, from the first reader on and at the pace of the slowest that is lossless.
+    /// Serve the packets of this file instead, from the first reader on and at the pace of the slowest that is
+    /// lossless.
     #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
     read: Option<PathBuf>,
     /// Name of the capture for readers: tap:NAME. Default: the interface's name.
@@ -66,7 +67,8 @@ pub(crate) struct ServeArgs {
     /// Keep packets that this filter accepts ('' for all) also without a reader, so that readers can start in the past.
     #[arg(long, value_name = "FILTER")]
     history: Option<String>,
-    /// Count packets that no reader wants: take them from the kernel too. By default the kernel filters for all readers.
+    /// Count packets that no reader wants: take them from the kernel too. By default the kernel filters for all
+    /// readers.
     #[arg(long)]
     count_all: bool,
     /// MiB of the buffer, a power of two.

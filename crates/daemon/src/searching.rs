@@ -5,9 +5,9 @@
 //!       --cut to the snap length--> the user's filter --> pcapng --> pipe --> client
 //! ```
 //!
-//! A live capture has the outer VLAN tag of a packet beside its bytes, a store among them, so that `not port 22` accepts a
-//! tagged packet of port 22 there. The forced filter is therefore asked twice, of the packet as it is stored and as a live
-//! reader would have it, and must accept both.
+//! A live capture has the outer VLAN tag of a packet beside its bytes, a store among them, so that `not port 22`
+//! accepts a tagged packet of port 22 there. The forced filter is therefore asked twice, of the packet as it is stored
+//! and as a live reader would have it, and must accept both.
 //!
 //! The answer ends within a block if it is not whole: readers of pcapng then say that the file is cut short.
 

@@ -48,8 +48,8 @@ pub fn is_never_true(error: &Error) -> bool {
     error.message == NEVER_TRUE
 }
 
-/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a modifier, or are
-/// read in a mode of our own: of others that is an error which libpcap finds, no other.
+/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a modifier, or
+/// are read in a mode of our own: of others that is an error which libpcap finds, no other.
 pub(crate) fn contradicts_itself(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
     let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
     ours && wanted(&predicates.root).is_none()

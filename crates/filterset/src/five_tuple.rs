@@ -44,7 +44,8 @@ impl FiveTuples {
     /// The filter of a flow: what its text compiles to.
     ///
     /// # Errors
-    /// [`ConstantError`] if the addresses are of different IP versions or the protocol has no ports; then there is no such text.
+    /// [`ConstantError`] if the addresses are of different IP versions or the protocol has no ports; then there is no
+    /// such text.
     pub fn filter(&self, flow: &FiveTuple) -> Result<Filter, ConstantError> {
         let transport = TRANSPORTS.iter().position(|number| *number == flow.protocol);
         let version = usize::from(flow.src.is_ipv6());

@@ -9,8 +9,8 @@ use tapline_packet::{Batch, Packet, Selection};
 
 use crate::{NATIVE_AFTER, Native};
 
-/// A filter that is interpreted for its first [`NATIVE_AFTER`] packets and runs as native code after them, where there is native code. All
-/// threads that share it count its packets together.
+/// A filter that is interpreted for its first [`NATIVE_AFTER`] packets and runs as native code after them, where there
+/// is native code. All threads that share it count its packets together.
 pub struct TieredFilter {
     program: CompiledFilter,
     seen: AtomicU64,

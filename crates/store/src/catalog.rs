@@ -87,7 +87,8 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::NoStore`] if the directory has no `store.toml`; [`Error::Description`] if that file is not valid, of
-    /// another version, or of another store than the oldest and the newest segment; [`Error::File`] if it cannot be read.
+    /// another version, or of another store than the oldest and the newest segment; [`Error::File`] if it cannot be
+    /// read.
     pub fn open(root: &Path) -> Result<Catalog, Error> {
         let paths = Paths::new(root);
         let path = paths.description();
@@ -136,8 +137,8 @@ impl Catalog {
         Ok(Catalog { paths, id, segment_len })
     }
 
-    /// That `store.toml` is not that of another store, as after a backup was put back in the wrong place: every chunk would be one of
-    /// another store then, and no packet would be found.
+    /// That `store.toml` is not that of another store, as after a backup was put back in the wrong place: every chunk
+    /// would be one of another store then, and no packet would be found.
     fn check_id(&self) -> Result<(), String> {
         let numbers = self.numbers().unwrap_or_default();
         let ends = [numbers.first(), numbers.last()];
@@ -202,8 +203,8 @@ impl Catalog {
         Ok(self.numbers()?.into_iter().map(entry).collect())
     }
 
-    /// The earliest and the latest time of the packets that the store has; `None` if it has none. Segments without an index are looked
-    /// through by the heads of their chunks.
+    /// The earliest and the latest time of the packets that the store has; `None` if it has none. Segments without an
+    /// index are looked through by the heads of their chunks.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.

@@ -99,7 +99,8 @@ pub struct Erasure {
 }
 
 impl ChunkHead {
-    /// Reads the head of the chunk that begins here; `None` if none does. Store, segment and slot are for the caller to check.
+    /// Reads the head of the chunk that begins here; `None` if none does. Store, segment and slot are for the caller to
+    /// check.
     pub(crate) fn parse(bytes: &[u8]) -> Option<ChunkHead> {
         let data = bytes.get(HEAD_AT..HEAD_AT + HEAD_LEN)?;
         let is_section = bytes.get(..4)? == [0x0a, 0x0d, 0x0d, 0x0a];
@@ -199,7 +200,8 @@ pub(crate) fn is_intact(chunk: &[u8], head: &ChunkHead) -> bool {
     chunk.len() == head.len as usize && checksum == head.checksum
 }
 
-/// What the next chunk carries of this one, which is intact: its hash, or the one that it had before packets were erased.
+/// What the next chunk carries of this one, which is intact: its hash, or the one that it had before packets were
+/// erased.
 pub(crate) fn chain_hash(chunk: &[u8], head: &ChunkHead) -> [u8; 32] {
     head.erasure.map_or_else(|| *blake3::hash(chunk).as_bytes(), |erasure| erasure.original)
 }
@@ -219,7 +221,8 @@ impl ChunkBuffer {
         ChunkBuffer { memory: Vec::with_capacity(len + DIRECT_ALIGN), lead: 0 }
     }
 
-    /// Memory for a chunk of a slot and what is written behind it, all of it the system's gift already: no page fault waits for packets.
+    /// Memory for a chunk of a slot and what is written behind it, all of it the system's gift already: no page fault
+    /// waits for packets.
     pub(crate) fn of_slot() -> ChunkBuffer {
         let mut buffer = ChunkBuffer::with_capacity(SLOT_LEN + PAGE_LEN);
         buffer.memory.resize(buffer.memory.capacity(), 0);

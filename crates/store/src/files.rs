@@ -58,8 +58,8 @@ fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
     }
 }
 
-/// The owner of the store that a file or directory was made in, where root made it and is not that owner. A directory in which no store
-/// was made yet has none.
+/// The owner of the store that a file or directory was made in, where root made it and is not that owner. A directory
+/// in which no store was made yet has none.
 pub(crate) fn owner_beside(path: &Path) -> Option<(u32, u32)> {
     let folder = path.parent().filter(|_| privilege::is_root())?;
     let in_root = fs::symlink_metadata(folder.join("store.toml"));

@@ -5,9 +5,9 @@
 //! tunnel --> the same of the packet in it
 //! ```
 //!
-//! The rule that searches rest on: a packet that a filter's [`Question`](crate::Question) can name has the named keys, or is
-//! *open*. So whatever a filter may find in a packet by other means than [`Headers`] (a load at a fixed offset reads
-//! what an impossible length hides) makes the packet open here.
+//! The rule that searches rest on: a packet that a filter's [`Question`](crate::Question) can name has the named keys,
+//! or is *open*. So whatever a filter may find in a packet by other means than [`Headers`] (a load at a fixed offset
+//! reads what an impossible length hides) makes the packet open here.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -52,7 +52,8 @@ pub enum Class {
 /// What is added to a class for the packet that a tunnel carries.
 pub(crate) const INNER: u8 = 16;
 
-/// In which way a slot is open: which facts of its packets are not all in the index. The numbers are part of the format.
+/// In which way a slot is open: which facts of its packets are not all in the index. The numbers are part of the
+/// format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Way {
@@ -202,8 +203,8 @@ pub(crate) struct PacketKeys {
     has_macs: bool,
 }
 
-/// Four tags with three keys each, two EtherTypes, three protocols, two addresses and networks, two ports, pair and flow: 25,
-/// twice; two MAC addresses, ways.
+/// Four tags with three keys each, two EtherTypes, three protocols, two addresses and networks, two ports, pair and
+/// flow: 25, twice; two MAC addresses, ways.
 const KEYS_MAX: usize = 64;
 
 /// Protocols of IP and ports of UDP that filters know as tunnels, besides MPLS labels.
@@ -269,7 +270,8 @@ impl PacketKeys {
         let data = packet.data;
         self.link(link_type, packet, headers)?;
         let Some(at) = headers.l3() else {
-            // A frame that ends at its link header, or 802.2, which no key is about: but tags may hide a network header.
+            // A frame that ends at its link header, or 802.2, which no key is about: but tags may hide a network
+            // header.
             return self.without_network(link_type, data, headers);
         };
         let kind = headers.ether_type()?;

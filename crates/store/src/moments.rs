@@ -24,8 +24,8 @@ use crate::search::Window;
 pub struct Clock {
     /// The moment that is called now.
     pub now: Timestamp,
-    /// Where `10:00` is meant; `None` for the system's zone, which is then looked up when a time needs it: that reads the whole
-    /// directory of zones.
+    /// Where `10:00` is meant; `None` for the system's zone, which is then looked up when a time needs it: that reads
+    /// the whole directory of zones.
     pub zone: Option<TimeZone>,
 }
 

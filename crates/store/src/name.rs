@@ -29,8 +29,8 @@ pub struct StoreName {
 }
 
 impl StoreName {
-    /// Takes a name apart; `None` if it means no store. What stands behind the last question mark belongs to the directory unless it begins
-    /// with one of the parts.
+    /// Takes a name apart; `None` if it means no store. What stands behind the last question mark belongs to the
+    /// directory unless it begins with one of the parts.
     ///
     /// # Errors
     /// What is no part, and what would be one.

@@ -6,9 +6,9 @@
 //! TCP, UDP of any port        the client's hello of TLS, DTLS, QUIC: the server's name
 //! ```
 //!
-//! Each packet is read by itself, and the packet that a tunnel carries too. A hello that several packets carry has its name in the
-//! first of them or, seldom, in a later one, which then says none. The index takes names by the same reader that [`NameFilter`] decides
-//! by, so a search for a name finds what a scan finds.
+//! Each packet is read by itself, and the packet that a tunnel carries too. A hello that several packets carry has its
+//! name in the first of them or, seldom, in a later one, which then says none. The index takes names by the same reader
+//! that [`NameFilter`] decides by, so a search for a name finds what a scan finds.
 
 use tapline_packet::numbers::{ip_protocol, port};
 use tapline_packet::{Headers, LinkType, Packet};

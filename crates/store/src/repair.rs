@@ -24,7 +24,8 @@ pub struct Repaired {
     pub chunks: u64,
     /// Packets in those chunks.
     pub packets: u64,
-    /// Chunks that are not as they were written, and places that hold none, in the segments whose index was made: no index has them.
+    /// Chunks that are not as they were written, and places that hold none, in the segments whose index was made: no
+    /// index has them.
     pub damaged: u64,
     /// Bytes of the indexes made.
     pub index_bytes: u64,
@@ -45,7 +46,8 @@ impl Repaired {
     }
 }
 
-/// Makes missing and damaged indexes and roll-ups again; `progress` is told segments done and all, and ends the work with `false`.
+/// Makes missing and damaged indexes and roll-ups again; `progress` is told segments done and all, and ends the work
+/// with `false`.
 ///
 /// # Errors
 /// [`Error::Locked`] while a recorder runs; [`Error::File`] where nothing can be written.

@@ -30,7 +30,8 @@ pub(crate) fn seal(
     Ok(len)
 }
 
-/// The keys that a segment's index has or should have besides the usual ones: by the index, and by the heads of the chunks.
+/// The keys that a segment's index has or should have besides the usual ones: by the index, and by the heads of the
+/// chunks.
 pub(crate) fn index_options(catalog: &Catalog, number: u64) -> IndexOptions {
     let of_index = catalog.index(number).map_or(IndexOptions::default(), |index| IndexOptions {
         macs: index.has_class(Class::Mac as u8),

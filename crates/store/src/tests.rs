@@ -230,7 +230,8 @@ fn the_chain_goes_on_after_an_empty_segment() {
     let folder = tempfile::tempdir().unwrap();
     record_range(folder.path(), &SETTINGS, 0..100, 10);
     let last = Catalog::open(folder.path()).unwrap().index(1).unwrap().summary.last_number;
-    // As a recorder leaves it that is killed between renaming a segment and clearing it; then one killed at its first chunk.
+    // As a recorder leaves it that is killed between renaming a segment and clearing it; then one killed at its first
+    // chunk.
     std::fs::copy(folder.path().join("seg/00000001.pcapng"), folder.path().join("seg/00000002.pcapng"))
         .unwrap();
     record_range(folder.path(), &SETTINGS, 100..101, 10);
@@ -372,7 +373,8 @@ fn an_index_that_no_segment_can_have_is_not_read() {
         })
     };
     assert!(is_read(132, 1));
-    // The segment's number; slots, keys, sets, their bytes; bits of a bucket, bytes of a set's number; pages of a slot; a bucket.
+    // The segment's number; slots, keys, sets, their bytes; bits of a bucket, bytes of a set's number; pages of a slot;
+    // a bucket.
     let bucket = 256 + 48 + 4 * (key(Class::EtherType, 0x88b5) >> 56) as usize;
     for (place, number) in [
         (24, 2),

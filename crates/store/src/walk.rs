@@ -144,8 +144,8 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Whether the segment was begun in a recycled file, and its recorder ended before all slots were cleared: no chunk was written yet,
-    /// and nothing is lost. Known once the walk is at its end.
+    /// Whether the segment was begun in a recycled file, and its recorder ended before all slots were cleared: no chunk
+    /// was written yet, and nothing is lost. Known once the walk is at its end.
     pub(crate) fn is_begun(&self) -> bool {
         self.old > 0 && !self.has_chunks
     }
@@ -155,7 +155,8 @@ impl<'a> Walk<'a> {
         self.at.next_multiple_of(SLOT_LEN as u64).min(self.len)
     }
 
-    /// The length of a chunk at a slot's start that belongs to a segment of a lower number: the one that the file was before.
+    /// The length of a chunk at a slot's start that belongs to a segment of a lower number: the one that the file was
+    /// before.
     fn old_len(&self, bytes: &[u8]) -> Option<u32> {
         let head = ChunkHead::parse(bytes).filter(|_| self.at.is_multiple_of(SLOT_LEN as u64))?;
         let is_old =

@@ -136,7 +136,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Records with both at once: half of the traffic, the needles, the other half. Gives two moments in the middle, seconds since 1970.
+/// Records with both at once: half of the traffic, the needles, the other half. Gives two moments in the middle,
+/// seconds since 1970.
 fn record(bench: &mut Bench<'_>) -> Result<(Option<Stenographer>, [u64; 2])> {
     let folder = bench.path("finding");
     fs::create_dir(&folder)?;

@@ -15,7 +15,8 @@
 //! | `disk` | what the disk can do; caches |
 //! | `table` | medians, ratios, goals: text and JSON |
 //!
-//! Recorders take turns. A run counts only if everything that was sent was stored; a search only if all found the same packets.
+//! Recorders take turns. A run counts only if everything that was sent was stored; a search only if all found the same
+//! packets.
 
 mod delay;
 mod disk;

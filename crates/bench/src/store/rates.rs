@@ -20,8 +20,8 @@ use crate::live::interrupt;
 const TRAFFIC: &str = "udp flows=20000 order=random";
 /// Recorders on libpcap get a block after a second at the latest.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// How long a recorder may take to write the rest, and its index; then it is killed. stenotype 1.0.1 waits for packets before it
-/// looks whether it is to end, so that it seldom does on a quiet link: what is in its files counts.
+/// How long a recorder may take to write the rest, and its index; then it is killed. stenotype 1.0.1 waits for packets
+/// before it looks whether it is to end, so that it seldom does on a quiet link: what is in its files counts.
 const END_MAX: Duration = Duration::from_secs(8);
 /// How often a run is tried again that lost packets: others disturb the machine.
 const TRIES: usize = 3;

@@ -142,8 +142,8 @@ impl Recorder {
         Ok(words)
     }
 
-    /// Packets that may be missing in its files though none was lost: stenotype writes whole blocks of the kernel's, and neither
-    /// the last one nor the rest of its index where it does not end by itself, which is in its favour.
+    /// Packets that may be missing in its files though none was lost: stenotype writes whole blocks of the kernel's,
+    /// and neither the last one nor the rest of its index where it does not end by itself, which is in its favour.
     pub(super) fn unwritten_max(self, frame_len: u64) -> u64 {
         match self {
             Recorder::Stenotype | Recorder::StenotypeNoIndex => BLOCK_LEN as u64 / (frame_len + 48),
@@ -207,8 +207,8 @@ fn packets_of_capture(path: &Path) -> Result<u64> {
     Ok(answer.with_context(|| path.display().to_string())?.packets)
 }
 
-/// Packets in a file of blocks as the kernel made them: TPACKET_V3, `tpacket_block_desc` of linux/if_packet.h. Blocks that were
-/// never written are zeros.
+/// Packets in a file of blocks as the kernel made them: TPACKET_V3, `tpacket_block_desc` of linux/if_packet.h. Blocks
+/// that were never written are zeros.
 fn packets_of_blocks(path: &Path) -> Result<u64> {
     let mut file = BufReader::with_capacity(BLOCK_LEN, File::open(path)?);
     let (mut packets, mut block) = (0, vec![0; BLOCK_LEN]);

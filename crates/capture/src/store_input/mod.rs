@@ -62,8 +62,8 @@ pub struct StoreReading {
     pub sieve: Option<SearchFilter>,
 }
 
-/// Threads for each processor: while one thread waits for the disk another works on the chunk that it read, and disks are
-/// faster with several requests at once.
+/// Threads for each processor: while one thread waits for the disk another works on the chunk that it read, and disks
+/// are faster with several requests at once.
 const THREADS_PER_PROCESSOR: usize = 2;
 /// The most faults of chunks that are told at once.
 const FAULTS_TOLD_MAX: usize = 16;

@@ -4,8 +4,9 @@
 //! found, in the order of recording, each in the order of time --add--> held --next, up to the limit--> lent, in the order of time
 //! ```
 //!
-//! The limit is the least time that a packet of the next slots may have: a packet that was recorded up to [`REACH`] slots before an older
-//! one is lent behind it. Of packets whose clocks differ by more, as after a step of the clock, the newer ones are lent first, and counted.
+//! The limit is the least time that a packet of the next slots may have: a packet that was recorded up to [`REACH`]
+//! slots before an older one is lent behind it. Of packets whose clocks differ by more, as after a step of the clock,
+//! the newer ones are lent first, and counted.
 //!
 //! [`REACH`]: tapline_store::REACH
 

@@ -306,8 +306,8 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
     told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
 }
 
-/// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or where no link type
-/// can have the filter.
+/// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
+/// where no link type can have the filter.
 fn code_of_whole(args: &CaptureArgs, account: &Account, unfit: &UnfitLinkTypes) -> ExitCode {
     let lost = lost_by_store(args, account);
     if lost > 0 {

@@ -42,8 +42,8 @@ parts of the store are damaged or unreadable: a line on standard error says how 
 /// What was typed.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
-    /// The store: a directory that tapline record fills; or tap:NAME, a capture that tapline serve records, if its rules
-    /// allow that (`store = true`).
+    /// The store: a directory that tapline record fills; or tap:NAME, a capture that tapline serve records, if its
+    /// rules allow that (`store = true`).
     #[arg(value_name = "STORE")]
     store: PathBuf,
     /// The filter, in the pcap-filter language and Tapline's words. Without one all packets of the time are meant.
@@ -75,8 +75,8 @@ pub(crate) struct FindArgs {
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     count: bool,
-    /// Print the flows of the packets, as tapline probe does. With --json one object a flow; with -w NAME a file whose ending chooses the
-    /// format: .csv, .json, .ipfix, or .parquet, a directory (a build with the feature parquet).
+    /// Print the flows of the packets, as tapline probe does. With --json one object a flow; with -w NAME a file whose
+    /// ending chooses the format: .csv, .json, .ipfix, or .parquet, a directory (a build with the feature parquet).
     #[arg(long, help_heading = "Output", conflicts_with_all = ["name", "max_read", "count", "count_packets", "format", "explain"])]
     flows: bool,
     /// One JSON object a packet, and the account as the last object.

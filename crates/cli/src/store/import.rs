@@ -47,11 +47,12 @@ pub(crate) struct ImportArgs {
     /// Capture files (pcap, pcapng, ERF; gzip, zstd, lz4), or folders of them.
     #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
-    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB; by default an eighth of what is imported, up to 1GiB.
+    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB; by default an eighth of what is imported, up to
+    /// 1GiB.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..))]
     segment: Option<u64>,
-    /// Keys of the index besides the usual ones, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC), mac (addresses of
-    /// Ethernet).
+    /// Keys of the index besides the usual ones, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC),
+    /// mac (addresses of Ethernet).
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     index: Vec<IndexKeys>,
     /// One JSON object instead of text.
@@ -222,8 +223,8 @@ fn number(interface: &Interface, interfaces: &mut Vec<Interface>) -> InterfaceId
     InterfaceId(at as u32)
 }
 
-/// Bytes of the segments of a store for packets that take `room`: its longest packet fits in, besides a slot at the start and the
-/// descriptions of interfaces.
+/// Bytes of the segments of a store for packets that take `room`: its longest packet fits in, besides a slot at the
+/// start and the descriptions of interfaces.
 fn segment_len(room: u64, longest: u64) -> u64 {
     let least = (longest + 3 * SLOT_LEN as u64).next_power_of_two();
     (room / 8).next_power_of_two().clamp(4 << 20, 1 << 30).max(least)

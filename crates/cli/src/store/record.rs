@@ -34,7 +34,8 @@ A store is a directory of pcapng files with an index beside each: docs/store.md.
 /// What was typed.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Interface to record: a name, a glob such as 'eth*', several with commas, xdp:NAME, or tap:CAPTURE. May be repeated.
+    /// Interface to record: a name, a glob such as 'eth*', several with commas, xdp:NAME, or tap:CAPTURE. May be
+    /// repeated.
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     interface: Vec<String>,
     /// Record the packets of a file. May be repeated.
@@ -99,7 +100,8 @@ pub(crate) struct StoreOptions {
     /// Give up packets older than this, a segment at a time: 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Store")]
     keep: Option<Duration>,
-    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB (1GiB unless given): retention gives up as much at once.
+    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB (1GiB unless given): retention gives up as much at
+    /// once.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..), help_heading = "Store")]
     segment: Option<u64>,
     /// How long packets may wait before they can be found, 10ms to 1h.
@@ -109,8 +111,8 @@ pub(crate) struct StoreOptions {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
     sync: Duration,
 
-    /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of the hellos
-    /// of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
+    /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of
+    /// the hellos of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
     #[arg(
         long,
         value_name = "KEYS",
@@ -125,13 +127,14 @@ pub(crate) struct StoreOptions {
     #[arg(long, help_heading = "Store")]
     no_index: bool,
 
-    /// Record the first bytes of each flow only: SIZE for all flows, 'FILTER=SIZE' for those whose first packet the filter
-    /// accepts. May be repeated; the first that means a flow counts. Packets left out are counted.
+    /// Record the first bytes of each flow only: SIZE for all flows, 'FILTER=SIZE' for those whose first packet the
+    /// filter accepts. May be repeated; the first that means a flow counts. Packets left out are counted.
     #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
     cut: Vec<Cutoff>,
 
-    /// The packets that are given up when the disk is too slow, each counted: none, the recorder waits and the source loses
-    /// packets (wait); those that come (newest); those that wait longest to be written (oldest); new flows as a whole (flows).
+    /// The packets that are given up when the disk is too slow, each counted: none, the recorder waits and the source
+    /// loses packets (wait); those that come (newest); those that wait longest to be written (oldest); new flows as a
+    /// whole (flows).
     #[arg(long, value_name = "POLICY", default_value = "wait", help_heading = "Store")]
     overload: OverloadArg,
 }

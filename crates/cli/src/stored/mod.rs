@@ -1,4 +1,5 @@
-//! A store as the input or output of a command: `store:DIRECTORY` where a file is named, which of its packets are read, and how.
+//! A store as the input or output of a command: `store:DIRECTORY` where a file is named, which of its packets are read,
+//! and how.
 
 mod answer;
 mod names;
@@ -50,8 +51,8 @@ pub(crate) struct PastArgs {
     /// Limit on the bytes that are read from a store in a second: 50MB, 1GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
     max_read: Option<NonZeroU64>,
-    /// Packets of a store with this host name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org is
-    /// that name and all below it. May be repeated: packets with any of them.
+    /// Packets of a store with this host name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org
+    /// is that name and all below it. May be repeated: packets with any of them.
     #[arg(long, value_name = "NAME", value_parser = NameFilter::parse, help_heading = "Store")]
     name: Vec<NameFilter>,
 }
@@ -140,8 +141,8 @@ impl PastArgs {
     }
 }
 
-/// Opens what a filter finds in a store; the threads run it that read the store. With `unfit`, link types that cannot have the filter
-/// are noted there; without it they end the search with an error.
+/// Opens what a filter finds in a store; the threads run it that read the store. With `unfit`, link types that cannot
+/// have the filter are noted there; without it they end the search with an error.
 pub(crate) fn open(
     name: &StoreName,
     past: &PastArgs,

@@ -1,5 +1,5 @@
-//! Link types of a store that cannot have the filter: their packets are not accepted, which is told once and counted. The filter is an
-//! error only if no link type of the chunks that were read can have it.
+//! Link types of a store that cannot have the filter: their packets are not accepted, which is told once and counted.
+//! The filter is an error only if no link type of the chunks that were read can have it.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,8 @@ impl UnfitLinkTypes {
         self.fits.store(true, Ordering::Relaxed);
     }
 
-    /// The filter of a link type that cannot have the one that is asked for. The first call for a link type prints a line.
+    /// The filter of a link type that cannot have the one that is asked for. The first call for a link type prints a
+    /// line.
     pub(super) fn refuse(&self, link_type: LinkType, error: &Error) -> Arc<dyn PacketFilter> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(unfit) = met.iter().find(|unfit| unfit.link_type == link_type) {

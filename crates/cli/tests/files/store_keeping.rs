@@ -1,4 +1,5 @@
-//! `tapline store hold`, `forget`, `check`, `repair`, `import`, with other programs on what they leave, and the stage `store`.
+//! `tapline store hold`, `forget`, `check`, `repair`, `import`, with other programs on what they leave, and the stage
+//! `store`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

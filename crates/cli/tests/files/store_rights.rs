@@ -1,4 +1,5 @@
-//! Stores among other users, odd captures and full disks: rights of files, users that a recorder becomes, link types, lost packets.
+//! Stores among other users, odd captures and full disks: rights of files, users that a recorder becomes, link types,
+//! lost packets.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

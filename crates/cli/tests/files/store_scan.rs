@@ -14,7 +14,8 @@ fn packets_in_order(path: &Path) -> Vec<(u64, Vec<u8>)> {
     all
 }
 
-/// The captures of Ethernet, which one filter fits: those that `tapline capture -r` writes to a pcap file with link type 1.
+/// The captures of Ethernet, which one filter fits: those that `tapline capture -r` writes to a pcap file with link
+/// type 1.
 fn ethernet(captures: Vec<PathBuf>, folder: &Path) -> Vec<PathBuf> {
     let is_ethernet = |path: &PathBuf| {
         let out = folder.join("one.pcap");

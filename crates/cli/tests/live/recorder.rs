@@ -1,5 +1,5 @@
-//! A recording from end to end: mixed traffic comes by a link and is found by host, port, name of a port and time, as tcpdump finds it
-//! in the same files; other programs read them while they are written.
+//! A recording from end to end: mixed traffic comes by a link and is found by host, port, name of a port and time, as
+//! tcpdump finds it in the same files; other programs read them while they are written.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -76,8 +76,8 @@ pub(crate) fn limit(interface: &Interface, snap_len: u32) -> u32 {
     if interface.snap_len == 0 { snap_len } else { interface.snap_len }
 }
 
-/// Appends an enhanced packet block of `limit` bytes of the packet at most, 0 for no limit. `options` are those the packet
-/// had, in this machine's byte order.
+/// Appends an enhanced packet block of `limit` bytes of the packet at most, 0 for no limit. `options` are those the
+/// packet had, in this machine's byte order.
 #[inline]
 pub(crate) fn packet(
     buffer: &mut Vec<u8>,

@@ -65,8 +65,9 @@ impl Headers {
     }
 }
 
-/// [`Headers::host_hash`] of an Ethernet frame with IPv4 right behind its header, without reading more of it; `None` for every other frame.
-/// The addresses alone count, so that a frame whose other fields are damaged has some hash, and the same each time.
+/// [`Headers::host_hash`] of an Ethernet frame with IPv4 right behind its header, without reading more of it; `None`
+/// for every other frame. The addresses alone count, so that a frame whose other fields are damaged has some hash, and
+/// the same each time.
 #[inline]
 pub fn plain_host_hash(data: &[u8], seed: u64) -> Option<u64> {
     let head: &[u8; 34] = data.first_chunk()?;

@@ -10,8 +10,9 @@
 //! flow.rs       the five-tuple                                              hash.rs    a number for each flow
 //! ```
 //!
-//! [`Headers::parse`] goes over a packet once and allocates nothing. What it gives is a small value of offsets; addresses and ports are read
-//! from the bytes when they are asked for. So most methods take the captured bytes again: the same that were parsed.
+//! [`Headers::parse`] goes over a packet once and allocates nothing. What it gives is a small value of offsets;
+//! addresses and ports are read from the bytes when they are asked for. So most methods take the captured bytes again:
+//! the same that were parsed.
 //!
 //! Packets are hostile. Each read is checked against the captured bytes, each stack of headers has a bound, and
 //! nothing panics, whatever the bytes are. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured

@@ -32,9 +32,11 @@ pub struct Verified {
     /// Segments between the first and the last that a recorder deleted while holds kept older ones, by the store's log.
     /// The chain of hashes begins again behind them.
     pub deleted: u64,
-    /// Chunks of which packets were erased, and those packets. What is left of such a chunk is proven by its checksum alone.
+    /// Chunks of which packets were erased, and those packets. What is left of such a chunk is proven by its checksum
+    /// alone.
     pub erased: (u64, u64),
-    /// Segments that were begun in a recycled file and have no chunk yet: the recorder ended before all slots were cleared.
+    /// Segments that were begun in a recycled file and have no chunk yet: the recorder ended before all slots were
+    /// cleared.
     pub begun: u64,
     /// What is wrong, in the order of recording.
     pub findings: Vec<Finding>,
@@ -138,8 +140,8 @@ impl Finding {
     }
 }
 
-/// Reads every chunk of a store; `progress` is told segments done and all, and ends the look with `false`. A segment that a
-/// recorder recycles meanwhile is left out.
+/// Reads every chunk of a store; `progress` is told segments done and all, and ends the look with `false`. A segment
+/// that a recorder recycles meanwhile is left out.
 ///
 /// # Errors
 /// [`Error::File`] if the directory cannot be read.

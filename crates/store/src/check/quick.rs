@@ -20,7 +20,8 @@ pub struct Checked {
     pub segments: u64,
     /// Of these, with an index that is whole and fits its chunks.
     pub indexed: u64,
-    /// Without one, as it should be: recorded now, the last of a recording that was broken off, or recorded with no index on request.
+    /// Without one, as it should be: recorded now, the last of a recording that was broken off, or recorded with no
+    /// index on request.
     pub open: u64,
     /// Of these, begun in a recycled file and without a chunk yet: the recorder ended before all slots were cleared.
     pub begun: u64,
@@ -43,7 +44,8 @@ impl Checked {
     }
 }
 
-/// Looks at every head and every page of an index; `progress` is told segments done and all, and ends the look with `false`.
+/// Looks at every head and every page of an index; `progress` is told segments done and all, and ends the look with
+/// `false`.
 ///
 /// # Errors
 /// [`Error::File`] if the directory cannot be read.

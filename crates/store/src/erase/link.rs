@@ -6,8 +6,8 @@ use tapline_packet::{Interface, LinkType, Packet};
 
 use crate::error::Error;
 
-/// A filter on packets of several link types. A link type that cannot have the filter, such as one without Ethernet addresses for
-/// `ether host`, has no packet that it accepts.
+/// A filter on packets of several link types. A link type that cannot have the filter, such as one without Ethernet
+/// addresses for `ether host`, has no packet that it accepts.
 pub(super) struct LinkFilters {
     text: String,
     options: Options,

@@ -81,8 +81,8 @@ pub struct ErasureAccount {
     pub packets_unfit: u64,
     /// Erased by [`Eraser::erase`]; to be erased after [`Eraser::look`].
     pub packets_erased: u64,
-    /// Chunks with packets to be erased whose writing failed. They are as they were, or in the file `rewrite`, which the
-    /// next command that changes segments, or recorder, completes.
+    /// Chunks with packets to be erased whose writing failed. They are as they were, or in the file `rewrite`, which
+    /// the next command that changes segments, or recorder, completes.
     pub chunks_unwritten: u64,
     /// Packets of these chunks.
     pub packets_unwritten: u64,
@@ -172,7 +172,8 @@ impl Eraser {
     /// [`look`](Self::look) first and stop if `packets_held` is not 0. `progress` is as there.
     ///
     /// # Errors
-    /// Those of [`look`](Self::look); [`Error::NoRoomToErase`] if the disk has too little room. Packets erased before the error stay erased; another call erases the rest.
+    /// Those of [`look`](Self::look); [`Error::NoRoomToErase`] if the disk has too little room. Packets erased before
+    /// the error stay erased; another call erases the rest.
     pub fn erase(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
         self.account = ErasureAccount::default();
         let Window { from, to } = self.wanted.window;

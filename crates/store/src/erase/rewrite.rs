@@ -34,8 +34,8 @@ pub(super) struct Rewrite {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Writes chunks over old ones, safe against a kill or a power failure at any moment. Index and roll-up of their segments go before the
-/// first of them, and stay where the disk has no room for `rewrite`.
+/// Writes chunks over old ones, safe against a kill or a power failure at any moment. Index and roll-up of their
+/// segments go before the first of them, and stay where the disk has no room for `rewrite`.
 pub(super) fn replace(catalog: &Catalog, rewrites: &[Rewrite]) -> Result<(), Error> {
     let path = catalog.paths.rewrite();
     remove(&path)?;

@@ -6,9 +6,9 @@
 //!                                   no --> keys, once
 //! ```
 //!
-//! Memory is bounded. Where a slot brings more new flows than its share (a scan, a flood) the slot gives them back, and keeps the
-//! keys of hosts only, each by itself; then those of networks, types and protocols; at last none. Each step is noted with the slot, so a
-//! scan costs the slots that it is in, and no others.
+//! Memory is bounded. Where a slot brings more new flows than its share (a scan, a flood) the slot gives them back, and
+//! keeps the keys of hosts only, each by itself; then those of networks, types and protocols; at last none. Each step
+//! is noted with the slot, so a scan costs the slots that it is in, and no others.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -25,13 +25,14 @@ use crate::names::{self, Message, NameReader};
 const MET_MAX: usize = 1 << 12;
 /// Flows that are remembered within a slot: a packet of one of them costs a look.
 const SEEN_LEN: usize = 1 << 12;
-/// Bytes of a segment for each flow that there is room for: a flow's keys take about forty bytes of the two hundredth that an index may have.
+/// Bytes of a segment for each flow that there is room for: a flow's keys take about forty bytes of the two hundredth
+/// that an index may have.
 const BYTES_PER_FLOW: u64 = 4096;
 const UDP: u8 = tapline_packet::numbers::ip_protocol::UDP;
 /// Keys of a flow, on average, for which there is room.
 const KEYS_PER_FLOW: usize = 16;
-/// Datagrams of QUIC that are opened in a slot for the names in them: a slot has no more of full length, and opening one takes
-/// microseconds. A slot with more is open in [`Way::Names`].
+/// Datagrams of QUIC that are opened in a slot for the names in them: a slot has no more of full length, and opening
+/// one takes microseconds. A slot with more is open in [`Way::Names`].
 const OPENED_MAX: u32 = 1024;
 
 /// What is in an index besides what always is.
@@ -292,8 +293,9 @@ impl Builder {
         keys.into_iter().for_each(|key| self.note_key(key));
     }
 
-    /// Flows that the segment may have now. Half may come at once, as they do when a segment begins; a quarter belongs to
-    /// all slots alike. The rest is for keys by themselves, of which a slot may bring so many that others still find room.
+    /// Flows that the segment may have now. Half may come at once, as they do when a segment begins; a quarter belongs
+    /// to all slots alike. The rest is for keys by themselves, of which a slot may bring so many that others still find
+    /// room.
     fn room(&self) -> usize {
         let (max, slots) = (self.flows.count_max, self.slots.max(1) as usize);
         let share = max / 2 + (max / 4) * (self.slot as usize + 1) / slots;

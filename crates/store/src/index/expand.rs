@@ -45,7 +45,8 @@ pub(super) fn expand(builder: &mut Builder, slots: u32, budget: usize) -> Draft 
         if draft.len() <= budget {
             break;
         }
-        // Where that is not enough the group goes from all slots: a set that has lost some of its slots need not be shorter.
+        // Where that is not enough the group goes from all slots: a set that has lost some of its slots need not be
+        // shorter.
         expansion.shed_costliest(group, draft.len() - budget);
         draft = expansion.draft();
         if draft.len() > budget {

@@ -222,7 +222,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Opens an index; `None` if there is none, or one that is damaged or of another segment: then its segment is walked.
+    /// Opens an index; `None` if there is none, or one that is damaged or of another segment: then its segment is
+    /// walked.
     pub(crate) fn read(path: &Path, store: &StoreId, segment: u64) -> Option<Index> {
         let pages = Pages::open(path, Owner { store: *store, number: segment })?;
         let head = pages.read(0..HEAD_LEN as u64)?;

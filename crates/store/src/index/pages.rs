@@ -1,5 +1,5 @@
-//! Files in pages, each with its own checksum (docs/format/store.md, "Pages of an index"): a part of a file is read and believed
-//! without the rest.
+//! Files in pages, each with its own checksum (docs/format/store.md, "Pages of an index"): a part of a file is read and
+//! believed without the rest.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -56,7 +56,8 @@ impl Owner {
     }
 }
 
-/// Writes content as a file of pages: under another name first, so that a file of this name is whole. Gives the file's length.
+/// Writes content as a file of pages: under another name first, so that a file of this name is whole. Gives the file's
+/// length.
 ///
 /// # Errors
 /// [`Error::File`].

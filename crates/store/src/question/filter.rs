@@ -6,8 +6,9 @@
 //! inner(e)             the same for e alone
 //! ```
 //!
-//! A shift lasts for all that comes after its word, behind `or` too, where the packet need not have what the word asks for. So words
-//! behind it give keys only where they are joined to it by `and`. Scoped, it ends with its parentheses, at `or` and with `not`.
+//! A shift lasts for all that comes after its word, behind `or` too, where the packet need not have what the word asks
+//! for. So words behind it give keys only where they are joined to it by `and`. Scoped, it ends with its parentheses,
+//! at `or` and with `not`.
 
 use std::ops::Add;
 

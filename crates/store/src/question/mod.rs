@@ -7,8 +7,8 @@
 //! tcp port 80 or icmp               key(port tcp 80) or key(protocol 1)
 //! ```
 //!
-//! The law: a packet that the filter accepts satisfies the filter's question, or is open (see [`keys`](crate::keys)). So a part
-//! that gives no key gives *anything*: all below `not`, host names, byte tests, a tunnel in a tunnel.
+//! The law: a packet that the filter accepts satisfies the filter's question, or is open (see [`keys`](crate::keys)).
+//! So a part that gives no key gives *anything*: all below `not`, host names, byte tests, a tunnel in a tunnel.
 //!
 //! [`filter`] has the walk over a filter's tree, [`pairs`] adds the keys that only several parts together have.
 

@@ -5,8 +5,8 @@
 //! ... and tcp port P and tcp port Q    besides   flow(A P, B Q, tcp) or flow(A Q, B P, tcp)
 //! ```
 //!
-//! A packet with the keys of two different addresses has both of them in its header, and no others; so it has their pair. It is the
-//! same with ports.
+//! A packet with the keys of two different addresses has both of them in its header, and no others; so it has their
+//! pair. It is the same with ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -72,7 +72,8 @@ fn port(fact: &Fact, depth: u8) -> Option<(u8, u16)> {
     is_port.then_some(((fact.value >> 16) as u8, fact.value as u16))
 }
 
-/// Two lists without a common value of which a packet has a value each; those with the fewest pairs, at most [`JOINED_MAX`].
+/// Two lists without a common value of which a packet has a value each; those with the fewest pairs, at most
+/// [`JOINED_MAX`].
 fn two_of<T: PartialEq + Copy>(
     parts: &[Question],
     value: &dyn Fn(&Fact) -> Option<T>,

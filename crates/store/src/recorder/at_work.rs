@@ -1,4 +1,5 @@
-//! The store's thread: jobs in their order, several writes on their way, what they come to in the order of their chunks.
+//! The store's thread: jobs in their order, several writes on their way, what they come to in the order of their
+//! chunks.
 //!
 //! ```text
 //! job: chunk --number, hash--> on its way --written--> counted, when all before it are
@@ -182,7 +183,8 @@ impl AtWork {
         }
     }
 
-    /// The first chunk on its way failed and all others have ended: all are written once more, in their order and one at a time.
+    /// The first chunk on its way failed and all others have ended: all are written once more, in their order and one
+    /// at a time.
     fn write_again(&mut self) {
         while !self.sealing.is_empty() {
             let Ok(event) = self.events.recv() else { return };

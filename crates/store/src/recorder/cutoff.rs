@@ -5,8 +5,8 @@
 //!                no --> its class: the first whose filter accepts this packet
 //! ```
 //!
-//! The table of flows has room for a number of them. Where more come the one that was quiet longest is forgotten: if it goes on, it begins
-//! anew. So more may be recorded than was asked for, never less.
+//! The table of flows has room for a number of them. Where more come the one that was quiet longest is forgotten: if it
+//! goes on, it begins anew. So more may be recorded than was asked for, never less.
 
 use std::hash::{BuildHasher, RandomState};
 

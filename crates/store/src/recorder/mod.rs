@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The caller's thread writes no packets to files. If all buffers wait for the disk, the policy [`Overload`] decides:
-//! unless it is told otherwise, [`Recorder::write`] blocks until one is free; packets then queue in the source's ring, and
-//! the source counts those that the ring drops.
+//! unless it is told otherwise, [`Recorder::write`] blocks until one is free; packets then queue in the source's ring,
+//! and the source counts those that the ring drops.
 
 mod access;
 mod at_work;
@@ -190,12 +190,13 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls.
-    /// While all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
+    /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls. While
+    /// all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
     ///
     /// # Errors
-    /// [`Error::Access`] if the process may not write the store, once it has given up privileges; [`Error::Thread`] if the
-    /// writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`] if the descriptions of the interfaces take more than 512 KiB. Packets not taken count as lost.
+    /// [`Error::Access`] if the process may not write the store, once it has given up privileges; [`Error::Thread`] if
+    /// the writing thread has ended; [`Error::File`] if it cannot be started; [`Error::Setting`] if the descriptions of
+    /// the interfaces take more than 512 KiB. Packets not taken count as lost.
     pub fn write(
         &mut self,
         batch: &Batch<'_>,
@@ -339,7 +340,8 @@ impl Recorder {
         if joined { Ok(()) } else { Err(Error::Thread) }
     }
 
-    /// Starts the writing thread, once; it inherits the privileges that the caller has at that time, which must suffice.
+    /// Starts the writing thread, once; it inherits the privileges that the caller has at that time, which must
+    /// suffice.
     fn start(&mut self) -> Result<(), Error> {
         if self.waiting.is_some() {
             access::check(&Paths::new(&self.root))?;

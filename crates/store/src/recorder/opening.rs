@@ -209,8 +209,8 @@ fn begin_segment(
     Ok(Current { number, target, contents: Contents::new(segment_len), at: 0, last, recycled })
 }
 
-/// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline store repair` makes
-/// those, so that no recording waits for it.
+/// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline
+/// store repair` makes those, so that no recording waits for it.
 fn restore_indexes(
     segments: &Segments,
     builder: &mut Builder,
@@ -232,8 +232,8 @@ fn restore_indexes(
     Ok(())
 }
 
-/// Makes the index of a segment in the room that is kept for it; `false`, told, if the disk does not take it. The segment is searched by
-/// its chunks then.
+/// Makes the index of a segment in the room that is kept for it; `false`, told, if the disk does not take it. The
+/// segment is searched by its chunks then.
 fn seal_again(
     restored: Restored,
     segments: &Segments,

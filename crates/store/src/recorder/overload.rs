@@ -25,8 +25,8 @@ pub enum Overload {
     Newest,
     /// The packets that wait longest for the disk.
     Oldest,
-    /// New flows: each packet of a flow that begins while the recorder is overloaded, also later. Packets of other flows
-    /// are lost only while no buffer is free.
+    /// New flows: each packet of a flow that begins while the recorder is overloaded, also later. Packets of other
+    /// flows are lost only while no buffer is free.
     Flows,
 }
 

@@ -38,7 +38,8 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Of a store of so many segments. A recording that keeps no room for later ones leaves that of earlier ones as it is.
+    /// Of a store of so many segments. A recording that keeps no room for later ones leaves that of earlier ones as it
+    /// is.
     pub(super) fn new(catalog: &Catalog, segments: usize, keeps_room: bool) -> Reserve {
         let segment_len = catalog.segment_len();
         let index = segment_len / INDEX_SHARE + EXTRA_LEN;

@@ -2,9 +2,9 @@
 
 /// Tells how old packets are, of a wall clock that may be wrong.
 ///
-/// A clock that is ahead of the newest packets by more than the time that packets are kept is not believed until the recording has gone on
-/// under it for that time: meanwhile the time goes on from where it was. So no packet goes before it was kept for that time, and each
-/// goes after twice that time at the latest.
+/// A clock that is ahead of the newest packets by more than the time that packets are kept is not believed until the
+/// recording has gone on under it for that time: meanwhile the time goes on from where it was. So no packet goes before
+/// it was kept for that time, and each goes after twice that time at the latest.
 #[derive(Debug)]
 pub(super) struct Retention {
     keep_ns: i64,

@@ -92,8 +92,8 @@ impl Segments {
         self.numbers.back().copied()
     }
 
-    /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots may be on
-    /// the disk without the ones before them.
+    /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots
+    /// may be on the disk without the ones before them.
     pub(super) fn go_on(&self, number: u64, from: u64) -> Result<Target, Error> {
         remove(&self.catalog.paths.roll_up(rollup::roll_up_of(number)))?;
         self.forget_index(number)?;
@@ -105,8 +105,8 @@ impl Segments {
         Ok(target)
     }
 
-    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where that fails the
-    /// file stays what it was, or becomes a spare one.
+    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where
+    /// that fails the file stays what it was, or becomes a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
         let (from, recycled) = match self.spares.last() {
@@ -180,8 +180,8 @@ impl Segments {
         self.lasts.remove(&number);
     }
 
-    /// Gives the files of old segments to new ones: those whose last packet came before `before`, unless a hold keeps them. Gives their
-    /// numbers.
+    /// Gives the files of old segments to new ones: those whose last packet came before `before`, unless a hold keeps
+    /// them. Gives their numbers.
     pub(super) fn expire(&mut self, before: i64) -> Result<Vec<u64>, Error> {
         let numbers: Vec<u64> = self.all_but_newest().collect();
         let old: Vec<u64> = numbers.into_iter().filter(|number| self.last(*number) < before).collect();
@@ -278,8 +278,8 @@ impl Segments {
         Ok(spares)
     }
 
-    /// Has the file system keep room for all segments that there may be; gives up what is more. A recording that keeps no room for later
-    /// ones leaves that of earlier ones as it is.
+    /// Has the file system keep room for all segments that there may be; gives up what is more. A recording that keeps
+    /// no room for later ones leaves that of earlier ones as it is.
     fn reserve(&mut self, keeps_room: bool) -> Result<(), Error> {
         while keeps_room && self.numbers.len() + self.spares.len() > self.count_max {
             match self.spares.pop() {
@@ -320,7 +320,8 @@ impl Segments {
     }
 }
 
-/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give for this purpose.
+/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give for this
+/// purpose.
 pub(super) fn check_room(root: &Path, wanted: u64, purpose: &'static str) -> Result<(), Error> {
     let there = root.ancestors().find(|path| path.exists());
     let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -350,8 +351,9 @@ fn fill_slot(file: &File, from: u64) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning. The disk
-/// keeps that before a chunk is written: after a power failure no old chunk stands where nobody says that it is old.
+/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no
+/// meaning. The disk keeps that before a chunk is written: after a power failure no old chunk stands where nobody says
+/// that it is old.
 fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
     let block = filler(SLOT_LEN);
     let (head, tail) = (&block[..32], &block[SLOT_LEN - 4..]);

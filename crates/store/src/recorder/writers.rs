@@ -44,7 +44,8 @@ impl Target {
         Target { file: File::open(path).expect("it is there"), direct: None }
     }
 
-    /// Whether the file system takes writes past the page cache: one of a page where the next chunk goes, which says again what it said.
+    /// Whether the file system takes writes past the page cache: one of a page where the next chunk goes, which says
+    /// again what it said.
     pub(super) fn takes_direct(&self, unused: u64) -> bool {
         let Some(direct) = &self.direct else { return false };
         let mut page = ChunkBuffer::with_capacity(PAGE_LEN);

@@ -203,8 +203,8 @@ impl Writing {
         at_work.run();
     }
 
-    /// Writes a chunk and waits for it; once more in the next segment if the disk fails here. `failed` is the disk's answer if it
-    /// was tried before. Gives the buffer back.
+    /// Writes a chunk and waits for it; once more in the next segment if the disk fails here. `failed` is the disk's
+    /// answer if it was tried before. Gives the buffer back.
     pub(super) fn chunk(
         &mut self,
         mut buffer: ChunkBuffer,
@@ -399,8 +399,8 @@ impl Writing {
         if slot_end <= offset { slot_end } else { self.end }
     }
 
-    /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is something where
-    /// chunks could not be written.
+    /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is
+    /// something where chunks could not be written.
     fn leave_gap(&mut self, offset: u64) -> io::Result<()> {
         let slot_len = SLOT_LEN as u64;
         let mut at = self.gap_start(offset);
@@ -460,7 +460,8 @@ impl Writing {
         }
     }
 
-    /// A chunk of one page at the start of a segment that takes the place of one that failed: files begin with a section.
+    /// A chunk of one page at the start of a segment that takes the place of one that failed: files begin with a
+    /// section.
     fn open_segment(&mut self) {
         let mut builder = ChunkBuilder::new(self.snap_len);
         builder.begin(ChunkBuffer::with_capacity(SLOT_LEN), PAGE_LEN, &[]);

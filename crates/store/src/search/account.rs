@@ -47,7 +47,8 @@ pub struct SearchAccount {
     pub index_bytes: u64,
     /// Packets in the chunks that were read and intact.
     pub packets: u64,
-    /// Packets that were given out behind newer ones: they were recorded more than [`REACH`](super::REACH) slots behind them.
+    /// Packets that were given out behind newer ones: they were recorded more than [`REACH`](super::REACH) slots behind
+    /// them.
     pub late: u64,
     /// Packets that the recording lost in the chunks that were read: before the recorder and in it.
     pub lost: u64,

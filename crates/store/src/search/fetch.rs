@@ -19,7 +19,8 @@ struct Chunk<'a> {
 }
 
 impl Plan {
-    /// Reads a stretch into `buffer`. Gives the place of its intact chunks there, one behind the other; the others are in the account.
+    /// Reads a stretch into `buffer`. Gives the place of its intact chunks there, one behind the other; the others are
+    /// in the account.
     pub(super) fn fetch(
         &self,
         stretch: &Stretch,

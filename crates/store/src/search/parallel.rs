@@ -5,8 +5,8 @@
 //!             any thread       any thread, in order         at most `room` of them
 //! ```
 //!
-//! A stretch is taken only once all segments before its own are planned, so stretches are taken in order, and the result that the caller
-//! waits for is always one that some thread works on.
+//! A stretch is taken only once all segments before its own are planned, so stretches are taken in order, and the
+//! result that the caller waits for is always one that some thread works on.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -32,8 +32,9 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// How often a recording that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Makes something of intact sections: they stand at a place in a buffer, which may be taken. The time is the least that a packet of the
-/// next [`REACH`](super::REACH) slots may have: packets up to it are in the order of time already, once they are sorted among themselves.
+/// Makes something of intact sections: they stand at a place in a buffer, which may be taken. The time is the least
+/// that a packet of the next [`REACH`](super::REACH) slots may have: packets up to it are in the order of time already,
+/// once they are sorted among themselves.
 pub type Examine<T> = Box<dyn FnMut(&mut Vec<u8>, Range<usize>, Timestamp) -> T + Send>;
 
 /// What is to be done, by the number of the thread, counted from 0 over all threads that ever were.
@@ -103,8 +104,8 @@ enum Task {
 }
 
 impl<T: Send + 'static> ParallelSearch<T> {
-    /// Goes on with a search, by `threads` threads once it is [resumed](Self::resume), each with an examiner of its own. `rate` is the most
-    /// bytes of chunks that are read a second.
+    /// Goes on with a search, by `threads` threads once it is [resumed](Self::resume), each with an examiner of its
+    /// own. `rate` is the most bytes of chunks that are read a second.
     pub fn new(
         search: Search,
         threads: usize,

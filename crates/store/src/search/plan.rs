@@ -32,7 +32,8 @@ pub(super) struct Plan {
     pub(super) question: Question,
     /// A recorder runs, before which this search gives way.
     pub(super) is_recorded: bool,
-    /// Bytes of chunks that are still read through the page cache, where the next search finds them. All others go past it.
+    /// Bytes of chunks that are still read through the page cache, where the next search finds them. All others go past
+    /// it.
     pub(super) cache_left: AtomicU64,
     /// The roll-up that was asked last, by number.
     pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
@@ -54,7 +55,8 @@ pub(super) struct Stretch {
     pub(super) part: Part,
     /// The least time that packets in it may have.
     pub(super) first: Timestamp,
-    /// The least time that packets of the next [`REACH`] slots may have which are read; [`LATER_UNKNOWN`] where the segment ends before.
+    /// The least time that packets of the next [`REACH`] slots may have which are read; [`LATER_UNKNOWN`] where the
+    /// segment ends before.
     pub(super) later: Timestamp,
 }
 
@@ -64,8 +66,8 @@ pub const REACH: u64 = 3;
 pub(super) const LATER_UNKNOWN: Timestamp = Timestamp::from_nanos(i64::MIN);
 
 pub(super) enum Part {
-    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk. Whether the last of them is the last
-    /// that was found in its segment.
+    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk. Whether the last
+    /// of them is the last that was found in its segment.
     Chunks(Vec<u32>, bool),
     /// So many bytes from a slot's start on, in which so many chunks begin.
     Slot(usize, u32),
@@ -109,7 +111,8 @@ impl Plan {
         }
     }
 
-    /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in the account.
+    /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in
+    /// the account.
     pub(super) fn segment(&self, number: u64, account: &mut SearchAccount) -> Vec<Stretch> {
         if self.is_ruled_out(number, account) {
             return Vec::new();

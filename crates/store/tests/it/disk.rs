@@ -227,7 +227,8 @@ fn rename(names: &mut BTreeMap<PathBuf, Option<u64>>, told: &Told) {
     }
 }
 
-/// What a file may have. `journal` is the first change of names that is not kept: lengths set behind it may not be kept either.
+/// What a file may have. `journal` is the first change of names that is not kept: lengths set behind it may not be kept
+/// either.
 fn content(
     state: &FileState,
     log: &[Told],

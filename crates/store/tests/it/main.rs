@@ -1,7 +1,7 @@
 //! Faults as figures: what a store loses when processes are killed, power fails, disks fail, clocks jump, bits flip.
 //!
-//! Each test does a little by default; `TAPLINE_STORE_FAULTS=N` makes each do N times its kind of fault: `200` for kills,
-//! `1000` for images of a power failure, `10000` for flipped bits.
+//! Each test does a little by default; `TAPLINE_STORE_FAULTS=N` makes each do N times its kind of fault: `200` for
+//! kills, `1000` for images of a power failure, `10000` for flipped bits.
 
 mod bits;
 mod clocks;

@@ -265,8 +265,8 @@ fn findings_are_true(store: &Path, promised: &Packets, told: &str) -> Vec<Findin
     findings
 }
 
-/// A power failure costs the packets of the time that was asked for: a chunk is synced before one is written that was closed later by
-/// more than that.
+/// A power failure costs the packets of the time that was asked for: a chunk is synced before one is written that was
+/// closed later by more than that.
 #[test]
 fn chunks_are_synced_in_time() {
     let folder = tempfile::tempdir().unwrap();

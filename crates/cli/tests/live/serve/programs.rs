@@ -116,7 +116,8 @@ fn unmodified_programs_share_a_capture_by_filter() {
     assert_eq!((&account["delivered"], &account["stored"]), (&8000.into(), &8000.into()), "{account}");
 }
 
-/// The same five under a load of several times the buffer, while some of them stand still: those have lost as many as they say, the others none.
+/// The same five under a load of several times the buffer, while some of them stand still: those have lost as many as
+/// they say, the others none.
 #[test]
 fn slow_unmodified_programs_report_their_loss() {
     const TEST: &str = "slow_unmodified_programs_report_their_loss";

@@ -159,8 +159,8 @@ fn the_last_packet_before_the_end_is_read() {
     daemon.end();
 }
 
-/// Workers have a buffer each. Their packets come in the order in which they were captured, also when there is a pause of some milliseconds after each, so that one
-/// worker's are often there before older ones of the other.
+/// Workers have a buffer each. Their packets come in the order in which they were captured, also when there is a pause
+/// of some milliseconds after each, so that one worker's are often there before older ones of the other.
 #[test]
 fn packets_of_several_workers_come_in_order() {
     let Some(mut daemon) = Daemon::with_rules("packets_of_several_workers_come_in_order", "workers = 2\n")
@@ -318,7 +318,8 @@ fn a_reader_with_rare_wakeups_gets_every_packet() {
     daemon.end();
 }
 
-/// A reader that sleeps on its descriptor is woken by its wish, or before it loses packets; also when nothing more comes.
+/// A reader that sleeps on its descriptor is woken by its wish, or before it loses packets; also when nothing more
+/// comes.
 #[test]
 fn a_wakeup_follows_the_requested_amount() {
     let Some(mut daemon) = Daemon::start("a_wakeup_follows_the_requested_amount", &[]) else { return };

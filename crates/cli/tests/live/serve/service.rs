@@ -318,7 +318,8 @@ fn an_unread_log_stops_nothing() {
     let mut command = tapline(["serve", "-r", sample::STORED, "--name", "office", "--json", "--socket"]);
     let mut child = command.arg(&socket).spawn().unwrap();
     wait_for("the socket", || Client::connect(&socket, "test").is_ok());
-    // A line of 70 bytes for each, or for several that come while the daemon waits for a processor; the pipe holds 64 KiB.
+    // A line of 70 bytes for each, or for several that come while the daemon waits for a processor; the pipe holds 64
+    // KiB.
     for _ in 0..5000 {
         process::signal(child.id(), SIGHUP).unwrap();
         Client::connect(&socket, "test").unwrap();
