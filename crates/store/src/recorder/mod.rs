@@ -42,6 +42,7 @@ use cutoff::{Cutter, FlowVerdict};
 pub use overload::Overload;
 use overload::{Jobs, OverloadState};
 pub use settings::{Losses, RecorderSettings, Totals};
+pub(crate) use writers::WRITES_MAX;
 use writing::{Event, Job, Progress, Writing};
 
 /// Bytes that must be left in a slot for another chunk to begin there; fewer bytes become fillers.

@@ -18,8 +18,10 @@ use super::writing::Event;
 use crate::chunk::ChunkBuffer;
 use crate::layout::{PAGE_LEN, SLOT_LEN, filler};
 
+/// Chunks that are on their way to the disk at once, at most.
+pub(crate) const WRITES_MAX: usize = 4;
 /// Writes on their way to a disk that takes them from our memory: disks with queues are faster with several.
-const DIRECT_DEPTH: usize = 4;
+const DIRECT_DEPTH: usize = WRITES_MAX;
 /// Writes on their way to the page cache: each is a copy, which takes a processor.
 const CACHED_DEPTH: usize = 1;
 

@@ -14,8 +14,6 @@ struct Chunk<'a> {
     bytes: &'a [u8],
     /// Where it stands in its segment.
     offset: u64,
-    /// Whether it may be written just now.
-    is_end: bool,
 }
 
 impl Plan {
@@ -31,21 +29,19 @@ impl Plan {
         let from = aligned(buffer, len);
         let segment = &stretch.segment;
         let is_read = self.read(&segment.file, &mut buffer[from..from + len], stretch.offset).is_ok();
-        let (places, is_end) = match &stretch.part {
-            Part::Chunks(chunks, is_last) => {
-                (together(stretch.offset, chunks), *is_last && !segment.is_whole)
-            }
+        let places = match &stretch.part {
+            Part::Chunks(chunks) => together(stretch.offset, chunks),
             Part::Slot(_, chunks) => {
                 let bytes = if is_read {
                     Bytes::Part(&buffer[from..from + len], stretch.offset)
                 } else {
                     Bytes::File(segment.file.file())
                 };
-                (self.in_slot(stretch, bytes, *chunks, account), false)
+                self.in_slot(stretch, bytes, *chunks, account)
             }
         };
         let mut end = from;
-        for (index, place) in places.iter().enumerate() {
+        for place in &places {
             let at = from + (place.offset - stretch.offset) as usize;
             let there = at..at + place.len as usize;
             // What the disk cannot read is one chunk, not all.
@@ -54,8 +50,7 @@ impl Plan {
                 continue;
             }
             account.bytes_read += u64::from(place.len);
-            let is_end = is_end && index + 1 == places.len();
-            let chunk = Chunk { bytes: &buffer[there.clone()], offset: place.offset, is_end };
+            let chunk = Chunk { bytes: &buffer[there.clone()], offset: place.offset };
             if self.is_there(segment, &chunk, account) {
                 if at != end {
                     buffer.copy_within(there.clone(), end);
@@ -115,7 +110,7 @@ impl Plan {
             Some(head) if head.store == self.catalog.id && head.segment != segment.number => {
                 account.chunks_gone += 1;
             }
-            _ if chunk.is_end => account.chunks_unfinished += 1,
+            _ if chunk.offset >= segment.unfinished_from => account.chunks_unfinished += 1,
             // The segment was recycled meanwhile: its file has another name now.
             _ if !self.catalog.segment_path(segment.number).exists() => account.chunks_gone += 1,
             _ => account.chunks_damaged += 1,

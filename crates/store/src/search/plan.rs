@@ -5,6 +5,7 @@
 //!         '-- no index: its chunks are walked, and chosen by time; those that stand together are a stretch
 //! ```
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::index::rollup::{RollUp, roll_up_of};
 use crate::keys::Way;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
 use crate::question::{Fact, Question};
+use crate::recorder::WRITES_MAX;
 use crate::walk::Walk;
 
 /// Bytes of chunks that a search reads through the page cache; none while a recorder runs.
@@ -44,8 +46,9 @@ pub(super) struct OpenSegment {
     pub(super) number: u64,
     pub(super) file: PieceFile,
     pub(super) len: u64,
-    /// Its last chunk is surely whole.
-    pub(super) is_whole: bool,
+    /// From here on chunks may be written just now: one that is not whole is unfinished, not damaged. `u64::MAX` if the
+    /// segment is sealed.
+    pub(super) unfinished_from: u64,
 }
 
 /// What is read of a segment at once.
@@ -66,9 +69,8 @@ pub const REACH: u64 = 3;
 pub(super) const LATER_UNKNOWN: Timestamp = Timestamp::from_nanos(i64::MIN);
 
 pub(super) enum Part {
-    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk. Whether the last
-    /// of them is the last that was found in its segment.
-    Chunks(Vec<u32>, bool),
+    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk.
+    Chunks(Vec<u32>),
     /// So many bytes from a slot's start on, in which so many chunks begin.
     Slot(usize, u32),
 }
@@ -77,7 +79,7 @@ impl Stretch {
     /// Its bytes.
     pub(super) fn len(&self) -> usize {
         match &self.part {
-            Part::Chunks(chunks, _) => chunks.iter().map(|len| *len as usize).sum(),
+            Part::Chunks(chunks) => chunks.iter().map(|len| *len as usize).sum(),
             Part::Slot(len, _) => *len,
         }
     }
@@ -85,7 +87,7 @@ impl Stretch {
     /// Chunks in it, as far as is known before it is read.
     pub(super) fn chunks(&self) -> u64 {
         match &self.part {
-            Part::Chunks(chunks, _) => chunks.len() as u64,
+            Part::Chunks(chunks) => chunks.len() as u64,
             Part::Slot(_, chunks) => u64::from(*chunks),
         }
     }
@@ -171,17 +173,19 @@ impl Plan {
         };
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
         let index = self.catalog.index(number);
-        let segment = Arc::new(OpenSegment { number, file, len, is_whole: index.is_some() });
+        let is_sealed = index.is_some();
+        let mut segment = Arc::new(OpenSegment { number, file, len, unfinished_from: u64::MAX });
         let mut account = SearchAccount::default();
-        let stretches = match index.and_then(|index| self.by_index(&index, &segment, &mut account)) {
-            Some(stretches) => stretches,
-            // Of an index that is damaged nothing is believed.
-            None => {
-                account = SearchAccount::default();
-                stretches(&segment, &self.by_walk(&segment, &mut account)?)
-            }
-        };
-        Ok(Some((stretches, account)))
+        if let Some(stretches) = index.and_then(|index| self.by_index(&index, &segment, &mut account)) {
+            return Ok(Some((stretches, account)));
+        }
+        // Of an index that is damaged nothing is believed.
+        account = SearchAccount::default();
+        let (places, unfinished_from) = self.by_walk(&segment, is_sealed, &mut account)?;
+        if let Some(segment) = Arc::get_mut(&mut segment) {
+            segment.unfinished_from = unfinished_from;
+        }
+        Ok(Some((stretches(&segment, &places), account)))
     }
 
     /// What an index does not rule out; `None` if it is damaged.
@@ -231,28 +235,43 @@ impl Plan {
         Some(stretches)
     }
 
+    /// The chunks of a segment that the times do not rule out, and where those begin that may be written just now: as
+    /// many as a recorder has on their way to the disk, or the last one that a recorder may have left half written. A
+    /// later one may be whole before an earlier one is, so a place among them that is no chunk is not damaged.
     fn by_walk(
         &self,
         segment: &OpenSegment,
+        is_sealed: bool,
         account: &mut SearchAccount,
-    ) -> io::Result<Vec<(Place, Timestamp)>> {
+    ) -> io::Result<(Vec<(Place, Timestamp)>, u64)> {
         let OpenSegment { number, file, .. } = segment;
         let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
         account.segments_walked += 1;
         let mut places = Vec::new();
+        // The last chunks found, each with the damaged places before it.
+        let mut last = VecDeque::from([(0, 0)]);
         while let Some(found) = walk.next() {
             account.chunks += 1;
+            last.push_back((found.offset, walk.damaged));
+            if last.len() > if self.is_recorded { WRITES_MAX } else { 1 } {
+                last.pop_front();
+            }
             if self.window.overlaps(found.head.first, found.head.last) {
                 places.push((Place { offset: found.offset, len: found.head.len }, found.head.first));
             } else {
                 account.chunks_by_time += 1;
             }
         }
+        let (unfinished_from, damaged_before) = match last.front() {
+            Some(first) if !is_sealed => *first,
+            _ => (u64::MAX, walk.damaged),
+        };
+        let damaged = if self.is_recorded { damaged_before } else { walk.damaged };
         // A segment that was recycled meanwhile has chunks of another number, or none yet.
-        if walk.damaged > 0 && self.catalog.segment_path(*number).exists() {
-            account.places_damaged += walk.damaged;
+        if damaged > 0 && self.catalog.segment_path(*number).exists() {
+            account.places_damaged += damaged;
         }
-        Ok(places)
+        Ok((places, unfinished_from))
     }
 }
 
@@ -260,14 +279,14 @@ impl Plan {
 pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(Place, Timestamp)]) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     let (mut chunks, mut from, mut len, mut least) = (Vec::new(), 0, 0, LATER_UNKNOWN);
-    let stretch = |offset, chunks: Vec<u32>, first, is_last| {
-        let (segment, part) = (Arc::clone(segment), Part::Chunks(chunks, is_last));
+    let stretch = |offset, chunks: Vec<u32>, first| {
+        let (segment, part) = (Arc::clone(segment), Part::Chunks(chunks));
         Stretch { segment, offset, part, first, later: LATER_UNKNOWN }
     };
     for (place, first) in places {
         if !chunks.is_empty() && (from + len != place.offset || len + u64::from(place.len) > SLOT_LEN as u64)
         {
-            all.push(stretch(from, std::mem::take(&mut chunks), least, false));
+            all.push(stretch(from, std::mem::take(&mut chunks), least));
         }
         if chunks.is_empty() {
             (from, len, least) = (place.offset, 0, *first);
@@ -277,7 +296,7 @@ pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(Place, Timestamp)
         least = least.min(*first);
     }
     if !chunks.is_empty() {
-        all.push(stretch(from, chunks, least, true));
+        all.push(stretch(from, chunks, least));
     }
     look_ahead(&mut all, places.last().map_or(0, |(place, _)| place.offset + u64::from(place.len)));
     all

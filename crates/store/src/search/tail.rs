@@ -92,6 +92,6 @@ impl Plan {
     fn open_tail(&self, number: u64) -> io::Result<OpenSegment> {
         let file = PieceFile::open(&self.catalog.segment_path(number), false)?;
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
-        Ok(OpenSegment { number, file, len, is_whole: true })
+        Ok(OpenSegment { number, file, len, unfinished_from: u64::MAX })
     }
 }

@@ -1,5 +1,7 @@
 //! Segments that are kept, given up, and shared by recordings.
 
+use std::os::unix::fs::FileExt;
+
 use super::*;
 
 #[test]
@@ -158,4 +160,46 @@ fn short_recordings_share_a_slot() {
     assert!(chunks.len() > 30 && end < SLOT_LEN as u64, "{end}");
     assert_eq!(found(&mut search(root, Window::ALL)), (0..120).collect::<Vec<_>>());
     assert_eq!(findings(root), Vec::new());
+}
+
+#[test]
+fn chunks_on_their_way_to_the_disk_are_not_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::open(folder.path(), SETTINGS, &ethernet(), at(0)).unwrap();
+    for number in 0..10 {
+        record(&mut recorder, &[numbered(number, 60)], at(number as i64 * 10));
+        recorder.tick(Losses::default(), &[], &ethernet(), at(number as i64 * 10 + 5)).unwrap();
+    }
+    while recorder.totals().buffered > 0 {
+        std::thread::yield_now();
+    }
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let path = catalog.segment_path(1);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut walk = Walk::new(&file, catalog.id, 1, catalog.segment_len()).unwrap();
+    let chunks: Vec<Found> =
+        std::iter::from_fn(|| walk.next()).filter(|found| found.head.packets > 0).collect();
+    assert_eq!(chunks.len(), 10);
+    let torn = |at: usize| file.write_all_at(&[0xee; 40], chunks[at].offset + 1000).unwrap();
+    let unwritten = |at: usize| file.write_all_at(&[0xee; 40], chunks[at].offset).unwrap();
+    let search = || {
+        let mut search = search(folder.path(), Window::ALL);
+        let found = found(&mut search);
+        (found, search.account())
+    };
+    // Later chunks are whole before earlier ones: of one there is a part, of the other no head.
+    torn(8);
+    unwritten(7);
+    let (found, account) = search();
+    assert_eq!(found, [0, 1, 2, 3, 4, 5, 6, 9]);
+    assert_eq!((account.chunks_unfinished, account.chunks_damaged, account.places_damaged), (1, 0, 0));
+    // No recorder has more on their way.
+    torn(4);
+    unwritten(2);
+    let (found, account) = search();
+    assert_eq!(found, [0, 1, 3, 5, 6, 9]);
+    assert_eq!((account.chunks_unfinished, account.chunks_damaged, account.places_damaged), (1, 1, 1));
+    drop(recorder);
+    let account = search().1;
+    assert_eq!((account.chunks_damaged, account.places_damaged), (2, 2));
 }
