@@ -176,6 +176,13 @@ fn a_store_that_does_not_fit_is_not_made() {
     assert_eq!(all(&store), (0..100).collect::<Vec<_>>());
 }
 
+/// Hands packets to a recorder in batches, all with the same time.
+fn record_all(recorder: &mut Recorder, packets: std::ops::Range<u64>) {
+    for first in packets.step_by(100) {
+        record(recorder, first..first + 100, at_ms(0), at_ms(0));
+    }
+}
+
 /// Takes all room of a disk that is left.
 fn fill_up(disk: &SmallDisk) {
     let free = tapline_sys::disk::space(&disk.0).unwrap().free;
@@ -190,7 +197,7 @@ fn a_recording_goes_on_in_its_room_on_a_full_disk() {
     let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 20 << 10, test) else { return };
     let store = disk.0.join("store");
     let mut recorder = open(&store, 4).unwrap();
-    record(&mut recorder, 0..15_000, at_ms(0), at_ms(0));
+    record_all(&mut recorder, 0..15_000);
     recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
     // The log's room, and a part of that for indexes, is another's.
     let log = fs::OpenOptions::new().write(true).open(store.join("log")).unwrap();
@@ -200,7 +207,7 @@ fn a_recording_goes_on_in_its_room_on_a_full_disk() {
     let mut recorder = open(&store, 4).unwrap();
     let news = recorder.news();
     assert!(news.iter().any(|line| line.contains("indexes and roll-ups")), "{news:?}");
-    record(&mut recorder, 15_000..40_000, at_ms(0), at_ms(0));
+    record_all(&mut recorder, 15_000..40_000);
     recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
     assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
     let found = all(&store);
@@ -214,7 +221,7 @@ fn an_erasure_without_room_changes_nothing() {
     let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 20 << 10, test) else { return };
     let store = disk.0.join("store");
     let mut recorder = open(&store, 2).unwrap();
-    record(&mut recorder, 0..5000, at_ms(0), at_ms(0));
+    record_all(&mut recorder, 0..5000);
     recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
     fill_up(&disk);
     let wanted = Wanted {
