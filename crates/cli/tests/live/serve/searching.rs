@@ -14,10 +14,9 @@ impl Daemon {
         Ok(Finished::new(command.stdout(file).stderr(Stdio::piped()).spawn()?.wait_with_output()?))
     }
 
-    /// The packets that a user finds. An answer that meets chunks which are just being written is cut short: the user
-    /// asks again.
+    /// The packets that a user finds.
     fn found(&self, user: u32, arguments: &[&str]) -> Vec<Vec<u8>> {
-        wait_for("a whole answer", || self.find(user, "found.pcapng", arguments).unwrap().status.success());
+        self.find(user, "found.pcapng", arguments).unwrap().succeeded();
         bytes_of(packets_of(&self.file("found.pcapng")))
     }
 }
