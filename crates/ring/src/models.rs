@@ -121,7 +121,7 @@ fn packets_before_the_head_are_there() {
 /// One reader, as the writer sees it.
 struct Held(Producer);
 
-impl Holders for HistoryPacket {
+impl Holders for Held {
     fn begin(&mut self, _: u64) {}
 
     fn hold(&mut self, sequence: u64) -> bool {
