@@ -26,7 +26,7 @@ pub(crate) const BLOCK_KIND: u32 = 0x5450_4c4e;
 /// The highest number of a segment or a chunk: higher ones are not believed, so that counting on is always possible.
 pub(crate) const NUMBER_MAX: u64 = 1 << 60;
 
-/// The highest number of the newest segment when a recording begins: so many are left to count on.
+/// The highest number that the newest segment may have when a recording begins. 2^32 numbers stay for its segments.
 pub(crate) const NUMBER_BEGIN_MAX: u64 = NUMBER_MAX - (1 << 32);
 
 /// How the data of a gap begin.

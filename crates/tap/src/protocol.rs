@@ -399,7 +399,7 @@ pub struct CaptureStatus {
     /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where
     /// all comes.
     pub kernel_insns: Option<u32>,
-    /// The lossless reader that the capture waits for now: its counters of losses are of before.
+    /// The lossless reader that the capture waits for now. Its loss counters stand as they were when the wait began.
     pub waits_for: Option<u64>,
     /// For how long it has, in milliseconds.
     pub waits_ms: u64,

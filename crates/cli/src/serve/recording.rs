@@ -162,7 +162,7 @@ impl RecordingThread {
         Ok(outcome.ended)
     }
 
-    /// Once a second: the account for those who ask, and what a person should know of.
+    /// Runs once a second: stores the account for status replies, and logs the recorder's warnings.
     fn watch(&self, watch: &RunReport<'_>) {
         self.keep(watch.account);
         for event in watch.events.iter().filter(|event| event.is_warning) {

@@ -1,5 +1,5 @@
-//! `tapline serve`: each reader gets what its filter selects, or its loss counted; nobody costs another a packet; rules
-//! hold; hostile clients get nowhere.
+//! `tapline serve`: each reader gets what its filter selects, or its loss counted; no reader costs another a packet;
+//! rules hold; hostile clients get nowhere.
 
 mod programs;
 mod readers;
