@@ -37,6 +37,7 @@ mod record;
 pub(crate) mod reflect;
 pub(crate) mod sample;
 mod shared;
+pub(crate) mod signatures;
 mod snap;
 mod source;
 mod store;
