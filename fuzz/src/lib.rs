@@ -9,6 +9,7 @@
 mod engines;
 mod ring;
 mod roll_up;
+mod signatures;
 mod store;
 mod tap;
 mod wire;
@@ -53,6 +54,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "flows", check: flows, seeds: flows_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
+    Law { name: "signatures", check: signatures, seeds: signatures::signatures_seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
     Law { name: "store_files", check: store_files, seeds: store::store_files_seeds },
@@ -124,6 +126,7 @@ impl Read for Trickle {
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
 pub use roll_up::store_roll_up;
+pub use signatures::signatures;
 pub use store::store_files;
 pub use tap::tap_socket;
 pub use wire::wire;

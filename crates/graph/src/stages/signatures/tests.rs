@@ -65,8 +65,9 @@ fn thresholds_limit_the_reports_of_an_address() {
     let folder = tempfile::tempdir().expect("there is room");
     let rules = "alert tcp any any -> any any (content:\"x\"; threshold:type limit, track by_src, count 2, seconds 60; sid:1;)";
     let mut trial = trial(folder.path(), rules, "").unwrap_or_else(|why| panic!("{why}"));
-    let frames: Vec<Vec<u8>> =
-        (0..6).map(|at| if at % 2 == 0 { tcp(40_000, 80, 0x18, b"x") } else { tcp(80, 40_000, 0x18, b"x") }).collect();
+    let frames: Vec<Vec<u8>> = (0..6)
+        .map(|at| if at % 2 == 0 { tcp(40_000, 80, 0x18, b"x") } else { tcp(80, 40_000, 0x18, b"x") })
+        .collect();
     trial.push_frames(&frames);
     trial.finish();
     trial.assert_balanced();
