@@ -15,6 +15,11 @@ pub(crate) enum Place {
     Relative { distance: i64, within: Option<usize> },
 }
 
+impl Place {
+    /// From the start on.
+    pub(crate) const ANYWHERE: Place = Place::Absolute { offset: 0, depth: None };
+}
+
 /// Bytes to be found in a payload.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
@@ -46,7 +51,7 @@ impl Content {
             bytes,
             nocase: false,
             is_negated,
-            place: Place::Absolute { offset: 0, depth: None },
+            place: Place::ANYWHERE,
             is_last: false,
             is_fast: false,
         };
@@ -114,7 +119,7 @@ impl Content {
     }
 
     fn relative(&mut self) -> Result<(&mut i64, &mut Option<usize>), String> {
-        if self.place == (Place::Absolute { offset: 0, depth: None }) {
+        if self.place == Place::ANYWHERE {
             self.place = Place::Relative { distance: 0, within: None };
         }
         match &mut self.place {

@@ -27,6 +27,47 @@ pub struct Finding<'d> {
     pub signature: &'d Signature,
 }
 
+/// Bytes of one direction of a TCP stream: those that came before, as many as are kept, and those that a packet adds.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamWindow<'w> {
+    /// All bytes, in the order of the stream.
+    pub bytes: &'w [u8],
+    /// Offset of the first byte that the packet adds.
+    pub fresh: usize,
+    /// The first byte is the first of the stream.
+    pub has_start: bool,
+}
+
+/// A payload, and the packet that it came with.
+struct Subject<'s> {
+    data: &'s [u8],
+    headers: &'s Headers,
+    window: &'s StreamWindow<'s>,
+    /// The payload is a piece of a stream.
+    is_stream: bool,
+}
+
+impl Subject<'_> {
+    /// Whether a signature fits; in a stream, whether it does only now.
+    fn evaluate(
+        &self,
+        signature: &Signature,
+        flow: Option<(&Conversation, Direction)>,
+        counts: &mut DetectorCounts,
+    ) -> bool {
+        let Subject { data, headers, window, is_stream } = *self;
+        let facts = Facts { data, headers, payload_len: window.bytes.len(), flow, is_stream };
+        counts.evaluations += 1;
+        let outcome = signature.evaluate(&facts, window.bytes);
+        counts.given_up += u64::from(outcome == Outcome::GivenUp);
+        if outcome != Outcome::Fits || !is_stream {
+            return outcome == Outcome::Fits;
+        }
+        let (before, alone) = window.bytes.split_at(window.fresh.min(window.bytes.len()));
+        ![before, alone].iter().any(|part| signature.evaluate(&facts, part) == Outcome::Fits)
+    }
+}
+
 /// Counters of a detector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetectorCounts {
@@ -72,6 +113,8 @@ pub struct Detector {
     header_of: Vec<u32>,
     /// A signature has no content to be searched: every packet is looked up in the filter set.
     has_plain: bool,
+    /// Streams are evaluated: packets are looked up though no pattern lies in them.
+    with_streams: bool,
     tracks_tcp: bool,
     tracks_others: bool,
     sets: Vec<LinkTypeSet>,
@@ -128,6 +171,7 @@ impl Detector {
             headers: Vec::new(),
             header_of: Vec::new(),
             has_plain: false,
+            with_streams: false,
             tracks_tcp: signatures.iter().any(|one| one.needs_flow() && one.header.protocol != "udp"),
             tracks_others: signatures.iter().any(|one| one.needs_flow() && one.header.protocol != "tcp"),
             sets: Vec::new(),
@@ -191,6 +235,11 @@ impl Detector {
         if protocol == TCP { self.tracks_tcp } else { self.tracks_others }
     }
 
+    /// From now on [`evaluate_stream`](Self::evaluate_stream) is called too.
+    pub fn expect_streams(&mut self) {
+        self.with_streams = true;
+    }
+
     /// The place of the headers for a link type, compiled if they are not yet.
     ///
     /// # Errors
@@ -234,7 +283,7 @@ impl Detector {
             self.search_payload(index as u8, payload(index));
         }
         let mut suspects = selection.clone();
-        if !self.has_plain {
+        if !self.has_plain && !self.with_streams {
             let mut rest = self.candidates.iter().map(|(packet, _)| usize::from(*packet)).peekable();
             suspects.retain(|index| {
                 let is_suspect = rest.peek() == Some(&index);
@@ -263,13 +312,13 @@ impl Detector {
 
     /// A signature may fit the packet at `index`, by its contents and its header.
     pub fn is_suspect(&mut self, index: usize) -> bool {
-        self.gather(index, |_| true);
+        self.gather(index);
         !self.at_hand.is_empty()
     }
 
     /// Collects the signatures to be evaluated on a packet.
-    fn gather(&mut self, index: usize, is_wanted: impl Fn(&Signature) -> bool) {
-        let Detector { candidates, at_hand, matches, headers, header_of, signatures, .. } = self;
+    fn gather(&mut self, index: usize) {
+        let Detector { candidates, at_hand, matches, headers, header_of, .. } = self;
         at_hand.clear();
         let fitting = matches.of(index);
         if fitting.is_empty() {
@@ -285,7 +334,6 @@ impl Detector {
         for header in fitting {
             at_hand.extend_from_slice(&headers[*header as usize].plain);
         }
-        at_hand.retain(|signature| is_wanted(&signatures[*signature as usize]));
         at_hand.sort_unstable();
         at_hand.dedup();
     }
@@ -298,45 +346,97 @@ impl Detector {
         data: &[u8],
         headers: &Headers,
         payload: &[u8],
+        flow: Option<(&mut Conversation, Direction)>,
+        found: impl FnMut(Finding<'_>),
+    ) {
+        self.gather(index);
+        let window = StreamWindow { bytes: payload, fresh: 0, has_start: true };
+        self.judge(Subject { data, headers, window: &window, is_stream: false }, flow, found);
+    }
+
+    /// Evaluates the signatures that fit the stream only now: neither what came before nor the packet alone, at `index`
+    /// of the batch that [`search`](Self::search) saw. Contents with `offset` and `depth` count from the start of the
+    /// stream, so that they are left out once the window has lost it.
+    pub fn evaluate_stream(
+        &mut self,
+        index: usize,
+        data: &[u8],
+        headers: &Headers,
+        window: &StreamWindow<'_>,
+        flow: Option<(&mut Conversation, Direction)>,
+        found: impl FnMut(Finding<'_>),
+    ) {
+        self.gather_in_stream(index, window);
+        self.judge(Subject { data, headers, window, is_stream: true }, flow, found);
+    }
+
+    /// Evaluates the signatures at hand.
+    fn judge(
+        &mut self,
+        subject: Subject<'_>,
         mut flow: Option<(&mut Conversation, Direction)>,
         mut found: impl FnMut(Finding<'_>),
     ) {
-        self.gather(index, |_| true);
+        let Detector { at_hand, signatures, counts, .. } = self;
         let mut findings = 0;
-        for &number in &self.at_hand {
-            let signature = &self.signatures[number as usize];
-            let facts = Facts {
-                data,
-                headers,
-                payload_len: payload.len(),
-                flow: flow.as_ref().map(|(flow, direction)| (&**flow, *direction)),
-                is_stream: false,
-            };
-            self.counts.evaluations += 1;
-            match signature.evaluate(&facts, payload) {
-                Outcome::Fits => {}
-                Outcome::Differs => continue,
-                Outcome::GivenUp => {
-                    self.counts.given_up += 1;
-                    continue;
+        for number in at_hand.iter().map(|number| *number as usize) {
+            let signature = &signatures[number];
+            let state = flow.as_ref().map(|(flow, direction)| (&**flow, *direction));
+            match subject.evaluate(signature, state, counts) {
+                false => {}
+                true if signature.action == Action::Pass => {
+                    counts.passed += 1;
+                    return;
+                }
+                true => {
+                    if let Some((flow, _)) = &mut flow {
+                        signature.changes.iter().for_each(|(bit, change)| flow.change(*bit, *change));
+                    }
+                    findings += usize::from(!signature.is_silent);
+                    match findings > FINDINGS_MAX {
+                        _ if signature.is_silent => {}
+                        true => counts.unreported += 1,
+                        false => found(Finding { index: number, signature }),
+                    }
                 }
             }
-            if signature.action == Action::Pass {
-                self.counts.passed += 1;
+        }
+    }
+
+    /// Collects the signatures whose pattern lies in a window, and whose header fits the packet.
+    fn gather_in_stream(&mut self, index: usize, window: &StreamWindow<'_>) {
+        self.at_hand.clear();
+        let Detector {
+            patterns: Some(patterns),
+            by_pattern,
+            stamps,
+            at_hand,
+            header_of,
+            matches,
+            signatures,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let fitting = matches.of(index);
+        if fitting.is_empty() {
+            return;
+        }
+        self.stamp += 1;
+        let stamp = self.stamp;
+        patterns.for_each(window.bytes, |found| {
+            let id = found.id as usize;
+            if stamps[id] == stamp {
                 return;
             }
-            if let Some((flow, _)) = &mut flow {
-                signature.changes.iter().for_each(|(bit, change)| flow.change(*bit, *change));
-            }
-            if signature.is_silent {
-                continue;
-            }
-            findings += 1;
-            if findings > FINDINGS_MAX {
-                self.counts.unreported += 1;
-                continue;
-            }
-            found(Finding { index: number as usize, signature });
-        }
+            stamps[id] = stamp;
+            at_hand.extend(by_pattern[id].iter().filter(|number| {
+                let at = **number as usize;
+                fitting.binary_search(&header_of[at]).is_ok()
+                    && (window.has_start || !signatures[at].has_absolute_place())
+            }));
+        });
+        at_hand.sort_unstable();
     }
 }

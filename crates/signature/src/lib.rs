@@ -31,7 +31,7 @@ mod signature;
 mod threshold;
 
 pub use conversation::{Conversation, Direction, FLOW_BITS_MAX};
-pub use detector::{Detector, DetectorCounts, DetectorError, Finding};
+pub use detector::{Detector, DetectorCounts, DetectorError, Finding, StreamWindow};
 pub use header::Header;
 pub use payload::STEPS_MAX;
 pub use ruleset::{Refusal, Ruleset, SIGNATURES_MAX, Variables};

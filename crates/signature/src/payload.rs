@@ -325,6 +325,10 @@ fn digits(text: &[u8], base: u32) -> Option<u64> {
 }
 
 impl ByteTest {
+    pub(crate) fn is_relative(&self) -> bool {
+        self.field.is_relative
+    }
+
     /// `bytes, operator, value, offset, settings`.
     pub(crate) fn parse(value: &str) -> Result<ByteTest, String> {
         let all = parts(value);
@@ -370,6 +374,10 @@ impl ByteTest {
 }
 
 impl ByteJump {
+    pub(crate) fn is_relative(&self) -> bool {
+        self.field.is_relative
+    }
+
     /// `bytes, offset, settings`.
     pub(crate) fn parse(value: &str) -> Result<ByteJump, String> {
         let all = parts(value);

@@ -1,7 +1,7 @@
 //! A signature: header, options, and the texts that its reports carry.
 
 use crate::condition::{self, Condition, FlowBits};
-use crate::content::Content;
+use crate::content::{Content, Place};
 use crate::conversation::{FlowBit, FlowBitChange, FlowBitNames};
 use crate::header::{Header, words};
 use crate::number::number;
@@ -199,6 +199,19 @@ impl Signature {
     /// The signature looks at payloads.
     pub fn needs_payload(&self) -> bool {
         !self.payload.is_empty()
+    }
+
+    /// An option looks at a place that counts from the start of the payload.
+    pub(crate) fn has_absolute_place(&self) -> bool {
+        self.payload.iter().any(|option| match option {
+            PayloadOption::Content(content) => {
+                !matches!(content.place, Place::Relative { .. } | Place::ANYWHERE)
+            }
+            PayloadOption::Pcre(_) => false,
+            PayloadOption::IsDataAt { is_relative, .. } => !is_relative,
+            PayloadOption::ByteTest(test) => !test.is_relative(),
+            PayloadOption::ByteJump(jump) => !jump.is_relative(),
+        })
     }
 
     pub(crate) fn evaluate(&self, facts: &condition::Facts<'_>, payload: &[u8]) -> Outcome {

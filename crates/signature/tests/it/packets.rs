@@ -3,7 +3,7 @@
 use tapline_filter::Options;
 use tapline_packet::headers::Headers;
 use tapline_packet::{Batch, LinkType, Meta, Record, Selection};
-use tapline_signature::{Conversation, Detector, Ruleset, Variables};
+use tapline_signature::{Conversation, Detector, Ruleset, StreamWindow, Variables};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp};
 
 /// The sids of the signatures that fit each frame, without flows.
@@ -149,4 +149,41 @@ fn payloads_made_to_be_slow_are_given_up_and_counted() {
     payload.resize(1400, b'a');
     assert_eq!(sids_by(&mut detector, &[tcp(40_000, 80, 0x18, &payload)]), [[0_u32; 0]]);
     assert_eq!(detector.counts().given_up, 1);
+}
+
+/// The sids that fit a stream only when its next packet comes.
+fn sids_in_stream(rules: &str, before: &[u8], fresh: &[u8], has_start: bool) -> Vec<u32> {
+    let ruleset = Ruleset::parse(rules.as_bytes(), Variables::default());
+    let (mut detector, refusals) = Detector::new(ruleset).expect("it can be searched");
+    assert_eq!(refusals, []);
+    detector.expect_streams();
+    let frame = tcp(40_000, 80, 0x18, fresh);
+    let alone = sids_by(&mut detector, std::slice::from_ref(&frame));
+    let headers = Headers::parse_data(LinkType::ETHERNET, &frame);
+    let bytes = [before, fresh].concat();
+    let window = StreamWindow { bytes: &bytes, fresh: before.len(), has_start };
+    let mut found = Vec::new();
+    detector.evaluate_stream(0, &frame, &headers, &window, None, |finding| found.push(finding.signature.sid));
+    assert!(found.iter().all(|sid| !alone[0].contains(sid)), "{found:?} {alone:?}");
+    found
+}
+
+#[test]
+fn contents_spread_over_packets_fit_the_stream_once() {
+    let rules = r#"
+        alert tcp any any -> any 80 (content:"needle"; sid:1;)
+        alert tcp any any -> any 80 (content:"GET"; offset:0; depth:3; content:"admin"; sid:2;)
+        alert tcp any any -> any 80 (content:"GET"; pcre:"/ad.in$/R"; sid:3;)
+        alert tcp any any -> any 80 (content:"needle"; flow:no_stream; sid:4;)
+        alert tcp any any -> any 81 (content:"needle"; sid:5;)
+        alert tcp any any -> any 80 (content:"ne"; dsize:<9; sid:6;)
+    "#;
+    let of = |before: &str, fresh: &str, has_start| {
+        sids_in_stream(rules, before.as_bytes(), fresh.as_bytes(), has_start)
+    };
+    assert_eq!(of("hay nee", "dle hay", true), [1]);
+    assert_eq!(of("needle", " hay", true), [0; 0], "it fitted before");
+    assert_eq!(of("hay ", "needle", true), [0; 0], "the packet alone fits");
+    assert_eq!(of("GET /ad", "min", true), [2, 3]);
+    assert_eq!(of("GET /ad", "min", false), [3], "the start of the stream is not there");
 }
