@@ -31,6 +31,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::delay::CLASS,
     stages::merge::CLASS,
     stages::balance::CLASS,
+    stages::switch::CLASS,
     stages::tee::CLASS,
     stages::count::CLASS,
     stages::histogram::CLASS,

@@ -43,6 +43,7 @@ mod snap;
 mod source;
 mod store;
 pub(crate) mod streams;
+pub(crate) mod switch;
 pub(crate) mod tee;
 pub(crate) mod top;
 pub(crate) mod verify;
