@@ -47,7 +47,8 @@ impl Recorded {
     fn without_rest(mut self, recorder: Recorder, size: &str) -> TrialOutcome {
         let missing = self.outcome.received.saturating_sub(self.outcome.captured);
         if missing <= recorder.unwritten_max(frame_len(size)) {
-            (self.outcome.captured, self.outcome.stored) = (self.outcome.received, Some(self.outcome.received));
+            (self.outcome.captured, self.outcome.stored) =
+                (self.outcome.received, Some(self.outcome.received));
         }
         self.outcome
     }

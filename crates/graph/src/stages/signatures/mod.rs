@@ -1,6 +1,7 @@
 //! `signatures`: packets that Snort's signatures describe, and a line of JSON for each alert.
 
 mod alerts;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +15,8 @@ use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_packet::{Packet, Selection, Timestamp};
 use tapline_signature::{
-    Action, Conversation, Detector, Direction, Refusal, Ruleset, Signature, Threshold, ThresholdState, Track,
-    Variables,
+    Action, Conversation, Detector, Direction, Finding, Refusal, Ruleset, Signature, Threshold,
+    ThresholdState, Track, Variables,
 };
 
 use super::recent::Recent;
@@ -28,6 +29,7 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageStatus, TickContext};
 use crate::table::{Cell, Table};
 use alerts::{Alert, AlertFile};
+use streams::StreamWindows;
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -55,6 +57,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             kind: ParameterType::Text,
             default: Some(""),
             meaning: "the file of alerts, which is replaced; - is standard output; none without",
+        },
+        Parameter {
+            name: "streams",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "yes: contents may be spread over the packets of a TCP stream; the packet that completes them goes on. Put reassemble before: of segments in \
+                disorder only the bytes are known when their turn comes",
         },
         Parameter {
             name: "refused",
@@ -93,7 +102,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let text = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let variables = Variables::parse(arguments.text("variables"))?;
     let ruleset = Ruleset::parse(&text, variables);
-    let (detector, refusals) =
+    let (mut detector, refusals) =
         Detector::new(ruleset).map_err(|error| format!("{}: {error}", path.display()))?;
     if arguments.text("refused") == "error" && !refusals.is_empty() {
         return Err(told(&path, detector.signatures().len(), &refusals).join("\n"));
@@ -108,8 +117,17 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         "-" => Some(AlertFile::standard_output()),
         name => Some(AlertFile::create(&site.common.path(name))?),
     };
+    let streams = (arguments.text("streams") == "yes").then(|| StreamWindows::new(room));
+    if streams.is_some() {
+        detector.expect_streams();
+    }
     Ok(Box::new(Signatures {
-        tallies: vec![Tally::default(); detector.signatures().len()],
+        streams,
+        reports: Reports {
+            thresholds: Recent::new(room),
+            tallies: vec![Tally::default(); detector.signatures().len()],
+            alerts,
+        },
         events: if refusals.is_empty() {
             Vec::new()
         } else {
@@ -119,8 +137,6 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         options: site.common.options.clone(),
         set_of: Vec::new(),
         flows: Recent::new(room),
-        thresholds: Recent::new(room),
-        alerts,
         n: arguments.number("n") as usize,
     }))
 }
@@ -142,12 +158,19 @@ struct Signatures {
     set_of: Vec<usize>,
     /// By canonical five-tuple.
     flows: Recent<FiveTuple, Conversation>,
+    /// The last bytes of TCP streams, where contents may be spread over packets.
+    streams: Option<StreamWindows>,
+    reports: Reports,
+    events: Vec<String>,
+    n: usize,
+}
+
+/// What becomes of findings.
+struct Reports {
     thresholds: Recent<(u32, IpAddr), [ThresholdState; 2]>,
     /// By the signature's place in the detector.
     tallies: Vec<Tally>,
     alerts: Option<AlertFile>,
-    events: Vec<String>,
-    n: usize,
 }
 
 /// Counters of a signature.
@@ -194,32 +217,50 @@ impl Signatures {
         packets: &Packets<'_>,
     ) -> Result<bool, Error> {
         let packet = packets.batch.packet(index);
+        let piece = self.streams.as_mut().and_then(|streams| streams.take(headers, packet));
         let is_suspect = self.detector.is_suspect(index);
         let tuple = headers.five_tuple(packet.data);
-        let Signatures { detector, flows, thresholds, tallies, alerts, .. } = self;
-        let flow = tuple.filter(|tuple| is_followed(detector, headers, packet, tuple.protocol, is_suspect));
-        let flow = flow.map(|tuple| observe(flows, tuple, headers, packet));
-        if !is_suspect {
+        let Signatures { detector, flows, reports, .. } = self;
+        let needs_state = is_suspect || piece.is_some();
+        let flow = tuple.filter(|tuple| is_followed(detector, headers, packet, tuple.protocol, needs_state));
+        let mut flow = flow.map(|tuple| observe(flows, tuple, headers, packet));
+        let interface = packets.interfaces.get(packet.meta.interface.0 as usize);
+        let interface = interface.map_or("", |interface| interface.name.as_str());
+        let (mut goes_on, mut result) = (false, Ok(()));
+        let mut report = |finding: Finding<'_>| {
+            let alert = Alert { signature: finding.signature, headers, packet, tuple, interface };
+            match reports.take(finding.index, &alert) {
+                Ok(is_reported) => goes_on |= is_reported,
+                Err(error) => result = std::mem::replace(&mut result, Ok(())).and(Err(error)),
+            }
+        };
+        if is_suspect {
+            let flow = flow.as_mut().map(|(flow, direction)| (&mut **flow, *direction));
+            detector.evaluate(index, packet.data, headers, payload(headers, packet.data), flow, &mut report);
+        }
+        if let Some(piece) = &piece {
+            let flow = flow.as_mut().map(|(flow, direction)| (&mut **flow, *direction));
+            detector.evaluate_stream(index, packet.data, headers, &piece.window(), flow, &mut report);
+        }
+        if let (Some(streams), Some(piece)) = (&mut self.streams, piece) {
+            streams.put_back(piece);
+        }
+        result.map(|()| goes_on)
+    }
+}
+
+impl Reports {
+    /// Counts a finding, and writes its alert. Whether it is reported.
+    fn take(&mut self, index: usize, alert: &Alert<'_>) -> Result<bool, Error> {
+        self.tallies[index].fitted += 1;
+        if !is_reported(&mut self.thresholds, index as u32, alert.signature, alert.headers, alert.packet) {
             return Ok(false);
         }
-        let (mut goes_on, mut result) = (false, Ok(()));
-        let payload = payload(headers, packet.data);
-        detector.evaluate(index, packet.data, headers, payload, flow, |finding| {
-            let signature = finding.signature;
-            tallies[finding.index].fitted += 1;
-            if !is_reported(thresholds, finding.index as u32, signature, headers, packet) {
-                return;
-            }
-            tallies[finding.index].reported += 1;
-            goes_on = true;
-            if let Some(file) = alerts.as_mut().filter(|_| signature.action == Action::Alert) {
-                let interface = packets.interfaces.get(packet.meta.interface.0 as usize);
-                let name = interface.map_or("", |interface| interface.name.as_str());
-                let written = file.write(&Alert { signature, headers, packet, tuple, interface: name });
-                result = std::mem::replace(&mut result, Ok(())).and(written);
-            }
-        });
-        result.map(|()| goes_on)
+        self.tallies[index].reported += 1;
+        if let Some(file) = self.alerts.as_mut().filter(|_| alert.signature.action == Action::Alert) {
+            file.write(alert)?;
+        }
+        Ok(true)
     }
 }
 
@@ -229,10 +270,10 @@ fn is_followed(
     headers: &Headers,
     packet: Packet<'_>,
     protocol: u8,
-    is_suspect: bool,
+    needs_state: bool,
 ) -> bool {
     detector.tracks(protocol)
-        && (is_suspect
+        && (needs_state
             || protocol != TCP
             || tcp_flags(headers, packet).is_some_and(|flags| flags & (SYN | RST) != 0))
 }
@@ -304,7 +345,7 @@ impl Stage for Signatures {
     }
 
     fn idle(&mut self) -> Result<(), Error> {
-        self.alerts.as_mut().map_or(Ok(()), AlertFile::flush)
+        self.reports.alerts.as_mut().map_or(Ok(()), AlertFile::flush)
     }
 
     fn tick(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
@@ -320,7 +361,7 @@ impl Stage for Signatures {
             .detector
             .signatures()
             .iter()
-            .zip(&self.tallies)
+            .zip(&self.reports.tallies)
             .filter(|(_, tally)| tally.fitted > 0)
             .collect();
         ranked.sort_by_key(|(signature, tally)| (Reverse(tally.fitted), signature.sid));
@@ -344,7 +385,7 @@ impl Stage for Signatures {
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
         let counts = self.detector.counts();
-        tell("alerts", self.tallies.iter().map(|tally| tally.reported).sum());
+        tell("alerts", self.reports.tallies.iter().map(|tally| tally.reported).sum());
         tell("evaluations", counts.evaluations);
         tell("given_up", counts.given_up);
         tell("passed", counts.passed);
@@ -354,7 +395,7 @@ impl Stage for Signatures {
 
     fn merge(&mut self, other: &dyn Any) {
         let Some(other) = other.downcast_ref::<Signatures>() else { return };
-        for (ours, theirs) in self.tallies.iter_mut().zip(&other.tallies) {
+        for (ours, theirs) in self.reports.tallies.iter_mut().zip(&other.reports.tallies) {
             ours.fitted += theirs.fitted;
             ours.reported += theirs.reported;
         }

@@ -86,3 +86,36 @@ fn refused_signatures_are_told_or_are_errors() {
     let error = trial(folder.path(), none, "").err().expect("nothing is left");
     assert!(error.contains("no signature that can be used"), "{error}");
 }
+
+#[test]
+fn contents_may_be_spread_over_packets_of_a_stream() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let rules = r#"
+        alert tcp any any -> any 80 (flow:to_server; content:"GET /ad"; offset:0; depth:7; content:"min"; sid:1;)
+        alert tcp any any -> any 80 (content:"needle"; sid:2;)
+        alert tcp any any -> any 80 (flow:only_stream; content:"hay"; sid:3;)
+    "#;
+    let piece = |seq: u32, flags: u8, payload: &[u8]| {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let tcp = Tcp { src: 40_000, dst: 80, seq, flags, ..Tcp::default() };
+        Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), payload))
+    };
+    let frames = [
+        piece(99, 0x02, b""),
+        piece(100, 0x18, b"GET /a"),
+        piece(106, 0x18, b"dm"),
+        piece(108, 0x18, b"in HTTP/1.1 h"),
+        piece(121, 0x18, b"ay nee"),
+        piece(121, 0x18, b"ay nee"),
+        piece(127, 0x18, b"dle"),
+    ];
+    for (streams, wanted) in [("no", vec![]), ("yes", vec![3, 4, 6])] {
+        let mut trial = trial(folder.path(), rules, &format!(", streams={streams}"))
+            .unwrap_or_else(|why| panic!("{why}"));
+        trial.push_frames(&frames);
+        trial.finish();
+        trial.assert_balanced();
+        let wanted: Vec<Vec<u8>> = wanted.into_iter().map(|at: usize| frames[at].clone()).collect();
+        assert_eq!(trial.data(), wanted, "streams={streams}");
+    }
+}
