@@ -31,8 +31,10 @@ use tapline_tap::protocol::{
 use crate::budget::{Purses, TIME_OF_ALL_MS};
 use crate::capture::{RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
+use crate::journal::JournalEntry;
 use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget};
+use crate::loss_watch::LossWatch;
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
 use crate::{
@@ -111,6 +113,9 @@ pub struct Server {
     /// Likewise, of each user.
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
+    losses: LossWatch,
+    /// Where entries of the journal go; without it they are lines of the log.
+    on_entry: Option<Box<dyn FnMut(&JournalEntry)>>,
     begun: Instant,
     /// Counts rounds of requests: the client with the first turn in one has the last in the next.
     turn: usize,
@@ -168,6 +173,8 @@ impl Server {
             refused: 0,
             refused_of: BTreeMap::new(),
             told: LogBudget::default(),
+            losses: LossWatch::new(Instant::now()),
+            on_entry: None,
             begun: Instant::now(),
             turn: 0,
             purses: Purses::new(REQUEST_PURSE, TIME_OF_ALL_MS, clock::monotonic_ns()),
@@ -198,6 +205,11 @@ impl Server {
         });
         self.recordings.push((capture.to_owned(), recording));
         Ok(theirs)
+    }
+
+    /// Has entries of the journal told to `tell`, with their fields.
+    pub fn on_entry(&mut self, tell: impl FnMut(&JournalEntry) + 'static) {
+        self.on_entry = Some(Box::new(tell));
     }
 
     /// The way for others to say what they want.
@@ -237,6 +249,7 @@ impl Server {
             self.left.expire(Instant::now());
             self.end_searches(log);
             self.tell_news(log);
+            self.tell_losses(log);
         }
         self.told.finish(log);
         self.socket.close();
@@ -281,6 +294,20 @@ impl Server {
                     true => self.told.tell_of_readers(Instant::now(), log, || line),
                     false => log(&line),
                 }
+            }
+        }
+    }
+
+    /// Tells of packets that captures have lost since they were last told of.
+    fn tell_losses(&mut self, log: &mut dyn FnMut(&str)) {
+        if !self.losses.is_due(Instant::now()) {
+            return;
+        }
+        let totals: Vec<CaptureTotals> = self.captures.iter().map(Capture::account).collect();
+        for entry in self.losses.news(&totals) {
+            match &mut self.on_entry {
+                Some(tell) => tell(&entry),
+                None => log(&entry.message),
             }
         }
     }
