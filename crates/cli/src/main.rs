@@ -113,6 +113,8 @@ enum Command {
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::ServeArgs),
+    /// Pause a capture of tapline serve for all of its readers, or resume it.
+    Control(serve::ControlArgs),
     /// Show the state of tapline serve: captures, readers, their lag and losses, and the cost.
     Status(serve::StatusArgs),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
@@ -152,6 +154,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => serve::status(&args),
+        Command::Control(args) => serve::control(&args).map(|()| ExitCode::SUCCESS),
         Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Extcap(args) => extcap::run(&args),
     };
