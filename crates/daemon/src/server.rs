@@ -8,6 +8,7 @@
 //! does not read its answers is gone.
 
 mod attaching;
+mod losses;
 mod searches;
 mod users;
 
@@ -24,22 +25,21 @@ use tapline_ring::{BufferSpec, Guarantee, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    CaptureStatus, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status,
-    VERSION,
+    CaptureStatus, ControlAction, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply,
+    Request, Status, VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
 use crate::capture::{RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
-use crate::journal::JournalEntry;
 use crate::listener::Accepted;
-use crate::log_budget::{Event, LogBudget};
-use crate::loss_watch::LossWatch;
+use crate::log_budget::{Event, LogBudget, quoted};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
 use crate::{
     AccessRule, Capture, CaptureTotals, ClientIdentity, Error, RecordRule, Recording, Rules, Socket,
 };
+use losses::LossNews;
 use searches::ClientSearch;
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
@@ -113,9 +113,7 @@ pub struct Server {
     /// Likewise, of each user.
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
-    losses: LossWatch,
-    /// Where entries of the journal go; without it they are lines of the log.
-    on_entry: Option<Box<dyn FnMut(&JournalEntry)>>,
+    losses: LossNews,
     begun: Instant,
     /// Counts rounds of requests: the client with the first turn in one has the last in the next.
     turn: usize,
@@ -173,8 +171,7 @@ impl Server {
             refused: 0,
             refused_of: BTreeMap::new(),
             told: LogBudget::default(),
-            losses: LossWatch::new(Instant::now()),
-            on_entry: None,
+            losses: LossNews::new(),
             begun: Instant::now(),
             turn: 0,
             purses: Purses::new(REQUEST_PURSE, TIME_OF_ALL_MS, clock::monotonic_ns()),
@@ -205,11 +202,6 @@ impl Server {
         });
         self.recordings.push((capture.to_owned(), recording));
         Ok(theirs)
-    }
-
-    /// Has entries of the journal told to `tell`, with their fields.
-    pub fn on_entry(&mut self, tell: impl FnMut(&JournalEntry) + 'static) {
-        self.on_entry = Some(Box::new(tell));
     }
 
     /// The way for others to say what they want.
@@ -294,20 +286,6 @@ impl Server {
                     true => self.told.tell_of_readers(Instant::now(), log, || line),
                     false => log(&line),
                 }
-            }
-        }
-    }
-
-    /// Tells of packets that captures have lost since they were last told of.
-    fn tell_losses(&mut self, log: &mut dyn FnMut(&str)) {
-        if !self.losses.is_due(Instant::now()) {
-            return;
-        }
-        let totals: Vec<CaptureTotals> = self.captures.iter().map(Capture::account).collect();
-        for entry in self.losses.news(&totals) {
-            match &mut self.on_entry {
-                Some(tell) => tell(&entry),
-                None => log(&entry.message),
             }
         }
     }
@@ -399,6 +377,9 @@ impl Server {
             Request::Hello { .. } => {
                 Ok(Reply::Hello { version: VERSION, captures: self.offers(&client.who) }.into())
             }
+            Request::Control { capture, action } => {
+                self.control(client, &capture, action, log).map(Answer::from)
+            }
             Request::Status {} => Ok(Reply::Status(self.status(&client.who)).into()),
             Request::Attach(attach) => self.attach(client, attach, log),
             Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
@@ -416,6 +397,33 @@ impl Server {
             Some(offer(capture, &access))
         };
         self.captures.iter().filter_map(offer).collect()
+    }
+
+    /// Pauses a capture, or has it go on.
+    ///
+    /// # Errors
+    /// The refusal: by the rules, or because the capture is in that state already or has ended.
+    fn control(
+        &mut self,
+        client: &Client,
+        capture: &str,
+        action: ControlAction,
+        log: &mut dyn FnMut(&str),
+    ) -> Result<Reply, String> {
+        let found = self.captures.iter().position(|known| known.rule().name == capture);
+        let access = self.rules.access(&client.who, capture, self.ours).filter(|access| access.control);
+        let (Some(at), Some(_)) = (found, access) else {
+            let what = format!("{}: no control of {} for them", name(client), quoted(capture));
+            self.refuse(client.who.uid, log, &what);
+            return Err(format!(
+                "no capture {capture:?} is there for you to pause (control = true in a rule)"
+            ));
+        };
+        self.captures[at].control(action)?;
+        self.known.borrow_mut().clear();
+        let done = if action == ControlAction::Pause { "paused" } else { "resumed" };
+        log(&format!("tap:{capture}: {done} by {}", name(client)));
+        Ok(Reply::Controlled {})
     }
 
     fn set_filter(&mut self, client: &mut Client, text: String) -> Result<Reply, String> {

@@ -46,13 +46,15 @@ fn add_capture(exposition: &mut Exposition, capture: &CaptureStatus) {
     exposition.count("tapline_capture_readers", &[name], readers);
     let waits_ms = if capture.waits_for.is_some() { capture.waits_ms } else { 0 };
     exposition.number("tapline_capture_wait_seconds", &[name], waits_ms as f64 / 1e3);
+    exposition.count("tapline_capture_paused", &[name], u64::from(capture.is_paused));
     if capture.is_restricted {
-        for place in ["unwanted", "stored", "buffer", "cpu"] {
+        for place in ["unwanted", "paused", "stored", "buffer", "cpu"] {
             exposition.count("tapline_capture_unknown", &[name, place], 1);
         }
         return;
     }
     exposition.count("tapline_capture_unwanted_packets", &[name], capture.unwanted);
+    exposition.count("tapline_capture_paused_packets", &[name], capture.paused);
     exposition.count("tapline_capture_stored_packets", &[name], capture.stored);
     exposition.count("tapline_capture_lost_packets", &[name, "buffer"], capture.not_stored);
     exposition.number("tapline_capture_cpu_seconds", &[name], capture.cpu_ns as f64 / 1e9);

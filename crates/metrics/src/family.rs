@@ -195,6 +195,12 @@ pub const FAMILIES: &[Family] = &[
         "rx_dropped of the interfaces: frames of no use to the host, which were captured, or lost by the adapter.",
     ),
     counter("tapline_capture_unwanted_packets", CAPTURE, "Packets that no reader wanted."),
+    gauge("tapline_capture_paused", CAPTURE, "1 while the capture is paused, else 0."),
+    counter(
+        "tapline_capture_paused_packets",
+        CAPTURE,
+        "Packets without a reader that came while the capture was paused.",
+    ),
     counter(
         "tapline_capture_stored_packets",
         CAPTURE,
