@@ -12,6 +12,7 @@
 
 pub mod blocks;
 mod byte_order;
+mod copied;
 mod error;
 mod input;
 mod merge;
@@ -22,6 +23,7 @@ mod source;
 mod write;
 
 pub use byte_order::ByteOrder;
+pub use copied::{BlockQueue, CopiedBlock, LeftOut, RawBlock, SecretsKind};
 pub use error::{Error, FilePosition, WriteError};
 pub use input::Compression;
 pub use merge::{MergeOrder, MergedSource};

@@ -107,13 +107,18 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     pub(crate) duration: Option<Duration>,
 
-    /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, otherwise
-    /// pcap; and .gz, .zst or .lz4 after it compresses.
+    /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, .erf,
+    /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. An ending that stands for another format is an error.
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
     pub(crate) write: Option<PathBuf>,
     /// Write in this format, regardless of the file's name.
     #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
     pub(crate) format: Option<FormatArg>,
+    /// Put the keys of this file into the capture file, for programs that decrypt what it holds: lines of
+    /// SSLKEYLOGFILE, or WireGuard's. Lines that are added while packets are captured follow. May be repeated; pcapng
+    /// only.
+    #[arg(long, value_name = "FILE", help_heading = "Output", requires = "write")]
+    pub(crate) secrets: Vec<PathBuf>,
     /// Flush after each packet, so that it is visible in the file at once.
     #[arg(short = 'U', long, help_heading = "Output")]
     pub(crate) packet_buffered: bool,

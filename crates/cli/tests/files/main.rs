@@ -4,6 +4,7 @@
 mod support;
 
 mod capture;
+mod copies;
 mod details;
 mod docs;
 mod errors;

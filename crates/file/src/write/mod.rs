@@ -6,6 +6,9 @@
 //!                                               Rotation: when to begin the next file, and its name
 //! ```
 
+mod blocks;
+mod endings;
+mod erf;
 #[cfg(test)]
 mod failing;
 mod frame;
