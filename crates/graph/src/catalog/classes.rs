@@ -27,6 +27,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::rate::CLASS,
     stages::cut::CLASS,
     stages::decap::CLASS,
+    stages::mask::CLASS,
     stages::delay::CLASS,
     stages::merge::CLASS,
     stages::balance::CLASS,

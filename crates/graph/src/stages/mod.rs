@@ -29,6 +29,7 @@ pub(crate) mod histogram;
 pub(crate) mod ipfix;
 mod limit;
 mod lines;
+pub(crate) mod mask;
 pub(crate) mod r#match;
 pub(crate) mod merge;
 pub(crate) mod rate;
