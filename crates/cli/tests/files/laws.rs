@@ -123,6 +123,11 @@ fn wire() {
 }
 
 #[test]
+fn sip() {
+    law("sip");
+}
+
+#[test]
 fn pattern_search() {
     law("pattern_search");
 }

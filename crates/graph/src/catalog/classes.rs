@@ -36,6 +36,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::histogram::CLASS,
     stages::top::CLASS,
     stages::verify::CLASS,
+    stages::rtp::CLASS,
     stages::flow::CLASS,
     stages::flowtop::CLASS,
     stages::ipfix::CLASS,

@@ -36,6 +36,7 @@ pub(crate) mod rate;
 mod recent;
 mod record;
 pub(crate) mod reflect;
+pub(crate) mod rtp;
 pub(crate) mod sample;
 mod shared;
 mod snap;
