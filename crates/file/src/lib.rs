@@ -31,6 +31,6 @@ pub use section::{InterfaceStatistics, Section};
 pub use section_reader::SectionReader;
 pub use source::{FileSource, InterfaceCounters, ReadMode};
 pub use write::{
-    DirectCreator, FileCreator, FileWriter, Format, Precision, Rotation, WriteOptions, WriteProgress,
+    DirectCreator, FileCreator, FileWriter, Format, Packer, Precision, Rotation, WriteOptions, WriteProgress,
     parse_size,
 };

@@ -86,6 +86,10 @@ pub(crate) struct CaptureArgs {
     pub(crate) filter_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
+    /// Let the filter accept packets with no VLAN tag, one or two, as if the tags were not there: as anyvlan(...) around
+    /// it.
+    #[arg(long, help_heading = "Filter")]
+    pub(crate) any_vlan: bool,
     /// Do not simplify the filter's program.
     #[arg(short = 'O', long, help_heading = "Filter")]
     pub(crate) no_optimize: bool,
@@ -106,6 +110,9 @@ pub(crate) struct CaptureArgs {
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     pub(crate) duration: Option<Duration>,
+    /// Stop with the packet whose captured bytes reach this sum: 1GB; k, M and G are powers of 1000.
+    #[arg(long, value_name = "BYTES", value_parser = size_in::<u64>(1..), help_heading = "Stop")]
+    pub(crate) stop_after: Option<u64>,
 
     /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, .erf,
     /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. An ending that stands for another format is an error.

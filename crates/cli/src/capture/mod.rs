@@ -63,6 +63,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         output_file::follow_links();
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
+    args.stop_after.into_iter().for_each(|bytes| control.stop_after_bytes(bytes));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let (input, caught) = open_input(args, &filtering, program.as_ref(), &control)?;
     if args.dump > 0 {

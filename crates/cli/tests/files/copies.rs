@@ -53,7 +53,8 @@ fn secrets_are_as_editcap_writes_them_and_are_copied() {
     fs::write(&keys, SECRETS).expect("there is room");
     run(["capture", "-r", text(&plain), "--secrets", text(&keys), "-w", text(&ours)]).succeeded();
     let inject = format!("tls,{}", keys.display());
-    let status = Command::new("editcap").args(["--inject-secrets", &inject]).arg(&plain).arg(&theirs).status();
+    let status =
+        Command::new("editcap").args(["--inject-secrets", &inject]).arg(&plain).arg(&theirs).status();
     assert!(status.expect("editcap runs").success());
     assert_eq!(blocks(&ours, 10), blocks(&theirs, 10));
     assert_eq!(blocks(&ours, 10).len(), 1);
@@ -78,7 +79,10 @@ fn names_and_comments_are_copied() {
         ["in.pcapng", "commented.pcapng", "copy.pcapng"].map(|name| folder.path().join(name));
     generated(&plain);
     let mut editcap = Command::new("editcap");
-    editcap.args(["--capture-comment", "of the third floor", "-a", "3:look here"]).arg(&plain).arg(&commented);
+    editcap
+        .args(["--capture-comment", "of the third floor", "-a", "3:look here"])
+        .arg(&plain)
+        .arg(&commented);
     assert!(editcap.status().expect("editcap runs").success());
     run(["capture", "-r", text(&commented), "-w", text(&copy)]).succeeded();
     let told = capinfos(&copy);
@@ -126,6 +130,30 @@ fn endings_that_would_lie_are_refused() {
         run(["run", "-e", &graph]).failed_saying(&["are not written"]);
         assert!(!path.exists());
     }
+}
+
+#[test]
+fn a_capture_stops_after_bytes() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let [plain, copy] = ["in.pcap", "copy.pcap"].map(|name| folder.path().join(name));
+    run(["generate", "-w", text(&plain), "count=200", "size=100"]).succeeded();
+    for (bytes, packets) in [("1000", 10), ("1001", 11), ("1", 1), ("1G", 200)] {
+        let limited = ["capture", "-r", text(&plain), "-w", text(&copy), "--stop-after", bytes, "--json"];
+        let account = run(limited).succeeded().account();
+        assert_eq!(account.output("written"), packets, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_setting_looks_behind_vlan_tags() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let tagged = folder.path().join("in.pcap");
+    run(["generate", "-w", text(&tagged), "count=20", "udp", "vlan=5"]).succeeded();
+    let count = |options: &[&str]| {
+        let words = [&["capture", "-r", text(&tagged), "--count", "--json"], options, &["udp"]].concat();
+        run(words).succeeded().account().output("written")
+    };
+    assert_eq!((count(&[]), count(&["--any-vlan"])), (0, 20));
 }
 
 /// Of each packet what tshark says of its checksums: 0 wrong, 1 right, 2 not checked.

@@ -23,5 +23,6 @@ mod writer;
 
 pub use name::parse_size;
 pub use options::{DirectCreator, FileCreator, Format, Precision, WriteOptions};
+pub use packer::Packer;
 pub use rotation::Rotation;
 pub use writer::{FileWriter, WriteProgress};
