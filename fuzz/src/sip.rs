@@ -35,7 +35,7 @@ fn numbers_add_up(data: &[u8]) {
         let Some(header) = Header::parse(packet) else { continue };
         let time_ns = number * i64::from(packet[0]) * 1_000_000;
         match &mut stream {
-            Some(stream) => stream.packet(&header, time_ns, u32::from(packet[1]) << packet[2] % 16),
+            Some(stream) => stream.packet(&header, time_ns, u32::from(packet[1]) << (packet[2] % 16)),
             None => stream = Some(Stream::new(&header, time_ns)),
         }
     }

@@ -8,7 +8,7 @@
 //! All tables have a most; what comes after that is counted.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tapline_capture::Error;
 use tapline_packet::headers::FiveTuple;
@@ -223,8 +223,8 @@ impl Rtp {
             of_call(|call| &call.id),
             of_call(|call| &call.from),
             of_call(|call| &call.to),
-            Cell::Text(format!("{}", std::net::SocketAddr::new(ends.src, ends.src_port))),
-            Cell::Text(format!("{}", std::net::SocketAddr::new(ends.dst, ends.dst_port))),
+            Cell::Text(SocketAddr::new(ends.src, ends.src_port).to_string()),
+            Cell::Text(SocketAddr::new(ends.dst, ends.dst_port).to_string()),
             Cell::Text(format!("0x{ssrc:08x}")),
             Cell::Text(name.clone()),
             stream.received().into(),
