@@ -15,7 +15,8 @@ fn text(path: &Path) -> &str {
 fn input(folder: &Path) -> std::path::PathBuf {
     let [large, small, both] = ["large.pcap", "small.pcap", "both.pcap"].map(|name| folder.join(name));
     run(["generate", "-w", text(&large), "count=60", "udp", "flows=3", "seed=1", "oneway"]).succeeded();
-    run(["generate", "-w", text(&small), "count=10", "udp", "flows=10", "seed=2", "oneway"]).succeeded();
+    run(["generate", "-w", text(&small), "count=10", "udp", "flows=10", "seed=2", "dport=77", "oneway"])
+        .succeeded();
     run(["capture", "-r", text(&large), "-r", text(&small), "-w", text(&both)]).succeeded();
     both
 }
@@ -29,6 +30,16 @@ fn packets(lines: &str) -> Vec<u64> {
     lines.lines().map(of).collect()
 }
 
+/// The account of a stage that is an output, once all of the account balances.
+fn output_of(told: &Finished, stage: &str) -> Value {
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let value: Value = serde_json::from_str(text.lines().last().expect("an account")).expect("an object");
+    assert_eq!(value["account"]["balanced"], true, "{value}");
+    let stages = value["account"]["stages"].as_array().expect("stages");
+    let found = stages.iter().find(|found| found["name"] == stage).expect("the stage");
+    found["output"].clone()
+}
+
 #[test]
 fn small_flows_are_left_out_and_counted() {
     let folder = tempfile::tempdir().expect("there is room");
@@ -36,12 +47,12 @@ fn small_flows_are_left_out_and_counted() {
     let to = format!("json:{}", out.display());
     let told =
         run(["probe", "-r", text(&input), "--export", &to, "--min-packets", "2", "--json"]).succeeded();
-    let account = told.account();
     let records = packets(&fs::read_to_string(&out).expect("it was written"));
     assert!(records.iter().all(|packets| *packets >= 2), "{records:?}");
     let written: u64 = records.iter().sum();
-    assert_eq!(account.output("written"), written);
-    assert_eq!((written, account.output("lost")), (60, 0));
+    let output = output_of(&told, "lines0");
+    assert_eq!((written, &output["written"], &output["lost"]), (60, &60.into(), &0.into()));
+    assert_eq!(output["unsent"]["small_flow"], 10);
     let output = String::from_utf8_lossy(&told.stdout).into_owned();
     let results: Value = serde_json::from_str(output.lines().next().expect("results")).expect("an object");
     assert_eq!(results["results"]["meter"][0]["small"], 10);
@@ -54,10 +65,10 @@ fn sampled_flows_are_scaled() {
     let to = format!("json:{}", out.display());
     let probe = ["probe", "-r", text(&input), "--export", &to, "--sample", "5", "--scale", "--json"];
     let template = ["--template", "default,samplingInterval"];
-    let account = run(probe.into_iter().chain(template)).succeeded().account();
+    let told = run(probe.into_iter().chain(template)).succeeded();
     let lines = fs::read_to_string(&out).expect("it was written");
     assert_eq!(packets(&lines).iter().sum::<u64>(), 70, "14 of 70 packets, five times");
-    assert_eq!(account.output("written"), 14, "the account has the packets that were metered");
+    assert_eq!(output_of(&told, "lines0")["written"], 14, "the account has the packets that were metered");
     assert!(lines.contains("\"samplingInterval\":1"), "{lines}");
 }
 

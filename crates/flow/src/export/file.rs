@@ -62,10 +62,10 @@ impl MessageFile {
             Some(packer) => packer.pack(message)?,
             None => message,
         };
-        let written = self.file.write_all(message);
+        let (written, len) = (self.file.write_all(message), message.len() as u64);
         match (&written, &mut self.packer) {
             (Ok(()), packer) => {
-                self.len += message.len() as u64;
+                self.len += len;
                 packer.iter_mut().for_each(Packer::mark);
             }
             // A packed stream goes on from what was given to it.

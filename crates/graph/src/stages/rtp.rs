@@ -155,7 +155,8 @@ impl Rtp {
             return stream.packet(&header, time_ns, clock);
         }
         let is_expected = self.expected.contains_key(&(ends.dst, ends.dst_port));
-        if !is_expected && !(self.guesses && self.is_likely(key, &header)) {
+        let is_stream = is_expected || self.guesses && self.is_likely(key, &header);
+        if !is_stream {
             return;
         }
         if self.measured.len() >= self.streams_max {
