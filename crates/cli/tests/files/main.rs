@@ -5,6 +5,7 @@ mod support;
 
 mod calls;
 mod capture;
+mod configuration;
 mod copies;
 mod details;
 mod docs;
@@ -15,6 +16,7 @@ mod generate;
 mod host_names;
 mod laws;
 mod manual;
+mod metrics;
 mod outputs;
 mod parquet;
 mod run;
