@@ -3,15 +3,20 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod capture;
+mod configuration;
+mod copies;
 mod details;
 mod docs;
 mod errors;
+mod flow_choice;
 mod fpl;
 mod generate;
 mod host_names;
 mod laws;
 mod manual;
+mod metrics;
 mod outputs;
 mod parquet;
 mod run;
