@@ -128,6 +128,11 @@ fn sip() {
 }
 
 #[test]
+fn signatures() {
+    law("signatures");
+}
+
+#[test]
 fn tcp_streams() {
     law("tcp_streams");
 }

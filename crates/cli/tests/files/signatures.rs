@@ -36,7 +36,7 @@ fn chosen(test: &str) -> Option<Vec<PathBuf>> {
 
 /// Packets that each signature fitted, by sid - 1.
 fn fitted(rules: &Path, capture: &Path) -> Option<Vec<u64>> {
-    let graph = format!("file({capture:?}) -> signatures({rules:?}, refused=error) -> drop");
+    let graph = format!("file({capture:?}) -> twins :: signatures({rules:?}, refused=error) -> drop");
     let output = Command::new(TAPLINE).args(["run", "--json", "-e", &graph]).output().expect("it starts");
     let finished = Finished::new(output);
     if !finished.status.success() {
@@ -46,9 +46,8 @@ fn fitted(rules: &Path, capture: &Path) -> Option<Vec<u64>> {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let [.., results, account] = lines.as_slice() else { panic!("{text}") };
     assert_eq!(account["account"]["balanced"], true, "{account}");
-    let rows = &results["results"].as_array().expect("a result")[0]["rows"];
     let mut counts = vec![0; TWINS.len()];
-    for row in rows.as_array().expect("rows") {
+    for row in results["results"]["twins"].as_array().expect("rows") {
         let sid = row["sid"].as_u64().expect("a sid") as usize;
         counts[sid - 1] = row["fitted"].as_u64().expect("a count");
     }
