@@ -16,6 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::Account;
 
+use crate::group::GroupRequest;
+
 /// A text of a daemon, safe for a terminal: a control character, or one that changes the direction of writing, becomes
 /// a question mark, and white space a space.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
@@ -115,6 +117,9 @@ pub struct AttachRequest {
     /// Milliseconds, 0 to 100 ([`DELAY_MAX`]), for which the daemon may collect packets before they can be read: with
     /// more of them at a time it wakes up less often.
     pub delay_ms: u32,
+    /// The group whose share of the packets it reads; none for all packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupRequest>,
 }
 
 /// The longest delay at the daemon, whatever delay was asked for.
@@ -136,6 +141,7 @@ impl Default for AttachRequest {
             start: StartPosition::default(),
             entries: 1 << 16,
             delay_ms: 0,
+            group: None,
         }
     }
 }
@@ -287,6 +293,9 @@ pub struct AttachedReader {
     pub buffers: u32,
     /// The capture that it reads.
     pub offer: OfferedCapture,
+    /// The group that it has joined; empty without one.
+    #[serde(deserialize_with = "text")]
+    pub group: String,
 }
 
 /// The fate of a reader's packets.

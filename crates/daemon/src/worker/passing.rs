@@ -34,6 +34,8 @@ impl Dispatcher {
         let batch = &source.batch();
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
+        let Readers { groups, list, .. } = &mut self.readers;
+        groups.share(batch, self.setting.link_type, list);
         let wanted = self.readers.select_wanted();
         self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();
