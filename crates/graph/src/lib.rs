@@ -27,6 +27,7 @@ mod graph;
 pub mod language;
 mod packets;
 pub mod plan;
+mod reload;
 mod restamped;
 mod shard;
 mod stage;
@@ -40,6 +41,7 @@ pub use engine::{Control, Engine, GraphChange, Inlet, RunEnd, RunOutcome, RunRep
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;
+pub use reload::ReloadRequests;
 pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;
 pub use stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};

@@ -44,6 +44,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let texts = texts(args)?;
     let plan = plan(args, &texts)?;
+    let compiler = Compiler::new(SNAP_LEN, true, args.language, false, None);
+    opening::check_rules(&plan, &Arc::new(compiler), &[])?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -141,12 +143,19 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         workers,
         interpret: false,
         directory: PathBuf::new(),
+        rule_files: Default::default(),
     });
     if args.reload {
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
         let mut reloader =
             Reloader::new(args.clone(), settings, plan, control, common, compiler, interfaces.clone());
-        caught.obey_with(Arc::clone(&reloader.control), move || reloader.reload())?;
+        caught.obey_with(Arc::clone(&reloader.control), move || {
+            reloader.reload();
+            reloader.control.reloads().request();
+        })?;
+    } else if plan.nodes.iter().any(|node| node.class.name == "rules") {
+        let reloading = Arc::clone(&control);
+        caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
     } else {
         caught.obey(Arc::clone(&control))?;
     }
