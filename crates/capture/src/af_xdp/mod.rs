@@ -157,6 +157,8 @@ pub struct AfXdp {
 struct Book {
     attachment: Arc<Attachment>,
     link: Link,
+    /// Receive queues whose packets stay with the host.
+    others: Vec<u16>,
     is_gone: bool,
     is_filtered: bool,
     losses: LossWatch,
@@ -382,6 +384,9 @@ impl AfXdp {
         let book = &self.books[id.0 as usize];
         let (mut ring, mut xdp) = (RingAccount::default(), XdpAccount::default());
         let (mut passed, mut delivered) = (0, 0);
+        if self.is_first {
+            passed += book.others.iter().map(|queue| book.attachment.counts(*queue).1).sum::<u64>();
+        }
         for queue in self.queues.iter_mut().filter(|queue| queue.common.interface == id) {
             let (lent, counted) = queue.counts();
             let (taken, left) = book.attachment.counts(queue.number);
@@ -549,6 +554,7 @@ fn book(opened: &mut Opened, is_first: bool) -> Book {
     Book {
         attachment: Arc::clone(&opened.attachment),
         link: opened.link.clone(),
+        others: opened.others.clone(),
         is_gone: false,
         is_filtered: opened.is_filtered,
         losses: if is_first { std::mem::take(&mut opened.losses) } else { LossWatch::default() },

@@ -50,6 +50,8 @@ pub(super) struct Opened {
     pub(super) link: Link,
     pub(super) attachment: Arc<Attachment>,
     pub(super) queues: Vec<Queue>,
+    /// Receive queues whose packets stay with the host.
+    pub(super) others: Vec<u16>,
     pub(super) is_filtered: bool,
     pub(super) losses: LossWatch,
     pub(super) events: Vec<Event>,
@@ -144,6 +146,7 @@ impl<'a> Opener<'a> {
             let taking = Taking { filter: filter.filter(|_| is_filtered), link_type: interface.link_type };
             protect::check(link, &self.links, self.session.as_ref(), &taking, &mut self.route)?;
         }
+        let others = (0..own).filter(|queue| !served.contains(queue)).map(|queue| queue as u16).collect();
         let common =
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
         let (mut queues, bound) = self.bind_all(link, served, size, common, &loaded)?;
@@ -172,7 +175,17 @@ impl<'a> Opener<'a> {
         let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
         let summary = summary(&queues, bound, attachment.mode, size, wants_time);
         let attachment = Arc::new(attachment);
-        Ok(Opened { interface, link: link.clone(), attachment, queues, is_filtered, losses, events, summary })
+        Ok(Opened {
+            interface,
+            link: link.clone(),
+            attachment,
+            queues,
+            others,
+            is_filtered,
+            losses,
+            events,
+            summary,
+        })
     }
 
     /// Prepares the queues for the notes of the driver about each packet. Returns whether the adapter's time is wanted.

@@ -368,7 +368,7 @@ fn a_wrong_rule_stops_before_anything_is_written() {
     let rules = "default pass\nflow icmp 192.0.2.300 <-> 192.0.2.9 => drop\n";
     refused(rules, &["--check"], &place);
     refused(rules, &[], &place);
-    refused("\nrule: tcp port 99999 => drop\n", &[], &["site.rules: line 2, for in.pcap: illegal port"]);
+    refused("\nrule: tcp port 99999 => drop\n", &[], &["r: site.rules: line 2: illegal port"]);
 }
 
 #[test]
@@ -405,8 +405,8 @@ fn a_signal_has_rules_read_again_while_packets_flow() {
     };
     fs::write(&rules, "rule t: tcp => pass\nrule u: => nowhere\n").unwrap();
     signal("-HUP");
-    until("line 2, column 9: expected a filter");
-    until("the rules before stay");
+    let refused = until("line 2, column 9: expected a filter");
+    assert!(refused.ends_with("; the rules before stay"), "{refused}");
     fs::write(&rules, "rule t: tcp => pass\nrule u: udp => drop\n").unwrap();
     signal("-HUP");
     until("rules read again: 0 exact, 2 in the list");

@@ -170,7 +170,7 @@ impl SharedRules {
                     grouped(list)
                 ));
             }
-            Err(why) => self.tell(format!("{why}\n  the rules before stay")),
+            Err(why) => self.tell(format!("{}; the rules before stay", in_one_line(&why))),
         }
     }
 
@@ -213,6 +213,14 @@ impl SharedRules {
         }
         all_have
     }
+}
+
+/// An error in one line: without the line that marks a place, which is given as line and column too.
+fn in_one_line(error: &str) -> String {
+    let is_mark =
+        |line: &&str| !line.trim().is_empty() && line.trim().chars().all(|c| matches!(c, '^' | '~' | ' '));
+    let lines: Vec<&str> = error.lines().filter(|line| !is_mark(line)).map(str::trim).collect();
+    lines.join("; ")
 }
 
 /// What shows that a file has changed.

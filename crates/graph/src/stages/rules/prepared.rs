@@ -98,7 +98,10 @@ impl Prepared {
 }
 
 fn at_line(line: usize, interface: &Interface, why: &str) -> String {
-    format!("line {line}, for {}: {why}", interface.name)
+    match interface.name.as_str() {
+        "" => format!("line {line}: {why}"),
+        name => format!("line {line}, for {name}: {why}"),
+    }
 }
 
 fn set_of(filters: &[Arc<Filter>]) -> FilterSet {
