@@ -120,7 +120,14 @@ pub struct AttachRequest {
     /// The group whose share of the packets it reads; none for all packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupRequest>,
+    /// Filters that label packets: a packet's label is the number, from 1, of the first of them that accepts it, and 0
+    /// if none does. At most [`LABELS_MAX`], and 8,192 bytes together. They label what `filter` accepts, and let
+    /// nothing more through.
+    pub labels: Vec<String>,
 }
+
+/// The most labels of a reader.
+pub const LABELS_MAX: usize = 255;
 
 /// The longest delay at the daemon, whatever delay was asked for.
 pub const DELAY_MAX: Duration = Duration::from_millis(100);
@@ -142,6 +149,7 @@ impl Default for AttachRequest {
             entries: 1 << 16,
             delay_ms: 0,
             group: None,
+            labels: Vec::new(),
         }
     }
 }

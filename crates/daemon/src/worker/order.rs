@@ -10,6 +10,7 @@ use tapline_tap::GroupRequest;
 use tapline_tap::protocol::ReaderCounts;
 
 use super::report::Report;
+use super::verdicts::VerdictRule;
 use crate::budget::Payer;
 use crate::union::Asked;
 use crate::view::{Rights, View};
@@ -35,6 +36,8 @@ pub(crate) struct Wish {
     pub(crate) filter: Arc<Filter>,
     /// For the kernel.
     pub(crate) asked: Asked,
+    /// The verdicts on packets that the filter accepts.
+    pub(crate) verdicts: VerdictRule,
 }
 
 /// A reader that is to be attached.
