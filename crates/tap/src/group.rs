@@ -4,6 +4,7 @@
 //! tap:office                  every packet that the reader wants
 //! tap:office/ids              its share of them: flows are shared out among the readers of the group `ids`
 //! tap:office/ids?by=host      likewise by pairs of addresses;  ?by=turn: packet by packet, in turn
+//! tap:office/ids?by=first:10  each packet to the reader of the least number whose filter accepts it
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -25,11 +26,17 @@ pub enum ShareBy {
     Host,
     /// Packets in turn.
     Turn,
+    /// To the reader with the least priority number; among equals to the one that came first.
+    First,
 }
 
 impl ShareBy {
-    const WORDS: [(&str, ShareBy); 3] =
-        [("flow", ShareBy::Flow), ("host", ShareBy::Host), ("turn", ShareBy::Turn)];
+    const WORDS: [(&str, ShareBy); 4] = [
+        ("flow", ShareBy::Flow),
+        ("host", ShareBy::Host),
+        ("turn", ShareBy::Turn),
+        ("first", ShareBy::First),
+    ];
 
     /// A word for it, as names of captures have it.
     pub fn word(self) -> &'static str {
@@ -45,6 +52,8 @@ pub struct GroupRequest {
     pub name: String,
     /// How it shares packets out; all readers of a group ask for the same.
     pub by: ShareBy,
+    /// With [`ShareBy::First`]: the reader's priority; the least number comes first.
+    pub priority: u32,
 }
 
 impl GroupRequest {
@@ -69,17 +78,16 @@ impl GroupRequest {
 /// The group is none, for a person to read.
 pub fn parse_name(name: &str) -> Result<(&str, Option<GroupRequest>), String> {
     let Some((capture, group)) = name.split_once('/') else { return Ok((name, None)) };
-    let (name, by) = match group.split_once('?') {
-        None => (group, ShareBy::Flow),
-        Some((name, option)) => {
-            let word = option.strip_prefix("by=").unwrap_or("");
-            let known = ShareBy::WORDS.iter().find(|(known, _)| *known == word);
-            let (_, by) =
-                known.ok_or_else(|| format!("`?{option}`: a group shares ?by=flow, ?by=host or ?by=turn"))?;
-            (name, *by)
-        }
+    let (name, option) = group.split_once('?').unwrap_or((group, "by=flow"));
+    let fault = || format!("`?{option}`: a group shares ?by=flow, ?by=host, ?by=turn or ?by=first:NUMBER");
+    let word = option.strip_prefix("by=").ok_or_else(fault)?;
+    let (word, priority) = match word.split_once(':') {
+        Some(("first", number)) => ("first", number.parse().map_err(|_| fault())?),
+        Some(_) => return Err(fault()),
+        None => (word, 0),
     };
-    let group = GroupRequest { name: name.to_owned(), by };
+    let (_, by) = *ShareBy::WORDS.iter().find(|(known, _)| *known == word).ok_or_else(fault)?;
+    let group = GroupRequest { name: name.to_owned(), by, priority };
     group.check()?;
     Ok((capture, Some(group)))
 }
@@ -90,7 +98,7 @@ mod tests {
 
     #[test]
     fn names_of_captures_and_groups() {
-        let group = |name: &str, by| Some(GroupRequest { name: name.to_owned(), by });
+        let group = |name: &str, by| Some(GroupRequest { name: name.to_owned(), by, priority: 0 });
         assert_eq!(parse_name("office"), Ok(("office", None)));
         assert_eq!(parse_name("office/ids"), Ok(("office", group("ids", ShareBy::Flow))));
         for (word, by) in ShareBy::WORDS {

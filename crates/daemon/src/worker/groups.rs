@@ -38,6 +38,7 @@ struct Member {
     /// Its place in the list of readers.
     at: usize,
     seed: u64,
+    priority: u32,
 }
 
 impl Groups {
@@ -49,7 +50,7 @@ impl Groups {
         let Some(group) = self.list.iter().find(|group| group.is_for(request, uid, view)) else {
             return Ok(());
         };
-        let GroupRequest { name, by } = &group.request;
+        let GroupRequest { name, by, .. } = &group.request;
         if *by != request.by {
             return Err(format!(
                 "the group {name} shares by {}: write ?by={} behind its name",
@@ -74,7 +75,11 @@ impl Groups {
                 self.list.push(Group::new(request.clone(), uid, view));
                 self.list.len() - 1
             });
-            self.list[group].members.push(Member { at, seed: mixed(reader.number) });
+            self.list[group].members.push(Member {
+                at,
+                seed: mixed(reader.number),
+                priority: request.priority,
+            });
         }
         self.list.retain(|group| !group.members.is_empty());
     }
@@ -123,6 +128,10 @@ impl Group {
                 self.turn += 1;
                 let place = self.turn % u64::from(wanting.count_ones());
                 return wanting_members.clone().nth(place as usize).unwrap_or(0);
+            }
+            // Members stand in the order in which they came, and the first of equals is taken.
+            ShareBy::First => {
+                return wanting_members.clone().min_by_key(|bit| self.members[*bit].priority).unwrap_or(0);
             }
         };
         wanting_members.max_by_key(|bit| mixed(hash ^ self.members[*bit].seed)).unwrap_or(0)

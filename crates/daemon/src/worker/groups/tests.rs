@@ -10,7 +10,7 @@ use super::super::readers::tests::{join, view};
 use super::*;
 
 fn request(by: ShareBy) -> GroupRequest {
-    GroupRequest { name: "ids".to_owned(), by }
+    GroupRequest { name: "ids".to_owned(), by, priority: 0 }
 }
 
 /// Readers of these numbers in one group, and their descriptors.
@@ -102,7 +102,7 @@ fn joining_and_leaving_move_no_flow_between_others() {
 #[test]
 fn a_packet_goes_to_a_reader_that_wants_it() {
     let pool = pool();
-    for by in [ShareBy::Flow, ShareBy::Host, ShareBy::Turn] {
+    for by in [ShareBy::Flow, ShareBy::Host, ShareBy::Turn, ShareBy::First] {
         let (mut readers, _parts) = group_of(&[11, 22, 33], by);
         let wants = |reader: u64, packet: usize| match packet % 4 {
             0 => reader == 22,
@@ -116,6 +116,20 @@ fn a_packet_goes_to_a_reader_that_wants_it() {
                 None => assert_eq!(packet % 4, 2, "{by:?}"),
             }
         }
+    }
+}
+
+#[test]
+fn the_first_by_priority_gets_what_it_wants() {
+    let pool = pool();
+    let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::First);
+    for (reader, priority) in readers.list.iter_mut().zip([20, 10, 20]) {
+        reader.group = Some(GroupRequest { priority, ..request(ShareBy::First) });
+    }
+    readers.rebuild_filter_index();
+    let wants = |reader: u64, packet: usize| reader != 22 || packet % 2 == 0;
+    for (packet, owner) in owners(&mut readers, &pool, &wants).into_iter().enumerate() {
+        assert_eq!(owner, Some(if packet % 2 == 0 { 22 } else { 11 }), "{packet}");
     }
 }
 
