@@ -21,6 +21,7 @@ use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
+use crate::strict::StrictArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -108,6 +109,12 @@ pub(crate) struct ProbeArgs {
     /// scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
+    /// With --sample N: multiply packets and bytes of each flow by N, as an estimate. Records then carry the interval 1.
+    #[arg(long, help_heading = "Flows")]
+    scale: bool,
+    /// Leave out flows with fewer packets, of both directions. Their packets are counted in the account.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
+    min_packets: u64,
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
     /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
@@ -149,6 +156,9 @@ pub(crate) struct ProbeArgs {
     /// Send templates again after this time, over UDP.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Export")]
     template_time: Duration,
+    /// The longest time that a message of a live interface waits for further records; in tenths of a second.
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_duration, help_heading = "Export")]
+    message_delay: Duration,
     /// Distribution over collectors. all: each gets all flows; flow: each flow goes to one of them.
     #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
     spread: String,
@@ -178,6 +188,8 @@ pub(crate) struct ProbeArgs {
     /// As root, write through a symbolic link with the name of a file; without this option that is an error.
     #[arg(long)]
     follow_links: bool,
+    #[command(flatten)]
+    strict: StrictArgs,
     #[command(flatten)]
     language: LanguageArgs,
     /// Meter only packets that this filter accepts, in the pcap-filter language.
@@ -224,6 +236,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
+        strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
@@ -363,7 +376,7 @@ fn filter(args: &ProbeArgs) -> Option<String> {
 
 fn meter(args: &ProbeArgs) -> String {
     format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={})",
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={}, min_packets={}, scale={})",
         time(args.active_timeout),
         time(args.idle_timeout),
         time(args.closed_timeout),
@@ -374,6 +387,8 @@ fn meter(args: &ProbeArgs) -> String {
         args.sample,
         quoted(&details(args).words()),
         args.payload.unwrap_or(64),
+        args.min_packets,
+        yes(args.scale),
     )
 }
 
@@ -393,7 +408,7 @@ fn template(args: &ProbeArgs) -> String {
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={}, enterprise={}{})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, spread={}, rate={}, enterprise={}{})",
         quoted(to),
         args.version,
         quoted(&template(args)),
@@ -402,6 +417,7 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         args.mtu,
         args.template_messages,
         time(args.template_time),
+        time(args.message_delay),
         args.spread,
         args.rate,
         args.enterprise,

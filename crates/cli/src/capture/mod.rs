@@ -10,19 +10,22 @@ mod filtering;
 mod input;
 mod lists;
 mod outputs;
+mod secrets;
 mod watching;
 
 pub(crate) use args::CaptureArgs;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
+use tapline_file::BlockQueue;
 use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table, grouped};
 use tapline_packet::Interface;
@@ -39,8 +42,10 @@ use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
 use crate::stored::{self, Asked, UnfitLinkTypes};
+use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
+use secrets::Secrets;
 use watching::Watcher;
 
 /// Runs the command.
@@ -48,11 +53,14 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if lists::wanted(args) {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
+    if args.fpl_memory_file.is_some() && args.workers > 1 {
+        bail!("--fpl-memory-file is the memory of one worker: leave --workers out");
+    }
     if args.verify && args.workers > 1 {
         bail!("--verify must see all packets in their order: leave --workers out");
     }
     let filtering = Arc::new(Filtering::new(args)?);
-    let program = fpl_program(&args.fpl)?;
+    let program = fpl_program(&args.fpl, args.fpl_memory_file.as_deref())?;
     if let Some(link_type) = lists::dump_link_type(args)? {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
     }
@@ -60,6 +68,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         output_file::follow_links();
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
+    args.stop_after.into_iter().for_each(|bytes| control.stop_after_bytes(bytes));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let (input, caught) = open_input(args, &filtering, program.as_ref(), &control)?;
     if args.dump > 0 {
@@ -71,6 +80,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if !args.is_for_wireshark {
         announce(&input);
     }
+    let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
@@ -79,7 +89,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    work(args, input, outputs, Run { filtering, program, control, meters })
+    work(args, input, outputs, Run { filtering, program, control, meters, secrets })
 }
 
 /// Opens the sources, and checks that filter and program fit them.
@@ -135,21 +145,30 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
     let watcher = Watcher::new(args, input.sources.len());
     let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
+        if worker == 0 {
+            run.secrets.lock().unwrap_or_else(PoisonError::into_inner).follow();
+        }
         if worker == 0 && watch.is_requested && args.fpl_memory {
             tell_memory(args, run.program.as_deref(), &mut io::stderr());
         }
     };
+    let blocks = input.blocks.clone();
     let outcome = drive(args, input.sources, outputs, &run, &tell);
     watcher.clear();
+    tell_left_out(args, &blocks);
     conclude(args, outcome, &run, input.search.as_ref())
 }
 
 /// The program of `--fpl`.
-fn fpl_program(args: &FplArgs) -> Result<Option<FplProgram>> {
+fn fpl_program(args: &FplArgs, memory: Option<&Path>) -> Result<Option<FplProgram>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-    Ok(Some(FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?))
+    let program = FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?;
+    Ok(Some(match memory {
+        Some(file) => program.in_file(file)?,
+        None => program,
+    }))
 }
 
 /// The engines' filter, program and counters.
@@ -158,6 +177,8 @@ struct Run {
     program: Option<Arc<FplProgram>>,
     control: Arc<Control>,
     meters: Meters,
+    /// Keys that go into the file.
+    secrets: Mutex<Secrets>,
 }
 
 /// Result of a run.
@@ -184,6 +205,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
         decide,
+        shared: run.program.as_ref().and_then(|program| program.shared()),
         control: Arc::clone(&run.control),
         snap_len: args.snap_len(),
         verify: args.verify,
@@ -302,8 +324,9 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
         tell_account(args, &account, (search, &notes), unfit);
     }
+    let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
     let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
-    told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
+    told.map(|()| if is_part { ExitCode::from(INCOMPLETE) } else { code })
 }
 
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
@@ -331,14 +354,19 @@ fn lost_by_store(args: &CaptureArgs, account: &Account) -> u64 {
     account.outputs.iter().filter(|output| output.name == name).map(|output| output.lost).sum()
 }
 
-/// The exit status where packets of a store may be missing, because parts of it could not be read.
-const ANSWERED_IN_PART: u8 = 3;
-
 /// Shows what a program remembers.
 fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn Write) {
     let Some(program) = program else { return };
     let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
     let _ = out.write_all(text.as_bytes());
+}
+
+/// Tells of blocks besides packets that a copy lacks.
+fn tell_left_out(args: &CaptureArgs, blocks: &BlockQueue) {
+    let Some(path) = &args.write else { return };
+    for clause in blocks.left_out().clauses() {
+        let _ = writeln!(io::stderr(), "tapline: not in {}: {clause}", path.display());
+    }
 }
 
 /// Shows what became of marked packets.

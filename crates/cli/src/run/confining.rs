@@ -44,7 +44,12 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         // Its file is read again, and may be another one of this name then.
         "rules" => needs.reads.extend(folder(text("file"))),
         // Programs and lists of patterns, which name further files.
-        "fpl" | "match" => needs.reads.push("/".into()),
+        "fpl" | "match" => {
+            needs.reads.push("/".into());
+            if node.class.name == "fpl" && !text("memory").is_empty() {
+                needs.makes.extend(folder(text("memory")));
+            }
+        }
         _ => {}
     }
 }

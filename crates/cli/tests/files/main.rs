@@ -3,19 +3,25 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod capture;
+mod configuration;
+mod copies;
 mod details;
 mod docs;
 mod errors;
+mod flow_choice;
 mod fpl;
 mod generate;
 mod host_names;
 mod laws;
 mod manual;
+mod metrics;
 mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod signatures;
 mod store_answers;
 mod store_keeping;
 mod store_rights;
