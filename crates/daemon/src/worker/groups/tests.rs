@@ -127,9 +127,9 @@ fn the_first_by_priority_gets_what_it_wants() {
         reader.group = Some(GroupRequest { priority, ..request(ShareBy::First) });
     }
     readers.rebuild_filter_index();
-    let wants = |reader: u64, packet: usize| reader != 22 || packet % 2 == 0;
+    let wants = |reader: u64, packet: usize| reader != 22 || packet.is_multiple_of(2);
     for (packet, owner) in owners(&mut readers, &pool, &wants).into_iter().enumerate() {
-        assert_eq!(owner, Some(if packet % 2 == 0 { 22 } else { 11 }), "{packet}");
+        assert_eq!(owner, Some(if packet.is_multiple_of(2) { 22 } else { 11 }), "{packet}");
     }
 }
 
