@@ -57,11 +57,20 @@ pub(crate) fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
 }
 
 pub(crate) fn record(recorder: &mut Recorder, packets: &[(Vec<u8>, Meta)], now: Timestamp) {
+    record_on(recorder, &ethernet(), packets, now);
+}
+
+pub(crate) fn record_on(
+    recorder: &mut Recorder,
+    interfaces: &[Interface],
+    packets: &[(Vec<u8>, Meta)],
+    now: Timestamp,
+) {
     for (data, meta) in packets {
         let record = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta: *meta }];
         let mut all = Selection::none();
         all.select_all(1);
-        recorder.write(&Batch::new(data, &record), &all, &ethernet(), now).unwrap();
+        recorder.write(&Batch::new(data, &record), &all, interfaces, now).unwrap();
     }
 }
 

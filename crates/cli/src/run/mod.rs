@@ -32,7 +32,7 @@ use tapline_sys::output_file;
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::session::stop_after;
-use crate::{privileges, signals};
+use crate::{privileges, signals, store};
 use opening::Opened;
 use reloading::Reloader;
 use working::WorkerThreads;
@@ -144,8 +144,15 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     });
     if args.reload {
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
-        let mut reloader =
-            Reloader::new(args.clone(), settings, plan, control, common, compiler, interfaces.clone());
+        let mut reloader = Reloader::new(
+            args.clone(),
+            settings,
+            plan,
+            control,
+            common,
+            Arc::clone(&compiler),
+            interfaces.clone(),
+        );
         caught.obey_with(Arc::clone(&reloader.control), move || reloader.reload())?;
     } else {
         caught.obey(Arc::clone(&control))?;
@@ -163,8 +170,13 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     watch.clear();
     let outputs = done.account.stages.iter().filter(|stage| stage.counters.output.is_some()).count();
     let code = code(&done.ended, outputs);
-    reporting::conclude(args, &done.account, &done.results)?;
-    Ok(code)
+    reporting::conclude(args, &done.account, &done.results, compiler.unfit())?;
+    let stores = done.account.stages.iter().filter(|stage| stage.class == "store");
+    let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
+    let error = compiler.unfit().error();
+    error.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    let is_whole = store::tell_missing(lost) && error.is_none();
+    Ok(if is_whole { code } else { ExitCode::FAILURE })
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs

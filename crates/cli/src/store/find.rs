@@ -127,6 +127,8 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         },
     };
     let capture = CaptureArgs {
+        // An answer has packets as they are stored.
+        snapshot_length: u32::MAX,
         language: args.language,
         count_packets: args.count_packets,
         write: args.write.clone(),

@@ -18,5 +18,6 @@ mod run;
 mod sharing;
 mod store_answers;
 mod store_keeping;
+mod store_reports;
 mod store_rights;
 mod store_scan;

@@ -30,13 +30,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use tapline_file::InterfaceStatistics;
+use tapline_file::{InterfaceStatistics, blocks};
 use tapline_packet::{Batch, Headers, Interface, Packet, Selection, Timestamp};
 
-use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
+use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder, STATISTICS_LEN};
 use crate::error::Error;
 use crate::index::Builder;
-use crate::layout::{Paths, SLOT_LEN};
+use crate::layout::{PAGE_LEN, Paths, SLOT_LEN};
 pub use cutoff::Cutoff;
 use cutoff::{Cutter, FlowVerdict};
 pub use overload::Overload;
@@ -191,6 +191,17 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// Bytes of a chunk that the description of an interface takes, with room for its statistics. A chunk describes
+    /// each interface of the recording, in [`DESCRIPTIONS_LEN_MAX`](Self::DESCRIPTIONS_LEN_MAX) at most.
+    pub fn description_len(interface: &Interface, snap_len: u32) -> usize {
+        let mut block = Vec::new();
+        blocks::interface(&mut block, interface, snap_len);
+        block.len() + STATISTICS_LEN
+    }
+
+    /// Bytes of a chunk that descriptions of interfaces may take.
+    pub const DESCRIPTIONS_LEN_MAX: usize = OPENING_LEN_MAX - PAGE_LEN;
+
     /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls. While
     /// all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
     ///
@@ -284,7 +295,7 @@ impl Recorder {
                 self.chunk.push(&packet, interface, options);
                 self.begun.get_or_insert(now);
             }
-            (ChunkRoom::Overloaded, Some(_)) => self.load.refused.0 += 1,
+            (ChunkRoom::Overloaded, Some(_)) => self.load.refuse_without_buffer(),
             (ChunkRoom::Never, _) | (_, None) => self.lost += 1,
         }
         Ok(())
@@ -385,19 +396,16 @@ impl Recorder {
         let mut totals = self.progress.totals();
         totals.lost += self.lost;
         totals.cut = self.cut.0;
-        let done = totals.written + totals.lost - self.lost + totals.overload;
-        totals.overload += self.load.refused.0;
+        let done = totals.written + totals.lost - self.lost + totals.overloaded();
+        let [newest, _, flows] = &mut totals.overload;
+        *newest += self.load.without_buffer;
+        *flows += self.load.refused.0 - self.load.without_buffer;
         totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
         if self.is_finished {
             // The thread has ended: chunks that it did not write are lost.
             totals.lost += std::mem::take(&mut totals.buffered);
         }
         totals
-    }
-
-    /// The policy under overload.
-    pub fn overload(&self) -> Overload {
-        self.load.policy
     }
 
     /// Messages for the user since the last call, one sentence each: disk errors, segments left, indexes made again.

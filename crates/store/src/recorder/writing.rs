@@ -80,7 +80,7 @@ impl Progress {
             written: self.written.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
             cut: 0,
-            overload: self.shed.load(Ordering::Relaxed),
+            overload: [0, self.shed.load(Ordering::Relaxed), 0],
             buffered: 0,
             bytes: self.bytes.load(Ordering::Relaxed),
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
