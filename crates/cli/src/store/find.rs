@@ -157,6 +157,7 @@ fn ask_daemon(args: &FindArgs, capture: &str) -> Result<CaptureArgs> {
         filter: filter_text(args.filter_file.as_deref(), &args.filter)?,
         from_ns: bound(window.from, Window::ALL.from),
         to_ns: bound(window.to, Window::ALL.to),
+        ..FindRequest::default()
     };
     let program = format!("tapline find {}", env!("CARGO_PKG_VERSION"));
     let (_, pipe) = Client::connect(&socket_path(args.socket.as_deref()), &program)?.find(&find)?;
