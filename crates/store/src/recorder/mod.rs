@@ -4,7 +4,8 @@
 //! caller's thread   batch --encode, keys--> chunk buffer --full, or older than `flush_ns`--> job
 //! store             job --number, hash, checksum--> write;   segment full --> next segment
 //! store-write (4)   write --> disk, with O_DIRECT where the file system takes it
-//! store-index       full segment --> index
+//! store-index       full segment --> index;   segment almost full --> a file for the next one, cleared
+//! store-sync        fdatasync(2), every `sync_ns`
 //! buffers           are allocated when the recorder opens, and go back to the caller's thread after the write
 //! ```
 //!
@@ -22,6 +23,7 @@ mod retention;
 mod sealer;
 mod segments;
 mod settings;
+mod syncer;
 mod writers;
 mod writing;
 
@@ -227,18 +229,22 @@ impl Recorder {
         } else if !self.is_open {
             self.begin(interfaces, 0, now).inspect_err(|_| self.lost += left)?;
         }
-        let (mut selected, mut group) = (selection.iter(), [(0, 0, None); GROUP]);
+        let (mut selected, mut group, mut headers) = (selection.iter(), [(0, 0); GROUP], [None; GROUP]);
+        let has_headers = self.needs_headers();
         loop {
             let mut len = 0;
             for (place, packet) in group.iter_mut().zip(selected.by_ref()) {
-                let (flow, headers) = self.look(batch.packet(packet), interfaces);
-                *place = (packet, flow, headers);
+                let (flow, parsed) = self.look(batch.packet(packet), interfaces);
+                *place = (packet, flow);
+                if has_headers {
+                    headers[len] = parsed;
+                }
                 len += 1;
             }
             if len == 0 {
                 return Ok(());
             }
-            for (packet, flow, headers) in &group[..len] {
+            for ((packet, flow), headers) in group[..len].iter().zip(&headers) {
                 let known = (*flow, headers.as_ref());
                 self.write_packet(batch, *packet, known, interfaces, now)
                     .inspect_err(|_| self.lost += left)?;
@@ -247,14 +253,21 @@ impl Recorder {
         }
     }
 
-    /// The fingerprint of a packet's flow, for the index, and its headers, for cut-offs and the policy under overload.
+    /// Whether headers of packets are needed for more than the fingerprint of their flow.
+    #[inline]
+    fn needs_headers(&self) -> bool {
+        self.cutter.is_some() || self.index.as_ref().is_some_and(|index| index.needs_headers())
+    }
+
+    /// The fingerprint of a packet's flow, for the index, and its headers, for names, cut-offs and the policy under
+    /// overload: parsed once for all of them.
     #[inline]
     fn look(&self, packet: Packet<'_>, interfaces: &[Interface]) -> (u64, Option<Headers>) {
         let Some(interface) = interfaces.get(packet.meta.interface.0 as usize) else { return (0, None) };
         match (&self.index, &self.cutter) {
             (None, None) => (0, None),
-            (Some(index), None) => (index.fingerprint(interface, packet), None),
-            (index, Some(_)) => {
+            (Some(index), _) if !self.needs_headers() => (index.fingerprint(interface, packet), None),
+            (index, _) => {
                 let headers = Headers::parse(interface.link_type, packet);
                 let of = |index: &Builder| index.fingerprint_parsed(interface, packet, &headers);
                 (index.as_deref().map_or(0, of), Some(headers))
@@ -290,7 +303,7 @@ impl Recorder {
         match (room, interfaces.get(packet.meta.interface.0 as usize)) {
             (ChunkRoom::There, Some(interface)) => {
                 if let Some(index) = &mut self.index {
-                    index.note(interface, packet, flow);
+                    index.note(interface, packet, flow, headers);
                 }
                 self.chunk.push(&packet, interface, options);
                 self.begun.get_or_insert(now);

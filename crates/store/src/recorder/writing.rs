@@ -19,10 +19,12 @@ use super::overload::{FreeBuffers, Jobs, Overload};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
-use super::segments::{Fresh, Segments};
+use super::segments::{Fresh, Prepared, Segments};
+use super::syncer::Syncer;
 use super::writers::{Target, Writers};
 use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead};
+use crate::error::Error;
 use crate::index::{Builder, Contents};
 use crate::layout::{PAGE_LEN, SLOT_LEN, gap};
 use crate::log::{self, now};
@@ -30,6 +32,8 @@ use crate::log::{self, now};
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
+/// The last part of a segment in which a file is made ready for the next one.
+const PREPARED_SHARE: u64 = 8;
 /// How often a segment is asked for where there is none, in nanoseconds.
 const RETRY_EVERY_NS: i64 = 1_000_000_000;
 /// What the thread is to do.
@@ -56,6 +60,10 @@ pub(super) enum Event {
     Written { ticket: u64, buffer: ChunkBuffer, result: io::Result<()> },
     /// The index of a segment was made, as far as it could be.
     Sealed(u64),
+    /// A file was made ready for the next segment, or not.
+    Prepared(Result<Prepared, Error>),
+    /// The disk keeps what was written when that was asked for, or an error was told.
+    Synced,
 }
 
 /// What others may see of the thread.
@@ -188,17 +196,22 @@ impl Writing {
         let (sender, received) = events;
         let writers = Writers::start(self.segments.is_direct(), &sender);
         let catalog = self.segments.catalog().clone();
+        let syncer = Syncer::start(self.progress(), sender.clone());
         let sealer = Sealer::start(catalog, self.progress(), self.reserve.clone(), indexes, sender);
         let mut at_work = AtWork {
             writing: self,
             writers,
             sealer,
+            syncer,
             events: received,
             buffers,
             jobs,
             flights: VecDeque::new(),
             flown: 0,
             sealing: Vec::new(),
+            is_preparing: false,
+            prepared_in: 0,
+            wanted_sync: None,
         };
         at_work.run();
     }
@@ -470,6 +483,31 @@ impl Writing {
             Ok(written) => self.count_written(&head, &written),
             Err(error) => self.progress.tell(format!("{}: {error}", self.path.display())),
         }
+    }
+
+    /// Whether a file should be made ready for the next segment.
+    pub(super) fn wants_next(&self) -> bool {
+        let len = self.segments.catalog().segment_len();
+        self.end > len - len / PREPARED_SHARE && !self.is_full && !self.segments.has_cleared()
+    }
+
+    /// Learns of the file that was made ready. Where there is none the next segment is asked for when it begins, and
+    /// the error is told then.
+    pub(super) fn take_prepared(&mut self, prepared: Result<Prepared, Error>) {
+        let Ok(prepared) = prepared else { return };
+        if let Some(oldest) = prepared.recycled {
+            add(&self.progress.recycled, 1);
+            self.note("recycled", oldest);
+        }
+        self.segments.take_prepared(prepared);
+    }
+
+    /// What the disk is to keep next: the segment's file, if chunks were written to it or `is_flying` says that some
+    /// are being written.
+    pub(super) fn begin_sync(&mut self, is_flying: bool) -> Option<(Arc<Target>, PathBuf)> {
+        self.clear_doubtful();
+        let is_needed = std::mem::take(&mut self.is_unsynced) || is_flying;
+        is_needed.then(|| (self.target(), self.path.clone()))
     }
 
     /// Has the disk keep what was written.
