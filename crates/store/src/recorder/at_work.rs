@@ -154,11 +154,11 @@ impl AtWork {
                 self.writing.begin_next();
                 Step::Done
             }
-            Some(Job::Sync { now }) => {
-                if self.wanted_sync.is_none() {
-                    let wanted = self.writing.begin_sync(!is_still);
-                    self.wanted_sync = wanted.map(|(target, path)| (self.flown, target, path));
-                }
+            // A disk that takes longer than the interval holds up what comes: else more would be at stake than two
+            // intervals.
+            Some(Job::Sync { now }) if self.wanted_sync.is_none() && self.syncer.is_idle() => {
+                let wanted = self.writing.begin_sync(!is_still);
+                self.wanted_sync = wanted.map(|(target, path)| (self.flown, target, path));
                 if self.sealing.is_empty() && !self.is_preparing {
                     self.writing.expire(now);
                 }
