@@ -8,9 +8,11 @@ use std::process::{Child, Command, Output};
 
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_store::{Losses, Recorder, RecorderSettings};
+use tapline_testkit::netns::namespaces_or_skip;
 use tempfile::TempDir;
 
-use crate::support::{Hosts, Library, namespaces_or_skip, programs_or_skip, tapline, told, wait_for};
+use crate::live::wait_for;
+use crate::support::{Hosts, Library, programs_or_skip, tapline, told};
 
 /// Packets of the store, one a second, in chunks of 100.
 const PACKETS: u32 = 20_000;

@@ -32,10 +32,11 @@ use tapline_sys::output_file;
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::session::stop_after;
+use crate::stored::UnfitLinkTypes;
 use crate::{privileges, signals, store};
 use opening::Opened;
 use reloading::Reloader;
-use working::WorkerThreads;
+use working::{Done, WorkerThreads};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -168,15 +169,23 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
     };
     watch.clear();
-    let outputs = done.account.stages.iter().filter(|stage| stage.counters.output.is_some()).count();
-    let code = code(&done.ended, outputs);
+    let code = code_of_whole(&done, compiler.unfit());
     reporting::conclude(args, &done.account, &done.results, compiler.unfit())?;
-    let stores = done.account.stages.iter().filter(|stage| stage.class == "store");
+    Ok(code)
+}
+
+/// The exit status: not 0 where a store lacks packets that were to be written to it, or where no link type of a store
+/// can have the filter.
+fn code_of_whole(done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
+    let stages = || done.account.stages.iter();
+    let outputs = stages().filter(|stage| stage.counters.output.is_some()).count();
+    let code = code(&done.ended, outputs);
+    let stores = stages().filter(|stage| stage.class == "store");
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
-    let error = compiler.unfit().error();
-    error.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
-    let is_whole = store::tell_missing(lost) && error.is_none();
-    Ok(if is_whole { code } else { ExitCode::FAILURE })
+    let misfit = unfit.error();
+    misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    let is_whole = store::tell_missing(lost) && misfit.is_none();
+    if is_whole { code } else { ExitCode::FAILURE }
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs

@@ -39,7 +39,7 @@ pub(crate) struct TimeArgs {
     /// Read a store up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
-    /// Go on with packets that are being recorded, until Ctrl-C.
+    /// Go on with packets that are being recorded, until Ctrl-C, or two seconds after the time of --to.
     #[arg(long, help_heading = "Store")]
     follow: bool,
 }
