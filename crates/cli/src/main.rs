@@ -18,6 +18,7 @@ mod generate;
 mod interfaces;
 mod live;
 mod manual;
+mod memory;
 #[cfg(test)]
 mod option_units;
 mod output;
@@ -113,6 +114,11 @@ enum Command {
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::ServeArgs),
+    /// Show or change the memory of an FPL program that runs: cells of one moment, or an order between two packets.
+    #[command(after_help = memory::EXAMPLES)]
+    Memory(memory::MemoryArgs),
+    /// Pause a capture of tapline serve for all of its readers, or resume it.
+    Control(serve::ControlArgs),
     /// Show the state of tapline serve: captures, readers, their lag and losses, and the cost.
     Status(serve::StatusArgs),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
@@ -154,6 +160,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => serve::status(&args),
+        Command::Memory(args) => memory::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Control(args) => serve::control(&args).map(|()| ExitCode::SUCCESS),
         Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Extcap(args) => extcap::run(&args),
     };

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -32,7 +32,9 @@ use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_syntax::units::count_in;
 use tapline_sys::privilege::{self, Identity};
-use tapline_tap::protocol::{CaptureStatus, ReaderStatus, RecordingStatus, Status, UserStatus};
+use tapline_tap::protocol::{
+    CaptureStatus, ControlAction, ReaderStatus, RecordingStatus, Status, UserStatus,
+};
 use tapline_tap::{Client, socket_path};
 
 use crate::live::{self, Live, TapArgs, XdpArgs};
@@ -398,6 +400,37 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Options of `tapline control`.
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// The capture's name.
+    #[arg(value_name = "NAME")]
+    capture: String,
+    /// pause: nothing is captured until it is resumed, for any reader; packets meanwhile are counted.
+    #[arg(value_name = "pause|resume")]
+    action: ControlArg,
+    /// The daemon's socket. Default: TAPLINE_SOCKET, else /run/tapline/serve.sock.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ControlArg {
+    Pause,
+    Resume,
+}
+
+/// Runs `tapline control`.
+pub(crate) fn control(args: &ControlArgs) -> Result<()> {
+    let program = format!("tapline control {}", env!("CARGO_PKG_VERSION"));
+    let mut client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
+    let action = match args.action {
+        ControlArg::Pause => ControlAction::Pause,
+        ControlArg::Resume => ControlAction::Resume,
+    };
+    Ok(client.control(&args.capture, action)?)
+}
+
 fn status_text(status: &Status) -> String {
     let mut text = format!("serving for {} s, {} refused\n", status.seconds, status.refused);
     for UserStatus { uid, memory, memory_max } in &status.users {
@@ -427,6 +460,11 @@ fn capture_text(capture: &CaptureStatus) -> String {
         0 => String::new(),
         count => format!(" ({} more lost, or of no use to the host: rx_dropped)", grouped(count)),
     };
+    let paused = match (capture.is_paused, capture.paused) {
+        (true, count) => format!(" ({} of pauses; it is paused)", grouped(count)),
+        (false, 0) => String::new(),
+        (false, count) => format!(" ({} of pauses)", grouped(count)),
+    };
     let kernel = match capture.kernel_insns {
         None => String::new(),
         Some(1) => ", none taken from the kernel".to_owned(),
@@ -450,7 +488,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         );
     }
     format!(
-        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader, {} stored{cost}{kernel}{waits}\n",
+        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader{paused}, {} stored{cost}{kernel}{waits}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),

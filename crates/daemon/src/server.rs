@@ -24,15 +24,15 @@ use tapline_ring::{BufferSpec, Guarantee, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    CaptureStatus, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status,
-    VERSION,
+    CaptureStatus, ControlAction, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply,
+    Request, Status, VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
 use crate::capture::{RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
 use crate::listener::Accepted;
-use crate::log_budget::{Event, LogBudget};
+use crate::log_budget::{Event, LogBudget, quoted};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
 use crate::{
@@ -372,6 +372,9 @@ impl Server {
             Request::Hello { .. } => {
                 Ok(Reply::Hello { version: VERSION, captures: self.offers(&client.who) }.into())
             }
+            Request::Control { capture, action } => {
+                self.control(client, &capture, action, log).map(Answer::from)
+            }
             Request::Status {} => Ok(Reply::Status(self.status(&client.who)).into()),
             Request::Attach(attach) => self.attach(client, attach, log),
             Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
@@ -389,6 +392,33 @@ impl Server {
             Some(offer(capture, &access))
         };
         self.captures.iter().filter_map(offer).collect()
+    }
+
+    /// Pauses a capture, or has it go on.
+    ///
+    /// # Errors
+    /// The refusal: by the rules, or because the capture is in that state already or has ended.
+    fn control(
+        &mut self,
+        client: &Client,
+        capture: &str,
+        action: ControlAction,
+        log: &mut dyn FnMut(&str),
+    ) -> Result<Reply, String> {
+        let found = self.captures.iter().position(|known| known.rule().name == capture);
+        let access = self.rules.access(&client.who, capture, self.ours).filter(|access| access.control);
+        let (Some(at), Some(_)) = (found, access) else {
+            let what = format!("{}: no control of {} for them", name(client), quoted(capture));
+            self.refuse(client.who.uid, log, &what);
+            return Err(format!(
+                "no capture {capture:?} is there for you to pause (control = true in a rule)"
+            ));
+        };
+        self.captures[at].control(action)?;
+        self.known.borrow_mut().clear();
+        let done = if action == ControlAction::Pause { "paused" } else { "resumed" };
+        log(&format!("tap:{capture}: {done} by {}", name(client)));
+        Ok(Reply::Controlled {})
     }
 
     fn set_filter(&mut self, client: &mut Client, text: String) -> Result<Reply, String> {

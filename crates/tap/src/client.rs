@@ -10,7 +10,8 @@ use tapline_ring::{MergeOrder, MergedReader, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
 use crate::protocol::{
-    AttachRequest, AttachedReader, FindRequest, OfferedCapture, Policy, Reply, Request, Status, VERSION,
+    AttachRequest, AttachedReader, ControlAction, FindRequest, OfferedCapture, Policy, Reply, Request,
+    Status, VERSION,
 };
 use crate::{Channel, Error};
 
@@ -114,6 +115,18 @@ impl Client {
     pub fn status(&mut self) -> Result<Status, Error> {
         match ask(&mut self.channel, &Request::Status {}, Instant::now() + ANSWER_WAIT, None)? {
             Reply::Status(status) => Ok(status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Pauses a capture, or has it go on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is in that state already or has ended, or the rules forbid it.
+    pub fn control(&mut self, capture: &str, action: ControlAction) -> Result<(), Error> {
+        let request = Request::Control { capture: capture.to_owned(), action };
+        match ask(&mut self.channel, &request, Instant::now() + ANSWER_WAIT, None)? {
+            Reply::Controlled {} => Ok(()),
             other => Err(unexpected(&other)),
         }
     }

@@ -78,10 +78,27 @@ pub enum Request {
     },
     /// Ends the reading. Packets offered before can still be read.
     Detach {},
+    /// Pauses a capture, or has it go on, for all of its readers.
+    Control {
+        /// The capture's name.
+        capture: String,
+        /// The change of its state.
+        action: ControlAction,
+    },
     /// Asks for the state of the daemon.
     Status {},
     /// To search the recording of a capture.
     Find(FindRequest),
+}
+
+/// A change of a capture's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlAction {
+    /// From running to paused: no packet is captured.
+    Pause,
+    /// From paused to running.
+    Resume,
 }
 
 /// A search of a recorded capture.
@@ -117,7 +134,14 @@ pub struct AttachRequest {
     /// Milliseconds, 0 to 100 ([`DELAY_MAX`]), for which the daemon may collect packets before they can be read: with
     /// more of them at a time it wakes up less often.
     pub delay_ms: u32,
+    /// Filters that label packets: a packet's label is the number, from 1, of the first of them that accepts it, and 0
+    /// if none does. At most [`LABELS_MAX`], and 8,192 bytes together. They label what `filter` accepts, and let
+    /// nothing more through.
+    pub labels: Vec<String>,
 }
+
+/// The most labels of a reader.
+pub const LABELS_MAX: usize = 255;
 
 /// The longest delay at the daemon, whatever delay was asked for.
 pub const DELAY_MAX: Duration = Duration::from_millis(100);
@@ -138,6 +162,7 @@ impl Default for AttachRequest {
             start: StartPosition::default(),
             entries: 1 << 16,
             delay_ms: 0,
+            labels: Vec::new(),
         }
     }
 }
@@ -206,6 +231,8 @@ pub enum Reply {
         /// The fate of its packets, as far as the daemon knows.
         account: ReaderCounts,
     },
+    /// The answer to [`Request::Control`].
+    Controlled {},
     /// The state of the daemon.
     Status(Status),
     /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
@@ -387,6 +414,10 @@ pub struct CaptureStatus {
     pub bytes: u64,
     /// Of these, packets that no reader wanted.
     pub unwanted: u64,
+    /// It is paused.
+    pub is_paused: bool,
+    /// Of the unwanted packets, those of the time in which it was paused.
+    pub paused: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
     /// The `rx_dropped` of interfaces: frames that the host had no use for (they were captured all the same), or for

@@ -96,6 +96,10 @@ pub(crate) struct CaptureArgs {
     /// option asks for it.
     #[arg(long, help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_memory: bool,
+    /// Keep the memory of the FPL program in a file that other processes read and change meanwhile (tapline memory), and
+    /// that outlives the capture. For one worker.
+    #[arg(long, value_name = "FILE", help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_memory_file: Option<PathBuf>,
     /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
     #[arg(short = 'd', action = ArgAction::Count, help_heading = "Filter")]
     pub(crate) dump: u8,

@@ -16,6 +16,7 @@ pub(crate) use args::CaptureArgs;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         bail!("--verify must see all packets in their order: leave --workers out");
     }
     let filtering = Arc::new(Filtering::new(args)?);
-    let program = fpl_program(&args.fpl)?;
+    let program = fpl_program(&args.fpl, args.fpl_memory_file.as_deref())?;
     if let Some(link_type) = lists::dump_link_type(args)? {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
     }
@@ -146,11 +147,15 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
 }
 
 /// The program of `--fpl`.
-fn fpl_program(args: &FplArgs) -> Result<Option<FplProgram>> {
+fn fpl_program(args: &FplArgs, memory: Option<&Path>) -> Result<Option<FplProgram>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-    Ok(Some(FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?))
+    let program = FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?;
+    Ok(Some(match memory {
+        Some(file) => program.in_file(file)?,
+        None => program,
+    }))
 }
 
 /// The engines' filter, program and counters.
@@ -185,6 +190,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
         decide,
+        shared: run.program.as_ref().and_then(|program| program.shared()),
         control: Arc::clone(&run.control),
         snap_len: args.snap_len(),
         verify: args.verify,

@@ -21,3 +21,4 @@ mod store_keeping;
 mod store_reports;
 mod store_rights;
 mod store_scan;
+mod streams;

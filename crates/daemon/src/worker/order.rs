@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tapline_filterset::Filter;
 use tapline_ring::{ReaderParts, ReaderSpec, StartPosition};
-use tapline_tap::protocol::ReaderCounts;
+use tapline_tap::protocol::{ControlAction, ReaderCounts};
 
 use super::report::Report;
+use super::verdicts::VerdictRule;
 use crate::budget::Payer;
 use crate::union::Asked;
 use crate::view::{Rights, View};
@@ -21,6 +22,8 @@ pub(crate) enum Order {
     Filter(u64, Wish, SyncSender<Result<(), String>>),
     /// A reader leaves.
     Detach(u64, SyncSender<ReaderCounts>),
+    /// A pause, or its end.
+    Control(ControlAction, SyncSender<Result<(), String>>),
     /// Counters up to now.
     Report(SyncSender<Report>),
     /// The end.
@@ -34,6 +37,8 @@ pub(crate) struct Wish {
     pub(crate) filter: Arc<Filter>,
     /// For the kernel.
     pub(crate) asked: Asked,
+    /// The verdicts on packets that the filter accepts.
+    pub(crate) verdicts: VerdictRule,
 }
 
 /// A reader that is to be attached.

@@ -9,6 +9,7 @@ use tapline_sys::{clock, usage};
 
 use super::Dispatcher;
 use super::part::within;
+use super::pause::State;
 use super::readers::{Reader, Readers, Use};
 use super::waiting::Room;
 use crate::view::{Marks, View};
@@ -18,13 +19,38 @@ pub(super) struct Passed {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) unwanted: u64,
+    /// Of these, those of the time in which the capture was paused.
+    pub(super) paused: u64,
     matches: Matches,
     all: Selection,
 }
 
 impl Passed {
     pub(super) fn new() -> Passed {
-        Passed { packets: 0, bytes: 0, unwanted: 0, matches: Matches::new(), all: Selection::none() }
+        Passed {
+            packets: 0,
+            bytes: 0,
+            unwanted: 0,
+            paused: 0,
+            matches: Matches::new(),
+            all: Selection::none(),
+        }
+    }
+}
+
+impl Passed {
+    /// Selects the packets of a batch that are captured: all but those of a pause.
+    fn select(&mut self, batch: &Batch<'_>, state: State) {
+        self.all.select_all(batch.len());
+        match state {
+            State::Running { since: None } => return,
+            State::Paused => self.all.truncate(0),
+            State::Running { since: Some(since) } => {
+                let records = batch.records();
+                self.all.retain(|index| records[index].meta.timestamp >= since);
+            }
+        }
+        self.paused += (batch.len() - self.all.len()) as u64;
     }
 }
 
@@ -32,6 +58,7 @@ impl Dispatcher {
     /// Gives a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
         let batch = &source.batch();
+        self.passed.select(batch, self.state);
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
         let wanted = self.readers.select_wanted();
@@ -53,11 +80,17 @@ impl Dispatcher {
             let View { marks, cut, gate, allowed, .. } = &mut views[section.view];
             let allowed = if gate.is_some() { allowed } else { &self.passed.all };
             let purses = &mut self.budgets.packets;
-            section.is_over = section.ask(&cut.batch(batch), allowed, purses, &mut |index, at| {
-                marks.set(index);
+            let seen = cut.batch(batch);
+            section.is_over = section.ask(&seen, allowed, purses, &mut |index, at, label| {
                 let reader = &mut list[at];
+                if label.is_none() {
+                    marks.set(index);
+                }
                 if reader.is_present {
-                    reader.wanted.push(index);
+                    reader.verdicts.note(index, label, seen.packet(index));
+                    if label.is_none() {
+                        reader.wanted.push(index);
+                    }
                 }
             });
         }
@@ -102,15 +135,19 @@ impl Dispatcher {
         writer.store(&cut.batch(batch), &within(wanted, part));
         let mut offer = |reader: &Reader| {
             if reader.is_present {
+                let wanted = &within(&reader.wanted, part);
                 // Only a reader that just left is unknown.
-                let _ = writer.index(reader.id, &within(&reader.wanted, part), 0);
+                let _ = match reader.verdicts.of_all() {
+                    Some(verdict) => writer.index(reader.id, wanted, verdict),
+                    None => writer.index_each(reader.id, wanted, |index| reader.verdicts.get(index)),
+                };
             }
         };
         let is_free = |reader: &&Reader| reader.view == at && reader.payer.is_none();
         list.iter().filter(is_free).for_each(&mut offer);
         for section in sections.iter().filter(|section| section.view == at) {
             let before = usage::thread_time();
-            section.uses.iter().flatten().for_each(|reader| offer(&list[*reader]));
+            section.readers().for_each(|reader| offer(&list[reader]));
             // A debt shows when the user's filters are asked the next time.
             self.budgets.packets.spend(section.payer, usage::thread_time().saturating_sub(before));
         }
@@ -122,10 +159,12 @@ impl Readers {
     fn classify(&mut self, batch: &Batch<'_>, passed: &mut Passed) {
         let Readers { set, uses, views, list, .. } = self;
         let Passed { matches, all, packets, bytes, .. } = passed;
-        all.select_all(batch.len());
         set.classify(batch, all, matches);
         views.iter_mut().for_each(|view| view.begin(batch));
-        list.iter_mut().for_each(|reader| reader.wanted.clear());
+        for reader in list.iter_mut() {
+            reader.wanted.clear();
+            reader.verdicts.clear();
+        }
         *packets += batch.len() as u64;
         for (index, record) in batch.records().iter().enumerate() {
             *bytes += u64::from(record.cap_len);
@@ -134,9 +173,13 @@ impl Readers {
                     Use::Nothing => {}
                     Use::Gate(view) => views[view].allowed.push(index),
                     Use::History(view) => views[view].marks.set(index),
+                    Use::Label(at, label) => {
+                        list[at].verdicts.note(index, Some(label), batch.packet(index));
+                    }
                     Use::Reader(at) => {
                         let reader = &mut list[at];
                         reader.wanted.push(index);
+                        reader.verdicts.note(index, None, batch.packet(index));
                         views[reader.view].marks.set(index);
                     }
                 }
