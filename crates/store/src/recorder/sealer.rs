@@ -26,7 +26,7 @@ pub(super) struct Sealing {
 enum Job {
     Seal(Sealing),
     /// The segments as they are now.
-    Prepare(Box<Segments>),
+    Prepare(Segments),
 }
 
 /// Seals segments, and prepares the next one.
@@ -74,7 +74,7 @@ impl Sealer {
     /// Has a file made ready for the next segment; `false` if the thread has other work now.
     pub(super) fn prepare(&self, segments: &Segments) -> bool {
         let jobs = self.jobs.as_ref();
-        jobs.is_some_and(|jobs| jobs.try_send(Job::Prepare(Box::new(segments.clone()))).is_ok())
+        jobs.is_some_and(|jobs| jobs.try_send(Job::Prepare(segments.clone())).is_ok())
     }
 
     /// Gives a builder back whose segment there is not.
