@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod capture;
 mod compiler;
+mod configuration;
 mod doctor;
 #[cfg(test)]
 mod documents;
@@ -19,6 +20,7 @@ mod interfaces;
 mod live;
 mod manual;
 mod memory;
+mod metrics;
 #[cfg(test)]
 mod option_units;
 mod output;
@@ -35,6 +37,7 @@ mod signals;
 mod store;
 mod stored;
 mod stream;
+mod strict;
 mod top;
 
 use std::ffi::OsString;
@@ -49,10 +52,17 @@ use tapline_sys::{privilege, standard_output};
 
 /// Packet capture and network analysis that never lies about loss.
 #[derive(Debug, Parser)]
-#[command(name = "tapline", version, max_term_width = 110, after_help = TOP_EXAMPLES)]
+#[command(name = "tapline", version, max_term_width = 110, after_help = after_help())]
 struct Cli {
+    /// Take options from this profile of the configuration files ([profile.NAME], docs/configuration.md).
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Configuration")]
+    profile: Option<String>,
     #[command(subcommand)]
     command: Command,
+}
+
+fn after_help() -> String {
+    format!("{TOP_EXAMPLES}\n\n{}", manual::exit_status_text())
 }
 
 const TOP_EXAMPLES: &str = "\
@@ -69,6 +79,7 @@ Examples:
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
   tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
   tapline record -i eth0 --to /srv/store --size 80%   keep packets for days; tapline find /srv/store 'host 10.0.0.1'
+  tapline metrics --listen 127.0.0.1:9477             counters and losses of all captures, for Prometheus
   tapline top                                         running captures and graphs, stage by stage
   tapline profile -r trace.pcapng 'udp'               the cost of a packet here, component by component";
 
@@ -121,9 +132,15 @@ enum Command {
     Control(serve::ControlArgs),
     /// Show the state of tapline serve: captures, readers, their lag and losses, and the cost.
     Status(serve::StatusArgs),
+    /// Give counters of running captures to Prometheus: packets, losses by place, stages, readers, recordings.
+    #[command(after_help = metrics::EXAMPLES)]
+    Metrics(metrics::MetricsArgs),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
     #[command(after_help = extcap::EXAMPLES)]
     Extcap(Box<extcap::ExtcapArgs>),
+    /// Show and check options from files, profiles and the environment.
+    #[command(subcommand, after_help = configuration::EXAMPLES)]
+    Config(configuration::ConfigCommand),
     /// Write man pages, and completions for bash, zsh and fish.
     #[command(after_help = manual::EXAMPLES)]
     Manual(manual::ManualArgs),
@@ -141,7 +158,12 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "tapline: standard output is closed: {error}");
         return ExitCode::FAILURE;
     }
-    let matches = Cli::command().get_matches_from(arguments());
+    let arguments = arguments();
+    let line = match configuration::command_line(Cli::command(), &arguments) {
+        Ok(line) => line,
+        Err(faults) => return configuration::tell_faults(&faults),
+    };
+    let matches = line.get_matches_from(arguments);
     let is_json = asks_for_json(&matches);
     let result = match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
         Command::Capture(args) => capture::run(&args),
@@ -162,7 +184,9 @@ fn main() -> ExitCode {
         Command::Status(args) => serve::status(&args),
         Command::Memory(args) => memory::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Control(args) => serve::control(&args).map(|()| ExitCode::SUCCESS),
+        Command::Config(command) => configuration::run(&command, &Cli::command(), cli.profile.as_deref()),
         Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Extcap(args) => extcap::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, AfPacketSettings, LATENCY_INTERACTIVE_MS, TimestampSource};
-use tapline_capture::{FileInput, Source};
+use tapline_capture::{Count, FileInput, Source};
 use tapline_daemon::{
-    Capture, CaptureRule, CaptureTotals, Confinement, Log, Orders, RecordRule, Rules, Server, Socket,
-    TimeStamps, confine,
+    Capture, CaptureRule, CaptureTotals, Confinement, EntryKind, JournalEntry, Log, Orders, RecordRule,
+    Rules, Server, Socket, TimeStamps, confine,
 };
 use tapline_file::MergeOrder;
 use tapline_filter::{HandleKind, Options};
@@ -37,7 +37,9 @@ use tapline_tap::protocol::{
 };
 use tapline_tap::{Client, socket_path};
 
+use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
+use crate::strict::{self, LostPackets, StrictArgs};
 use crate::{files, privileges, report, session};
 use recording::{EndedRecording, OpenedStore, RunningRecording};
 
@@ -88,6 +90,8 @@ pub(crate) struct ServeArgs {
     /// The account at the end as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    strict: StrictArgs,
 }
 
 /// Time limit for the log's reader at the end.
@@ -136,7 +140,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let log = Log::start(io::stderr(), "tapline: ")?;
     let start = |(number, store): (usize, OpenedStore)| store.start(&mut server, number, &meters, &log);
     let recordings = stores.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-    log.line(&format!("serving at {}", rules.socket.display()));
+    let message = format!("serving at {}", rules.socket.display());
+    log.entry(&JournalEntry { kind: EntryKind::Serving, message, fields: Vec::new() });
+    let of_entries = log.clone();
+    server.on_entry(move |entry| of_entries.entry(entry));
     tell_systemd(&[NotifyState::Ready]);
     let orders = server.orders();
     let (config, of_signals) = (args.config.clone(), log.clone());
@@ -152,7 +159,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
     let is_whole = ended.recordings.iter().all(EndedRecording::is_whole);
-    Ok(if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let code = if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    Ok(args.strict.code(code, &ended.losses()))
 }
 
 /// The sources of a capture.
@@ -210,7 +218,7 @@ fn obey(signal: i32, config: Option<&Path>, server: &Orders, log: &Log) {
 /// The rules of a file, or those that the command line stands for.
 fn rules(args: &ServeArgs) -> Result<Rules> {
     let mut rules = match &args.config {
-        Some(path) => Rules::read(path)?,
+        Some(path) => Rules::read(path).map_err(|error| anyhow!(with_nearest(&error.to_string())))?,
         None => {
             let interfaces: Vec<String> =
                 args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
@@ -306,6 +314,19 @@ impl DaemonTotals {
     fn faults(&self) -> Vec<String> {
         let of_captures = self.captures.iter().flat_map(imbalances);
         of_captures.chain(self.recordings.iter().flat_map(EndedRecording::imbalances)).collect()
+    }
+
+    /// Packets lost before the captures, in their buffers and by stores; those of readers are in the readers' accounts.
+    fn losses(&self) -> Vec<LostPackets> {
+        let interfaces = self.captures.iter().flat_map(|capture| &capture.interfaces);
+        let mut lost = strict::losses(interfaces, []);
+        lost.extend(self.recordings.iter().flat_map(EndedRecording::losses));
+        let full = self.captures.iter().filter(|capture| capture.not_stored > 0);
+        lost.extend(full.map(|capture| LostPackets {
+            place: format!("tap:{} (buffer)", capture.name),
+            count: Count::Known(capture.not_stored),
+        }));
+        lost
     }
 
     fn rows(&self) -> report::Rows {

@@ -413,7 +413,7 @@ impl Capture {
 }
 
 impl CaptureTotals {
-    fn of(name: &str) -> CaptureTotals {
+    pub(crate) fn of(name: &str) -> CaptureTotals {
         CaptureTotals {
             name: name.to_owned(),
             interfaces: Vec::new(),

@@ -8,6 +8,7 @@
 //! does not read its answers is gone.
 
 mod attaching;
+mod losses;
 mod searches;
 mod users;
 
@@ -38,6 +39,7 @@ use crate::view::Rights;
 use crate::{
     AccessRule, Capture, CaptureTotals, ClientIdentity, Error, RecordRule, Recording, Rules, Socket,
 };
+use losses::LossNews;
 use searches::ClientSearch;
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
@@ -111,6 +113,7 @@ pub struct Server {
     /// Likewise, of each user.
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
+    losses: LossNews,
     begun: Instant,
     /// Counts rounds of requests: the client with the first turn in one has the last in the next.
     turn: usize,
@@ -168,6 +171,7 @@ impl Server {
             refused: 0,
             refused_of: BTreeMap::new(),
             told: LogBudget::default(),
+            losses: LossNews::new(),
             begun: Instant::now(),
             turn: 0,
             purses: Purses::new(REQUEST_PURSE, TIME_OF_ALL_MS, clock::monotonic_ns()),
@@ -237,6 +241,7 @@ impl Server {
             self.left.expire(Instant::now());
             self.end_searches(log);
             self.tell_news(log);
+            self.tell_losses(log);
         }
         self.told.finish(log);
         self.socket.close();

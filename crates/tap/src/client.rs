@@ -103,6 +103,14 @@ impl Client {
         Ok(Client::connect_within(path, program, timeout, None)?.captures)
     }
 
+    /// The state of a daemon, if it says so in time: each step of asking waits for `timeout` at most.
+    ///
+    /// # Errors
+    /// As with [`connect`](Self::connect), within that time.
+    pub fn status_within(path: &Path, program: &str, timeout: Duration) -> Result<Status, Error> {
+        Client::connect_within(path, program, timeout, None)?.ask_status(timeout)
+    }
+
     /// Captures that we may read.
     pub fn captures(&self) -> &[OfferedCapture] {
         &self.captures
@@ -113,7 +121,11 @@ impl Client {
     /// # Errors
     /// The daemon's text.
     pub fn status(&mut self) -> Result<Status, Error> {
-        match ask(&mut self.channel, &Request::Status {}, Instant::now() + ANSWER_WAIT, None)? {
+        self.ask_status(ANSWER_WAIT)
+    }
+
+    fn ask_status(&mut self, timeout: Duration) -> Result<Status, Error> {
+        match ask(&mut self.channel, &Request::Status {}, Instant::now() + timeout, None)? {
             Reply::Status(status) => Ok(status),
             other => Err(unexpected(&other)),
         }

@@ -12,6 +12,7 @@ use tapline_syntax::units::{count_in, size_in};
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
+use crate::strict::StrictArgs;
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -208,6 +209,9 @@ pub(crate) struct CaptureArgs {
     /// Print the account at this interval: 1, 500ms, 1m.
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
     pub(crate) stats: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) strict: StrictArgs,
 
     /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]

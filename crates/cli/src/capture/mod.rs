@@ -41,6 +41,7 @@ use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
 use crate::store;
 use crate::stored::{self, Asked, UnfitLinkTypes};
+use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
 use watching::Watcher;
@@ -314,8 +315,9 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
         tell_account(args, &account, (search, &notes), unfit, failure);
     }
+    let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
     let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
-    told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
+    told.map(|()| if is_part { ExitCode::from(INCOMPLETE) } else { code })
 }
 
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
@@ -337,9 +339,6 @@ fn lost_by_store(args: &CaptureArgs, account: &Account) -> u64 {
     let name = directory.display().to_string();
     account.outputs.iter().filter(|output| output.name == name).map(|output| output.lost).sum()
 }
-
-/// The exit status where packets of a store may be missing, because parts of it could not be read.
-const ANSWERED_IN_PART: u8 = 3;
 
 /// Shows what a program remembers.
 fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn Write) {

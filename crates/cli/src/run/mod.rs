@@ -33,7 +33,7 @@ use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::session::stop_after;
 use crate::stored::UnfitLinkTypes;
-use crate::{privileges, signals, store};
+use crate::{privileges, signals, store, strict};
 use opening::Opened;
 use reloading::Reloader;
 use working::{Done, WorkerThreads};
@@ -169,17 +169,18 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
     };
     watch.clear();
-    let code = code_of_whole(&done, compiler.unfit());
+    let code = code_of_whole(args, &done, compiler.unfit());
     reporting::conclude(args, &done.account, &done.results, compiler.unfit())?;
     Ok(code)
 }
 
-/// The exit status: not 0 where a store lacks packets that were to be written to it, or where no link type of a store
-/// can have the filter.
-fn code_of_whole(done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
+/// The exit status: not 0 where a store lacks packets that were to be written to it, where no link type of a store can
+/// have the filter, or for losses with `--strict`.
+fn code_of_whole(args: &RunArgs, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
     let stages = || done.account.stages.iter();
-    let outputs = stages().filter(|stage| stage.counters.output.is_some()).count();
-    let code = code(&done.ended, outputs);
+    let outputs: Vec<_> = stages().filter_map(|stage| stage.counters.output.as_ref()).collect();
+    let code = code(&done.ended, outputs.len());
+    let code = args.strict.code(code, &strict::losses(&done.account.interfaces, outputs));
     let stores = stages().filter(|stage| stage.class == "store");
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
     let misfit = unfit.error();

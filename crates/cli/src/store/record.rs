@@ -21,6 +21,7 @@ use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
 use crate::stored;
+use crate::strict::StrictArgs;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -81,6 +82,8 @@ pub(crate) struct RecordArgs {
     /// The account as JSON.
     #[arg(long, help_heading = "Reports")]
     json: bool,
+    #[command(flatten)]
+    strict: StrictArgs,
     /// After opening, become this user, who then owns the store. By default the user who called sudo, if one did.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
@@ -165,6 +168,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         duration: args.duration,
         stats: args.stats,
         json: args.json,
+        strict: args.strict,
         relinquish_privileges: args.relinquish_privileges.clone(),
         filter: args.filter.clone(),
         ..CaptureArgs::without_arguments()
