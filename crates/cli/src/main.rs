@@ -166,7 +166,8 @@ fn main() -> ExitCode {
     };
     let matches = line.get_matches_from(arguments);
     let is_json = asks_for_json(&matches);
-    let result = match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
