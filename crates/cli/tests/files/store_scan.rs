@@ -10,9 +10,12 @@ use tapline_testkit::expressions::Expressions;
 
 use crate::support::{captures_or_skip, packets_of, run};
 
-/// Times and bytes of packets, in an order of their own: files are read one after the other, the store has them as they
+/// Time, length on the wire and bytes of a packet.
+type TimeLenBytes = (u64, u32, Vec<u8>);
+
+/// Packets in an order of their own: files are read one after the other, the store has them as they
 /// were recorded.
-fn packets_in_order(path: &Path) -> Vec<(u64, u32, Vec<u8>)> {
+fn packets_in_order(path: &Path) -> Vec<TimeLenBytes> {
     let all = packets_of(path).into_iter().map(|packet| (packet.time_ns, packet.wire_len, packet.data));
     let mut all: Vec<_> = all.collect();
     all.sort_unstable();
@@ -94,7 +97,7 @@ fn a_store_of_captures_is_searched_as_scanned() {
         run(["find", text(&store), "-w", text(&found), "--", &filter]).succeeded();
         let (wanted, got) = (packets_in_order(&scanned), packets_in_order(&found));
         // A file that is written by a scan cuts packets to the snap length of their interface, as libpcap does.
-        let is_alike = |(wanted, got): (&(u64, u32, Vec<u8>), &(u64, u32, Vec<u8>))| {
+        let is_alike = |(wanted, got): (&TimeLenBytes, &TimeLenBytes)| {
             (wanted.0, wanted.1) == (got.0, got.1) && got.2.starts_with(&wanted.2)
         };
         assert!(
