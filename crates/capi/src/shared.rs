@@ -170,7 +170,7 @@ impl Shared {
 }
 
 /// The name of this program.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -182,7 +182,7 @@ pub(crate) fn captures(timeout: Duration) -> Vec<OfferedCapture> {
 }
 
 /// The only socket for programs with more rights than their user; `None` for other programs.
-fn trusted_socket() -> Option<&'static Path> {
+pub(crate) fn trusted_socket() -> Option<&'static Path> {
     environment::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 

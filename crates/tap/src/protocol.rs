@@ -107,8 +107,10 @@ pub enum ControlAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FindRequest {
-    /// The capture's name.
+    /// The capture's name; empty where `store` says which recording is meant.
     pub capture: String,
+    /// The directory of the recording, as the daemon's rules have it, if `capture` is empty.
+    pub store: String,
     /// In the pcap-filter language; empty for all packets that the rules let the client see.
     pub filter: String,
     /// The first moment, nanoseconds since 1970; none for no bound.

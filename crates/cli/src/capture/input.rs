@@ -50,8 +50,8 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile_for_search(interface))
     };
-    let unfit = Some(Arc::clone(filtering.unfit()));
-    let (input, asked) = stored::open(name, &args.past, filtering.text(), args.language, compile, unfit)?;
+    let (input, asked) =
+        stored::open(name, &args.past, filtering.text(), args.language, compile, filtering.unfit())?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
     Ok(Input {

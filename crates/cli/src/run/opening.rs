@@ -213,8 +213,10 @@ pub(crate) fn interfaces<'s>(sources: impl IntoIterator<Item = &'s dyn Source>) 
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
 pub(crate) fn check_filters(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
     check_rules(plan, compiler, interfaces)?;
+    // Link types that a store was asked about in vain have no packets here.
+    let fit = interfaces.iter().filter(|interface| !compiler.unfit().has(interface.link_type));
     for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
-        for interface in interfaces {
+        for interface in fit.clone() {
             compiler
                 .compile(node.arguments.text("text"), interface)
                 .with_context(|| format!("{} on {}", node.name, interface.name))?;
