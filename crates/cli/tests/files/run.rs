@@ -398,7 +398,17 @@ fn a_signal_has_rules_read_again_while_packets_flow() {
     input.write_all(&file(5)).unwrap();
     input.flush().unwrap();
     until("reading from");
-    // Signals are obeyed once the account of the packets so far can be told.
+    // The thread that reads the rules again is the last to begin.
+    let threads = format!("/proc/{}/task", child.id());
+    let has_begun = || {
+        let names = fs::read_dir(&threads).into_iter().flatten().flatten();
+        let mut names = names.flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
+        names.any(|name| name.trim_end() == "rules")
+    };
+    let limit = std::time::Instant::now() + Duration::from_secs(60);
+    while !has_begun() && std::time::Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let signal = |name: &str| {
         let kill = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
         assert!(kill.success());
