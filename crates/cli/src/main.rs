@@ -35,6 +35,8 @@ mod store;
 mod stored;
 mod stream;
 mod top;
+#[cfg(feature = "view")]
+mod view;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -104,6 +106,10 @@ enum Command {
     /// Show the work of running tapline processes: packets, bits and cycles of each stage.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
+    /// Show the traffic of a running meter in a browser: hosts, flows, losses, costs, history, packets.
+    #[cfg(feature = "view")]
+    #[command(after_help = view::EXAMPLES)]
+    View(Box<view::ViewArgs>),
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
@@ -148,6 +154,8 @@ fn main() -> ExitCode {
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
+        #[cfg(feature = "view")]
+        Command::View(args) => view::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),

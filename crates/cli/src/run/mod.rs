@@ -25,9 +25,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, SplitPlan};
-use tapline_graph::{Control, RunEnd};
+use tapline_graph::{Control, RunEnd, ViewFile};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
+use tapline_sys::privilege::Identity;
 
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
@@ -133,6 +134,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
     let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
+    let view = open_view(plan, identity.as_ref());
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
@@ -141,6 +143,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         workers,
         interpret: false,
         directory: PathBuf::new(),
+        view,
     });
     if args.reload {
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
@@ -165,6 +168,26 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let code = code(&done.ended, outputs);
     reporting::conclude(args, &done.account, &done.results)?;
     Ok(code)
+}
+
+/// The file of a view, if the graph has one, for a process that becomes `identity`. A view without a file costs the run
+/// nothing else, so it goes on and says so.
+fn open_view(plan: &Plan, identity: Option<&Identity>) -> Option<Arc<ViewFile>> {
+    let has_view = plan.nodes.iter().any(|node| node.class.name == "view");
+    let create = || -> Result<ViewFile, tapline_graph::ViewError> {
+        let view = ViewFile::create(&reporting::title(plan))?;
+        if let Some(Identity { uid, gid, .. }) = identity {
+            view.give_to(*uid, *gid)?;
+        }
+        Ok(view)
+    };
+    match has_view.then(create)? {
+        Ok(view) => Some(Arc::new(view)),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tapline: others cannot read the view: {error}");
+            None
+        }
+    }
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs

@@ -17,4 +17,6 @@ mod send;
 mod serve;
 mod store;
 mod top;
+#[cfg(feature = "view")]
+mod view;
 mod xdp;

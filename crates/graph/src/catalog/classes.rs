@@ -37,6 +37,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::verify::CLASS,
     stages::flow::CLASS,
     stages::flowtop::CLASS,
+    stages::view::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
     PRINT,

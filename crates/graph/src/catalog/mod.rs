@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tapline_packet::Interface;
+use tapline_view::ViewFile;
 
 pub use arguments::{Arguments, Parameter, ParameterType};
 pub use classes::CLASSES;
@@ -127,6 +128,8 @@ pub struct GraphSettings {
     pub interpret: bool,
     /// The directory of relative file names.
     pub directory: PathBuf,
+    /// The file of the stage `view`; without one it writes for this process alone.
+    pub view: Option<Arc<ViewFile>>,
 }
 
 /// The options for compiling a filter for an interface.

@@ -43,6 +43,7 @@ mod store;
 pub(crate) mod tee;
 pub(crate) mod top;
 pub(crate) mod verify;
+pub(crate) mod view;
 
 pub use bounce::Bounce;
 pub use filter::{CompileFilter, CompileNative, FilterStage};
