@@ -106,6 +106,16 @@ impl Reader {
         !is_stale(&self.file)
     }
 
+    /// Reads the header again: whether packets are live is known with the first second.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        let path = self.process.path.clone();
+        self.process = process(&path, &self.words(0, HEADER_WORDS)?)?;
+        Ok(())
+    }
+
     fn words(&self, first: usize, words: usize) -> Result<Vec<u64>, Error> {
         read_words(&self.file, &self.process.path, first, words)
     }

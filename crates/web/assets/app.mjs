@@ -82,7 +82,7 @@ function arrive() {
 async function askHistory() {
   const now = Math.ceil(Date.now() / 1000), to = Number(state.to) || now, from = Number(state.from) || to - state.length;
   const query = new URLSearchParams({ from: Math.max(0, from), to, dimension: state.dimension });
-  state.past = await ask(`/api/history?${query}`);
+  state.past = { ...(await ask(`/api/history?${query}`)), from, to };
   show();
 }
 

@@ -49,7 +49,7 @@ function Numbers(app, data) {
   const second = data.second, seconds = second ? second.len_ns / 1e9 : 1;
   const number = (name, value, unit, sub, bad) => {
     const [digits, step] = short(value);
-    return html`<div class=${`number ${bad ? "bad" : ""}`}><dt>${name}</dt><dd>${digits}<small>${step}${unit}</small></dd><div class="sub">${sub}</div></div>`;
+    return html`<div class=${`number ${bad ? "bad" : ""}`}><dt>${name}</dt><dd>${digits}<small>${step}${unit}</small></dd><dd class="sub">${sub}</dd></div>`;
   };
   if (!second) return null;
   const lost = data.window.lost_ring + data.window.lost_daemon;
@@ -97,9 +97,9 @@ function host(app, data) {
       <h1>${name}</h1><span class="space"></span>
       <a class="tool" href=${app.address({ filter: join(app.state.filter, `host:${name}`) })} onClick=${app.follow}>as filter</a>
       <a class="tool" id="host-packets" href=${app.address({ page: "packets", host: "", filter: `host:${name}`, from: "", to: "" })} onClick=${app.follow}>its packets</a></div>
-    <dl class="numbers"><div class="number"><dt>sends</dt><dd>${side(page.out)}</dd><div class="sub">${page.out.amount ? `${whole(page.out.amount[0])} packets` : "no row in this window"}</div></div>
-      <div class="number"><dt>receives</dt><dd>${side(page.in)}</dd><div class="sub">${page.in.amount ? `${whole(page.in.amount[0])} packets` : "no row in this window"}</div></div>
-      <div class="number"><dt>flows without a row</dt><dd>${amount(page.unseen, unit, seconds)}</dd><div class="sub">may be this host's too</div></div></dl>
+    <dl class="numbers"><div class="number"><dt>sends</dt><dd>${side(page.out)}</dd><dd class="sub">${page.out.amount ? `${whole(page.out.amount[0])} packets` : "no row in this window"}</dd></div>
+      <div class="number"><dt>receives</dt><dd>${side(page.in)}</dd><dd class="sub">${page.in.amount ? `${whole(page.in.amount[0])} packets` : "no row in this window"}</dd></div>
+      <div class="number"><dt>flows without a row</dt><dd>${amount(page.unseen, unit, seconds)}</dd><dd class="sub">may be this host's too</dd></div></dl>
     <div class="grid">${part("pair", "pair", "Peers", [{ name: "peer", cell: (row) => hostLink(app, other(row)) }, flows])}
       ${part("service", "service", "Services", [{ name: "service", cell: service }, flows])}
       ${part("name", "name_", "Names and applications", [{ name: "name", wide: true, cell: named }, flows])}</div>
@@ -118,7 +118,7 @@ function Ribbons(app, data) {
     let at = 0;
     return new Map([...sums].map(([name, sum]) => {
       const node = { at, high: Math.max(2, sum / all * room), used: 0 };
-      at += node.high + 8;
+      at += Math.max(node.high + 8, 15);
       return [name, node];
     }));
   };
@@ -203,12 +203,27 @@ export function costs(app, data) {
 const WINDOWS = [["1 h", 3600], ["24 h", 86400], ["7 d", 604800], ["30 d", 2592000], ["1 y", 31536000]];
 const DIMENSIONS = [["host_out", "senders", "host"], ["host_in", "receivers", "host"], ["pair", "pairs", "pair"], ["service", "services", "service"], ["name", "names", "name"], ["segment", "VLANs and tunnels", "key"], ["interface", "interfaces", "key"]];
 
+/** Points with a gap wherever no bucket was kept. */
+function gapped(answer) {
+  const columns = { t: [], bits: [], packets: [], lost: [] };
+  answer.t.forEach((at, index) => {
+    const before = answer.t[index - 1];
+    if (before !== undefined && at - before > answer.step_seconds * 1.5) {
+      columns.t.push(before + answer.step_seconds);
+      for (const name of ["bits", "packets", "lost"]) columns[name].push(null);
+    }
+    columns.t.push(at);
+    for (const name of ["bits", "packets", "lost"]) columns[name].push(answer[name][index]);
+  });
+  return columns;
+}
+
 export function history(app) {
   const { past, dimension, unit, length } = app.state;
   const of = DIMENSIONS.find(([name]) => name === dimension) ?? DIMENSIONS[0];
   const cell = { host: (row) => hostLink(app, row.host), pair: (row) => html`${hostLink(app, row.a)} ⇄ ${hostLink(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
   const answer = past?.answer;
-  const seconds = answer ? Math.max(1, answer.buckets * answer.bucket_seconds) : 1;
+  const seconds = Math.max(1, answer?.seconds ?? 1), points = answer && gapped(answer), asked = past && [past.from, past.to];
   return html`<section class="card"><div class="controls">${WINDOWS.map(([name, value]) => html`<button class="tool" type="button" aria-pressed=${length === value && !app.state.from}
       onClick=${() => app.go({ length: value, from: "", to: "" })}>${name}</button>`)}
       ${app.state.from && html`<button class="tool" type="button" aria-pressed="true" onClick=${() => app.go({ from: "", to: "" })}>${moment(app.state.from)} to ${moment(app.state.to)} ×</button>`}
@@ -216,10 +231,10 @@ export function history(app) {
       <span class="space"></span><span class="note">${answer?.span ? `kept since ${moment(answer.span[0])}, by the ${answer.tier}` : ""}</span></div></section>
     ${past?.error && html`<div class="warning" role="alert">${past.error}</div>`}
     ${answer && !answer.buckets && html`<div class="card message"><strong>Nothing is kept of this window yet</strong>A minute is written once it is over.</div>`}
-    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${answer.t} height=${210}
-        series=${[unit === "packets" ? { name: "packets/s", unit: "/s", values: answer.packets, color: "--accent", fill: "--accent-soft" } : { name: "bit/s", unit: "bit/s", values: answer.bits, color: "--accent", fill: "--accent-soft" }]}
+    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${points.t} span=${asked} height=${210}
+        series=${[unit === "packets" ? { name: "packets/s", unit: "/s", values: points.packets, color: "--accent", fill: "--accent-soft" } : { name: "bit/s", unit: "bit/s", values: points.bits, color: "--accent", fill: "--accent-soft" }]}
         onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}/>
-      <${Chart} title="Lost before us" note="packets, where they were lost" t=${answer.t} height=${96} series=${[{ name: "lost", unit: "", values: answer.lost, color: "--bad", bars: true }]}/>
+      <${Chart} title="Lost before us" note="packets, where they were lost" t=${points.t} span=${asked} height=${96} series=${[{ name: "lost", unit: "", values: points.lost, color: "--bad", bars: true }]}/>
       <${Sums} id="past" title=${`The greatest ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds}
         columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`;
 }

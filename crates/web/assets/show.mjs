@@ -10,7 +10,7 @@ const STEPS = ["", "k", "M", "G", "T", "P"];
 export function short(number) {
   let value = Math.abs(number), step = 0;
   while (value >= 999.5 && step < STEPS.length - 1) { value /= 1000; step++; }
-  const digits = step === 0 ? (Number.isInteger(value) ? 0 : 1) : value < 10 ? 2 : value < 100 ? 1 : 0;
+  const digits = step === 0 ? (Number.isInteger(value) || value >= 100 ? 0 : 1) : value < 10 ? 2 : value < 100 ? 1 : 0;
   return [(number < 0 ? "−" : "") + value.toFixed(digits), STEPS[step]];
 }
 
@@ -78,7 +78,7 @@ export function Sums({ id, title, note, table, columns, keyOf, unit, seconds, op
   const span = columns.length;
   const foot = (name, pair, kind, title) => (pair[0] || pair[1] || kind === "sum") && html`<tr class=${kind}>
     <td title=${title}>${name}</td><td class="n">${amount(pair, unit, seconds)}</td><td class="less" colspan=${span - 1}></td></tr>`;
-  return html`<section class="card" aria-labelledby=${`${id}-title`}>
+  return html`<section class="card">
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2><span class="note">${note ?? ""}</span>
       ${age > 1 && html`<span class="note">order is ${age} s old</span>`}</div>
     <div class="scroll" tabindex="0" role="region" aria-labelledby=${`${id}-title`}
@@ -132,7 +132,7 @@ export class Chart extends Component {
     if (this.plot && this.drawn === this.signature()) this.plot.setData(this.data());
     else this.draw();
   }
-  signature() { return this.props.series.map((one) => one.name).join() + (document.documentElement.dataset.theme ?? ""); }
+  signature() { return this.props.series.map((one) => one.name).join() + (this.props.span ?? "") + (document.documentElement.dataset.theme ?? ""); }
   data() { return [this.props.t, ...this.props.series.map((one) => one.values)]; }
   draw() {
     this.plot?.destroy();
@@ -147,8 +147,8 @@ export class Chart extends Component {
       hooks: { setSelect: [(plot) => {
         if (plot.select.width > 4 && onWindow) onWindow(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
       }] },
-      scales: { x: { time: true }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.08)] } },
-      axes: [{ ...axis, values: [[3600, "{HH}:{mm}", "\n{D} {MMM}", null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]], space: 70 },
+      scales: { x: { time: true, ...(this.props.span && { range: () => this.props.span }) }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.08)] } },
+      axes: [{ ...axis, size: 30, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]], space: 70 },
         { ...axis, size: 62, values: (_, values) => values.map((value) => text(value, "")) }],
       series: [{ value: (_, value) => (value == null ? "–" : moment(value) + ":" + clock(value).slice(-2)) },
         ...series.map((one) => ({

@@ -95,6 +95,9 @@ impl Feed {
                 snapshot.seconds.extend(seconds.into_iter().filter(|(number, _)| *number <= reading.number));
             }
             open.next = reading.number + 1;
+            if open.view.refresh().is_ok() {
+                snapshot.process = Some(open.view.process().clone());
+            }
             let reading = Arc::new(reading);
             snapshot.readings.push_back(Arc::clone(&reading));
             fresh.push(reading);
@@ -137,7 +140,8 @@ impl Feed {
         }
         let Some(newest) = running.last() else { return };
         let Ok(view) = Reader::open(&newest.path) else { return };
-        let meters = newest.path.with_extension("meters");
+        // Views of one process share its meters.
+        let meters = newest.path.with_file_name(format!("{}.meters", newest.pid));
         let next = view.published().unwrap_or(0).saturating_sub(SECONDS_MAX as u64);
         self.snapshot = Snapshot {
             process: Some(view.process().clone()),

@@ -183,7 +183,7 @@ impl PacketSource for Sources {
     }
 
     fn write(&self, request: &PacketRequest, to: &mut dyn Write) -> Result<PacketAnswer, String> {
-        let written = || -> Result<PacketAnswer> {
+        let mut written = || -> Result<PacketAnswer> {
             let mut source = self.open(request)?;
             let (mut reader, writer) = io::pipe().context("a pipe for the packets")?;
             let file = File::from(OwnedFd::from(writer));

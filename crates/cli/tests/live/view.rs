@@ -169,9 +169,7 @@ fn browsers_show_pages_and_lead_to_packets() {
         return;
     }
     let Some(modules) = modules() else {
-        eprintln!(
-            "{TEST}: skipped: playwright-core and axe-core are not there: scripts/test-tools.sh browser"
-        );
+        eprintln!("{TEST}: skipped: playwright-core and axe-core are not there: scripts/test-tools.sh");
         return;
     };
     let Some(mut view) = View::start(TEST) else { return };

@@ -51,6 +51,8 @@ pub struct HistoryAnswer {
     /// The first and the last bucket of the file, in this tier.
     span: Option<(i64, i64)>,
     sums: [i64; 8],
+    /// Buckets of a point.
+    step: u64,
 }
 
 impl HistoryQuestion {
@@ -109,8 +111,8 @@ impl History {
 
     fn ask(&self, question: &HistoryQuestion) -> rusqlite::Result<HistoryAnswer> {
         let HistoryQuestion { dimension, tier, buckets: (first, end), rows, .. } = *question;
-        let mut answer = HistoryAnswer::default();
         let step = ((end - first) as usize).div_ceil(POINTS_MAX).max(1) as u64;
+        let mut answer = HistoryAnswer { step, ..HistoryAnswer::default() };
         let mut statement = self.connection.prepare_cached(
             "SELECT bucket, seconds, packets, bytes, lost_ring + lost_daemon, metered, flow_bytes, not_ip,
              cut + sampled_out, flows, metered_bytes FROM total WHERE tier = ?1 AND bucket >= ?2 AND bucket < ?3",
@@ -219,7 +221,8 @@ impl HistoryAnswer {
         let [offered, bytes, lost, _, flow_bytes, not_ip, unread, _] = self.sums;
         json!({
             "tier": if question.tier == Tier::Minute { "minute" } else { "hour" },
-            "bucket_seconds": len,
+            "seconds": self.points.iter().map(|point| point.seconds).sum::<f64>(),
+            "step_seconds": self.step * len,
             "buckets": self.buckets,
             "span": self.span.map(|(first, last)| [first * len as i64, (last + 1) * len as i64]),
             "t": column(&|point| json!(point.at * len)),

@@ -44,7 +44,7 @@ async function accessible(page, name) {
   check(Array.isArray(result.value) && result.value.length === 0, `axe-core finds nothing on ${name}${result.value?.length ? `: ${result.value.join("\n")}` : ""}`);
 }
 
-const ready = { costs: "#stages tbody tr", losses: "#balance", history: "main .card", packets: "#found", flows: "#flow tbody tr", pairs: ".pairs .link", hosts: "#host_out tbody tr", protocols: "#service tbody tr", overview: "#pair tbody tr" };
+const ready = { costs: "#stages tbody tr", losses: "#balance", history: "main .card", packets: "#found", flows: "#flow tbody tr", pairs: ".pairs .node", hosts: "#host_out tbody tr", protocols: "#service tbody tr", overview: "#pair tbody tr" };
 
 async function pages(page) {
   for (const [at, name] of PAGES.entries()) {
@@ -137,7 +137,7 @@ async function drill(page) {
 }
 
 async function schemes(browser) {
-  for (const [name, options] of [["dark", { colorScheme: "dark", viewport: { width: 1360, height: 900 } }], ["phone", { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 }]]) {
+  for (const [name, options] of [["dark", { colorScheme: "dark", viewport: { width: 1180, height: 760 } }], ["phone", { viewport: { width: 390, height: 844 } }]]) {
     const context = await browser.newContext(options);
     const page = await open(context, address);
     await page.waitForSelector("#pair tbody tr");
@@ -203,7 +203,7 @@ async function limited(browser) {
   const isRoot = process.getuid() === 0;
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: isRoot ? ["--no-sandbox"] : [] });
   try {
-    const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, acceptDownloads: true });
+    const context = await browser.newContext({ viewport: { width: 1180, height: 760 }, acceptDownloads: true });
     const page = await open(context, address);
     check(!page.url().includes("token"), "the token leaves the address");
     check((await context.cookies())[0].httpOnly, "the cookie is out of reach of scripts");
