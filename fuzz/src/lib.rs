@@ -10,6 +10,7 @@ mod engines;
 mod ring;
 mod roll_up;
 mod store;
+mod streams;
 mod tap;
 mod wire;
 
@@ -53,12 +54,18 @@ pub const LAWS: &[Law] = &[
     Law { name: "flows", check: flows, seeds: flows_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
+    Law { name: "tcp_streams", check: tcp_streams, seeds: streams::seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
     Law { name: "store_files", check: store_files, seeds: store::store_files_seeds },
     Law { name: "store_roll_up", check: store_roll_up, seeds: roll_up::store_roll_up_seeds },
     Law { name: "tap_socket", check: tap_socket, seeds: tap::tap_socket_seeds },
 ];
+
+/// Streams come out in order, each byte once and accounted for (`streams.rs`).
+pub fn tcp_streams(data: &[u8]) {
+    streams::check(data);
+}
 
 /// A file gives the same packets however its bytes arrive.
 ///

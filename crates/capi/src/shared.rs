@@ -15,8 +15,9 @@
 //! timeout := in the kernel's block of the daemon's socket + at the daemon + in the buffer until the bell rings
 //! ```
 //!
-//! The program's filter runs at the daemon, which offers only packets that it accepts. The filter runs here too: a
-//! packet may have been offered before it was set.
+//! The program's filter runs at the daemon, which offers only packets that it accepts, each with the number that the
+//! filter returned: so many bytes are kept, as the kernel does for an interface. The filter runs here too: a packet may
+//! have been offered before it was set.
 
 use std::ffi::c_int;
 use std::io;
@@ -57,6 +58,15 @@ fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     (daemon_ms, WakeThreshold { min_bytes, max_delay })
 }
 
+/// The program that decides on packets, and how many of their bytes are kept.
+enum Program {
+    None,
+    /// The only one so far: the daemon's verdicts are its.
+    First,
+    /// A packet that waits may have a verdict of the program before: this one is asked again.
+    Changed(CompiledFilter),
+}
+
 /// A reader of a capture.
 pub(crate) struct Shared {
     tap: Tap,
@@ -67,7 +77,7 @@ pub(crate) struct Shared {
     /// The error that ended the capture, for the next call for packets.
     failure: Option<Failure>,
     dlts: Vec<c_int>,
-    has_program: bool,
+    program: Program,
     /// 1: received, 2: sent.
     direction: c_int,
     /// Copies of the batch's packets.
@@ -102,7 +112,7 @@ impl Shared {
             is_pending: false,
             failure: None,
             dlts: vec![dlt],
-            has_program: false,
+            program: Program::None,
             direction: 0,
             memory: Vec::new(),
             records: Vec::new(),
@@ -131,13 +141,20 @@ impl Shared {
         self.records.clear();
         self.tags.begin(self.dlts[0]);
         let batch = self.tap.batch();
-        for packet in batch.iter() {
+        let verdicts = self.tap.verdicts();
+        for (index, packet) in batch.iter().enumerate() {
             let Packet { data, meta } = packet;
             let is_sent = meta.direction == tapline_packet::Direction::Out;
             let is_elsewhere = if is_sent { self.direction == 1 } else { self.direction == 2 };
             if is_elsewhere || !keep(packet) {
                 continue;
             }
+            let keep_len = match (&self.program, verdicts.get(index)) {
+                (Program::Changed(program), _) => program.run(packet),
+                (_, None | Some(0)) => u32::MAX,
+                (_, Some(verdict)) => *verdict,
+            };
+            let data = &data[..data.len().min(keep_len as usize)];
             // Room for a tag.
             self.memory.resize(self.memory.len() + TAG_LEN, 0);
             let mut record =
@@ -289,12 +306,15 @@ impl Source for Shared {
 
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
         let insns = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
-        self.has_program = true;
+        self.program = match self.program {
+            Program::None => Program::First,
+            _ => Program::Changed(program.clone()),
+        };
         self.tap.set_program(insns).map_err(|error| Failure::error(error.to_string()))
     }
 
     fn wants_filter(&self) -> bool {
-        self.has_program
+        !matches!(self.program, Program::None)
     }
 
     fn set_direction(&mut self, direction: c_int) -> Result<(), Failure> {

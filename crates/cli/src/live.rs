@@ -65,6 +65,11 @@ pub(crate) struct TapArgs {
     /// With tap: when the daemon ends or is killed, wait for the next one and go on.
     #[arg(long, help_heading = "Input")]
     pub(crate) reconnect: bool,
+    /// With tap: a filter that labels packets; may be given up to 255 times. A packet's label, in text and JSON, is the
+    /// number of the first of them that accepts it, from 1 on. The daemon decides, for packets that the capture's
+    /// filter accepts.
+    #[arg(long, value_name = "FILTER", help_heading = "Input")]
+    pub(crate) label: Vec<String>,
     /// With tap: the daemon's socket.
     #[arg(long, value_name = "PATH", help_heading = "Input")]
     pub(crate) socket: Option<PathBuf>,
@@ -94,7 +99,8 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
 
 impl TapArgs {
     fn is_given(&self) -> bool {
-        self.since.is_some() || self.policy.is_some() || self.socket.is_some() || self.reconnect
+        let is_reader = self.since.is_some() || self.policy.is_some() || self.reconnect;
+        is_reader || self.socket.is_some() || !self.label.is_empty()
     }
 }
 
@@ -130,7 +136,9 @@ pub(crate) fn open(settings: af_packet::AfPacketSettings, xdp: XdpArgs, tap: &Ta
         return open_tap(&settings, tap);
     }
     if tap.is_given() {
-        bail!("--since, --policy, --reconnect and --socket are for captures of tapline serve (-i {TAP}NAME)");
+        bail!(
+            "--since, --policy, --reconnect, --label and --socket are for captures of tapline serve (-i {TAP}NAME)"
+        );
     }
     if is_xdp(settings.interfaces.iter().map(String::as_str))? {
         return open_xdp(&settings, xdp);
@@ -178,6 +186,7 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
             }
         },
         delay_ms: if is_patient { PATIENT_DELAY_MS } else { 0 },
+        labels: args.label.clone(),
         ..AttachRequest::default()
     };
     let mut tap = client.attach(&attach)?;

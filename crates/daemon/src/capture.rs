@@ -14,15 +14,15 @@ use tapline_filterset::Filter;
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
 use tapline_sys::Wakeup;
-use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
+use tapline_tap::protocol::{CaptureStatus, LABELS_MAX, ReaderCounts};
 
 use crate::budget::Payer;
 use crate::memory::Allowance;
 use crate::union::Asked;
 use crate::view::{Rights, View};
 use crate::worker::{
-    self, ControlLine, Eviction, History, Joining, Order, ReaderReport, Refusal, Report, Setting, ViewReport,
-    Wish, Worker,
+    self, ControlLine, Eviction, History, Joining, Order, ReaderReport, Refusal, Report, Setting,
+    VerdictRule, ViewReport, Wish, Worker,
 };
 use crate::{CaptureRule, Error};
 
@@ -208,7 +208,30 @@ impl Capture {
         } else {
             Asked::text(capture, text, &self.options)
         };
-        Ok(Wish { filter, asked })
+        Ok(Wish { filter, asked, verdicts: VerdictRule::None })
+    }
+
+    /// The verdicts of labels, each the text of a filter.
+    pub(crate) fn compile_labels(&self, texts: &[String]) -> Result<VerdictRule, String> {
+        if texts.is_empty() {
+            return Ok(VerdictRule::None);
+        }
+        let mut len = 0;
+        let mut labels = Vec::new();
+        for (number, text) in (1..).zip(texts) {
+            len += text.len();
+            if number > LABELS_MAX || len > TEXT_LEN_MAX {
+                return Err(format!(
+                    "{} labels; {LABELS_MAX} of {TEXT_LEN_MAX} bytes together are the most",
+                    texts.len()
+                ));
+            }
+            let program = tapline_filter::compile(text, &self.options);
+            let program = program.map_err(|error| format!("label {number}: {}", error.render(text)))?;
+            check_len(program.program())?;
+            labels.push(Arc::new(worker::compile(text, &self.options)?));
+        }
+        Ok(VerdictRule::Labels(labels.into()))
     }
 
     /// A program of classic BPF within rights.
@@ -225,7 +248,9 @@ impl Capture {
         check_len(&program)?;
         let Rights { filter, snap_len } = rights;
         let asked = Asked::program(&self.rule.filter, filter, &program, *snap_len, &self.options);
-        Ok(Wish { filter: Arc::new(Filter::from_program(worker::ready(program.into()))), asked })
+        let verdicts = VerdictRule::of_program(&program);
+        let filter = Arc::new(Filter::from_program(worker::ready(program.into())));
+        Ok(Wish { filter, asked, verdicts })
     }
 
     /// Adds a reader to all workers. Gives its descriptors.

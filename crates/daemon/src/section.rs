@@ -31,8 +31,8 @@ pub(crate) struct Section {
     /// Which buffer.
     pub(crate) view: usize,
     pub(crate) set: FilterSet,
-    /// By a filter's index in the set: which reader it is of.
-    pub(crate) uses: Vec<Option<usize>>,
+    /// By a filter's index in the set: the reader that it is of, and the label of it unless it is the reader's own.
+    pub(crate) uses: Vec<Option<(usize, Option<u32>)>>,
     /// Its user has spent all, and is being sent away: it is asked no more.
     pub(crate) is_over: bool,
     /// Its readers were named to the control thread.
@@ -58,19 +58,25 @@ impl Section {
         }
     }
 
+    /// The readers whose filters these are.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = usize> {
+        let own = self.uses.iter().flatten().filter(|(_, label)| label.is_none());
+        own.map(|(reader, _)| *reader)
+    }
+
     /// The cost of filters is no longer known.
     pub(crate) fn forget_cost(&mut self) {
         self.part_len = 1;
     }
 
-    /// Asks all filters of the packets of `batch` that the user may see, and gives each pair of packet and reader that
-    /// belong together to `found`. Stops when the purse is empty; whether it was.
+    /// Asks all filters of the packets of `batch` that the user may see, and gives each packet with the reader and label
+    /// whose filter accepts it to `found`. Stops when the purse is empty; whether it was.
     pub(crate) fn ask(
         &mut self,
         batch: &Batch<'_>,
         allowed: &Selection,
         purses: &mut Purses,
-        found: &mut dyn FnMut(usize, usize),
+        found: &mut dyn FnMut(usize, usize, Option<u32>),
     ) -> bool {
         let (mut asked, mut before) = (0, usage::thread_time());
         while asked < allowed.len() {
@@ -85,9 +91,9 @@ impl Section {
             };
             self.set.classify(batch, part, &mut self.matches);
             for index in part.iter() {
-                let readers = self.matches.of(index).iter();
-                let readers = readers.filter_map(|filter| *self.uses.get(*filter as usize)?);
-                readers.for_each(|reader| found(index, reader));
+                let filters = self.matches.of(index).iter();
+                let uses = filters.filter_map(|filter| *self.uses.get(*filter as usize)?);
+                uses.for_each(|(reader, label)| found(index, reader, label));
             }
             asked += len;
             let now = usage::thread_time();
@@ -137,7 +143,7 @@ mod tests {
         let filter = Filter::compile("link[0] = 1", &Options::default()).unwrap();
         let id = section.set.insert(filter, 0);
         section.uses = vec![None; id.index() as usize + 1];
-        section.uses[id.index() as usize] = Some(5);
+        section.uses[id.index() as usize] = Some((5, None));
         let bytes: Vec<u8> = (0..BATCH_MAX).flat_map(|index| [u8::from(index % 3 == 0), 0]).collect();
         let record = |index| Record { offset: 2 * index, cap_len: 2, meta: Meta::default(), options_len: 0 };
         let records: Vec<Record> = (0..BATCH_MAX).map(record).collect();
@@ -149,7 +155,7 @@ mod tests {
             let mut pairs = Vec::new();
             let mut purses = Purses::new(span, TIME_OF_ALL_MS, 0);
             section.forget_cost();
-            let is_over = section.ask(&batch, &allowed, &mut purses, &mut |index, reader| {
+            let is_over = section.ask(&batch, &allowed, &mut purses, &mut |index, reader, _| {
                 pairs.push((index, reader));
             });
             (is_over, pairs)

@@ -19,6 +19,7 @@
 //! | `budgets` | `Budgets`: the users' purses, and the clock that refills them |
 //! | `report` | counters, for the control thread and for readers |
 //! | `filter` | filters as the sets take them |
+//! | `verdicts` | `Verdicts`: the number beside each packet in a reader's index |
 
 mod budgets;
 mod filter;
@@ -29,6 +30,7 @@ mod passing;
 mod past;
 mod readers;
 mod report;
+mod verdicts;
 mod waiting;
 
 use std::sync::Arc;
@@ -56,6 +58,7 @@ pub(crate) use readers::Eviction;
 use readers::{Reader, Readers};
 use report::source_counts;
 pub(crate) use report::{ReaderReport, Report, ViewReport};
+pub(crate) use verdicts::VerdictRule;
 use waiting::{LINGER, ROOM_WAIT, WAIT, Waiting};
 
 /// The most batches for which orders wait while packets are there.

@@ -13,7 +13,32 @@ use tapline_packet::Packet;
 /// write, so a count that the owner resets meanwhile may survive.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    cells: Arc<[AtomicU64]>,
+    cells: Cells,
+}
+
+/// Where the cells are.
+#[derive(Clone)]
+enum Cells {
+    Own(Arc<[AtomicU64]>),
+    /// Memory that others see too, such as a mapped file.
+    Shared(Arc<dyn AsRef<[AtomicU64]> + Send + Sync>),
+}
+
+impl fmt::Debug for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if matches!(self, Cells::Own(_)) { "Own" } else { "Shared" };
+        write!(f, "{kind}({} cells)", self.as_ref().len())
+    }
+}
+
+impl AsRef<[AtomicU64]> for Cells {
+    #[inline]
+    fn as_ref(&self) -> &[AtomicU64] {
+        match self {
+            Cells::Own(cells) => cells,
+            Cells::Shared(cells) => (**cells).as_ref(),
+        }
+    }
 }
 
 impl Memory {
@@ -23,17 +48,27 @@ impl Memory {
     /// If `cells` is neither 0 nor a power of two.
     pub fn new(cells: u32) -> Memory {
         assert!(cells == 0 || cells.is_power_of_two(), "the number of cells is a power of two");
-        Memory { cells: (0..cells).map(|_| AtomicU64::new(0)).collect() }
+        Memory { cells: Cells::Own((0..cells).map(|_| AtomicU64::new(0)).collect()) }
+    }
+
+    /// Cells in memory that others see too. They stay where they are, and are as many, as long as `cells` lives.
+    ///
+    /// # Panics
+    /// If their number is neither 0 nor a power of two.
+    pub fn shared(cells: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>) -> Memory {
+        let len = (*cells).as_ref().len();
+        assert!(len == 0 || len.is_power_of_two(), "the number of cells is a power of two");
+        Memory { cells: Cells::Shared(cells) }
     }
 
     /// Number of cells: 0 or a power of two.
     pub fn len(&self) -> usize {
-        self.cells.len()
+        self.cells().len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.cells().is_empty()
     }
 
     /// The cell's value. An index counts modulo the number of cells; without cells, all are 0.
@@ -52,13 +87,14 @@ impl Memory {
 
     /// All cells, for engines that address them themselves.
     pub fn cells(&self) -> &[AtomicU64] {
-        &self.cells
+        self.cells.as_ref()
     }
 
     #[inline]
     fn cell(&self, index: u64) -> Option<&AtomicU64> {
-        let mask = (self.cells.len() as u64).wrapping_sub(1);
-        self.cells.get((index & mask) as usize)
+        let cells = self.cells();
+        let mask = (cells.len() as u64).wrapping_sub(1);
+        cells.get((index & mask) as usize)
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Meta {
     pub rx_hash: u32,
     /// Packets known to be lost just before this one on its interface (pcapng's `epb_dropcount`).
     pub drops_before: u64,
+    /// The label that a reader of a shared capture asked for: the number, from 1, of the first of its labels whose
+    /// filter accepts the packet; 0 for none.
+    pub label: u8,
 }
 
 /// An IEEE 802.1Q tag: 16 bits of protocol and 16 of control information.

@@ -109,6 +109,9 @@ impl Printer {
         if self.options.interface {
             print_interface(out, &interface.name, packet.meta);
         }
+        if packet.meta.label != 0 {
+            print_label(out, packet.meta.label);
+        }
         let mut cx = Context::new(
             out,
             &self.options,
@@ -150,6 +153,17 @@ fn print_interface(out: &mut Vec<u8>, name: &str, meta: &Meta) {
         (_, PacketType::Multicast) => " M   ",
         (_, PacketType::OtherHost) => " P   ",
     });
+}
+
+/// `label %u `: not of tcpdump, whose packets have none.
+fn print_label(out: &mut Vec<u8>, label: u8) {
+    out.text("label ");
+    for power in [100, 10, 1] {
+        if label >= power || power == 1 {
+            out.push(b'0' + label / power % 10);
+        }
+    }
+    out.push(b' ');
 }
 
 /// `%5u` and two spaces.

@@ -50,7 +50,7 @@ pub use layout::{BLOCK_LEN_DEFAULT, Guarantee};
 #[cfg(not(loom))]
 pub use merge::{MergeOrder, MergedBatch, MergedReader};
 #[cfg(not(loom))]
-pub use reader::{BufferInfo, Reader, ReaderLimits, ReaderParts, WaitEnd, WakeThreshold};
+pub use reader::{BufferInfo, Reader, ReaderLimits, ReaderParts, VerdictUse, WaitEnd, WakeThreshold};
 pub use store::{HistoryPacket, IndexEntry, StartPosition};
 #[cfg(not(loom))]
 pub use writer::{

@@ -15,7 +15,7 @@ use tapline_sys::{Poller, Wakeup, clock};
 
 use crate::account::Account;
 use crate::reader::{Reader, WaitEnd};
-use crate::{Error, WakeThreshold};
+use crate::{Error, VerdictUse, WakeThreshold};
 
 /// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(4);
@@ -180,6 +180,13 @@ impl MergedReader {
         Some(self.run(reader, end))
     }
 
+    /// The verdicts on the packets that are lent; none unless they are lent too ([`VerdictUse::Lend`]).
+    pub fn lent_verdicts(&self) -> &[u32] {
+        let Some((reader, end)) = self.lent else { return &[] };
+        let Part { reader, next, .. } = &self.parts[reader];
+        reader.verdicts().get(*next..end).unwrap_or_default()
+    }
+
     /// Whether packets are there that the last [`next_batch`](Self::next_batch) kept back, because another buffer may
     /// have older ones. No bell rings when that is known, or when patience is over: a reader that sleeps on the
     /// descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait) does after a
@@ -191,6 +198,11 @@ impl MergedReader {
     /// From now on only what is offered by now is read, from any buffer.
     pub fn stop_at_present(&mut self) {
         self.parts.iter_mut().for_each(|part| part.reader.stop_at_present());
+    }
+
+    /// Sets the use of the verdicts on packets that are read from now on ([`Reader::use_verdicts`]).
+    pub fn use_verdicts(&mut self, verdicts: VerdictUse) {
+        self.parts.iter_mut().for_each(|part| part.reader.use_verdicts(verdicts));
     }
 
     /// Whether all writers said that all is stored.

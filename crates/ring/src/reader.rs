@@ -96,6 +96,9 @@ pub struct Reader {
     /// The fate of this batch's entries, which counts with the next call.
     outcome: Outcome,
     reads_in_place: bool,
+    verdict_use: VerdictUse,
+    /// Of the batch's packets, if they are lent.
+    verdicts: Vec<u32>,
     /// The block that is held; 0 for none.
     held: u64,
     /// The last time at which all was known to be read: packets that are there now are not older.
@@ -116,6 +119,18 @@ enum Base {
     Block {
         end: usize,
     },
+}
+
+/// The use of verdicts, the numbers beside packets in an index. Writer and reader agree on their meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VerdictUse {
+    /// They are not looked at.
+    #[default]
+    Ignore,
+    /// The verdict becomes the packet's [`label`](tapline_packet::Meta::label), up to 255.
+    Label,
+    /// They are lent beside the packets: [`Reader::verdicts`].
+    Lend,
 }
 
 impl Reader {
@@ -156,12 +171,34 @@ impl Reader {
             base: Base::Arena,
             outcome: Outcome::default(),
             reads_in_place,
+            verdict_use: VerdictUse::default(),
+            verdicts: Vec::new(),
             held: 0,
             all_read_ns: None,
             is_called: false,
             is_armed: false,
             is_gone: false,
         })
+    }
+
+    /// Sets the use of the verdicts on packets that are read from now on.
+    pub fn use_verdicts(&mut self, verdicts: VerdictUse) {
+        self.verdict_use = verdicts;
+    }
+
+    /// The verdicts on the packets of the batch, in their order; none unless they are lent ([`VerdictUse::Lend`]).
+    pub fn verdicts(&self) -> &[u32] {
+        &self.verdicts
+    }
+
+    #[inline]
+    fn lend(&mut self, mut record: Record, verdict: u32) {
+        match self.verdict_use {
+            VerdictUse::Ignore => {}
+            VerdictUse::Label => record.meta.label = u8::try_from(verdict).unwrap_or(u8::MAX),
+            VerdictUse::Lend => self.verdicts.push(verdict),
+        }
+        self.records.push(record);
     }
 
     /// The description of the buffer.
@@ -204,6 +241,7 @@ impl Reader {
     fn next_batch(&mut self) -> Result<u64, Error> {
         self.done();
         self.records.clear();
+        self.verdicts.clear();
         self.copied = 0;
         let ready = match self.index.ready() {
             0 => self.index.refresh()?,
@@ -313,7 +351,7 @@ impl Reader {
         self.base = Base::Arena;
         let mut used = 0;
         for ahead in 0..ready.min(BATCH_MAX as u64) {
-            let (entry, _) = self.index.peek(ahead);
+            let (entry, verdict) = self.index.peek(ahead);
             let result = match self.view.words_of(entry) {
                 // A copy that turns out to be invalid takes its time too.
                 Ok(words) if self.copied + words > self.arena.len() => break,
@@ -326,7 +364,7 @@ impl Reader {
             self.outcome.add(entry, result.map(|_| ()));
             if let Ok(head) = result {
                 let offset = used * 8 + LINE_LEN;
-                self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta: head.meta });
+                self.lend(head.record(offset), verdict);
                 used += record_len(head.cap_len) / 8;
             }
         }
@@ -337,7 +375,7 @@ impl Reader {
     fn look_at(&mut self, ready: u64) {
         let mut end = BLOCK_HEAD_LEN;
         for ahead in 0..ready.min(BATCH_MAX as u64) {
-            let (entry, _) = self.index.peek(ahead);
+            let (entry, verdict) = self.index.peek(ahead);
             let is_first = self.records.is_empty();
             if !is_first && self.view.sequence_of(entry) != self.held {
                 break;
@@ -352,7 +390,7 @@ impl Reader {
                 let start = self.view.data_offset(entry);
                 end = end.max(start + head.cap_len as usize);
                 let offset = start - BLOCK_HEAD_LEN;
-                self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta: head.meta });
+                self.lend(head.record(offset), verdict);
             }
         }
         self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };

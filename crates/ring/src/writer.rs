@@ -402,14 +402,32 @@ impl Writer {
     /// [`Error::UnknownReader`].
     #[inline]
     pub fn index(&mut self, id: ReaderId, wanted: &Selection, verdict: u32) -> Result<(), Error> {
-        let index = &mut self.readers.get(id)?.index;
         // As many as were stored, and only such: all of them.
-        let lost = if wanted.len() == self.last.len {
-            index.push_stretch(&self.last.stretch[..self.last.len], verdict)
-        } else {
-            let by_index = &self.last.by_index;
-            index.push(wanted.iter().map(|index| with_verdict(by_index[index], verdict)))
-        };
+        if wanted.len() != self.last.len {
+            return self.index_each(id, wanted, |_| verdict);
+        }
+        let index = &mut self.readers.get(id)?.index;
+        let lost = index.push_stretch(&self.last.stretch[..self.last.len], verdict);
+        if lost > 0 || !self.last.is_whole {
+            self.keep_promises(id, wanted, lost)?;
+        }
+        Ok(())
+    }
+
+    /// Likewise, each packet with the verdict that is given for its index in the batch.
+    ///
+    /// # Errors
+    /// As [`index`](Self::index).
+    #[inline]
+    pub fn index_each(
+        &mut self,
+        id: ReaderId,
+        wanted: &Selection,
+        verdict: impl Fn(usize) -> u32,
+    ) -> Result<(), Error> {
+        let index = &mut self.readers.get(id)?.index;
+        let by_index = &self.last.by_index;
+        let lost = index.push(wanted.iter().map(|index| with_verdict(by_index[index], verdict(index))));
         if lost > 0 || !self.last.is_whole {
             self.keep_promises(id, wanted, lost)?;
         }

@@ -115,7 +115,14 @@ pub struct AttachRequest {
     /// Milliseconds, 0 to 100 ([`DELAY_MAX`]), for which the daemon may collect packets before they can be read: with
     /// more of them at a time it wakes up less often.
     pub delay_ms: u32,
+    /// Filters that label packets: a packet's label is the number, from 1, of the first of them that accepts it, and 0
+    /// if none does. At most [`LABELS_MAX`], and 8,192 bytes together. They label what `filter` accepts, and let
+    /// nothing more through.
+    pub labels: Vec<String>,
 }
+
+/// The most labels of a reader.
+pub const LABELS_MAX: usize = 255;
 
 /// The longest delay at the daemon, whatever delay was asked for.
 pub const DELAY_MAX: Duration = Duration::from_millis(100);
@@ -136,6 +143,7 @@ impl Default for AttachRequest {
             start: StartPosition::default(),
             entries: 1 << 16,
             delay_ms: 0,
+            labels: Vec::new(),
         }
     }
 }

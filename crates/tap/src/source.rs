@@ -17,7 +17,7 @@ use tapline_capture::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{Guarantee, MergedReader, SourceCounter as Counted, WaitEnd, WakeThreshold};
+use tapline_ring::{Guarantee, MergedReader, SourceCounter as Counted, VerdictUse, WaitEnd, WakeThreshold};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
@@ -53,6 +53,7 @@ pub struct Tap {
     channel: Channel,
     merged: MergedReader,
     wish: WakeThreshold,
+    verdicts: VerdictUse,
     /// The time for which packets may wait at the daemon.
     delay: Duration,
     /// Ends a wait; `None` if the system had no descriptor left for it.
@@ -141,6 +142,7 @@ impl Tap {
             channel,
             merged,
             wish: WakeThreshold::IMMEDIATE,
+            verdicts: if attach.labels.is_empty() { VerdictUse::Ignore } else { VerdictUse::Label },
             delay: attach.delay(),
             wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
@@ -157,6 +159,7 @@ impl Tap {
             events: Vec::new(),
         };
         tap.before = tap.counts();
+        tap.merged.use_verdicts(tap.verdicts);
         tap.merged.set_wakeup(tap.wakeup.clone());
         tap
     }
@@ -193,9 +196,20 @@ impl Tap {
     /// [`Error::Refused`] if it is not valid.
     pub fn set_program(&mut self, insns: Vec<(u16, u8, u8, u32)>) -> Result<(), Error> {
         match self.ask(&Request::Program { insns })? {
-            Reply::Filtered {} => Ok(()),
-            other => Err(unexpected(&other)),
+            Reply::Filtered {} => {}
+            other => return Err(unexpected(&other)),
         }
+        if self.verdicts == VerdictUse::Ignore {
+            self.verdicts = VerdictUse::Lend;
+            self.merged.use_verdicts(self.verdicts);
+        }
+        Ok(())
+    }
+
+    /// The verdicts on the packets of the batch, in their order, once a program was set: the number that the program
+    /// returned, bytes to keep. 0 for a packet that was offered before.
+    pub fn verdicts(&self) -> &[u32] {
+        self.merged.lent_verdicts()
     }
 
     fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
@@ -375,6 +389,7 @@ impl Tap {
         self.channel = next.channel;
         self.merged = next.merged;
         self.merged.set_wake(self.wish);
+        self.merged.use_verdicts(self.verdicts);
         self.merged.set_wakeup(self.wakeup.clone());
         self.before = next.before;
         (self.told_standing, self.refusal) = (false, None);

@@ -134,6 +134,7 @@ pub(super) fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) 
         }),
         rx_hash: u32_at::<28>(headers),
         drops_before: 0,
+        label: 0,
     };
     // Bytes past the block are not ours to read.
     let room = block.len().saturating_sub(offset).min(u32::MAX as usize) as u32;
@@ -224,6 +225,7 @@ mod tests {
             gso: None,
             rx_hash: 0xabcd,
             drops_before: 0,
+            label: 0,
         };
         assert_eq!(meta, expected);
     }

@@ -27,8 +27,9 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         "record" if has_opener => needs.writes.extend(folder(text("name"))),
         "record" => needs.makes.extend(folder(text("name"))),
         "store" => needs.makes.push(text("name").into()),
-        "flowlog" if text("to") == "-" => {}
+        "flowlog" | "streams" if text("to") == "-" => {}
         "flowlog" if text("format") == "parquet" => needs.makes.push(existing(Path::new(text("to")))),
+        "streams" | "extract" => needs.makes.push(existing(Path::new(text("to")))),
         "flowlog" => needs.makes.extend(folder(text("to"))),
         "ipfix" => {
             for to in text("to").split(',').map(str::trim) {

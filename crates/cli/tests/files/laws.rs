@@ -123,6 +123,11 @@ fn wire() {
 }
 
 #[test]
+fn tcp_streams() {
+    law("tcp_streams");
+}
+
+#[test]
 fn pattern_search() {
     law("pattern_search");
 }

@@ -20,3 +20,4 @@ mod store_answers;
 mod store_keeping;
 mod store_rights;
 mod store_scan;
+mod streams;

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use tapline_capture::{Advance, Error as CaptureError};
 use tapline_packet::Batch;
-use tapline_ring::{Policy, Reader};
+use tapline_ring::{Policy, Reader, VerdictUse};
 
 use super::test_source::{NumberedSource, Wire, settle};
 use super::*;
+use crate::memory::Ledger;
 
 const FULL: Rights = Rights { filter: String::new(), snap_len: u32::MAX };
 
@@ -189,5 +190,95 @@ fn past_packets_without_a_place_are_counted() {
     assert_eq!((counts.offered, counts.index_full), (60_000 - first, 60_000 - first - 256));
     let account = reader.finish();
     assert_eq!((account.offered, account.lost.unread), (60_000 - first, 256));
+    capture.stop();
+}
+
+/// Numbers of the packets that a reader gets up to `last`, with what `verdict` makes of each batch.
+fn read_until(reader: &mut Reader, last: u64, verdicts: impl Fn(&Reader) -> Vec<u32>) -> Vec<(u64, u32)> {
+    let (mut found, begun) = (Vec::<(u64, u32)>::new(), Instant::now());
+    while found.last().map(|(number, _)| *number) != Some(last) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} came", found.len());
+        reader.advance().expect("a sound index");
+        let number = |data: &[u8]| u64::from_le_bytes(*data.first_chunk().expect("eight bytes"));
+        let numbers = reader.batch().iter().map(|packet| number(packet.data)).collect::<Vec<_>>();
+        found.extend(numbers.into_iter().zip(verdicts(reader)));
+    }
+    found
+}
+
+fn labels_of(reader: &Reader) -> Vec<u32> {
+    reader.batch().records().iter().map(|record| record.meta.label.into()).collect()
+}
+
+/// Readers of the present, of a user, and of the past get the same labels.
+#[test]
+fn packets_bear_the_first_label_that_accepts_them() {
+    let (capture, wire) = with_history("");
+    let texts = ["link[0] & 3 = 3", "link[0] & 1 = 1", "link[0] & 3 = 3", ""].map(str::to_owned);
+    let expected = |number: u64| match number & 3 {
+        3 => 1,
+        1 => 2,
+        _ => 4,
+    };
+    let rights = Rights { filter: String::new(), snap_len: capture.options.snap_len };
+    let user = (Payer { uid: 7, time_ms: 1000 }, Arc::<Ledger>::default().allowance(7, u64::MAX));
+    let newest = StartPosition::Newest;
+    let kinds = [(1, newest, None), (2, newest, Some(user)), (3, StartPosition::Oldest, None)];
+    let mut readers = kinds.map(|(number, start, payer)| {
+        let wish = capture.compile(&rights, "link[0] & 4 = 0").expect("a filter");
+        let wish = Wish { verdicts: capture.compile_labels(&texts).expect("labels"), ..wish };
+        let spec = ReaderSpec { policy: Policy::Lossless, entries: 256 };
+        let (rights, max_latency) = (rights.clone(), Duration::ZERO);
+        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer };
+        let mut reader =
+            Reader::open(capture.attach(&reader).expect("a reader").remove(0)).expect("a reader");
+        reader.use_verdicts(VerdictUse::Label);
+        reader
+    });
+    wire.allow(30_000);
+    std::thread::scope(|scope| {
+        for reader in &mut readers {
+            scope.spawn(|| {
+                let found = read_until(reader, 29_995, labels_of);
+                let wanted = (found[0].0..30_000).filter(|number| number & 4 == 0);
+                assert_eq!(found, wanted.map(|number| (number, expected(number))).collect::<Vec<_>>());
+            });
+        }
+    });
+    capture.stop();
+}
+
+/// What a program returns for a packet stands beside it; likewise after another program.
+#[test]
+fn the_return_value_of_a_program_is_the_verdict() {
+    let (capture, wire) = with_history("");
+    let rights = Rights { filter: String::new(), snap_len: capture.options.snap_len };
+    let spec = ReaderSpec { policy: Policy::Lossless, entries: 256 };
+    let (start, max_latency) = (StartPosition::Newest, Duration::ZERO);
+    // ld [0]; ret a: the first four bytes as a number.
+    let wish = capture.compile_program(&rights, &[(0x20, 0, 0, 0), (0x16, 0, 0, 0)]).expect("a program");
+    let reader = NewReader { number: 1, rights: rights.clone(), wish, spec, start, max_latency, payer: None };
+    let mut reader = Reader::open(capture.attach(&reader).expect("a reader").remove(0)).expect("a reader");
+    reader.use_verdicts(VerdictUse::Lend);
+    wire.allow(21_000);
+    let found = read_until(&mut reader, 20_999, |reader| reader.verdicts().to_vec());
+    let big_endian = |number: u64| (number as u32).swap_bytes();
+    assert_eq!(found, (20_000..21_000).map(|number| (number, big_endian(number))).collect::<Vec<_>>());
+    let constant = capture.compile_program(&rights, &[(0x06, 0, 0, 96)]).expect("a program");
+    capture.set_filter(1, &constant).expect("another program");
+    wire.allow(22_000);
+    let found = read_until(&mut reader, 21_999, |reader| reader.verdicts().to_vec());
+    assert_eq!(found, (21_000..22_000).map(|number| (number, 96)).collect::<Vec<_>>());
+    capture.stop();
+}
+
+#[test]
+fn labels_are_bounded_and_errors_name_theirs() {
+    let (capture, _) = with_history("");
+    let labels = |count| vec!["udp".to_owned(); count];
+    assert!(capture.compile_labels(&labels(255)).is_ok());
+    assert!(capture.compile_labels(&labels(256)).is_err());
+    let error = capture.compile_labels(&["udp".to_owned(), "upd".to_owned()]).err().expect("no filter");
+    assert!(error.starts_with("label 2: "), "{error}");
     capture.stop();
 }

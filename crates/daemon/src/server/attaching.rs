@@ -52,6 +52,7 @@ impl Server {
         }
         let rights = rights(&self.captures[at], &access);
         let wish = self.captures[at].compile(&rights, &attach.filter)?;
+        let wish = Wish { verdicts: self.captures[at].compile_labels(&attach.labels)?, ..wish };
         let joined = self.join(client, &attach, at, (rights, wish));
         let (number, charge, buffers) = joined.inspect_err(|refusal| {
             self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));

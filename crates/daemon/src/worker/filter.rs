@@ -8,6 +8,8 @@ use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Meta, Packet, Record, Selection};
 
+use super::verdicts::VerdictRule;
+
 /// A filter of the set.
 pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
     Filter::compile_with(text, options, &ready).map_err(|error| error.render(text))
@@ -21,24 +23,33 @@ pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn PacketFilter> {
     ready
 }
 
-/// The filter of one reader, asked of one stored packet at a time.
+/// The index of the reader's own filter in the set of [`PastFilter`].
+const OWN: u32 = 0;
+
+/// The filter of one reader and those of its labels, asked of one stored packet at a time.
 pub(super) struct PastFilter {
+    /// The reader's own filter has index 0, the labels their numbers.
     set: FilterSet,
+    rule: VerdictRule,
     matches: Matches,
     only: Selection,
 }
 
 impl PastFilter {
-    pub(super) fn new(filter: Arc<Filter>) -> PastFilter {
+    pub(super) fn new(filter: Arc<Filter>, rule: VerdictRule) -> PastFilter {
         let (mut set, mut only) = (FilterSet::new(MatchPolicy::All), Selection::none());
-        set.insert(filter, 0);
+        for filter in std::iter::once(&filter).chain(rule.labels()) {
+            set.insert(Arc::clone(filter), 0);
+        }
         only.select_all(1);
-        PastFilter { set, matches: Matches::new(), only }
+        PastFilter { set, rule, matches: Matches::new(), only }
     }
 
     pub(super) fn verdict(&mut self, data: &[u8], meta: Meta) -> Option<u32> {
         let record = Record { cap_len: data.len() as u32, meta, ..Record::default() };
         self.set.classify(&Batch::new(data, &[record]), &self.only, &mut self.matches);
-        (!self.matches.of(0).is_empty()).then_some(0)
+        let found = self.matches.of(0);
+        let label = found.iter().copied().filter(|index| *index != OWN).min().unwrap_or(0);
+        found.contains(&OWN).then(|| self.rule.of(Packet { data, meta: &meta }, label))
     }
 }

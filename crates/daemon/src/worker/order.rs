@@ -9,6 +9,7 @@ use tapline_ring::{ReaderParts, ReaderSpec, StartPosition};
 use tapline_tap::protocol::ReaderCounts;
 
 use super::report::Report;
+use super::verdicts::VerdictRule;
 use crate::budget::Payer;
 use crate::union::Asked;
 use crate::view::{Rights, View};
@@ -34,6 +35,8 @@ pub(crate) struct Wish {
     pub(crate) filter: Arc<Filter>,
     /// For the kernel.
     pub(crate) asked: Asked,
+    /// The verdicts on packets that the filter accepts.
+    pub(crate) verdicts: VerdictRule,
 }
 
 /// A reader that is to be attached.

@@ -53,11 +53,17 @@ impl Dispatcher {
             let View { marks, cut, gate, allowed, .. } = &mut views[section.view];
             let allowed = if gate.is_some() { allowed } else { &self.passed.all };
             let purses = &mut self.budgets.packets;
-            section.is_over = section.ask(&cut.batch(batch), allowed, purses, &mut |index, at| {
-                marks.set(index);
+            let seen = cut.batch(batch);
+            section.is_over = section.ask(&seen, allowed, purses, &mut |index, at, label| {
                 let reader = &mut list[at];
+                if label.is_none() {
+                    marks.set(index);
+                }
                 if reader.is_present {
-                    reader.wanted.push(index);
+                    reader.verdicts.note(index, label, seen.packet(index));
+                    if label.is_none() {
+                        reader.wanted.push(index);
+                    }
                 }
             });
         }
@@ -102,15 +108,19 @@ impl Dispatcher {
         writer.store(&cut.batch(batch), &within(wanted, part));
         let mut offer = |reader: &Reader| {
             if reader.is_present {
+                let wanted = &within(&reader.wanted, part);
                 // Only a reader that just left is unknown.
-                let _ = writer.index(reader.id, &within(&reader.wanted, part), 0);
+                let _ = match reader.verdicts.of_all() {
+                    Some(verdict) => writer.index(reader.id, wanted, verdict),
+                    None => writer.index_each(reader.id, wanted, |index| reader.verdicts.get(index)),
+                };
             }
         };
         let is_free = |reader: &&Reader| reader.view == at && reader.payer.is_none();
         list.iter().filter(is_free).for_each(&mut offer);
         for section in sections.iter().filter(|section| section.view == at) {
             let before = usage::thread_time();
-            section.uses.iter().flatten().for_each(|reader| offer(&list[*reader]));
+            section.readers().for_each(|reader| offer(&list[reader]));
             // A debt shows when the user's filters are asked the next time.
             self.budgets.packets.spend(section.payer, usage::thread_time().saturating_sub(before));
         }
@@ -125,7 +135,10 @@ impl Readers {
         all.select_all(batch.len());
         set.classify(batch, all, matches);
         views.iter_mut().for_each(|view| view.begin(batch));
-        list.iter_mut().for_each(|reader| reader.wanted.clear());
+        for reader in list.iter_mut() {
+            reader.wanted.clear();
+            reader.verdicts.clear();
+        }
         *packets += batch.len() as u64;
         for (index, record) in batch.records().iter().enumerate() {
             *bytes += u64::from(record.cap_len);
@@ -134,9 +147,13 @@ impl Readers {
                     Use::Nothing => {}
                     Use::Gate(view) => views[view].allowed.push(index),
                     Use::History(view) => views[view].marks.set(index),
+                    Use::Label(at, label) => {
+                        list[at].verdicts.note(index, Some(label), batch.packet(index));
+                    }
                     Use::Reader(at) => {
                         let reader = &mut list[at];
                         reader.wanted.push(index);
+                        reader.verdicts.note(index, None, batch.packet(index));
                         views[reader.view].marks.set(index);
                     }
                 }

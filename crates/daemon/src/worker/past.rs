@@ -224,6 +224,7 @@ mod tests {
     use tapline_ring::StartPosition;
 
     use super::super::readers::tests::join;
+    use super::super::verdicts::VerdictRule;
     use super::*;
     use crate::budget::TIME_OF_ALL_MS;
     use crate::view::Rights;
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn looks_end_with_the_purse() {
         let compiled = Filter::compile("len >= 0", &Options::default()).expect("a filter");
-        let mut filter = PastFilter::new(Arc::new(compiled));
+        let mut filter = PastFilter::new(Arc::new(compiled), VerdictRule::None);
         let meta = Meta { wire_len: 60, ..Meta::default() };
         let mut found = |payer, span| {
             let mut purses = purses(span);

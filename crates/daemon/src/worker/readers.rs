@@ -18,6 +18,7 @@ use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 use super::filter::PastFilter;
 use super::order::{Joining, Wish};
 use super::report::{ReaderReport, ViewReport};
+use super::verdicts::Verdicts;
 use crate::budget::Payer;
 use crate::section::Section;
 use crate::union::Asked;
@@ -50,6 +51,9 @@ pub(super) struct Reader {
     pub(super) asked: Asked,
     pub(super) view: usize,
     pub(super) wanted: Selection,
+    pub(super) verdicts: Verdicts,
+    /// The filters of its labels, in the same set, by their order.
+    labels: Vec<FilterId>,
     max_latency: Duration,
     /// Wake-ups that its user has paid for.
     pub(super) wakes_paid: u64,
@@ -60,6 +64,8 @@ pub(super) struct Reader {
 pub(super) enum Use {
     Nothing,
     Reader(usize),
+    /// A reader, and the number of a label of it.
+    Label(usize, u32),
     History(usize),
     /// The packets that the rules let readers of a buffer see.
     Gate(usize),
@@ -170,7 +176,8 @@ impl Readers {
     /// # Errors
     /// The ring's error, in words.
     pub(super) fn join(&mut self, joining: Joining, view: usize) -> Result<ReaderParts, String> {
-        let Joining { number, wish: Wish { filter, asked }, spec, start, max_latency, payer, .. } = joining;
+        let Joining { number, wish, spec, start, max_latency, payer, .. } = joining;
+        let Wish { filter, asked, verdicts } = wish;
         let View { writer, is_lent, .. } = &mut self.views[view];
         let attachment = writer.attach(&spec).map_err(|error| error.to_string())?;
         *is_lent |= payer.is_some();
@@ -178,8 +185,10 @@ impl Readers {
         writer.begin(attachment.id, start).map_err(|error| error.to_string())?;
         writer.publish(clock::monotonic_ns());
         let is_present = start == StartPosition::Newest;
-        let past = (!is_present).then(|| Box::new(PastFilter::new(Arc::clone(&filter))));
-        let filter = self.set_of(payer, view).insert(filter, 0);
+        let past = (!is_present).then(|| Box::new(PastFilter::new(Arc::clone(&filter), verdicts.clone())));
+        let set = self.set_of(payer, view);
+        let filter = set.insert(filter, 0);
+        let labels = verdicts.labels().iter().map(|label| set.insert(Arc::clone(label), 0)).collect();
         let (id, wanted, wakes_paid) = (attachment.id, Selection::none(), 0);
         self.list.push(Reader {
             number,
@@ -191,6 +200,8 @@ impl Readers {
             asked,
             view,
             wanted,
+            verdicts: Verdicts::new(verdicts),
+            labels,
             max_latency,
             wakes_paid,
         });
@@ -220,9 +231,12 @@ impl Readers {
             // The filter is in the set as long as the reader is here.
             let _ = self.set_of(payer, view).replace(filter, Arc::clone(&wish.filter));
             let reader = &mut self.list[at];
+            // Labels stay, whichever packets they are for.
+            let rule = if reader.labels.is_empty() { wish.verdicts } else { reader.verdicts.rule.clone() };
             if let Some(past) = &mut reader.past {
-                **past = PastFilter::new(wish.filter);
+                **past = PastFilter::new(wish.filter, rule.clone());
             }
+            reader.verdicts = Verdicts::new(rule);
             reader.asked = wish.asked;
         }
         self.has_loosened = true;
@@ -231,8 +245,11 @@ impl Readers {
     /// Takes a reader out of the list, and its filter out of its set.
     pub(super) fn remove(&mut self, at: usize) -> Reader {
         let reader = self.list.remove(at);
-        // The filter was inserted with the reader.
-        let _ = self.set_of(reader.payer, reader.view).remove(reader.filter);
+        let set = self.set_of(reader.payer, reader.view);
+        // The filters were inserted with the reader.
+        for filter in std::iter::once(reader.filter).chain(reader.labels.iter().copied()) {
+            let _ = set.remove(filter);
+        }
         self.has_loosened = true;
         self.rebuild_filter_index();
         reader
@@ -281,12 +298,19 @@ impl Readers {
             let Some(payer) = reader.payer else {
                 let wanted = if reader.is_present { Use::Reader(at) } else { Use::History(reader.view) };
                 put(&mut self.uses, index, wanted, Use::Nothing);
+                for (label, filter) in (1..).zip(&reader.labels) {
+                    let labelled = if reader.is_present { Use::Label(at, label) } else { Use::Nothing };
+                    put(&mut self.uses, filter.index(), labelled, Use::Nothing);
+                }
                 continue;
             };
             let is_its =
                 |section: &&mut Section| section.payer.uid == payer.uid && section.view == reader.view;
             if let Some(section) = self.sections.iter_mut().find(is_its) {
-                put(&mut section.uses, index, Some(at), None);
+                put(&mut section.uses, index, Some((at, None)), None);
+                for (label, filter) in (1..).zip(&reader.labels) {
+                    put(&mut section.uses, filter.index(), Some((at, Some(label))), None);
+                }
             }
         }
     }
@@ -297,7 +321,7 @@ impl Readers {
         let over = sections.iter_mut().filter(|section| section.is_over && !section.is_told);
         let evictions = over.map(|section| {
             section.is_told = true;
-            let readers = section.uses.iter().flatten().map(|at| list[*at].number).collect();
+            let readers = section.readers().map(|at| list[at].number).collect();
             let Payer { uid, time_ms } = section.payer;
             let reason = format!(
                 "readers of user {uid} took more processor time than the {time_ms} ms a second that the rules allow (user_time), or than their share of what all users have: come back with cheaper filters or fewer readers"
@@ -379,6 +403,7 @@ pub(super) mod tests {
     use tapline_packet::LinkType;
     use tapline_ring::ReaderSpec;
 
+    use super::super::verdicts::VerdictRule;
     use super::*;
     use crate::view::Rights;
 
@@ -402,7 +427,11 @@ pub(super) mod tests {
         let joining = Joining {
             number,
             rights: readers.views[view].rights.clone(),
-            wish: Wish { filter: filter("tcp"), asked: Asked::text("", "tcp", &Options::default()) },
+            wish: Wish {
+                filter: filter("tcp"),
+                asked: Asked::text("", "tcp", &Options::default()),
+                verdicts: VerdictRule::None,
+            },
             spec: ReaderSpec::new(Policy::Lossy),
             start,
             max_latency: Duration::from_millis(number),
@@ -426,13 +455,13 @@ pub(super) mod tests {
         // A reader of the past has its packets stored, and gets them from the buffer.
         let known = [Use::History(first), Use::Gate(second), Use::Reader(0), Use::History(first)];
         assert_eq!(readers.uses, known);
-        assert_eq!(readers.sections[0].uses.iter().flatten().collect::<Vec<_>>(), [&2]);
+        assert_eq!(readers.sections[0].readers().collect::<Vec<_>>(), [2]);
         assert_eq!(readers.max_latency, Duration::from_millis(20));
         readers.become_present(1);
         assert_eq!(readers.uses[3], Use::Reader(1));
         readers.remove(1);
         assert_eq!((readers.uses[2], readers.uses.get(3)), (Use::Reader(0), None));
-        assert_eq!(readers.sections[0].uses.iter().flatten().collect::<Vec<_>>(), [&1]);
+        assert_eq!(readers.sections[0].readers().collect::<Vec<_>>(), [1]);
         assert_eq!(readers.max_latency, Duration::from_millis(30));
     }
 

@@ -207,6 +207,7 @@ fn pcapng_written_from_live_metadata() {
         direction: Direction::In,
         packet_type: PacketType::Multicast,
         drops_before: 4,
+        label: 0,
         vlan: Some(VlanTag { tpid: 0x88a8, tci: 7 }),
         ..Meta::default()
     };

@@ -17,6 +17,7 @@ pub(super) enum Token {
     Close,
     OpenSquare,
     CloseSquare,
+    Bar,
 }
 
 impl Token {
@@ -34,6 +35,7 @@ impl Token {
             Token::Close => ")".to_owned(),
             Token::OpenSquare => "[".to_owned(),
             Token::CloseSquare => "]".to_owned(),
+            Token::Bar => "|".to_owned(),
         }
     }
 }
@@ -41,14 +43,15 @@ impl Token {
 struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// How many parentheses are open: within them words may hold more characters.
-    depth: usize,
+    /// The parentheses that are open, each with whether it holds arguments: words there may hold more characters. The
+    /// others are groups of ways.
+    open: Vec<bool>,
     tokens: Vec<(Token, Span)>,
 }
 
 /// The tokens of a text, each with its place.
 pub(super) fn lex(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
-    let mut lexer = Lexer { text, at: 0, depth: 0, tokens: Vec::new() };
+    let mut lexer = Lexer { text, at: 0, open: Vec::new(), tokens: Vec::new() };
     while lexer.skip()? {
         lexer.token()?;
     }
@@ -95,11 +98,15 @@ impl Lexer<'_> {
             (")", Token::Close),
             ("[", Token::OpenSquare),
             ("]", Token::CloseSquare),
+            ("|", Token::Bar),
         ];
-        if let Some((shown, token)) = fixed.into_iter().find(|(shown, _)| rest.starts_with(shown)) {
+        let is_argument = self.open.last() == Some(&true);
+        let mut fixed = fixed.into_iter().filter(|(_, token)| !(is_argument && *token == Token::Bar));
+        if let Some((shown, token)) = fixed.find(|(shown, _)| rest.starts_with(shown)) {
             match token {
-                Token::Open => self.depth += 1,
-                Token::Close => self.depth = self.depth.saturating_sub(1),
+                // Arguments stand behind a class.
+                Token::Open => self.open.push(matches!(self.tokens.last(), Some((Token::Word(_), _)))),
+                Token::Close => drop(self.open.pop()),
                 _ => {}
             }
             self.push(token, shown.len());
@@ -108,7 +115,7 @@ impl Lexer<'_> {
         if rest.starts_with('"') {
             return self.string();
         }
-        let len = word_len(rest, self.depth > 0);
+        let len = word_len(rest, is_argument);
         let word = rest[..len].to_owned();
         self.push(Token::Word(word), len);
         Ok(())
@@ -159,6 +166,7 @@ fn word_len(text: &str, is_argument: bool) -> usize {
             _ if open > 0 => false,
             ';' | ',' | '(' | ')' | '=' | '"' | '[' | ']' => true,
             ':' => !is_argument && text[at..].starts_with("::"),
+            '|' => !is_argument,
             '-' => text[at..].starts_with("->"),
             '#' => false,
             character => character.is_whitespace(),

@@ -3,16 +3,18 @@
 //! ```text
 //! graph       := [ statement ] { ";" [ statement ] }
 //! statement   := names "::" stage                      declares stages
-//!              | hop { "->" hop }                       connects; a hop alone declares
+//!              | way                                   connects; a hop alone declares
 //! names       := name { "," name }
 //! hop         := [ "[" number "]" ] end [ "[" number "]" ]    input and output; 0 unless given
+//!              | "(" way { "|" way } ")"               a group: packets go each way, and come together behind it
+//! way         := hop { "->" hop }
 //! end         := name                                  declared before or after
 //!              | [ name "::" ] stage                   declared here
 //! stage       := class [ "(" [ argument { "," argument } ] ")" ]
 //! argument    := [ name "=" ] value
 //! value       := string | word
 //! string      := '"' { character | '\' character } '"'         \" \\ \n \t
-//! word        := characters without space, comma, parentheses, quotes, semicolon, "->"; balanced parentheses belong to it
+//! word        := characters without space, comma, parentheses, quotes, semicolon, bar, "->"; in arguments bars and balanced parentheses belong to it
 //! name, class := letter { letter | digit | "_" | "-" | "." }
 //! ```
 //!

@@ -7,6 +7,10 @@ use super::{Argument, Ast, Connection, Span, StageDeclaration, SyntaxError};
 
 /// The most stages in one text.
 const STAGES_MAX: usize = 1000;
+/// The most connections in one text: a group before a group connects each way of one with each of the other.
+const LINKS_MAX: usize = 20_000;
+/// How deep groups may stand in groups.
+const GROUPS_MAX: usize = 32;
 /// The highest number of an input or output.
 const PORT_MAX: usize = 255;
 
@@ -21,8 +25,15 @@ const PORT_MAX: usize = 255;
 /// ```
 pub fn parse(text: &str) -> Result<Ast, SyntaxError> {
     let tokens = lex(text)?;
-    let mut parser =
-        Parser { tokens: &tokens, at: 0, end: text.len(), ast: Ast::default(), ends: Vec::new() };
+    let mut parser = Parser {
+        tokens: &tokens,
+        at: 0,
+        end: text.len(),
+        ast: Ast::default(),
+        ends: Vec::new(),
+        links: Vec::new(),
+        depth: 0,
+    };
     parser.graph()?;
     parser.resolve()
 }
@@ -42,8 +53,18 @@ struct Parser<'t> {
     /// The offset of the end of the text.
     end: usize,
     ast: Ast,
-    /// The ends of each connection, in order.
-    ends: Vec<Vec<End>>,
+    /// The ends of connections, in order.
+    ends: Vec<End>,
+    /// Which of them are connected.
+    links: Vec<(usize, usize)>,
+    /// Groups that are open.
+    depth: usize,
+}
+
+/// The ends of a hop, or of ways: those that packets come to, and those that they leave from.
+struct Ways {
+    heads: Vec<usize>,
+    tails: Vec<usize>,
 }
 
 impl Parser<'_> {
@@ -101,12 +122,45 @@ impl Parser<'_> {
         if names > 0 && self.peek_after(names + 1) == Some(&Token::Colons) {
             return self.declarations();
         }
-        let mut ends = vec![self.hop()?];
+        self.way().map(drop)
+    }
+
+    /// `hop -> hop -> ...`
+    fn way(&mut self) -> Result<Ways, SyntaxError> {
+        let Ways { heads, mut tails } = self.hop()?;
         while self.take(&Token::Arrow) {
-            ends.push(self.hop()?);
+            let span = self.span();
+            let next = self.hop()?;
+            if self.links.len() + tails.len() * next.heads.len() > LINKS_MAX {
+                return Err(SyntaxError::at(span, format!("more than {LINKS_MAX} connections")));
+            }
+            for tail in tails {
+                self.links.extend(next.heads.iter().map(|head| (tail, *head)));
+            }
+            tails = next.tails;
         }
-        self.ends.push(ends);
-        Ok(())
+        Ok(Ways { heads, tails })
+    }
+
+    /// `( way | way | ... )`: packets go each way, and come together behind it.
+    fn group(&mut self) -> Result<Ways, SyntaxError> {
+        if self.depth == GROUPS_MAX {
+            return Err(SyntaxError::at(self.span(), format!("more than {GROUPS_MAX} groups in each other")));
+        }
+        self.depth += 1;
+        self.at += 1;
+        let mut all = self.way()?;
+        while self.take(&Token::Bar) {
+            let Ways { heads, tails } = self.way()?;
+            all.heads.extend(heads);
+            all.tails.extend(tails);
+        }
+        self.expect(
+            &Token::Close,
+            "ways in a group are separated by `|`: ( count | filter(\"tcp\") -> top )",
+        )?;
+        self.depth -= 1;
+        Ok(all)
     }
 
     /// `a, b :: stage`: as many stages as names.
@@ -123,12 +177,17 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn hop(&mut self) -> Result<End, SyntaxError> {
+    fn hop(&mut self) -> Result<Ways, SyntaxError> {
+        if self.peek() == Some(&Token::Open) {
+            return self.group();
+        }
         let start = self.span();
         let input = self.port()?;
         let end = self.end_of_hop()?;
         let output = self.port()?;
-        Ok(End { stage: end, input, output, span: start.to(self.tokens[self.at - 1].1) })
+        self.ends.push(End { stage: end, input, output, span: start.to(self.tokens[self.at - 1].1) });
+        let place = vec![self.ends.len() - 1];
+        Ok(Ways { heads: place.clone(), tails: place })
     }
 
     fn end_of_hop(&mut self) -> Result<Result<usize, (String, Span)>, SyntaxError> {
@@ -247,23 +306,21 @@ impl Parser<'_> {
     fn resolve(mut self) -> Result<Ast, SyntaxError> {
         let mut by_name: HashMap<String, usize> =
             self.ast.stages.iter().enumerate().map(|(index, stage)| (stage.name.clone(), index)).collect();
-        for ends in std::mem::take(&mut self.ends) {
-            let mut before: Option<(usize, usize)> = None;
-            for end in ends {
-                let stage = match end.stage {
-                    Ok(stage) => stage,
-                    Err((name, span)) => match by_name.get(&name) {
-                        Some(stage) => *stage,
-                        None => self.declare(None, name, span, Vec::new())?,
-                    },
-                };
-                by_name.entry(self.ast.stages[stage].name.clone()).or_insert(stage);
-                if let Some((from, output)) = before {
-                    let link = Connection { from, output, to: stage, input: end.input, span: end.span };
-                    self.ast.links.push(link);
-                }
-                before = Some((stage, end.output));
-            }
+        let mut ends = Vec::new();
+        for End { stage, input, output, span } in std::mem::take(&mut self.ends) {
+            let stage = match stage {
+                Ok(stage) => stage,
+                Err((name, span)) => match by_name.get(&name) {
+                    Some(stage) => *stage,
+                    None => self.declare(None, name, span, Vec::new())?,
+                },
+            };
+            by_name.entry(self.ast.stages[stage].name.clone()).or_insert(stage);
+            ends.push((stage, input, output, span));
+        }
+        for (from, to) in std::mem::take(&mut self.links) {
+            let ((from, _, output, _), (to, input, _, span)) = (ends[from], ends[to]);
+            self.ast.links.push(Connection { from, output, to, input, span });
         }
         Ok(self.ast)
     }
@@ -307,6 +364,29 @@ mod tests {
     }
 
     #[test]
+    fn groups_lead_each_way_and_together_again() {
+        let chains = links("x -> a(1); a(1) -> y");
+        assert_eq!(chains, ["x@3[0] -> [0]a@1", "a@2[0] -> [0]y@4"]);
+        let text = "s(1) -> ( a(tcp|udp) | b::c(1) -> (d(1)|e(1)[2]) ) -> f(1)";
+        let expected = [
+            "b[0] -> [0]d@4",
+            "b[0] -> [0]e@5",
+            "s@1[0] -> [0]a@2",
+            "s@1[0] -> [0]b",
+            "a@2[0] -> [0]f@6",
+            "d@4[0] -> [0]f@6",
+            "e@5[2] -> [0]f@6",
+        ];
+        assert_eq!(links(text), expected);
+        assert_eq!(links("(a(1)) -> (b(1))"), ["a@1[0] -> [0]b@2"]);
+        assert!(message("a(1) -> (b(1)").contains("expected )"));
+        assert!(message("a(1) -> ()").contains("expected a stage"));
+        assert!(message(&"(".repeat(40)).contains("more than 32 groups"));
+        let many = format!("({})", vec!["a(1)"; 200].join("|"));
+        assert!(message(&format!("{many} -> {many}")).contains("more than 20000 connections"));
+    }
+
+    #[test]
     fn arguments_keep_their_words() {
         let ast = parse("a(1/100, by=flow, \"x, y\", host=2001:db8::1, e=f(g))").expect("a graph");
         let shown: Vec<String> = ast.stages[0]
@@ -333,7 +413,8 @@ mod tests {
     #[test]
     fn no_text_panics() {
         let pieces = [
-            "a", "::", "->", "(", ")", "[", "]", ",", ";", "=", "\"", "1/2", " ", "\n", "//", "/*", "\\", "ü",
+            "a", "::", "->", "(", ")", "[", "]", ",", ";", "=", "\"", "1/2", " ", "\n", "//", "/*", "\\",
+            "ü", "|",
         ];
         let mut state = 1_u64;
         for _ in 0..20_000 {

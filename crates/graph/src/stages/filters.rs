@@ -237,7 +237,7 @@ fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Erro
 }
 
 /// The packets of ascending indices.
-fn of_indices(indices: &[u8]) -> Selection {
+pub(super) fn of_indices(indices: &[u8]) -> Selection {
     let mut selection = Selection::none();
     selection.select_all(indices.len());
     selection.narrow(|slots| {

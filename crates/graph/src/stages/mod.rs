@@ -5,7 +5,8 @@
 //! | `source`, `limit`, `snap`, `shared`, `store` | stages without a class: the commands put them into graphs |
 //! | `lines` | `print` and `json` |
 //! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
-//! | `held`, `recent`, `color` | parts of several stages |
+//! | `streams` | `reassemble`, `streams` and `extract` |
+//! | `held`, `recent`, `color`, `folder` | parts of several stages |
 
 pub(crate) mod balance;
 pub(crate) mod bounce;
@@ -23,6 +24,7 @@ pub(crate) mod flow;
 mod flow_export;
 pub(crate) mod flowlog;
 pub(crate) mod flowtop;
+mod folder;
 pub(crate) mod fpl;
 mod held;
 pub(crate) mod histogram;
@@ -40,6 +42,8 @@ mod shared;
 mod snap;
 mod source;
 mod store;
+pub(crate) mod streams;
+pub(crate) mod switch;
 pub(crate) mod tee;
 pub(crate) mod top;
 pub(crate) mod verify;

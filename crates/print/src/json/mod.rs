@@ -86,6 +86,9 @@ fn state(json: &mut Writer, meta: &Meta) {
     if meta.rx_hash != 0 {
         json.hex_field("rx_hash", meta.rx_hash, 8);
     }
+    if meta.label != 0 {
+        json.number_field("label", meta.label);
+    }
     if meta.drops_before != 0 {
         json.number_field("drops_before", meta.drops_before);
     }

@@ -1,5 +1,7 @@
 //! Readers over time: the past, the end, another daemon, several workers, wake-ups.
 
+use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp};
+
 use super::*;
 
 /// Attaches by hand: the descriptors of the first buffer.
@@ -362,5 +364,37 @@ fn a_wakeup_follows_the_requested_amount() {
     tap.stop().unwrap();
     while tap.advance(PATIENCE).unwrap() != Advance::End {}
     drop(tap);
+    daemon.end();
+}
+
+/// The daemon's classification reaches the reader's output.
+#[test]
+fn labels_are_printed_and_in_json() {
+    let Some(mut daemon) = Daemon::start("labels_are_printed_and_in_json", &[]) else { return };
+    let capture = |form: &[&str]| {
+        let known = daemon.readers().len();
+        let mut command = tapline(["capture", "-i", "tap:office", "-n", "--socket"]);
+        command.arg(daemon.socket()).args(["--label", "udp port 53", "--label", "udp"]).args(form);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let reader = Reader { child: Some(command.spawn().expect("it is built")), file: PathBuf::new() };
+        wait_for("a reader", || daemon.readers().len() > known);
+        reader
+    };
+    let mut readers = [capture(&["--format", "json"]), capture(&[])];
+    let (a, b) = (Host::number(1), Host::number(2));
+    let ips = IpPair::between(&a, &b, IpVersion::V4);
+    let udp = |dst| Ethernet::between(&a, &b).ip(&Udp { src: 9, dst }.packet(ips, b"twelve bytes"));
+    let tcp = Ethernet::between(&a, &b).ip(&Tcp { src: 9, dst: 80, ..Tcp::default() }.packet(ips, b""));
+    daemon.send(&[udp(53), udp(99), tcp]);
+    daemon.settle(3, 2);
+    let [json, text] = readers.each_mut().map(|reader| {
+        reader.signal("INT");
+        String::from_utf8(reader.end().succeeded().stdout).expect("text")
+    });
+    let label = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["label"].clone();
+    let labels: Vec<Value> = json.lines().take(3).map(label).collect();
+    assert_eq!(labels, [Value::from(1), Value::from(2), Value::Null], "{json}");
+    let texts: Vec<&str> = text.lines().map(|line| line.split(' ').nth(1).unwrap_or_default()).collect();
+    assert_eq!(texts, ["label", "label", "IP"], "{text}");
     daemon.end();
 }

@@ -1,0 +1,72 @@
+//! A folder that a stage fills with files, whose names are its own: none comes from the wire.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// The file in which each line describes one thing that was written.
+const INDEX: &str = "index.jsonl";
+
+/// A folder, with an index of lines.
+pub(super) struct Folder {
+    path: PathBuf,
+    index: Option<File>,
+}
+
+impl Folder {
+    /// Takes a folder, which is made unless it is there. Others than its user and group may not look into it.
+    ///
+    /// # Errors
+    /// It cannot be made, or there is an index of another run.
+    pub(super) fn make(path: &Path) -> Result<Folder, String> {
+        let why = |error: io::Error| format!("{}: {error}", path.display());
+        DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(why)?;
+        if path.join(INDEX).exists() {
+            return Err(format!(
+                "{} has files of another run: name another folder, or empty it",
+                path.display()
+            ));
+        }
+        Ok(Folder { path: path.to_owned(), index: None })
+    }
+
+    /// The folder, for messages.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The place of a file in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Makes a file that is not there yet.
+    ///
+    /// # Errors
+    /// It is there, or cannot be made.
+    pub(super) fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o640).open(self.path(name))
+    }
+
+    /// Adds a line to the index.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create), and those of writing.
+    pub(super) fn log(&mut self, line: &Value) -> io::Result<()> {
+        if self.index.is_none() {
+            self.index = Some(self.create(INDEX)?);
+        }
+        match &mut self.index {
+            Some(index) => index.write_all(format!("{line}\n").as_bytes()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Opens a file that was made before, to go on.
+pub(super) fn appending(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).open(path)
+}
