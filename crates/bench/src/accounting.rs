@@ -58,8 +58,8 @@ pub(crate) fn run(args: &AccountingArgs, options: &Options, report: &mut Report)
     Ok(())
 }
 
-/// One run over the file, in this thread.
-fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
+/// One run of a graph behind the file, in this thread.
+pub(crate) fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
     let text = format!("file(\"{}\") -> {graph}", path.display());
     let plan = Plan::new(&[GraphText { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
     let control = Arc::new(Control::new(None));

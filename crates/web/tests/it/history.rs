@@ -178,3 +178,44 @@ fn another_version_is_refused() {
     std::fs::write(&path, [7; 8192]).expect("written");
     assert!(matches!(History::open(&path, HistoryLimits::default()), Err(Error::History { .. })));
 }
+
+/// `cargo test -p tapline-web --test it a_year -- --ignored --nocapture` prints size and times: some minutes.
+#[test]
+#[ignore = "takes minutes; prints figures"]
+fn a_year_is_small_and_answered_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    let mut dice = 1u64;
+    let mut roll = |sides: u64| {
+        dice = dice.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (dice >> 33) % sides
+    };
+    let (hours, minutes) = (365 * 24, 60 * 24 * 60);
+    let end = BEGIN + hours * 3600;
+    let starts = (0..hours - minutes / 60).map(|hour| BEGIN + hour * 3600);
+    for at in starts.chain((0..minutes).map(|minute| end - (minutes - minute) * 60)) {
+        let mut reading = reading(at + 1, 0);
+        for table in &mut reading.tables {
+            let rows = (0..200).map(|rank| {
+                let amount = Amount { packets: 90_000 / (rank + 1) + roll(99), bytes: 90_000_000 / (rank + 1) + roll(99_999) };
+                // The greatest are mostly the same, the others come and go.
+                let key = host(if rank < 40 { rank as u32 } else { roll(20_000) as u32 });
+                Row { key, amount, flows: 1 + roll(50), ..Row::default() }
+            });
+            let rows: HashMap<Key, Row> = rows.map(|row| (row.key, row)).collect();
+            table.rows = rows.into_values().collect();
+            table.cut(256);
+        }
+        history.add(&reading).expect("it is written");
+    }
+    history.finish().expect("it is written");
+    let len = std::fs::metadata(&path).expect("the file").len();
+    println!("a year of hours, 60 days of minutes: {:.1} MB", len as f64 / 1e6);
+    assert!(len < 1_000_000_000);
+    for (name, from) in [("a year", BEGIN), ("30 days", end - 30 * 86_400), ("two days", end - 2 * 86_400), ("an hour", end - 3600)] {
+        let begin = std::time::Instant::now();
+        let answer = history.greatest(Dimension::Pair, from, end, 100).expect("an answer");
+        println!("{name}: {} buckets, {} rows, {:.1} ms", answer.buckets, answer.table.rows.len(), begin.elapsed().as_secs_f64() * 1e3);
+    }
+}
