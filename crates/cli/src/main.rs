@@ -35,7 +35,6 @@ mod store;
 mod stored;
 mod stream;
 mod top;
-#[cfg(feature = "view")]
 mod view;
 
 use std::ffi::OsString;
@@ -107,7 +106,6 @@ enum Command {
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
     /// Show the traffic of a running meter in a browser: hosts, flows, losses, costs, history, packets.
-    #[cfg(feature = "view")]
     #[command(after_help = view::EXAMPLES)]
     View(Box<view::ViewArgs>),
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
@@ -154,7 +152,6 @@ fn main() -> ExitCode {
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
-        #[cfg(feature = "view")]
         Command::View(args) => view::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -50,7 +50,7 @@ pub struct Row {
     pub first: Amount,
     /// The most that the key may have had beyond `amount`.
     pub error: Amount,
-    /// Flows with a packet.
+    /// Flows with a packet; of several seconds the most in one.
     pub flows: u64,
     /// Of a flow: when it began, in nanoseconds since 1970 UTC.
     pub began_ns: i64,
@@ -160,7 +160,14 @@ impl Row {
         }
     }
 
-    /// Adds the same key's row of another table.
+    /// Adds the same key's row of a later time: `flows` becomes the most at one time.
+    pub fn append(&mut self, later: &Row) {
+        let flows = self.flows.max(later.flows);
+        self.add(later);
+        self.flows = flows;
+    }
+
+    /// Adds the same key's row of another worker.
     pub(crate) fn add(&mut self, other: &Row) {
         self.amount.add(other.amount);
         self.first.add(other.first);
@@ -192,19 +199,29 @@ pub struct TableSum {
 }
 
 impl TableSum {
-    /// Adds a table.
+    /// Adds another worker's table of the same time.
     pub fn add(&mut self, table: &Table) {
+        self.others_flows = self.others_flows.saturating_add(table.others_flows);
+        self.add_with(table, Row::add);
+    }
+
+    /// Adds the table of a later time: of flows, the most at one time are told.
+    pub fn append(&mut self, later: &Table) {
+        self.others_flows = self.others_flows.max(later.others_flows);
+        self.add_with(later, Row::append);
+    }
+
+    fn add_with(&mut self, table: &Table, add: fn(&mut Row, &Row)) {
         for row in &table.rows {
             self.rows
                 .entry(row.key)
                 .and_modify(|(sum, present)| {
-                    sum.add(row);
+                    add(sum, row);
                     present.add(table.missing);
                 })
                 .or_insert((*row, table.missing));
         }
         self.others.add(table.others);
-        self.others_flows = self.others_flows.saturating_add(table.others_flows);
         self.missing.add(table.missing);
     }
 

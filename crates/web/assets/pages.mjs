@@ -187,17 +187,17 @@ export function losses(app, data) {
 }
 
 export function costs(app, data) {
-  const stages = data.page?.stages ?? [], hz = data.page?.frequency_hz || 1;
+  const stages = data.page?.stages ?? [], hz = data.page?.frequency_hz || 1, seconds = data.page?.seconds || 1;
   const busy = stages.reduce((sum, stage) => sum + stage.cycles, 0);
   const each = (cycles, count) => (count ? text(cycles / count, "") : "–");
-  return html`<section class="card"><div class="head"><h2>Cycles by stage</h2><span class="note">the last second: ${text(busy / hz * 100, "%")} of a processor in all stages</span></div>
+  return html`<section class="card"><div class="head"><h2>Cycles by stage</h2><span class="note">the last second: ${text(busy / hz / seconds * 100, "%")} of a processor in all stages</span></div>
     <div class="scroll" tabindex="0" role="region" aria-label="Cycles by stage"><table id="stages"><thead><tr><th scope="col">stage</th><th scope="col" class="less">class</th><th scope="col" class="n">packets/s</th>
       <th scope="col" class="n">cycles a packet</th><th scope="col" class="n less">median</th><th scope="col" class="n less">99 %</th><th scope="col" class="n less">since the start</th><th scope="col" class="n">share</th></tr></thead>
-    <tbody>${stages.map((stage) => html`<tr key=${stage.name}><td class="key">${stage.name}${stage.workers > 1 ? ` × ${stage.workers}` : ""}</td><td class="less">${stage.class}</td><td class="n">${text(stage.packets_in, "")}</td>
+    <tbody>${stages.map((stage) => html`<tr key=${stage.name}><td class="key">${stage.name}${stage.workers > 1 ? ` × ${stage.workers}` : ""}</td><td class="less">${stage.class}</td><td class="n">${text(stage.packets_in / seconds, "")}</td>
       <td class="n">${each(stage.cycles, stage.packets_in)}</td><td class="n less">${stage.median == null ? "–" : text(stage.median, "")}</td><td class="n less">${stage.p99 == null ? "–" : text(stage.p99, "")}</td>
       <td class="n less">${each(stage.cycles_total, stage.packets_total)}</td><td class="n">${stage.share == null ? "–" : `${(stage.share * 100).toFixed(1)} %`}</td></tr>`)}
     ${!stages.length && html`<tr><td colspan="8">no meters of this process can be read</td></tr>`}</tbody></table></div>
-    <div class="controls"><span class="note">A stage's cycles are its own, without those of the stages that it called. Browsers cost the meter nothing: they read a file that it writes once a second.</span></div></section>`;
+    <div class="controls"><span class="note">The view works once a second, so that its median is small and its mean is not. A stage's cycles are its own, without those of the stages that it called. Browsers cost the meter nothing: they read a file that it writes once a second.</span></div></section>`;
 }
 
 const WINDOWS = [["1 h", 3600], ["24 h", 86400], ["7 d", 604800], ["30 d", 2592000], ["1 y", 31536000]];

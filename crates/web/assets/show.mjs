@@ -77,7 +77,7 @@ export function Sums({ id, title, note, table, columns, keyOf, unit, seconds, op
   const greatest = Math.max(1e-9, ...rows.map((row) => UNITS[unit].of(row.amount ?? [0, 0], seconds)));
   const span = columns.length;
   const foot = (name, pair, kind, title) => (pair[0] || pair[1] || kind === "sum") && html`<tr class=${kind}>
-    <td title=${title}>${name}</td><td class="n">${amount(pair, unit, seconds)}</td><td class="less" colspan=${span - 1}></td></tr>`;
+    <td title=${title}>${name}</td><td class="n">${amount(pair, unit, seconds)}</td><td class="less" colspan=${span}></td></tr>`;
   return html`<section class="card">
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2><span class="note">${note ?? ""}</span>
       ${age > 1 && html`<span class="note">order is ${age} s old</span>`}</div>
@@ -96,7 +96,7 @@ export function Sums({ id, title, note, table, columns, keyOf, unit, seconds, op
       <td class="less"><${Share} part=${UNITS[unit].of(row.amount ?? [0, 0], seconds) / greatest}/></td></tr>`)}
     ${shown.length === 0 && html`<tr><td colspan=${span + 2}>nothing in this window</td></tr>`}</tbody>
     ${rest && html`<tfoot>
-      ${foot(`others${table.others[2] ? `, ${whole(table.others[2])} flows` : ""}`, table.others, "", "all keys without a row")}
+      ${foot(`others`, table.others, "", "all keys without a row")}
       ${foot("not fitting the filter", table.unfitting, "", "rows of flows that the filter refuses")}
       ${foot("not IP", table.not_ip, "")}
       ${foot("not looked at", table.unread, "", "headers cut short, and sampled out")}

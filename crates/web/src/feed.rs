@@ -25,8 +25,10 @@ pub struct Snapshot {
     pub readings: VecDeque<Arc<Reading>>,
     /// The totals of the last seconds, the latest last.
     pub seconds: VecDeque<(u64, Second)>,
-    /// Work of the stages in the last second.
+    /// Work of the stages between the last two seconds.
     pub stages: Arc<Vec<Activity>>,
+    /// The time between these, in seconds.
+    pub stages_s: f64,
     /// Ticks of the clock of the stages in a second.
     pub frequency_hz: u64,
 }
@@ -35,7 +37,7 @@ impl Snapshot {
     /// The table of a dimension over the last `seconds`, and the totals of these.
     pub fn window(&self, dimension: Dimension, seconds: usize) -> Table {
         let mut sum = TableSum::default();
-        self.last(seconds).for_each(|reading| sum.add(reading.table(dimension)));
+        self.last(seconds).for_each(|reading| sum.append(reading.table(dimension)));
         sum.finish(tapline_view::ROWS_MAX)
     }
 
@@ -108,12 +110,14 @@ impl Feed {
         while snapshot.readings.len() > WINDOW_MAX {
             snapshot.readings.pop_front();
         }
-        if let Some(meters) = &open.meters
+        if !fresh.is_empty()
+            && let Some(meters) = &open.meters
             && let Ok(now) = meters.snapshot()
         {
             let earlier = if open.before.is_empty() { &now } else { &open.before };
             snapshot.stages = Arc::new(activities(&now, earlier));
             snapshot.frequency_hz = meters.process().frequency_hz;
+            snapshot.stages_s = open.read.elapsed().as_secs_f64();
             open.before = now;
             open.read = Instant::now();
         }

@@ -112,7 +112,7 @@ impl Bucket {
     fn add(&mut self, reading: &Reading) {
         self.second.append(&reading.second);
         for (sum, dimension) in self.sums.iter_mut().zip(KEPT) {
-            sum.add(reading.table(dimension));
+            sum.append(reading.table(dimension));
             sum.bound(SUM_ROWS_MAX);
         }
     }
@@ -239,7 +239,7 @@ fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()>
             .query_row([key], |row| row.get(0))
             .optional()?;
         if let Some(table) = before.and_then(|blob| record::table_of(&blob)) {
-            sum.add(&named(connection, table)?);
+            sum.append(&named(connection, table)?);
         }
         let table = sum.finish(tier.rows());
         let ids = table.rows.iter().map(|row| id_of(connection, &row.key)).collect::<Result<Vec<_>, _>>()?;

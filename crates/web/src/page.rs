@@ -262,7 +262,7 @@ fn added_up(flows: &[Row], dimension: Dimension, rights: Rights) -> Table {
             row.amount.add(amount);
             row.first.add(first);
             row.error.add(flow.error);
-            row.flows += flow.flows;
+            row.flows = row.flows.saturating_add(flow.flows);
             if dimension == Dimension::Flow {
                 *row = *flow;
             }
@@ -379,5 +379,5 @@ fn stages(snapshot: &Snapshot) -> Value {
             })
         })
         .collect();
-    json!({"stages": stages, "frequency_hz": snapshot.frequency_hz})
+    json!({"stages": stages, "frequency_hz": snapshot.frequency_hz, "seconds": snapshot.stages_s})
 }

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 
 use crate::access::{Access, Refusal, Rights};
 use crate::assets;
@@ -219,23 +220,42 @@ async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -
             continue;
         };
         let shared = Arc::clone(shared);
-        tokio::task::spawn(async move {
+        let connection = Connection::default();
+        let of_service = connection.clone();
+        let task = tokio::task::spawn(async move {
             let _place = place;
             let service = service_fn(move |request| {
-                let shared = Arc::clone(&shared);
-                async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+                let (shared, connection) = (Arc::clone(&shared), of_service.clone());
+                async move { Ok::<_, Infallible>(answer(&shared, request, &connection).await) }
             });
             let mut connection = http1::Builder::new();
             connection.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
             // A browser that goes away is no event.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
         });
+        let _ = connection.0.set(task.abort_handle());
     }
     Ok(())
 }
 
-async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Answer> {
-    match route(shared, &request).await {
+/// A connection, to be given up by whoever answers it.
+#[derive(Clone, Default)]
+struct Connection(Arc<OnceLock<AbortHandle>>);
+
+impl Connection {
+    fn give_up(&self) {
+        if let Some(task) = self.0.get() {
+            task.abort();
+        }
+    }
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    connection: &Connection,
+) -> Response<Answer> {
+    match route(shared, &request, connection).await {
         Ok(response) => response,
         Err((status, reason)) => {
             plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
@@ -249,7 +269,7 @@ fn refused((status, reason): Refusal) -> (u16, String) {
     (status, reason.to_owned())
 }
 
-async fn route(shared: &Arc<Shared>, request: &Request<Incoming>) -> Routed {
+async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &Connection) -> Routed {
     shared.access.check_origin(request.headers()).map_err(refused)?;
     if request.method() != Method::GET {
         return Err((405, "only GET is answered".to_owned()));
@@ -274,7 +294,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>) -> Routed {
             let key = format!("{}?{text}", rights.name());
             Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
         }
-        "/api/events" => events(shared, &query, text, rights),
+        "/api/events" => events(shared, (&query, text), rights, connection.clone()),
         "/api/seconds" => {
             let snapshot = Arc::clone(&shared.snapshot.borrow());
             let most = query.number("last", 60, 1, crate::feed::SECONDS_MAX as u64) as usize;
@@ -306,7 +326,12 @@ impl Shared {
 }
 
 /// An event a second: what the page shows.
-fn events(shared: &Arc<Shared>, query: &Query, text: &str, rights: Rights) -> Routed {
+fn events(
+    shared: &Arc<Shared>,
+    (query, text): (&Query, &str),
+    rights: Rights,
+    connection: Connection,
+) -> Routed {
     let asked = PageRequest::parse(query, rights).map_err(|why| (400, why))?;
     let Some(place) = Place::take(shared, |shared| &shared.streams, STREAMS_MAX) else {
         return Err((503, format!("{STREAMS_MAX} pages are open already")));
@@ -334,7 +359,7 @@ fn events(shared: &Arc<Shared>, query: &Query, text: &str, rights: Rights) -> Ro
             };
             let sent = tokio::time::timeout(PATIENCE, to.send(part)).await;
             if !matches!(sent, Ok(Ok(()))) {
-                return;
+                return connection.give_up();
             }
         }
     });

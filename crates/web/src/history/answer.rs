@@ -156,14 +156,11 @@ impl History {
             let Some(table) = record::table_of(found.get_ref(0)?.as_blob()?) else { continue };
             for (id, row) in &table.rows {
                 let (all, present) = rows.entry(*id).or_default();
-                all.amount.add(row.amount);
-                all.first.add(row.first);
-                all.error.add(row.error);
-                all.flows += row.flows;
+                all.append(row);
                 present.add(table.rest.missing);
             }
             sum.others.add(table.rest.others);
-            sum.others_flows += table.rest.others_flows;
+            sum.others_flows = sum.others_flows.max(table.rest.others_flows);
             sum.missing.add(table.rest.missing);
         }
         let missing = sum.missing;
@@ -177,7 +174,6 @@ impl History {
         greatest.sort_unstable_by_key(|(id, row)| (std::cmp::Reverse(row.amount.bytes), *id));
         for (_, row) in greatest.drain(most.min(greatest.len())..) {
             sum.others.add(row.amount);
-            sum.others_flows += row.flows;
         }
         for (id, row) in greatest {
             sum.rows.push(Row { key: key_of(&self.connection, id)?, ..row });

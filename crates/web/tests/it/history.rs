@@ -198,7 +198,10 @@ fn a_year_is_small_and_answered_at_once() {
         let mut reading = reading(at + 1, 0);
         for table in &mut reading.tables {
             let rows = (0..200).map(|rank| {
-                let amount = Amount { packets: 90_000 / (rank + 1) + roll(99), bytes: 90_000_000 / (rank + 1) + roll(99_999) };
+                let amount = Amount {
+                    packets: 90_000 / (rank + 1) + roll(99),
+                    bytes: 90_000_000 / (rank + 1) + roll(99_999),
+                };
                 // The greatest are mostly the same, the others come and go.
                 let key = host(if rank < 40 { rank as u32 } else { roll(20_000) as u32 });
                 Row { key, amount, flows: 1 + roll(50), ..Row::default() }
@@ -213,9 +216,19 @@ fn a_year_is_small_and_answered_at_once() {
     let len = std::fs::metadata(&path).expect("the file").len();
     println!("a year of hours, 60 days of minutes: {:.1} MB", len as f64 / 1e6);
     assert!(len < 1_000_000_000);
-    for (name, from) in [("a year", BEGIN), ("30 days", end - 30 * 86_400), ("two days", end - 2 * 86_400), ("an hour", end - 3600)] {
+    for (name, from) in [
+        ("a year", BEGIN),
+        ("30 days", end - 30 * 86_400),
+        ("two days", end - 2 * 86_400),
+        ("an hour", end - 3600),
+    ] {
         let begin = std::time::Instant::now();
         let answer = history.greatest(Dimension::Pair, from, end, 100).expect("an answer");
-        println!("{name}: {} buckets, {} rows, {:.1} ms", answer.buckets, answer.table.rows.len(), begin.elapsed().as_secs_f64() * 1e3);
+        println!(
+            "{name}: {} buckets, {} rows, {:.1} ms",
+            answer.buckets,
+            answer.table.rows.len(),
+            begin.elapsed().as_secs_f64() * 1e3
+        );
     }
 }
