@@ -134,7 +134,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
     let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
-    let view = open_view(plan, identity.as_ref());
+    let view = open_view(plan, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
@@ -172,8 +172,12 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
 
 /// The file of a view, if the graph has one, for a process that becomes `identity`. A view without a file costs the run
 /// nothing else, so it goes on and says so.
-fn open_view(plan: &Plan, identity: Option<&Identity>) -> Option<Arc<ViewFile>> {
-    let has_view = plan.nodes.iter().any(|node| node.class.name == "view");
+fn open_view(plan: &Plan, identity: Option<&Identity>) -> Result<Option<Arc<ViewFile>>> {
+    let views: Vec<&str> =
+        plan.nodes.iter().filter(|node| node.class.name == "view").map(|node| &*node.name).collect();
+    if let [one, other, ..] = views.as_slice() {
+        bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
+    }
     let create = || -> Result<ViewFile, tapline_graph::ViewError> {
         let view = ViewFile::create(&reporting::title(plan))?;
         if let Some(Identity { uid, gid, .. }) = identity {
@@ -181,13 +185,14 @@ fn open_view(plan: &Plan, identity: Option<&Identity>) -> Option<Arc<ViewFile>> 
         }
         Ok(view)
     };
-    match has_view.then(create)? {
-        Ok(view) => Some(Arc::new(view)),
-        Err(error) => {
+    Ok(match (!views.is_empty()).then(create) {
+        None => None,
+        Some(Ok(view)) => Some(Arc::new(view)),
+        Some(Err(error)) => {
             let _ = writeln!(io::stderr(), "tapline: others cannot read the view: {error}");
             None
         }
-    }
+    })
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs
