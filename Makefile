@@ -18,7 +18,15 @@ FEATURES = --features tapline-cli/parquet,tapline-cli/view
 COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
 
+# What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
+PROFILE ?= dist
+PACKAGES = target/packages
+MUSL = $(shell uname -m)-unknown-linux-musl
+# Paths of this machine are in no binary.
+REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+
 .PHONY: help demo quick test test-configurations test-tools loom lint book bench fuzz libpcap
+.PHONY: dist package-trees deb rpm static test-packages
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
@@ -29,6 +37,9 @@ help:
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
 	@echo "make book    the documents as HTML in target/book"
 	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
+	@echo "make deb     packages of Debian in $(PACKAGES); make rpm: of Fedora"
+	@echo "make static  one file that needs no library, in target/static"
+	@echo "make test-packages  install, upgrade, run and purge the packages in a Debian of their own (root)"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
 
 demo:
@@ -84,3 +95,30 @@ libpcap:
 
 fuzz:
 	@bash scripts/fuzz.sh $(SECONDS)
+
+dist: export RUSTFLAGS = $(REMAP)
+dist: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+dist:
+	TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked -p tapline-cli -p tapline-capi
+
+package-trees: dist
+	@bash scripts/package-trees.sh target/$(PROFILE)/tapline target/$(PROFILE)/libpcap.so target/package-trees
+
+deb: package-trees
+	@bash scripts/package-deb.sh target/package-trees $(PACKAGES)
+
+rpm: package-trees
+	@bash scripts/package-rpm.sh target/package-trees $(PACKAGES)
+
+static: export RUSTFLAGS = $(REMAP) -C target-feature=+crt-static
+static: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+static:
+	@rustc --print target-libdir --target $(MUSL) | xargs test -d || rustup target add $(MUSL)
+	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) -p tapline-cli
+	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
+	@sha256sum target/static/tapline
+
+test-packages: deb
+	@bash scripts/test-tools.sh packages
+	@bash scripts/check-examples.sh
+	@bash scripts/test-packages.sh $(PACKAGES)

@@ -35,7 +35,15 @@ declare -A package_of=(
     [man]=man-db
     [zsh]=zsh
     [fish]=fish
+    # Reader of our metrics and alert rules.
+    [prometheus]=prometheus
+    [promtool]=prometheus
 )
+
+# Packages, and a Debian to install them in: `make test-packages`.
+if [ "${1:-}" = packages ]; then
+    package_of+=([lintian]=lintian [mmdebstrap]=mmdebstrap [rpmbuild]=rpm [musl-gcc]=musl-tools)
+fi
 
 missing=()
 for program in "${!package_of[@]}"; do

@@ -145,3 +145,70 @@ fn numbers_of_rules_have_units_in_the_docs() {
     }
     assert!(count >= 8, "{count} keys");
 }
+
+/// Faults of a file of options.
+fn faults_of_options(text: &str) -> Vec<String> {
+    use tapline_config::{Layers, Places, effective, scopes};
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tapline.toml");
+    fs::write(&path, text).expect("a file");
+    let program = crate::Cli::command();
+    match Layers::read(&program, &Places::only(&path), []) {
+        Err(faults) => faults.iter().map(ToString::to_string).collect(),
+        Ok(layers) => {
+            let faults = scopes(&program)
+                .into_iter()
+                .filter_map(|scope| effective(&program, &layers, &scope, None).err());
+            faults.map(|fault| fault.to_string()).collect()
+        }
+    }
+}
+
+/// A file of the packages with each commented option in force.
+fn in_force(name: &str) -> String {
+    let text = fs::read_to_string(std::path::Path::new(documents::ROOT).join("contrib/packages").join(name))
+        .expect(name);
+    let is_option = |line: &str| line.contains(" = ") || line.starts_with('[');
+    let line = |line: &str| match line.strip_prefix("# ") {
+        Some(option) if is_option(option) => option.to_owned(),
+        _ => line.to_owned(),
+    };
+    text.lines().map(|text| line(text) + "\n").collect()
+}
+
+#[test]
+fn options_of_the_documents_are_taken() {
+    for name in ["docs/configuration.md", "docs/metrics.md"] {
+        let blocks = toml_of(name);
+        assert!(!blocks.is_empty(), "{name}");
+        for block in blocks {
+            assert_eq!(
+                faults_of_options(&block.lines.join("\n")),
+                Vec::<String>::new(),
+                "{name}:{}",
+                block.line
+            );
+        }
+    }
+}
+
+#[test]
+fn files_of_the_packages_are_taken() {
+    for name in ["tapline.toml", "vendor.toml"] {
+        let text = in_force(name);
+        assert!(text.contains("\n[metrics]"), "{text}");
+        assert_eq!(faults_of_options(&text), Vec::<String>::new(), "{text}");
+    }
+    let text = in_force("serve.toml");
+    assert!(text.contains("\n[[capture]]") && text.contains("\nworkers = 1"), "{text}");
+    rules(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    // Each key that there is stands in it.
+    for table in ["", "[[capture]]\n", "[[access]]\n"] {
+        for key in keys_of(table)
+            .iter()
+            .filter(|key| !["capture", "record", "access", "file", "netns"].contains(&key.as_str()))
+        {
+            assert!(text.contains(&format!("\n{key} = ")), "{table}{key}");
+        }
+    }
+}

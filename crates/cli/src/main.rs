@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod capture;
 mod compiler;
+mod configuration;
 mod doctor;
 #[cfg(test)]
 mod documents;
@@ -18,6 +19,8 @@ mod generate;
 mod interfaces;
 mod live;
 mod manual;
+mod memory;
+mod metrics;
 #[cfg(test)]
 mod option_units;
 mod output;
@@ -34,6 +37,7 @@ mod signals;
 mod store;
 mod stored;
 mod stream;
+mod strict;
 mod top;
 mod view;
 
@@ -42,17 +46,24 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
 
 /// Packet capture and network analysis that never lies about loss.
 #[derive(Debug, Parser)]
-#[command(name = "tapline", version, max_term_width = 110, after_help = TOP_EXAMPLES)]
+#[command(name = "tapline", version, max_term_width = 110, after_help = after_help())]
 struct Cli {
+    /// Take options from this profile of the configuration files ([profile.NAME], docs/configuration.md).
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Configuration")]
+    profile: Option<String>,
     #[command(subcommand)]
     command: Command,
+}
+
+fn after_help() -> String {
+    format!("{TOP_EXAMPLES}\n\n{}", manual::exit_status_text())
 }
 
 const TOP_EXAMPLES: &str = "\
@@ -69,6 +80,7 @@ Examples:
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
   tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
   tapline record -i eth0 --to /srv/store --size 80%   keep packets for days; tapline find /srv/store 'host 10.0.0.1'
+  tapline metrics --listen 127.0.0.1:9477             counters and losses of all captures, for Prometheus
   tapline top                                         running captures and graphs, stage by stage
   tapline profile -r trace.pcapng 'udp'               the cost of a packet here, component by component";
 
@@ -117,11 +129,22 @@ enum Command {
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::ServeArgs),
+    /// Show or change the memory of an FPL program that runs: cells of one moment, or an order between two packets.
+    #[command(after_help = memory::EXAMPLES)]
+    Memory(memory::MemoryArgs),
+    /// Pause a capture of tapline serve for all of its readers, or resume it.
+    Control(serve::ControlArgs),
     /// Show the state of tapline serve: captures, readers, their lag and losses, and the cost.
     Status(serve::StatusArgs),
+    /// Give counters of running captures to Prometheus: packets, losses by place, stages, readers, recordings.
+    #[command(after_help = metrics::EXAMPLES)]
+    Metrics(metrics::MetricsArgs),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
     #[command(after_help = extcap::EXAMPLES)]
     Extcap(Box<extcap::ExtcapArgs>),
+    /// Show and check options from files, profiles and the environment.
+    #[command(subcommand, after_help = configuration::EXAMPLES)]
+    Config(configuration::ConfigCommand),
     /// Write man pages, and completions for bash, zsh and fish.
     #[command(after_help = manual::EXAMPLES)]
     Manual(manual::ManualArgs),
@@ -139,7 +162,13 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "tapline: standard output is closed: {error}");
         return ExitCode::FAILURE;
     }
-    let result = match Cli::parse_from(arguments()).command {
+    let arguments = arguments();
+    let line = match configuration::command_line(Cli::command(), &arguments) {
+        Ok(line) => line,
+        Err(faults) => return configuration::tell_faults(&faults),
+    };
+    let cli = Cli::from_arg_matches(&line.get_matches_from(arguments)).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
@@ -157,7 +186,11 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => serve::status(&args),
+        Command::Memory(args) => memory::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Control(args) => serve::control(&args).map(|()| ExitCode::SUCCESS),
+        Command::Config(command) => configuration::run(&command, &Cli::command(), cli.profile.as_deref()),
         Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Extcap(args) => extcap::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -21,6 +21,7 @@ use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
+use crate::strict::StrictArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -184,6 +185,8 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]
+    strict: StrictArgs,
+    #[command(flatten)]
     language: LanguageArgs,
     /// Meter only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
@@ -229,6 +232,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
+        strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,

@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::Args;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, AfPacketSettings, LATENCY_INTERACTIVE_MS, TimestampSource};
-use tapline_capture::{FileInput, Source};
+use tapline_capture::{Count, FileInput, Source};
 use tapline_daemon::{
-    Capture, CaptureRule, CaptureTotals, Confinement, Log, Orders, RecordRule, Rules, Server, Socket,
-    TimeStamps, confine,
+    Capture, CaptureRule, CaptureTotals, Confinement, EntryKind, JournalEntry, Log, Orders, RecordRule,
+    Rules, Server, Socket, TimeStamps, confine,
 };
 use tapline_file::MergeOrder;
 use tapline_filter::{HandleKind, Options};
@@ -33,10 +33,14 @@ use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_syntax::units::count_in;
 use tapline_sys::privilege::{self, Identity};
-use tapline_tap::protocol::{CaptureStatus, ReaderStatus, RecordingStatus, Status, UserStatus};
+use tapline_tap::protocol::{
+    CaptureStatus, ControlAction, ReaderStatus, RecordingStatus, Status, UserStatus,
+};
 use tapline_tap::{Client, socket_path};
 
+use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
+use crate::strict::{self, LostPackets, StrictArgs};
 use crate::{files, privileges, report, session};
 use recording::{EndedRecording, OpenedStore, RunningRecording};
 use viewing::OpenedView;
@@ -91,6 +95,8 @@ pub(crate) struct ServeArgs {
     /// The account at the end as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    strict: StrictArgs,
 }
 
 /// Time limit for the log's reader at the end.
@@ -147,7 +153,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let first = recordings.len();
     let start = |(number, view): (usize, OpenedView)| view.start(&mut server, first + number, &meters, &log);
     let views = views.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-    log.line(&format!("serving at {}", rules.socket.display()));
+    let message = format!("serving at {}", rules.socket.display());
+    log.entry(&JournalEntry { kind: EntryKind::Serving, message, fields: Vec::new() });
+    let of_entries = log.clone();
+    server.on_entry(move |entry| of_entries.entry(entry));
     tell_systemd(&[NotifyState::Ready]);
     let orders = server.orders();
     let (config, of_signals) = (args.config.clone(), log.clone());
@@ -164,7 +173,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
     let is_whole = ended.recordings.iter().all(EndedRecording::is_whole);
-    Ok(if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let code = if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    Ok(args.strict.code(code, &ended.losses()))
 }
 
 /// The sources of a capture.
@@ -222,7 +232,7 @@ fn obey(signal: i32, config: Option<&Path>, server: &Orders, log: &Log) {
 /// The rules of a file, or those that the command line stands for.
 fn rules(args: &ServeArgs) -> Result<Rules> {
     let mut rules = match &args.config {
-        Some(path) => Rules::read(path)?,
+        Some(path) => Rules::read(path).map_err(|error| anyhow!(with_nearest(&error.to_string())))?,
         None => {
             let interfaces: Vec<String> =
                 args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
@@ -321,6 +331,19 @@ impl DaemonTotals {
         of_captures.chain(self.recordings.iter().flat_map(EndedRecording::imbalances)).collect()
     }
 
+    /// Packets lost before the captures, in their buffers and by stores; those of readers are in the readers' accounts.
+    fn losses(&self) -> Vec<LostPackets> {
+        let interfaces = self.captures.iter().flat_map(|capture| &capture.interfaces);
+        let mut lost = strict::losses(interfaces, []);
+        lost.extend(self.recordings.iter().flat_map(EndedRecording::losses));
+        let full = self.captures.iter().filter(|capture| capture.not_stored > 0);
+        lost.extend(full.map(|capture| LostPackets {
+            place: format!("tap:{} (buffer)", capture.name),
+            count: Count::Known(capture.not_stored),
+        }));
+        lost
+    }
+
     fn rows(&self) -> report::Rows {
         let mut text = rows(&self.captures);
         self.recordings.iter().for_each(|recording| recording.add_rows(&mut text));
@@ -413,6 +436,37 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Options of `tapline control`.
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// The capture's name.
+    #[arg(value_name = "NAME")]
+    capture: String,
+    /// pause: nothing is captured until it is resumed, for any reader; packets meanwhile are counted.
+    #[arg(value_name = "pause|resume")]
+    action: ControlArg,
+    /// The daemon's socket. Default: TAPLINE_SOCKET, else /run/tapline/serve.sock.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ControlArg {
+    Pause,
+    Resume,
+}
+
+/// Runs `tapline control`.
+pub(crate) fn control(args: &ControlArgs) -> Result<()> {
+    let program = format!("tapline control {}", env!("CARGO_PKG_VERSION"));
+    let mut client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
+    let action = match args.action {
+        ControlArg::Pause => ControlAction::Pause,
+        ControlArg::Resume => ControlAction::Resume,
+    };
+    Ok(client.control(&args.capture, action)?)
+}
+
 fn status_text(status: &Status) -> String {
     let mut text = format!("serving for {} s, {} refused\n", status.seconds, status.refused);
     for UserStatus { uid, memory, memory_max } in &status.users {
@@ -442,6 +496,11 @@ fn capture_text(capture: &CaptureStatus) -> String {
         0 => String::new(),
         count => format!(" ({} more lost, or of no use to the host: rx_dropped)", grouped(count)),
     };
+    let paused = match (capture.is_paused, capture.paused) {
+        (true, count) => format!(" ({} of pauses; it is paused)", grouped(count)),
+        (false, 0) => String::new(),
+        (false, count) => format!(" ({} of pauses)", grouped(count)),
+    };
     let kernel = match capture.kernel_insns {
         None => String::new(),
         Some(1) => ", none taken from the kernel".to_owned(),
@@ -465,7 +524,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         );
     }
     format!(
-        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader, {} stored{cost}{kernel}{waits}\n",
+        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader{paused}, {} stored{cost}{kernel}{waits}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),

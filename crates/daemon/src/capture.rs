@@ -14,7 +14,7 @@ use tapline_filterset::Filter;
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
 use tapline_sys::Wakeup;
-use tapline_tap::protocol::{CaptureStatus, LABELS_MAX, ReaderCounts};
+use tapline_tap::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCounts};
 
 use crate::budget::Payer;
 use crate::memory::Allowance;
@@ -301,6 +301,19 @@ impl Capture {
         }
     }
 
+    /// Pauses all workers, or has them go on.
+    ///
+    /// # Errors
+    /// The state from which there is no such way, in words.
+    pub(crate) fn control(&self, action: ControlAction) -> Result<(), String> {
+        for worker in &self.workers {
+            let (reply, answer) = sync_channel(1);
+            let answered = worker.order(Order::Control(action, reply), &answer);
+            answered.unwrap_or_else(|| Err("the capture does not answer".to_owned()))?;
+        }
+        Ok(())
+    }
+
     /// Gives a reader another filter.
     pub(crate) fn set_filter(&self, number: u64, wish: &Wish) -> Result<(), String> {
         for worker in &self.workers {
@@ -337,6 +350,7 @@ impl Capture {
         for worker in &self.workers {
             let (reply, answer) = sync_channel(1);
             let Some(report) = worker.order(Order::Report(reply), &answer) else { continue };
+            status.is_paused |= report.is_paused;
             if is_restricted {
                 let theirs = report.views.iter().filter(|view| view.rights == *rights);
                 for ViewReport { stored, bytes, not_stored, .. } in theirs {
@@ -349,6 +363,7 @@ impl Capture {
                 status.packets += report.packets;
                 status.bytes += report.bytes;
                 status.unwanted += report.unwanted;
+                status.paused += report.paused;
                 status.stored += report.stored;
                 status.not_stored += report.not_stored;
                 status.cpu_ns += report.cpu_ns;
@@ -398,7 +413,7 @@ impl Capture {
 }
 
 impl CaptureTotals {
-    fn of(name: &str) -> CaptureTotals {
+    pub(crate) fn of(name: &str) -> CaptureTotals {
         CaptureTotals {
             name: name.to_owned(),
             interfaces: Vec::new(),

@@ -28,6 +28,8 @@
 //! | `client` | what a connection may do next |
 //! | `listener` | the socket that clients connect to |
 //! | `log` | the queue before the log, so that an unread log stops nothing |
+//! | `journal` | entries with fields for systemd's journal |
+//! | `loss_watch` | losses of captures, as entries of the journal |
 //! | `log_budget` | how much of the log a user causes |
 //! | `server` | the socket, and all captures |
 #![forbid(unsafe_code)]
@@ -36,9 +38,11 @@ mod budget;
 mod capture;
 mod client;
 mod error;
+mod journal;
 mod listener;
 mod log;
 mod log_budget;
+mod loss_watch;
 mod memory;
 mod recording;
 mod rules;
@@ -52,6 +56,7 @@ mod worker;
 
 pub use capture::{Capture, CaptureTotals};
 pub use error::Error;
+pub use journal::{EntryKind, JournalEntry};
 pub use listener::Socket;
 pub use log::Log;
 pub use recording::{RecordRule, Recording};

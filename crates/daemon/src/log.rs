@@ -10,12 +10,17 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::journal::{Journal, JournalEntry};
+
 /// Bytes of texts that wait for the stream.
 const QUEUE_LEN_MAX: usize = 256 << 10;
 
 /// A log that any thread may write to, and that keeps none waiting.
 #[derive(Clone)]
-pub struct Log(Arc<Queue>);
+pub struct Log {
+    queue: Arc<Queue>,
+    journal: Option<Arc<Journal>>,
+}
 
 struct Queue {
     prefix: &'static str,
@@ -43,30 +48,38 @@ impl Log {
         let queue = Arc::new(Queue { prefix, state: Mutex::default(), changed: Condvar::new() });
         let of_thread = Arc::clone(&queue);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_to(stream))?;
-        Ok(Log(queue))
+        let journal = Journal::of_standard_error().map(Arc::new);
+        Ok(Log { queue, journal })
     }
 
     /// Adds a line.
     pub fn line(&self, line: &str) {
-        self.text(format!("{}{line}\n", self.0.prefix));
+        self.text(format!("{}{line}\n", self.queue.prefix));
+    }
+
+    /// Adds an entry: with its fields to the journal if standard error goes there, else as a line.
+    pub fn entry(&self, entry: &JournalEntry) {
+        if !self.journal.as_ref().is_some_and(|journal| journal.takes(entry)) {
+            self.line(&entry.message);
+        }
     }
 
     /// Adds whole lines as they are.
     pub fn text(&self, text: String) {
-        let mut state = self.0.lock();
+        let mut state = self.queue.lock();
         if state.len + text.len() > QUEUE_LEN_MAX {
             state.left_out += 1;
             return;
         }
-        state.tell_left_out(self.0.prefix);
+        state.tell_left_out(self.queue.prefix);
         state.push(text);
-        self.0.changed.notify_all();
+        self.queue.changed.notify_all();
     }
 
     /// Waits until all is written, for at most `wait`. Returns whether it is.
     pub fn flush(&self, wait: Duration) -> bool {
         let deadline = Instant::now() + wait;
-        let mut state = self.0.lock();
+        let mut state = self.queue.lock();
         loop {
             if state.texts.is_empty() && state.left_out == 0 && !state.is_writing {
                 return true;
@@ -75,7 +88,7 @@ impl Log {
             if left.is_zero() {
                 return false;
             }
-            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.queue.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

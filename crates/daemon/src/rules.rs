@@ -179,6 +179,8 @@ pub struct AccessRule {
     pub readers: u32,
     /// Whether they may search the stores that the captures are recorded to.
     pub store: bool,
+    /// Whether they may pause the captures, for all readers.
+    pub control: bool,
 }
 
 impl Default for AccessRule {
@@ -193,6 +195,7 @@ impl Default for AccessRule {
             policies: vec!["lossy".to_owned(), "leased".to_owned()],
             readers: READERS_DEFAULT,
             store: false,
+            control: false,
         }
     }
 }
@@ -291,7 +294,13 @@ impl Rules {
     pub(crate) fn access(&self, who: &ClientIdentity, capture: &str, ours: u32) -> Option<AccessRule> {
         if who.uid == 0 || who.uid == ours {
             let policies = ["lossy", "leased", "lossless"].map(str::to_owned).to_vec();
-            return Some(AccessRule { policies, readers: u32::MAX, store: true, ..AccessRule::default() });
+            return Some(AccessRule {
+                policies,
+                readers: u32::MAX,
+                store: true,
+                control: true,
+                ..AccessRule::default()
+            });
         }
         self.access.iter().find(|access| access.is_for(who, capture)).cloned()
     }

@@ -8,6 +8,7 @@
 //! does not read its answers is gone.
 
 mod attaching;
+mod losses;
 mod searches;
 mod users;
 
@@ -24,20 +25,21 @@ use tapline_ring::{BufferSpec, Guarantee, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    CaptureStatus, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status,
-    VERSION,
+    CaptureStatus, ControlAction, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply,
+    Request, Status, VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
 use crate::capture::{RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
 use crate::listener::Accepted;
-use crate::log_budget::{Event, LogBudget};
+use crate::log_budget::{Event, LogBudget, quoted};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
 use crate::{
     AccessRule, Capture, CaptureTotals, ClientIdentity, Error, RecordRule, Recording, Rules, Socket,
 };
+use losses::LossNews;
 use searches::ClientSearch;
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
@@ -111,6 +113,7 @@ pub struct Server {
     /// Likewise, of each user.
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
+    losses: LossNews,
     begun: Instant,
     /// Counts rounds of requests: the client with the first turn in one has the last in the next.
     turn: usize,
@@ -168,6 +171,7 @@ impl Server {
             refused: 0,
             refused_of: BTreeMap::new(),
             told: LogBudget::default(),
+            losses: LossNews::new(),
             begun: Instant::now(),
             turn: 0,
             purses: Purses::new(REQUEST_PURSE, TIME_OF_ALL_MS, clock::monotonic_ns()),
@@ -246,6 +250,7 @@ impl Server {
             self.left.expire(Instant::now());
             self.end_searches(log);
             self.tell_news(log);
+            self.tell_losses(log);
         }
         self.told.finish(log);
         self.socket.close();
@@ -381,6 +386,9 @@ impl Server {
             Request::Hello { .. } => {
                 Ok(Reply::Hello { version: VERSION, captures: self.offers(&client.who) }.into())
             }
+            Request::Control { capture, action } => {
+                self.control(client, &capture, action, log).map(Answer::from)
+            }
             Request::Status {} => Ok(Reply::Status(self.status(&client.who)).into()),
             Request::Attach(attach) => self.attach(client, attach, log),
             Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
@@ -398,6 +406,33 @@ impl Server {
             Some(offer(capture, &access))
         };
         self.captures.iter().filter_map(offer).collect()
+    }
+
+    /// Pauses a capture, or has it go on.
+    ///
+    /// # Errors
+    /// The refusal: by the rules, or because the capture is in that state already or has ended.
+    fn control(
+        &mut self,
+        client: &Client,
+        capture: &str,
+        action: ControlAction,
+        log: &mut dyn FnMut(&str),
+    ) -> Result<Reply, String> {
+        let found = self.captures.iter().position(|known| known.rule().name == capture);
+        let access = self.rules.access(&client.who, capture, self.ours).filter(|access| access.control);
+        let (Some(at), Some(_)) = (found, access) else {
+            let what = format!("{}: no control of {} for them", name(client), quoted(capture));
+            self.refuse(client.who.uid, log, &what);
+            return Err(format!(
+                "no capture {capture:?} is there for you to pause (control = true in a rule)"
+            ));
+        };
+        self.captures[at].control(action)?;
+        self.known.borrow_mut().clear();
+        let done = if action == ControlAction::Pause { "paused" } else { "resumed" };
+        log(&format!("tap:{capture}: {done} by {}", name(client)));
+        Ok(Reply::Controlled {})
     }
 
     fn set_filter(&mut self, client: &mut Client, text: String) -> Result<Reply, String> {

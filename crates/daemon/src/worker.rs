@@ -14,6 +14,7 @@
 //! | `passing` | `Passed`: a batch on its way into the buffers |
 //! | `part` | parts of a batch, for which room is found |
 //! | `past` | `Past`: readers that began in the past |
+//! | `pause` | `State`: running or paused |
 //! | `kernel` | `KernelFilter`: the union of all filters, in the kernel |
 //! | `waiting` | `Waiting`: waits for packets, and for lossless readers |
 //! | `budgets` | `Budgets`: the users' purses, and the clock that refills them |
@@ -28,6 +29,7 @@ mod order;
 mod part;
 mod passing;
 mod past;
+mod pause;
 mod readers;
 mod report;
 mod verdicts;
@@ -43,7 +45,7 @@ use tapline_filter::Options;
 use tapline_packet::LinkType;
 use tapline_ring::{ReaderParts, SourceCounts};
 use tapline_sys::{clock, usage};
-use tapline_tap::protocol::ReaderCounts;
+use tapline_tap::protocol::{ControlAction, ReaderCounts};
 
 use crate::budget::Payer;
 use crate::union::Asked;
@@ -54,6 +56,7 @@ use kernel::KernelFilter;
 pub(crate) use order::{Joining, Order, Refusal, Wish};
 use passing::Passed;
 use past::{FULL_NAP, Past, count_lost_past};
+use pause::State;
 pub(crate) use readers::Eviction;
 use readers::{Reader, Readers};
 use report::source_counts;
@@ -119,6 +122,7 @@ struct Dispatcher {
     passed: Passed,
     kernel: KernelFilter,
     waiting: Waiting,
+    state: State,
     /// The source's account when it was last asked.
     interfaces: Vec<InterfaceAccount>,
     housekept: Instant,
@@ -143,6 +147,7 @@ impl Worker {
             passed: Passed::new(),
             kernel: KernelFilter::new(setting.counts_all),
             waiting: Waiting::default(),
+            state: State::Running { since: None },
             interfaces: Vec::new(),
             housekept: Instant::now(),
             ended: None,
@@ -219,7 +224,8 @@ impl Dispatcher {
     ) -> Result<Advance, tapline_capture::Error> {
         self.budgets.fill();
         let wait = self.past().catch_up().min(self.poll_timeout());
-        if self.setting.waits_for_readers && self.readers.list.is_empty() && !rounds.is_stopping {
+        let is_held_up = self.readers.list.is_empty() || self.state == State::Paused;
+        if self.setting.waits_for_readers && is_held_up && !rounds.is_stopping {
             std::thread::sleep(WAIT);
             return Ok(Advance::Idle);
         }
@@ -248,11 +254,21 @@ impl Dispatcher {
                         let _ = reply.send(own.detach(number));
                     });
                 }
+                Ok(Order::Control(action, reply)) => drop(reply.send(self.control(action))),
                 Ok(Order::Report(reply)) => drop(reply.send(self.report())),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
                 Err(TryRecvError::Empty) => return self.line.stop.load(Ordering::Relaxed),
             }
         }
+    }
+
+    /// Pauses, or goes on.
+    fn control(&mut self, action: ControlAction) -> Result<(), String> {
+        if self.ended.is_some() {
+            return Err("the capture has ended".to_owned());
+        }
+        self.state = self.state.after(action, self.setting.waits_for_readers)?;
+        Ok(())
     }
 
     /// Carries out an order at the cost of a user.
@@ -469,6 +485,8 @@ impl Dispatcher {
             packets: self.passed.packets,
             bytes: self.passed.bytes,
             unwanted: self.passed.unwanted,
+            paused: self.passed.paused,
+            is_paused: self.state == State::Paused,
             stored,
             not_stored,
             cpu_ns: usage::thread_time().as_nanos() as u64,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use tapline_cells::SharedCells;
 use tapline_profile::Meters;
 
 use crate::engine::Control;
@@ -19,6 +20,8 @@ pub struct Chain {
     pub compile: CompileFilter,
     /// An FPL program that decides after the filter.
     pub decide: Option<CompileFpl>,
+    /// Its memory, where other processes see it.
+    pub shared: Option<Arc<SharedCells>>,
     /// Stop requests and the packet limit, for all workers together.
     pub control: Arc<Control>,
     /// The most bytes of a packet that outputs get.
@@ -35,7 +38,8 @@ impl Chain {
         let filter = Box::new(FilterStage::new(self.compile, true));
         let mut last = graph.add("filter", "filter", filter, &[(source, 0)]);
         if let Some(decide) = self.decide {
-            last = graph.add("fpl", "fpl", Box::new(FplStage::new(decide)), &[(last, 0)]);
+            last =
+                graph.add("fpl", "fpl", Box::new(FplStage::new(decide).sharing(self.shared)), &[(last, 0)]);
         }
         last = graph.add("limit", "limit", Box::new(Limit::new(self.control)), &[(last, 0)]);
         if self.verify {

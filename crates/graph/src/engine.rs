@@ -343,6 +343,7 @@ impl<'e> Engine<'e> {
             };
         }
         self.account.stages = self.graph.account();
+        self.graph.show_counters(&self.account.interfaces, &self.account.stages);
         self.tell(watch, false, true);
         let slept = self.waited_ticks().wrapping_sub(slept);
         let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept + self.stopping);
@@ -484,6 +485,7 @@ impl<'e> Engine<'e> {
         if asked || timers.counters.due(steady_ns, COUNTERS_NS) {
             self.refresh();
             self.account.stages = self.graph.account();
+            self.graph.show_counters(&self.account.interfaces, &self.account.stages);
             self.tell(watch, asked, false);
         }
         if timers.tick.due(steady_ns, TICK_NS) {

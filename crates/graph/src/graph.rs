@@ -13,11 +13,12 @@
 
 use std::collections::HashMap;
 
-use tapline_capture::{Error, Event};
+use tapline_capture::{Error, Event, InterfaceAccount};
 use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
 
 use crate::account::StageAccount;
+use crate::interface_meters::InterfaceMeters;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, FlowChanges, Stage, StageStatus, TickContext};
 use crate::table::Table;
@@ -35,6 +36,7 @@ pub struct Graph {
     meters: Meters,
     worker: u16,
     is_measured: bool,
+    interface_meters: InterfaceMeters,
     /// Accounts of stages that a change removed.
     retired: Vec<StageAccount>,
     retired_results: Vec<(String, Table)>,
@@ -110,6 +112,7 @@ impl Graph {
             meters: meters.clone(),
             worker,
             is_measured: true,
+            interface_meters: InterfaceMeters::default(),
             retired: Vec::new(),
             retired_results: Vec::new(),
         }
@@ -274,6 +277,23 @@ impl Graph {
                     extra.set(value);
                 }
             });
+        }
+    }
+
+    /// Publishes the counters of interfaces and outputs in the meters.
+    pub(crate) fn show_counters(&mut self, interfaces: &[InterfaceAccount], stages: &[StageAccount]) {
+        self.interface_meters.show(&self.meters, self.worker, interfaces);
+        for (Node { meter, .. }, account) in self.nodes.iter().zip(stages) {
+            // Handles of an output that workers share all have its counts: those of the first are shown.
+            let is_shown = !account.counters.is_shared || self.worker == 0;
+            let Some(output) = account.counters.output.as_ref().filter(|_| is_shown) else { continue };
+            for (name, count) in
+                [("written", output.written), ("lost", output.lost), ("buffered", output.buffered)]
+            {
+                if let Some(extra) = meter.extra(name) {
+                    extra.set(count);
+                }
+            }
         }
     }
 

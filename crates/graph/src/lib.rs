@@ -23,6 +23,7 @@ mod delegate;
 mod engine;
 mod generated;
 mod graph;
+mod interface_meters;
 
 pub mod language;
 mod packets;

@@ -89,7 +89,7 @@ impl Native {
     /// If `memory` has not as many cells as the graph.
     #[inline]
     pub fn run(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
-        self.check(memory);
+        let cells = self.checked(memory);
         let Some(One::Code(code)) = self.run.get() else {
             return self.run_first(packet, memory);
         };
@@ -98,7 +98,7 @@ impl Native {
         let Packet { data, meta } = packet;
         // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory
         // and as many cells as the graph has (checked) are there while it runs.
-        unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
+        unsafe { run(data.as_ptr(), data.len(), meta, memory, cells.as_ptr()) }
     }
 
     /// A call without machine code: the first one makes the code, and all are interpreted where the system refuses
@@ -127,7 +127,7 @@ impl Native {
     /// # Panics
     /// If `selection` holds an index that the batch does not have, or if `memory` has not as many cells as the graph.
     pub fn select(&self, batch: &Batch<'_>, memory: &Memory, selection: &mut Selection) {
-        self.check(memory);
+        let cells = self.checked(memory);
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
         let select: SelectBatch = unsafe { std::mem::transmute(self.select.as_ptr()) };
         selection.narrow(|indices| {
@@ -150,7 +150,7 @@ impl Native {
                 fetched,
                 snap_len: batch.snap_len(),
                 memory,
-                cells: memory.cells().as_ptr().cast(),
+                cells: cells.as_ptr().cast(),
             };
             // SAFETY: base, records and indices are there with these lengths, and each index has a record (checked).
             // The code holds each record against the base, and, as the graph was verified, reads no further than the
@@ -205,8 +205,12 @@ impl Native {
         Source { ir: &self.ir, plans: &self.plans, callees: &self.callees }
     }
 
-    fn check(&self, memory: &Memory) {
-        assert!(memory.len() == self.own.len(), "{} cells, of {}", memory.len(), self.own.len());
+    /// The cells of a memory that has as many as the graph. They are asked for once: what is checked is what the code
+    /// gets.
+    fn checked<'m>(&self, memory: &'m Memory) -> &'m [AtomicU64] {
+        let cells = memory.cells();
+        assert!(cells.len() == self.own.len(), "{} cells, of {}", cells.len(), self.own.len());
+        cells
     }
 }
 

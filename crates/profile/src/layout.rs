@@ -84,6 +84,8 @@ pub enum Kind {
     Source = 1,
     /// An output: a file, a printer.
     Sink = 2,
+    /// An interface or a file: packets that it received and lost, as further counters.
+    Interface = 3,
 }
 
 /// The first word of a slot.
@@ -108,7 +110,7 @@ impl Tag {
     pub(crate) fn of_word(word: u64) -> Option<Tag> {
         let [state, kind, ..] = word.to_le_bytes();
         let states = [State::Free, State::Used, State::Retired];
-        let kinds = [Kind::Stage, Kind::Source, Kind::Sink];
+        let kinds = [Kind::Stage, Kind::Source, Kind::Sink, Kind::Interface];
         Some(Tag {
             state: states.into_iter().find(|known| *known as u8 == state)?,
             kind: kinds.into_iter().find(|known| *known as u8 == kind)?,

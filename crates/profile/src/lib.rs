@@ -43,7 +43,7 @@ pub use micro::{Task, TaskReport, measure_tasks, tasks_to_text};
 pub use place::{FileKind, RunFolder, is_stale, run_folders};
 pub use reader::{Process, Reader};
 pub use scheduling::Scheduling;
-pub use snapshot::{Snapshot, merge_workers};
+pub use snapshot::{Snapshot, UNKNOWN, merge_workers};
 pub use spread::Distribution;
 pub use stamp::{
     Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownStampMode, measure_stamps,

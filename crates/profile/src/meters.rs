@@ -135,6 +135,11 @@ impl Meters {
         self.slot_of(Kind::Sink, name, class, worker)
     }
 
+    /// Counters of an interface, `class` being the way its packets come: all of them are further counters.
+    pub fn interface(&self, name: &str, class: &str, worker: u16) -> Meter {
+        self.slot_of(Kind::Interface, name, class, worker)
+    }
+
     fn slot_of(&self, kind: Kind, name: &str, class: &str, worker: u16) -> Meter {
         let (number, slot) = self.inner.take();
         let generation = Tag::of_word(slot[slot::TAG].load(Relaxed)).map_or(0, |tag| tag.generation);

@@ -6,7 +6,10 @@ use serde::{Serialize, Serializer};
 use crate::histogram::Histogram;
 use crate::layout::{EXTRAS_MAX, Kind, SLOT_WORDS, State, Tag, slot, text_of};
 
-/// The counters of one stage, source or sink at one moment.
+/// Value of a further counter that stands for a number which cannot be known.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// The counters of one stage, source, sink or interface at one moment.
 ///
 /// Its JSON has all fields, and `cycles_per_packet` with `mean`, `p50`, `p90`, `p99` (null without packets).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub struct Snapshot {
     pub name: String,
     /// Class of the stage: `filter`.
     pub class: String,
-    /// Whether it is a stage, a source or a sink.
+    /// Whether it is a stage, a source, a sink or an interface.
     pub kind: Kind,
     /// Whether the stage still runs.
     pub state: State,

@@ -10,7 +10,8 @@ use tapline_ring::{MergeOrder, MergedReader, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
 use crate::protocol::{
-    AttachRequest, AttachedReader, FindRequest, OfferedCapture, Policy, Reply, Request, Status, VERSION,
+    AttachRequest, AttachedReader, ControlAction, FindRequest, OfferedCapture, Policy, Reply, Request,
+    Status, VERSION,
 };
 use crate::{Channel, Error};
 
@@ -102,6 +103,14 @@ impl Client {
         Ok(Client::connect_within(path, program, timeout, None)?.captures)
     }
 
+    /// The state of a daemon, if it says so in time: each step of asking waits for `timeout` at most.
+    ///
+    /// # Errors
+    /// As with [`connect`](Self::connect), within that time.
+    pub fn status_within(path: &Path, program: &str, timeout: Duration) -> Result<Status, Error> {
+        Client::connect_within(path, program, timeout, None)?.ask_status(timeout)
+    }
+
     /// Captures that we may read.
     pub fn captures(&self) -> &[OfferedCapture] {
         &self.captures
@@ -112,8 +121,24 @@ impl Client {
     /// # Errors
     /// The daemon's text.
     pub fn status(&mut self) -> Result<Status, Error> {
-        match ask(&mut self.channel, &Request::Status {}, Instant::now() + ANSWER_WAIT, None)? {
+        self.ask_status(ANSWER_WAIT)
+    }
+
+    fn ask_status(&mut self, timeout: Duration) -> Result<Status, Error> {
+        match ask(&mut self.channel, &Request::Status {}, Instant::now() + timeout, None)? {
             Reply::Status(status) => Ok(status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Pauses a capture, or has it go on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is in that state already or has ended, or the rules forbid it.
+    pub fn control(&mut self, capture: &str, action: ControlAction) -> Result<(), Error> {
+        let request = Request::Control { capture: capture.to_owned(), action };
+        match ask(&mut self.channel, &request, Instant::now() + ANSWER_WAIT, None)? {
+            Reply::Controlled {} => Ok(()),
             other => Err(unexpected(&other)),
         }
     }

@@ -78,10 +78,27 @@ pub enum Request {
     },
     /// Ends the reading. Packets offered before can still be read.
     Detach {},
+    /// Pauses a capture, or has it go on, for all of its readers.
+    Control {
+        /// The capture's name.
+        capture: String,
+        /// The change of its state.
+        action: ControlAction,
+    },
     /// Asks for the state of the daemon.
     Status {},
     /// To search the recording of a capture.
     Find(FindRequest),
+}
+
+/// A change of a capture's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlAction {
+    /// From running to paused: no packet is captured.
+    Pause,
+    /// From paused to running.
+    Resume,
 }
 
 /// A search of a recorded capture.
@@ -212,6 +229,8 @@ pub enum Reply {
         /// The fate of its packets, as far as the daemon knows.
         account: ReaderCounts,
     },
+    /// The answer to [`Request::Control`].
+    Controlled {},
     /// The state of the daemon.
     Status(Status),
     /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
@@ -393,6 +412,10 @@ pub struct CaptureStatus {
     pub bytes: u64,
     /// Of these, packets that no reader wanted.
     pub unwanted: u64,
+    /// It is paused.
+    pub is_paused: bool,
+    /// Of the unwanted packets, those of the time in which it was paused.
+    pub paused: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
     /// The `rx_dropped` of interfaces: frames that the host had no use for (they were captured all the same), or for

@@ -12,6 +12,7 @@ use tapline_syntax::units::{count_in, size_in};
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
+use crate::strict::StrictArgs;
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -96,6 +97,10 @@ pub(crate) struct CaptureArgs {
     /// option asks for it.
     #[arg(long, help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_memory: bool,
+    /// Keep the memory of the FPL program in a file that other processes read and change meanwhile (tapline memory), and
+    /// that outlives the capture. For one worker.
+    #[arg(long, value_name = "FILE", help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_memory_file: Option<PathBuf>,
     /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
     #[arg(short = 'd', action = ArgAction::Count, help_heading = "Filter")]
     pub(crate) dump: u8,
@@ -204,6 +209,9 @@ pub(crate) struct CaptureArgs {
     /// Print the account at this interval: 1, 500ms, 1m.
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
     pub(crate) stats: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) strict: StrictArgs,
 
     /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]

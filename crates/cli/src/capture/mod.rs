@@ -16,6 +16,7 @@ pub(crate) use args::CaptureArgs;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -39,6 +40,7 @@ use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
 use crate::stored::{self, Asked, UnfitLinkTypes};
+use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
 use watching::Watcher;
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         bail!("--verify must see all packets in their order: leave --workers out");
     }
     let filtering = Arc::new(Filtering::new(args)?);
-    let program = fpl_program(&args.fpl)?;
+    let program = fpl_program(&args.fpl, args.fpl_memory_file.as_deref())?;
     if let Some(link_type) = lists::dump_link_type(args)? {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
     }
@@ -145,11 +147,15 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
 }
 
 /// The program of `--fpl`.
-fn fpl_program(args: &FplArgs) -> Result<Option<FplProgram>> {
+fn fpl_program(args: &FplArgs, memory: Option<&Path>) -> Result<Option<FplProgram>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-    Ok(Some(FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?))
+    let program = FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?;
+    Ok(Some(match memory {
+        Some(file) => program.in_file(file)?,
+        None => program,
+    }))
 }
 
 /// The engines' filter, program and counters.
@@ -184,6 +190,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
         decide,
+        shared: run.program.as_ref().and_then(|program| program.shared()),
         control: Arc::clone(&run.control),
         snap_len: args.snap_len(),
         verify: args.verify,
@@ -302,8 +309,9 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
         tell_account(args, &account, (search, &notes), unfit);
     }
+    let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
     let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
-    told.map(|()| if is_part { ExitCode::from(ANSWERED_IN_PART) } else { code })
+    told.map(|()| if is_part { ExitCode::from(INCOMPLETE) } else { code })
 }
 
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
@@ -330,9 +338,6 @@ fn lost_by_store(args: &CaptureArgs, account: &Account) -> u64 {
     let name = directory.display().to_string();
     account.outputs.iter().filter(|output| output.name == name).map(|output| output.lost).sum()
 }
-
-/// The exit status where packets of a store may be missing, because parts of it could not be read.
-const ANSWERED_IN_PART: u8 = 3;
 
 /// Shows what a program remembers.
 fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn Write) {

@@ -149,6 +149,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let chain = Chain {
         compile: Arc::new(|_| Ok(None)),
         decide: None,
+        shared: None,
         control: Arc::clone(&control),
         snap_len: if args.snapshot_length == 0 { u32::MAX } else { args.snapshot_length },
         verify: false,

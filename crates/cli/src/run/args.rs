@@ -10,6 +10,7 @@ use super::settings::RunSettings;
 use crate::args::{LanguageArgs, parse_duration};
 use crate::flows::Style;
 use crate::live::XdpArgs;
+use crate::strict::StrictArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +73,8 @@ pub(crate) struct RunArgs {
     /// Show results of `meter` and `top` as flows, as text: `tapline probe`.
     #[arg(skip)]
     pub(crate) flows: Option<Style>,
+    #[command(flatten)]
+    pub(crate) strict: StrictArgs,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
     /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.

@@ -40,7 +40,12 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
             }
         }
         // Programs and lists of patterns, which name further files.
-        "fpl" | "match" => needs.reads.push("/".into()),
+        "fpl" | "match" => {
+            needs.reads.push("/".into());
+            if node.class.name == "fpl" && !text("memory").is_empty() {
+                needs.makes.extend(folder(text("memory")));
+            }
+        }
         _ => {}
     }
 }

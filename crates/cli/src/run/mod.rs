@@ -33,7 +33,7 @@ use tapline_sys::privilege::Identity;
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::session::stop_after;
-use crate::{privileges, signals};
+use crate::{privileges, signals, strict};
 use opening::Opened;
 use reloading::Reloader;
 use working::WorkerThreads;
@@ -164,8 +164,10 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
     };
     watch.clear();
-    let outputs = done.account.stages.iter().filter(|stage| stage.counters.output.is_some()).count();
-    let code = code(&done.ended, outputs);
+    let outputs: Vec<_> =
+        done.account.stages.iter().filter_map(|stage| stage.counters.output.as_ref()).collect();
+    let code = code(&done.ended, outputs.len());
+    let code = args.strict.code(code, &strict::losses(&done.account.interfaces, outputs));
     reporting::conclude(args, &done.account, &done.results)?;
     Ok(code)
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tapline_capture::OutputAccount;
-use tapline_daemon::{Log, RecordRule, Recording, Rules, Server};
+use tapline_daemon::{EntryKind, JournalEntry, Log, RecordRule, Recording, Rules, Server};
 use tapline_graph::stages::{SourceStage, StoreOutput};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, RunEnd, RunReport};
 use tapline_packet::Interface;
@@ -29,6 +29,7 @@ use tapline_tap::protocol::{AttachRequest, RecordingStatus};
 use tapline_tap::{Client, WakeThreshold};
 
 use crate::session::clocks;
+use crate::strict::{self, LostPackets};
 use crate::{report, store};
 
 /// Delay of packets at the daemon, and then in the recorder's index: with the default of `flush` packets are found a
@@ -134,7 +135,12 @@ impl RecordingThread {
         };
         if let Some(error) = &error {
             let RecordRule { capture, to, .. } = &self.rule;
-            self.log.line(&format!("tap:{capture}: the recording to {} has ended: {error}", to.display()));
+            let store = to.display().to_string();
+            self.log.entry(&JournalEntry {
+                kind: EntryKind::RecordingEnded,
+                message: format!("tap:{capture}: the recording to {store} has ended: {error}"),
+                fields: vec![("CAPTURE", capture.clone()), ("STORE", store)],
+            });
             self.show(Some(error));
         }
         EndedRecording { account: self.account(), rule: self.rule, error }
@@ -226,7 +232,17 @@ impl EndedRecording {
             of_reader.name = format!("{}, recorder", interface.name);
             text.interface(&of_reader);
         }
-        text.output(&OutputAccount { name: self.rule.to.display().to_string(), ..output_of(&self.account) });
+        text.output(&self.output());
+    }
+
+    /// Packets that the recorder lost as a reader, or that the store lost.
+    pub(super) fn losses(&self) -> Vec<LostPackets> {
+        strict::losses(&self.account.interfaces, [&self.output()])
+    }
+
+    /// The account of the store, under its name.
+    fn output(&self) -> OutputAccount {
+        OutputAccount { name: self.rule.to.display().to_string(), ..output_of(&self.account) }
     }
 
     /// Equations of its account that do not hold.

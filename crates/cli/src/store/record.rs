@@ -19,6 +19,7 @@ use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
+use crate::strict::StrictArgs;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -79,6 +80,8 @@ pub(crate) struct RecordArgs {
     /// The account as JSON.
     #[arg(long, help_heading = "Reports")]
     json: bool,
+    #[command(flatten)]
+    strict: StrictArgs,
     /// After opening, become this user, who then owns the store. By default the user who called sudo, if one did.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
@@ -163,6 +166,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         duration: args.duration,
         stats: args.stats,
         json: args.json,
+        strict: args.strict,
         relinquish_privileges: args.relinquish_privileges.clone(),
         filter: args.filter.clone(),
         ..CaptureArgs::without_arguments()

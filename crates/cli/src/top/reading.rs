@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tapline_profile::{Activity, Process, Reader, Snapshot, activities};
+use tapline_profile::{Activity, Kind, Process, Reader, Snapshot, activities, merge_workers};
 use tapline_sys::clock;
 
 /// A reading at one moment.
@@ -26,6 +26,8 @@ pub(super) struct ProcessReport {
     pub(super) interval_ns: Option<u64>,
     pub(super) frequency_hz: u64,
     pub(super) stages: Vec<Stage>,
+    /// Packets of each interface, by place.
+    pub(super) interfaces: Vec<Snapshot>,
 }
 
 /// A stage, with its rates.
@@ -90,7 +92,8 @@ impl KnownProcess {
     }
 
     fn read(&mut self, time_ns: i64) -> Option<ProcessReport> {
-        let now = self.reader.snapshot().ok()?;
+        let (interfaces, now): (Vec<_>, Vec<_>) =
+            self.reader.snapshot().ok()?.into_iter().partition(|one| one.kind == Kind::Interface);
         let moment = Instant::now();
         let interval = self.last.as_ref().map(|(last, _)| moment.duration_since(*last));
         let earlier = self.last.as_ref().map_or(&now, |(_, earlier)| earlier);
@@ -103,6 +106,7 @@ impl KnownProcess {
             interval_ns: interval.map(|interval| interval.as_nanos() as u64),
             frequency_hz: process.frequency_hz,
             stages,
+            interfaces: merge_workers(&interfaces),
         };
         self.last = Some((moment, now));
         Some(report)

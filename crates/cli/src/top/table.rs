@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! 4711  run device eth0  for 1:02:03
+//!   eth0  received 12,379  delivered 12,345  lost ring 34        places with packets, and those that cannot be known
 //!   stage   class   packets/s    bits/s  packets  cycles/packet  in all  median    p99   share
 //!   meter   flow       120 k    61.4 M   12,345           31.2    30.9    29.0   52.0   48.1%
 //!           now 1,234  room 1,048,576  flows 5,678        what the stage alone tells, if anything
 //! ```
 
 use tapline_graph::grouped;
-use tapline_profile::State;
+use tapline_profile::{Snapshot, State, UNKNOWN};
 
 use super::reading::{ProcessReport, Report, Stage};
 
@@ -70,6 +71,9 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
         .iter()
         .map(|stage| COLUMNS.iter().map(|column| (column.cell)(stage)).collect())
         .collect();
+    for interface in &process.interfaces {
+        text += &(cut(&format!("  {}", interface_text(interface)), width) + "\n");
+    }
     if rows.is_empty() {
         return text + &cut("  no stages yet", width) + "\n";
     }
@@ -87,6 +91,19 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
         }
     }
     text
+}
+
+/// Packets of an interface by place, without places of none.
+fn interface_text(interface: &Snapshot) -> String {
+    let places = interface.extras.iter().filter_map(|(name, value)| {
+        let name = printable(name.strip_suffix("_max").unwrap_or(name)).replace('_', " ");
+        match *value {
+            0 => None,
+            UNKNOWN => Some(format!("{name} unknown")),
+            value => Some(format!("{name} {}", grouped(value))),
+        }
+    });
+    format!("{}  {}", printable(&interface.name), places.collect::<Vec<_>>().join("  "))
 }
 
 fn widths(heads: &[String], rows: &[Vec<String>]) -> Vec<usize> {
@@ -183,7 +200,7 @@ fn cut(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tapline_profile::{Activity, Snapshot};
+    use tapline_profile::Activity;
 
     use super::*;
 
@@ -211,6 +228,7 @@ mod tests {
             interval_ns: Some(1_000_000_000),
             frequency_hz: 1,
             stages: vec![stage(snapshot), stage(ended)],
+            interfaces: Vec::new(),
         };
         Report { time_ns: 0, processes: vec![process] }
     }
@@ -228,6 +246,23 @@ mod tests {
         assert_eq!(lines[3].trim(), "now? 1,234  a long name 18,446,744,073,709,551,615");
         assert!(lines[4].contains("ended"), "{text}");
         assert_eq!(lines[1].len(), lines[2].len());
+    }
+
+    #[test]
+    fn losses_of_an_interface_have_their_places() {
+        let extras = [
+            ("received", 1_234),
+            ("unread", 0),
+            ("lost_ring", 34),
+            ("refused", UNKNOWN),
+            ("lost_nic_max", 5),
+        ];
+        let extras = extras.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let interface = Snapshot { name: "eth0".into(), extras, ..Snapshot::default() };
+        assert_eq!(
+            interface_text(&interface),
+            "eth0  received 1,234  lost ring 34  refused unknown  lost nic 5"
+        );
     }
 
     #[test]

@@ -167,3 +167,30 @@ fn programs_are_explained() {
     let ebpf = tapline(&ebpf).succeeded();
     assert!(String::from_utf8_lossy(&ebpf.stdout).contains("exit"));
 }
+
+/// The memory of a program in a file: shown and changed by a command, and taken up by the next run.
+#[test]
+fn memory_in_a_file_is_shown_changed_and_kept() {
+    let (folder, capture, program) = prepared("M[5] += 1; M[6] += 2;");
+    let cells = folder.path().join("cells");
+    let memory = |arguments: &[&str]| {
+        let finished = tapline(&[&["memory", text(&cells)], arguments].concat()).succeeded();
+        String::from_utf8(finished.stdout).expect("text")
+    };
+    let count = |arguments: &[&str]| {
+        let run = ["capture", "-r", text(&capture), "--count", "--fpl", text(&program)];
+        tapline(&[&run[..], &["--fpl-memory-file", text(&cells)], arguments].concat())
+    };
+    count(&[]).succeeded();
+    assert_eq!(memory(&[]), format!("5\t{PACKETS}\n6\t{}\n", 2 * PACKETS));
+    assert_eq!(memory(&["--set", "5=7", "--add", "6=1"]), format!("5\t{PACKETS}\n6\t{}\n", 2 * PACKETS));
+    count(&[]).succeeded();
+    let shown: serde_json::Value = serde_json::from_str(&memory(&["--json"])).expect("JSON");
+    assert_eq!(shown["values"]["5"], (7 + PACKETS).to_string());
+    assert_eq!(shown["is_consistent"], true);
+    assert_eq!(memory(&["--reset"]), format!("all\t{}\n", 7 + PACKETS + 4 * PACKETS + 1));
+    assert_eq!(memory(&[]), "");
+    count(&["--fpl-cells", "16"]).failed_saying(&["it has 1024 cells"]);
+    let finished = tapline(&["memory", text(&cells), "--set", "1024=0"]);
+    finished.failed_saying(&["no cell 1024"]);
+}

@@ -4,6 +4,7 @@
 mod support;
 
 mod capture;
+mod configuration;
 mod details;
 mod docs;
 mod errors;
@@ -12,6 +13,7 @@ mod generate;
 mod host_names;
 mod laws;
 mod manual;
+mod metrics;
 mod outputs;
 mod parquet;
 mod run;

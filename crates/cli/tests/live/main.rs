@@ -9,6 +9,7 @@ mod capture;
 mod doctor;
 mod extcap;
 mod hostile_daemon;
+mod metrics;
 mod probe;
 mod profile;
 mod recorder;

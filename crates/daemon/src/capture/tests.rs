@@ -282,3 +282,23 @@ fn labels_are_bounded_and_errors_name_theirs() {
     assert!(error.starts_with("label 2: "), "{error}");
     capture.stop();
 }
+
+/// Nothing is captured in a pause; both states refuse what leads nowhere.
+#[test]
+fn a_pause_captures_nothing_and_is_counted() {
+    use tapline_tap::protocol::ControlAction::{Pause, Resume};
+    let (capture, wire) = with_history("");
+    let packets = |count| settle("packets", || capture.status(&FULL).0.packets == count);
+    assert!(capture.control(Resume).is_err(), "it runs");
+    capture.control(Pause).expect("it runs");
+    assert!(capture.control(Pause).is_err(), "it is paused");
+    assert!(capture.status(&FULL).0.is_paused);
+    wire.allow(25_000);
+    packets(25_000);
+    let (status, _) = capture.status(&FULL);
+    assert_eq!((status.stored, status.paused, status.unwanted), (20_000, 5_000, 5_000));
+    capture.control(Resume).expect("it is paused");
+    assert!(!capture.status(&FULL).0.is_paused);
+    assert_eq!(capture.account().unwanted, 5_000);
+    capture.stop();
+}

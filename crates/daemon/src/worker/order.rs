@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tapline_filterset::Filter;
 use tapline_ring::{ReaderParts, ReaderSpec, StartPosition};
-use tapline_tap::protocol::ReaderCounts;
+use tapline_tap::protocol::{ControlAction, ReaderCounts};
 
 use super::report::Report;
 use super::verdicts::VerdictRule;
@@ -22,6 +22,8 @@ pub(crate) enum Order {
     Filter(u64, Wish, SyncSender<Result<(), String>>),
     /// A reader leaves.
     Detach(u64, SyncSender<ReaderCounts>),
+    /// A pause, or its end.
+    Control(ControlAction, SyncSender<Result<(), String>>),
     /// Counters up to now.
     Report(SyncSender<Report>),
     /// The end.

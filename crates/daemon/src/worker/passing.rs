@@ -9,6 +9,7 @@ use tapline_sys::{clock, usage};
 
 use super::Dispatcher;
 use super::part::within;
+use super::pause::State;
 use super::readers::{Reader, Readers, Use};
 use super::waiting::Room;
 use crate::view::{Marks, View};
@@ -18,13 +19,38 @@ pub(super) struct Passed {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) unwanted: u64,
+    /// Of these, those of the time in which the capture was paused.
+    pub(super) paused: u64,
     matches: Matches,
     all: Selection,
 }
 
 impl Passed {
     pub(super) fn new() -> Passed {
-        Passed { packets: 0, bytes: 0, unwanted: 0, matches: Matches::new(), all: Selection::none() }
+        Passed {
+            packets: 0,
+            bytes: 0,
+            unwanted: 0,
+            paused: 0,
+            matches: Matches::new(),
+            all: Selection::none(),
+        }
+    }
+}
+
+impl Passed {
+    /// Selects the packets of a batch that are captured: all but those of a pause.
+    fn select(&mut self, batch: &Batch<'_>, state: State) {
+        self.all.select_all(batch.len());
+        match state {
+            State::Running { since: None } => return,
+            State::Paused => self.all.truncate(0),
+            State::Running { since: Some(since) } => {
+                let records = batch.records();
+                self.all.retain(|index| records[index].meta.timestamp >= since);
+            }
+        }
+        self.paused += (batch.len() - self.all.len()) as u64;
     }
 }
 
@@ -32,6 +58,7 @@ impl Dispatcher {
     /// Gives a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
         let batch = &source.batch();
+        self.passed.select(batch, self.state);
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
         let wanted = self.readers.select_wanted();
@@ -132,7 +159,6 @@ impl Readers {
     fn classify(&mut self, batch: &Batch<'_>, passed: &mut Passed) {
         let Readers { set, uses, views, list, .. } = self;
         let Passed { matches, all, packets, bytes, .. } = passed;
-        all.select_all(batch.len());
         set.classify(batch, all, matches);
         views.iter_mut().for_each(|view| view.begin(batch));
         for reader in list.iter_mut() {

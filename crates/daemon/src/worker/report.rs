@@ -14,6 +14,9 @@ pub(crate) struct Report {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) unwanted: u64,
+    /// Of these, packets of the time in which the capture was paused.
+    pub(crate) paused: u64,
+    pub(crate) is_paused: bool,
     pub(crate) stored: u64,
     pub(crate) not_stored: u64,
     pub(crate) cpu_ns: u64,

@@ -139,8 +139,14 @@ fn drive(
 ) -> Ran {
     let control = Arc::clone(control);
     let compile: CompileFilter = Arc::new(compile);
-    let chain =
-        Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX, verify: false };
+    let chain = Chain {
+        compile,
+        decide: None,
+        shared: None,
+        control: Arc::clone(&control),
+        snap_len: u32::MAX,
+        verify: false,
+    };
     let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
     let outcome = Engine::new(vec![Inlet::new(source, node)], &mut graph, &control, clock).run(&mut |_| {});
     Ran { account: outcome.account.of_capture(), ended: outcome.ended }
@@ -501,8 +507,14 @@ fn intervals_go_by_the_steady_clock() {
     let mut source = Counting::new(100, 10);
     let control = Arc::new(Control::new(None));
     let (compile, sinks): (CompileFilter, _) = (Arc::new(everything), vec![Bounded::boxed("a", u64::MAX)]);
-    let chain =
-        Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX, verify: false };
+    let chain = Chain {
+        compile,
+        decide: None,
+        shared: None,
+        control: Arc::clone(&control),
+        snap_len: u32::MAX,
+        verify: false,
+    };
     let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
     let mut told = Vec::new();
     Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, jumping)

@@ -398,3 +398,29 @@ fn labels_are_printed_and_in_json() {
     assert_eq!(texts, ["label", "label", "IP"], "{text}");
     daemon.end();
 }
+
+/// What comes in a pause goes nowhere and is counted; who may not pause is refused.
+#[test]
+fn a_paused_capture_captures_nothing() {
+    let Some(mut daemon) = Daemon::start("a_paused_capture_captures_nothing", &[]) else { return };
+    let reader = daemon.reader("all.pcap", &[]);
+    let control = |action: &str| {
+        let mut command = tapline(["control", "office", action, "--socket"]);
+        finish(command.arg(daemon.socket()))
+    };
+    let frames = frames(17, 900);
+    daemon.send(&frames[..300]);
+    daemon.settle(300, 1);
+    control("resume").failed_saying(&["not paused"]);
+    control("pause").succeeded();
+    control("pause").failed_saying(&["paused already"]);
+    daemon.send(&frames[300..600]);
+    wait_for("packets of the pause", || daemon.status()["captures"][0]["paused"] == 300);
+    assert_eq!(daemon.status()["captures"][0]["is_paused"], true);
+    control("resume").succeeded();
+    daemon.send(&frames[600..]);
+    daemon.settle(900, 1);
+    let (packets, _) = reader.interrupt();
+    assert!(packets == [&frames[..300], &frames[600..]].concat());
+    daemon.end();
+}

@@ -212,21 +212,31 @@ fn it_is_confined_and_tells_the_service_manager() {
     assert!(!finished.stderr.contains("stay within reach"), "{}", finished.stderr);
 }
 
+/// Units in contrib/systemd, each with the most exposure that `systemd-analyze security` may find, in tenths of its ten.
+const UNITS: [(&str, u32); 3] =
+    [("tapline.service", 25), ("tapline-record@.service", 25), ("tapline-metrics.service", 15)];
+
 #[test]
-fn the_service_file_is_one() {
-    if !program_or_skip("the_service_file_is_one", "systemd-analyze") {
+fn units_are_valid_and_confined() {
+    if !program_or_skip("units_are_valid_and_confined", "systemd-analyze") {
         return;
     }
-    let text =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/tapline.service")).unwrap();
+    let contrib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/systemd");
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tapline.service");
-    // The path of the program and the manual are those of an installation.
-    let text = text.replace("/usr/bin/tapline", TAPLINE).replace("Documentation=man:tapline(1)\n", "");
-    fs::write(&file, text).unwrap();
-    let finished = finish(Command::new("systemd-analyze").arg("verify").arg(&file));
-    let ours = finished.stderr.lines().filter(|line| line.contains("tapline.service"));
-    assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
+    for (name, exposure_max) in UNITS {
+        let file = folder.path().join(name);
+        // The path of the program and the manual are those of an installation.
+        let text =
+            fs::read_to_string(format!("{contrib}/{name}")).unwrap().replace("/usr/bin/tapline", TAPLINE);
+        let lines = text.lines().filter(|line| !line.starts_with("Documentation=man:"));
+        fs::write(&file, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+        let finished = finish(Command::new("systemd-analyze").arg("verify").arg(&file));
+        let ours = finished.stderr.lines().filter(|line| line.contains("tapline"));
+        assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
+        let mut security = Command::new("systemd-analyze");
+        security.args(["security", "--offline=true", &format!("--threshold={exposure_max}"), "--no-pager"]);
+        finish(security.arg(&file)).succeeded();
+    }
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
 use tapline_capture::{Error, FilterAccount};
+use tapline_cells::SharedCells;
 use tapline_packet::{Batch, Interface, Selection};
 
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
 pub type CompileFpl = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
@@ -18,6 +19,8 @@ pub type CompileFpl = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Er
 /// Lets packets through for which something that may remember decides.
 pub struct FplStage {
     decide: CompileFpl,
+    /// The memory, where other processes see it.
+    shared: Option<Arc<SharedCells>>,
     /// By interface.
     engines: Vec<Arc<dyn PacketFilter>>,
     /// All interfaces have the same.
@@ -29,7 +32,13 @@ pub struct FplStage {
 impl FplStage {
     /// Lets `decide` say what decides for each interface.
     pub fn new(decide: CompileFpl) -> FplStage {
-        FplStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
+        FplStage { decide, shared: None, engines: Vec::new(), is_uniform: true, unexamined: 0 }
+    }
+
+    /// The memory of what decides is shared with other processes: they are served between two batches.
+    #[must_use]
+    pub fn sharing(self, shared: Option<Arc<SharedCells>>) -> FplStage {
+        FplStage { shared, ..self }
     }
 
     /// Asks for those of interfaces that are new.
@@ -62,8 +71,21 @@ impl Stage for FplStage {
             self.unexamined += packets.len() as u64;
             return Err(error);
         }
+        if let Some(shared) = &self.shared {
+            shared.begin();
+        }
         self.select(&packets.batch, &mut packets.selection);
+        if let Some(shared) = &self.shared {
+            shared.end();
+        }
         out.pass(packets)
+    }
+
+    fn tick(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        if let Some(shared) = &self.shared {
+            shared.obey();
+        }
+        Ok(StageStatus::Running)
     }
 
     fn counters(&self) -> StageCounters {

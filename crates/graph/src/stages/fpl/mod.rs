@@ -12,7 +12,7 @@ use crate::catalog::{
 };
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::{Cell, Table};
 
 pub use decide::{CompileFpl, FplStage};
@@ -39,6 +39,12 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)",
         },
         Parameter {
+            name: "memory",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "a file for the memory: other processes read and change it meanwhile (tapline memory), and it outlives the graph",
+        },
+        Parameter {
             name: "n",
             kind: ParameterType::Number(1, 1 << 24),
             default: Some("20"),
@@ -60,9 +66,15 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let searches = searches.map(|text| search_function(text, &site.common.directory));
     let program =
         FplProgram::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
-    let program = Arc::new(program.map_err(|error| error.to_string())?);
+    let mut program = program.map_err(|error| error.to_string())?;
+    if !arguments.text("memory").is_empty() {
+        let path = site.common.path(arguments.text("memory"));
+        program = program.in_file(&path).map_err(|error| error.to_string())?;
+    }
+    let program = Arc::new(program);
     let decider = Arc::clone(&program);
     let decide = FplStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
+    let decide = decide.sharing(program.shared());
     Ok(Box::new(Program { decide, program, n: arguments.number("n") as usize }))
 }
 
@@ -75,6 +87,10 @@ struct Program {
 impl Stage for Program {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         self.decide.push(packets, out)
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.decide.tick(tick, out)
     }
 
     fn counters(&self) -> StageCounters {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value, json};
 use tapline_bpf::PacketFilter;
 use tapline_capture::Error;
+use tapline_cells::SharedCells;
 use tapline_fpl::functions::aho_corasick;
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions, Registry};
 use tapline_ir::{Ir, Machine, Memory};
@@ -27,6 +28,7 @@ pub struct FplProgram {
     text: String,
     searches: Vec<Arc<External>>,
     workers: Vec<Worker>,
+    shared: Option<Arc<SharedCells>>,
 }
 
 /// A function for FPL programs, from `NAME=FILE`: it finds the patterns of the file (docs/search.md), numbered from 1
@@ -84,7 +86,8 @@ impl FplProgram {
         let options =
             FplOptions { memory_cells: cells, registry: functions(&searches), ..FplOptions::default() };
         let workers = vec![Worker::new(options)];
-        let program = FplProgram { name: name.to_owned(), text: text.to_owned(), searches, workers };
+        let program =
+            FplProgram { name: name.to_owned(), text: text.to_owned(), searches, workers, shared: None };
         program.compile(&program.workers[0], LinkType::ETHERNET)?;
         Ok(program)
     }
@@ -96,6 +99,23 @@ impl FplProgram {
         let own = || FplOptions { registry: functions(&self.searches), ..options.clone() };
         self.workers = (0..workers.max(1)).map(|_| Worker::new(own())).collect();
         self
+    }
+
+    /// The program with its memory in a file, which other processes read and change while it runs
+    /// (docs/format/memory.md). For one worker.
+    ///
+    /// # Errors
+    /// The file cannot be made, is another one, or is in use.
+    pub fn in_file(mut self, path: &Path) -> Result<FplProgram, tapline_cells::Error> {
+        let shared = SharedCells::open(path, self.workers[0].options.memory_cells)?;
+        self.workers[0].memory = shared.memory();
+        self.shared = Some(Arc::new(shared));
+        Ok(self)
+    }
+
+    /// The memory, if it is in a file.
+    pub fn shared(&self) -> Option<Arc<SharedCells>> {
+        self.shared.clone()
     }
 
     /// The name of the program's file, or of its option.

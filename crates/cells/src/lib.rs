@@ -1,0 +1,76 @@
+//! Memory of FPL programs as files: read and changed by other processes while the program runs.
+//! `docs/format/memory.md` has the layout and the protocol.
+//!
+//! ```text
+//! program --M[i]--> cells <--read(2)-- Peer::snapshot
+//!    ^                                 Peer::change --order--> posted
+//! SharedCells::begin: orders are carried out between two batches, so no count is lost
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod layout;
+mod owner;
+mod peer;
+
+pub use owner::SharedCells;
+pub use peer::{Order, Peer, Snapshot};
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a file of cells cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call of the system failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    System {
+        /// What was done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// It is no such file.
+    #[error("{} is no file of cells, or of another version: {what}", path.display())]
+    WrongFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Another process has it.
+    #[error("{} is the memory of a program that runs: name another file", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no such cell.
+    #[error("there is no cell {cell}: {cells} cells count from 0")]
+    NoCell {
+        /// The cell asked for.
+        cell: u64,
+        /// The number of cells.
+        cells: u64,
+    },
+    /// The owner does not carry out orders.
+    #[error("the program that has {} did not carry the order out within {seconds} s: it is stopped, or waits", path.display())]
+    NotDone {
+        /// The file.
+        path: PathBuf,
+        /// The time.
+        seconds: u64,
+    },
+}
+
+impl Error {
+    fn system(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::System { action, path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

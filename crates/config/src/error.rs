@@ -1,0 +1,66 @@
+//! Errors of configurations: each names its place, and the mend.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::layer::Origin;
+
+/// Errors of configurations.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A file that others could have written.
+    #[error("{}: {why}; options in it could be anybody's: chown and chmod it, or remove it", path.display())]
+    Untrusted {
+        /// The file.
+        path: PathBuf,
+        /// Who may write it.
+        why: String,
+    },
+    /// The text of a file is no TOML.
+    #[error("{}:{line}: {what}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1 on.
+        line: usize,
+        /// The parser's words.
+        what: String,
+    },
+    /// A table, an option, or a value that there is not.
+    #[error("{origin}: {what}")]
+    Unknown {
+        /// The place.
+        origin: Origin,
+        /// The fault, and the nearest name.
+        what: String,
+    },
+    /// A profile that no file has.
+    #[error("there is no profile {name:?}{nearest}")]
+    NoProfile {
+        /// Its name.
+        name: String,
+        /// The nearest one, in words; empty if none is near.
+        nearest: String,
+    },
+    /// Two values that exclude each other.
+    #[error("{first_origin}: {first} cannot be together with {second} ({second_origin})")]
+    Conflict {
+        /// The option.
+        first: String,
+        /// Its place.
+        first_origin: Origin,
+        /// The other one.
+        second: String,
+        /// Its place.
+        second_origin: Origin,
+    },
+}

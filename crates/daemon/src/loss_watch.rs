@@ -1,0 +1,136 @@
+//! Losses of captures as entries of the journal: told when they grow, at most once in [`INTERVAL`].
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tapline_capture::{InterfaceAccount, LossPoint};
+
+use crate::capture::CaptureTotals;
+use crate::journal::{EntryKind, JournalEntry};
+
+/// The least time between two looks.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// A place where packets are lost: capture, interface (empty for the buffer) and place.
+type LossKey = (String, String, String);
+
+/// The losses that were told.
+#[derive(Debug)]
+pub(crate) struct LossWatch {
+    told: BTreeMap<LossKey, u64>,
+    next: Instant,
+}
+
+impl LossWatch {
+    pub(crate) fn new(now: Instant) -> LossWatch {
+        LossWatch { told: BTreeMap::new(), next: now + INTERVAL }
+    }
+
+    /// Whether it is time to look; then the next time is an interval later.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + INTERVAL;
+        }
+        is_due
+    }
+
+    /// An entry for each place at which more packets were lost than was told.
+    pub(crate) fn news(&mut self, totals: &[CaptureTotals]) -> Vec<JournalEntry> {
+        let mut now = BTreeMap::new();
+        totals.iter().for_each(|capture| add_losses(capture, &mut now));
+        let mut entries = Vec::new();
+        for (key, total) in now {
+            let before = self.told.get(&key).copied().unwrap_or(0);
+            if total > before {
+                entries.push(entry(&key, total - before, total));
+                self.told.insert(key, total);
+            }
+        }
+        entries
+    }
+}
+
+fn add_losses(capture: &CaptureTotals, losses: &mut BTreeMap<LossKey, u64>) {
+    let name = &capture.name;
+    for interface in &capture.interfaces {
+        let InterfaceAccount { name: interface_name, ring, .. } = interface;
+        let key = |place: &str| (name.clone(), interface_name.clone(), place.to_owned());
+        if let Some(ring) = ring {
+            *losses.entry(key("kernel ring")).or_default() += ring.dropped;
+        }
+        let counted = interface.losses.iter().filter(|loss| !loss.counts_unwanted_frames());
+        for loss in counted.filter(|loss| matches!(loss.place, LossPoint::Nic | LossPoint::Driver)) {
+            // All workers read the same counters of a card.
+            let known = losses.entry(key(&format!("{}, {}", loss.place.name(), loss.counter))).or_default();
+            *known = (*known).max(loss.count.known().unwrap_or(0));
+        }
+    }
+    *losses.entry((name.clone(), String::new(), "buffer".to_owned())).or_default() += capture.not_stored;
+}
+
+fn entry((capture, interface, place): &LossKey, packets: u64, total: u64) -> JournalEntry {
+    let of_interface = if interface.is_empty() { String::new() } else { format!("{interface}, ") };
+    let mut fields = vec![
+        ("CAPTURE", capture.clone()),
+        ("PLACE", place.clone()),
+        ("PACKETS", packets.to_string()),
+        ("TOTAL", total.to_string()),
+    ];
+    if !interface.is_empty() {
+        fields.push(("INTERFACE", interface.clone()));
+    }
+    let message = format!("{capture}: {packets} packets lost ({of_interface}{place}), {total} in all");
+    JournalEntry { kind: EntryKind::Loss, message, fields }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_capture::{Count, Loss, RingAccount};
+
+    use super::*;
+
+    fn totals(dropped: u64, missed: u64) -> Vec<CaptureTotals> {
+        let nic = |counter: &str, count| Loss {
+            place: LossPoint::Nic,
+            counter: counter.into(),
+            count: Count::Known(count),
+        };
+        let interface = InterfaceAccount {
+            ring: Some(RingAccount { dropped, ..RingAccount::default() }),
+            losses: vec![nic("rx_dropped", 77), nic("rx_missed_errors", missed)],
+            ..InterfaceAccount::of_file("eth0", 0)
+        };
+        let mut capture = CaptureTotals::of("office");
+        capture.interfaces = vec![interface.clone(), interface];
+        vec![capture]
+    }
+
+    #[test]
+    fn losses_are_told_when_they_grow() {
+        let mut watch = LossWatch::new(Instant::now());
+        assert!(watch.news(&totals(0, 0)).is_empty());
+        let told: Vec<String> = watch.news(&totals(5, 3)).into_iter().map(|entry| entry.message).collect();
+        // Two workers lost five each; both read the same counter of the card.
+        assert_eq!(
+            told,
+            [
+                "office: 10 packets lost (eth0, kernel ring), 10 in all",
+                "office: 3 packets lost (eth0, nic, rx_missed_errors), 3 in all"
+            ]
+        );
+        assert!(watch.news(&totals(5, 3)).is_empty());
+        let again = watch.news(&totals(6, 3));
+        assert_eq!(again[0].message, "office: 2 packets lost (eth0, kernel ring), 12 in all");
+        assert!(again[0].fields.contains(&("PACKETS", "2".to_owned())) && again.len() == 1);
+    }
+
+    #[test]
+    fn a_look_comes_once_in_ten_seconds() {
+        let start = Instant::now();
+        let mut watch = LossWatch::new(start);
+        assert!(!watch.is_due(start + INTERVAL / 2));
+        assert!(watch.is_due(start + INTERVAL) && !watch.is_due(start + INTERVAL * 3 / 2));
+        assert!(watch.is_due(start + INTERVAL * 2));
+    }
+}

@@ -1,0 +1,322 @@
+//! The HTTP server: a listener on this host, and a thread for each of a few connections.
+//!
+//! ```text
+//! accept --fewer than CONNECTIONS_MAX--> thread: request, collect (or samples of less than FRESH ago), answer, end
+//!        \-more------------------------> closed at once
+//! ```
+//!
+//! A client that is slow holds one thread for [`TIME_MAX`](crate::request::TIME_MAX), and no capture knows of it.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tapline_sys::Poller;
+
+use crate::collector::Collector;
+use crate::error::Error;
+use crate::exposition::{Exposition, Format};
+use crate::request::{Connection, TIME_MAX, answer};
+
+/// Connections at the same time.
+const CONNECTIONS_MAX: usize = 16;
+/// Samples of less than this ago are told again: clients that ask without pause cost one collection per interval.
+const FRESH: Duration = Duration::from_millis(100);
+/// Interval at which the end is looked for.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A port of this host alone.
+    Loopback(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Reads an address: 127.0.0.1:9477, [::1]:9477, or a path, which has a slash.
+    ///
+    /// # Errors
+    /// [`Error::Address`], and [`Error::Public`] for an address of a network.
+    pub fn parse(text: &str) -> Result<Address, Error> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return match address.ip().is_loopback() {
+                true => Ok(Address::Loopback(address)),
+                false => Err(Error::Public { address }),
+            };
+        }
+        let path = text.strip_prefix("unix:").unwrap_or(text);
+        match path.contains('/') {
+            true => Ok(Address::Unix(path.into())),
+            false => Err(Error::Address { text: text.to_owned() }),
+        }
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: Listener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    collector: Collector,
+    latest: Mutex<Option<(Instant, Exposition)>>,
+    connections: AtomicUsize,
+}
+
+impl Server {
+    /// Listens. A socket that nothing listens at any more is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Listen`], [`Error::Taken`].
+    pub fn bind(address: &Address, collector: Collector) -> Result<Server, Error> {
+        let listener = match address {
+            Address::Loopback(address) => TcpListener::bind(address)
+                .map(Listener::Tcp)
+                .map_err(|source| Error::Listen { address: address.to_string(), source })?,
+            Address::Unix(path) => bind_unix(path)?,
+        };
+        let not_waiting = match &listener {
+            Listener::Tcp(listener) => listener.set_nonblocking(true),
+            Listener::Unix(listener, _) => listener.set_nonblocking(true),
+        };
+        not_waiting.map_err(Error::Wait)?;
+        let shared = Shared { collector, latest: Mutex::default(), connections: AtomicUsize::new(0) };
+        Ok(Server { listener, shared: Arc::new(shared) })
+    }
+
+    /// The address, with the port that was given out for port 0.
+    pub fn address(&self) -> String {
+        match &self.listener {
+            Listener::Tcp(listener) => {
+                listener.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
+            }
+            Listener::Unix(_, path) => path.display().to_string(),
+        }
+    }
+
+    /// Answers until `is_over`.
+    ///
+    /// # Errors
+    /// [`Error::Wait`].
+    pub fn run(&self, is_over: &AtomicBool) -> Result<(), Error> {
+        let mut poller = Poller::new();
+        while !is_over.load(Ordering::Relaxed) {
+            poller.clear();
+            poller.add(self.listener.as_fd());
+            let ready = poller.wait(GLANCE).map_err(|error| Error::Wait(error.source))?;
+            if ready > 0 && !self.accept() {
+                // Out of descriptors, or the like: not a loop that takes a processor.
+                thread::sleep(GLANCE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a connection; `false` if none can be taken.
+    fn accept(&self) -> bool {
+        match &self.listener {
+            Listener::Tcp(listener) => self.begin(listener.accept().map(|(stream, _)| stream)),
+            Listener::Unix(listener, _) => self.begin(listener.accept().map(|(stream, _)| stream)),
+        }
+    }
+
+    fn begin<C: Connection + Send + 'static>(&self, accepted: io::Result<C>) -> bool {
+        let connection = match accepted {
+            Ok(connection) => connection,
+            Err(error) => return is_of_one_client(&error),
+        };
+        let place = Place::take(&self.shared);
+        // With all places taken it is closed here.
+        let Some(place) = place else { return true };
+        let answering = move || {
+            // A client that left, or was too slow, has itself to tell.
+            let _ = answer(connection, |format| place.shared.text(format));
+        };
+        thread::Builder::new().name("scrape".to_owned()).spawn(answering).is_ok()
+    }
+}
+
+/// Whether the failure is of one client, who has left.
+fn is_of_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
+}
+
+impl Shared {
+    /// The text of samples that are fresh. Who asks meanwhile waits for the same ones.
+    fn text(&self, format: Format) -> String {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = latest.take().filter(|(when, _)| when.elapsed() < FRESH);
+        let (when, exposition) = known.unwrap_or_else(|| {
+            let exposition = self.collector.collect();
+            (Instant::now(), exposition)
+        });
+        let (_, exposition) = latest.insert((when, exposition));
+        exposition.text(format)
+    }
+}
+
+/// One of the places for connections.
+struct Place {
+    shared: Arc<Shared>,
+}
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Place> {
+        let taken = shared.connections.fetch_add(1, Ordering::Relaxed);
+        let place = Place { shared: Arc::clone(shared) };
+        (taken < CONNECTIONS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> Result<Listener, Error> {
+    let failed = |source| Error::Listen { address: path.display().to_string(), source };
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(failed)?;
+            }
+            _ => return Err(Error::Taken { path: path.to_owned() }),
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    // The group may connect: a proxy, or a Prometheus that reads Unix sockets.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed)?;
+    Ok(Listener::Unix(listener, path.to_owned()))
+}
+
+macro_rules! connection {
+    ($stream:ty) => {
+        impl Connection for $stream {
+            fn limit(&self, time: Duration) -> io::Result<()> {
+                let time = time.clamp(Duration::from_millis(1), TIME_MAX);
+                self.set_nonblocking(false)?;
+                self.set_read_timeout(Some(time))?;
+                self.set_write_timeout(Some(time))
+            }
+        }
+    };
+}
+
+connection!(TcpStream);
+connection!(UnixStream);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    fn with_server(test: impl FnOnce(&Path)) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("metrics.sock");
+        let collector = Collector::new(&folder.path().join("none"), "0.0");
+        let server = Server::bind(&Address::Unix(path.clone()), collector).expect("a socket");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| server.run(&is_over).expect("it runs"));
+            test(&path);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        drop(server);
+        assert!(!path.exists());
+    }
+
+    fn scrape(path: &Path) -> String {
+        let mut stream = UnixStream::connect(path).expect("it listens");
+        stream.write_all(REQUEST).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text
+    }
+
+    #[test]
+    fn a_slow_client_keeps_no_other_waiting() {
+        with_server(|path| {
+            let slow: Vec<_> = (0..CONNECTIONS_MAX - 1).map(|_| UnixStream::connect(path).unwrap()).collect();
+            slow.iter().for_each(|mut stream| stream.write_all(b"GET /metr").unwrap());
+            let text = scrape(path);
+            assert!(text.contains("\ntapline_build_info{version=\"0.0\"} 1\n"), "{text}");
+            drop(slow);
+        });
+    }
+
+    #[test]
+    fn clients_beyond_the_limit_are_closed() {
+        with_server(|path| {
+            let mut held: Vec<_> =
+                (0..CONNECTIONS_MAX + 3).map(|_| UnixStream::connect(path).unwrap()).collect();
+            let mut last = held.pop().expect("one");
+            last.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let _ = last.write_all(REQUEST);
+            let mut text = String::new();
+            // Closed without an answer; the unread request makes it a reset.
+            let _ = last.read_to_string(&mut text);
+            assert!(text.is_empty(), "{text}");
+            drop(held);
+        });
+    }
+
+    #[test]
+    fn a_socket_in_use_is_not_taken_over() {
+        with_server(|path| {
+            let collector = Collector::new(Path::new("/none"), "0.0");
+            let again = Server::bind(&Address::Unix(path.to_owned()), collector.clone());
+            assert!(matches!(again, Err(Error::Taken { .. })));
+            let left = path.with_file_name("left.sock");
+            drop(UnixListener::bind(&left).unwrap());
+            Server::bind(&Address::Unix(left), collector).expect("nothing listens there any more");
+        });
+    }
+
+    #[test]
+    fn only_this_host_is_served() {
+        assert!(matches!(Address::parse("0.0.0.0:9477"), Err(Error::Public { .. })));
+        assert!(matches!(Address::parse("[2001:db8::1]:9477"), Err(Error::Public { .. })));
+        assert!(matches!(Address::parse("localhost"), Err(Error::Address { .. })));
+        assert!(matches!(Address::parse("[::1]:9477"), Ok(Address::Loopback(_))));
+        assert_eq!(Address::parse("unix:/run/a").unwrap(), Address::Unix("/run/a".into()));
+    }
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Usage: package-trees.sh PROGRAM LIBPCAP OUT
+# The files of the packages as trees, for dpkg-deb and rpmbuild alike: OUT/tapline, OUT/tapline-daemon, OUT/tapline-libpcap. Man pages and
+# completions are made by the program itself. The same input gives the same bytes: times are those of the last commit.
+set -euo pipefail
+program=$(realpath "$1") libpcap=$(realpath "$2") out=$3
+cd "$(dirname "$0")/.."
+contrib=$PWD/contrib
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}" LC_ALL=C
+umask 022
+
+rm -rf "$out" && mkdir -p "$out"
+out=$(realpath "$out")
+# put TREE SOURCE PLACE [MODE]
+put() { install -D -m "${4:-644}" "$2" "$out/$1/$3"; }
+put_text() { mkdir -p "$(dirname "$out/$1/$2")" && cat >"$out/$1/$2"; }
+
+# The program, its manual and its completions.
+put tapline "$program" usr/bin/tapline 755
+mkdir -p "$out/tapline/usr/libexec/tapline"
+ln -s ../../bin/tapline "$out/tapline/usr/libexec/tapline/tapline-extcap"
+pages=$(mktemp -d)
+trap 'rm -rf "$pages"' EXIT
+"$program" manual --pages "$pages"
+for page in "$pages"/*; do
+    section=${page##*.}
+    gzip -9n <"$page" | put_text tapline "usr/share/man/man$section/$(basename "$page").gz"
+done
+"$program" manual --completions bash | put_text tapline usr/share/bash-completion/completions/tapline
+"$program" manual --completions zsh | put_text tapline usr/share/zsh/vendor-completions/_tapline
+"$program" manual --completions fish | put_text tapline usr/share/fish/vendor_completions.d/tapline.fish
+gzip -9n <README.md | put_text tapline usr/share/doc/tapline/README.md.gz
+find docs -name '*.md' | sort | while read -r document; do
+    gzip -9n <"$document" | put_text tapline "usr/share/doc/tapline/$document.gz"
+done
+
+# The service.
+for unit in tapline.service tapline-metrics.service tapline-record@.service; do
+    put tapline-daemon "$contrib/systemd/$unit" "usr/lib/systemd/system/$unit"
+done
+put tapline-daemon "$contrib/systemd/tapline.sysusers" usr/lib/sysusers.d/tapline.conf
+put tapline-daemon "$contrib/systemd/tapline.tmpfiles" usr/lib/tmpfiles.d/tapline.conf
+put tapline-daemon "$contrib/systemd/tapline.catalog" usr/lib/systemd/catalog/tapline.catalog
+put tapline-daemon "$contrib/packages/vendor.toml" usr/lib/tapline/tapline.toml
+put tapline-daemon "$contrib/packages/serve.toml" etc/tapline/serve.toml
+put tapline-daemon "$contrib/packages/tapline.toml" etc/tapline/tapline.toml
+put tapline-daemon "$contrib/grafana/tapline.json" usr/share/tapline/grafana/tapline.json
+put tapline-daemon "$contrib/prometheus/tapline.rules.yml" usr/share/tapline/prometheus/tapline.rules.yml
+
+# The library, outside of the linker's path.
+put tapline-libpcap "$libpcap" usr/lib/tapline/libpcap.so.0.8
+
+# Licences: ours, and those of the crates that are compiled in.
+licences() {
+    cat <<'TEXT'
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: Tapline
+
+Files: *
+Copyright: The Tapline developers
+License: MIT or Apache-2.0
+ On Debian the Apache License is in /usr/share/common-licenses/Apache-2.0.
+ .
+TEXT
+    sed 's/^$/./; s/^/ /' LICENSE-MIT
+    printf '\nComment: Crates that are compiled in, by name, version and licence:\n'
+    # Of the platform alone: others are in the lock file and in no package.
+    cargo metadata --format-version 1 --locked --offline --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" |
+        python3 -c '
+import json, sys
+packages = [p for p in json.load(sys.stdin)["packages"] if p["source"]]
+for p in sorted(packages, key=lambda p: (p["name"], p["version"])):
+    print(" %s %s: %s" % (p["name"], p["version"], p["license"] or "see its repository"))'
+}
+licences >"$pages/copyright"
+for package in tapline tapline-daemon tapline-libpcap; do
+    put "$package" "$pages/copyright" "usr/share/doc/$package/copyright"
+    gzip -9n <CHANGELOG.md | put_text "$package" "usr/share/doc/$package/changelog.gz"
+done
+find "$out" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
