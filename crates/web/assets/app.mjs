@@ -8,7 +8,7 @@ const PARTS = { page: "overview", filter: "", window: 10, host: "", unit: "bits"
 const KEPT_POINTS = 300;
 
 const state = {
-  ...PARTS, data: null, problem: "", isOpen: true, theme: localStorage.getItem("theme") ?? "", sort: null, help: false,
+  ...PARTS, data: null, problem: "", isOpen: true, theme: localStorage.getItem("theme") ?? "", sort: null, help: false, typed: null,
   series: { number: null, t: [], bits: [], packets: [], lost: [], active: [] }, past: null, found: null,
 };
 
@@ -64,6 +64,7 @@ async function ask(address) {
 
 /** Takes the state out of the address, and asks for what it shows. */
 function arrive() {
+  state.typed = null;
   const before = { ...state }, query = new URLSearchParams(location.search);
   for (const [name, usual] of Object.entries(PARTS)) {
     const value = query.get(name) ?? usual;
@@ -156,7 +157,7 @@ function Page() {
     <header><div class="bar"><a class="brand" href="/" onClick=${app.follow}><img src="/favicon.svg" alt=""/>Tapline</a>
       <${Status}/><span class="meter" title=${data?.process?.title}>${data?.process?.title ?? ""}</span><span class="space"></span>
       <form class="filter" role="search" onSubmit=${(event) => { event.preventDefault(); app.go({ filter: document.getElementById("filter").value.trim() }); document.getElementById("filter").blur(); }}>
-        <input id="filter" type="search" value=${filter} placeholder="filter: host:10.0.0.7 app:tls port 443   ( / )" aria-label="Filter: host:, app:, and pcap-filter text"
+        <input id="filter" type="search" value=${state.typed ?? filter} onInput=${(event) => { state.typed = event.target.value; }} placeholder="filter: host:10.0.0.7 app:tls port 443   ( / )" aria-label="Filter: host:, app:, and pcap-filter text"
           aria-invalid=${state.problem && filter ? "true" : "false"} autocomplete="off" spellcheck="false"/></form>
       <button class="tool" type="button" id="unit" onClick=${nextUnit} title="b">${unit}</button>
       <label><span class="visually-hidden">Window</span><select id="window" value=${state.window} onChange=${(event) => app.go({ window: Number(event.target.value) })}>

@@ -98,10 +98,12 @@ async function filters(page) {
   await page.goto(`${base}/`);
   await page.waitForSelector("#numbers");
   await page.keyboard.press("/");
-  await page.keyboard.type("port 4242424242");
+  // Slowly enough for the page to be drawn anew meanwhile.
+  await page.keyboard.type("port 4242424242", { delay: 150 });
   await page.keyboard.press("Enter");
   await page.waitForSelector(".warning");
-  check(/4242424242/.test(await page.textContent(".warning")), "a wrong filter says where it is wrong");
+  const told = await page.textContent(".warning");
+  check(/4242424242/.test(told), `a wrong filter says where it is wrong: ${told}`);
   await page.goto(`${base}/?page=flows&filter=udp`);
   await page.waitForSelector("#flow tbody tr[data-row]");
   const protocols = await page.$$eval("#flow tbody tr[data-row]", (rows) => rows.map((row) => row.children[2].textContent));
