@@ -9,6 +9,7 @@
 mod engines;
 mod ring;
 mod roll_up;
+mod sip;
 mod store;
 mod streams;
 mod tap;
@@ -53,6 +54,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
+    Law { name: "sip", check: sip, seeds: sip::sip_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
     Law { name: "tcp_streams", check: tcp_streams, seeds: streams::seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
@@ -131,6 +133,7 @@ impl Read for Trickle {
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
 pub use roll_up::store_roll_up;
+pub use sip::sip;
 pub use store::store_files;
 pub use tap::tap_socket;
 pub use wire::wire;

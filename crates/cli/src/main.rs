@@ -4,6 +4,7 @@
 mod args;
 mod bench;
 mod capture;
+mod clock_error;
 mod compiler;
 mod configuration;
 mod doctor;

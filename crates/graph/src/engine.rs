@@ -65,6 +65,8 @@ pub struct Control {
     has_paced_output: AtomicBool,
     report: AtomicU64,
     remaining: AtomicU64,
+    /// Bytes until the end; `u64::MAX` without a limit.
+    remaining_bytes: AtomicU64,
     pending: Pending,
     /// Of sources that wait.
     wakeups: Mutex<Vec<Arc<Wakeup>>>,
@@ -82,9 +84,16 @@ impl Control {
             has_paced_output: AtomicBool::new(false),
             report: AtomicU64::new(0),
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
+            remaining_bytes: AtomicU64::new(u64::MAX),
             pending: Pending::default(),
             wakeups: Mutex::default(),
         }
+    }
+
+    /// Ends the run with the accepted packet whose captured bytes reach this sum; 0 ends it with the first. To be called
+    /// before the run.
+    pub fn stop_after_bytes(&self, bytes: u64) {
+        self.remaining_bytes.store(bytes.min(u64::MAX - 1), Ordering::Relaxed);
     }
 
     /// Requests the end of the loop, with every output completed.
@@ -200,6 +209,22 @@ impl Control {
             self.end();
         }
         wanted.min(left)
+    }
+
+    /// Whether bytes are limited.
+    pub(crate) fn limits_bytes(&self) -> bool {
+        self.remaining_bytes.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// Takes a packet of `len` bytes from the rest of the limit; whether it is still within it.
+    pub(crate) fn take_bytes(&self, len: u64) -> bool {
+        let before = self.remaining_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            (left > 0).then(|| left.saturating_sub(len))
+        });
+        if before.is_ok_and(|left| left <= len) {
+            self.end();
+        }
+        before.is_ok()
     }
 }
 

@@ -26,6 +26,10 @@ impl Filtering {
         if let Err(error) = tapline_filter::parse(&text) {
             bail!("{}", error.render(&text));
         }
+        let text = match args.any_vlan && !text.trim().is_empty() {
+            true => format!("anyvlan({text})"),
+            false => text,
+        };
         let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
         let compiler = Compiler::new(args.snap_len(), !args.no_optimize, args.language, is_live, netns);
         Ok(Filtering { text, compiler, unfit: Arc::default() })

@@ -8,7 +8,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
 use tapline_capture::{FileInput, Source};
-use tapline_file::{FileSource, MergeOrder};
+use tapline_file::{BlockQueue, FileSource, MergeOrder};
 use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
@@ -27,6 +27,8 @@ pub(super) struct Input {
     pub(super) is_live: bool,
     /// The search of a store.
     pub(super) search: Option<Asked>,
+    /// Blocks besides packets that files bring along, for a copy of them.
+    pub(super) blocks: BlockQueue,
 }
 
 /// Opens what was asked for.
@@ -52,7 +54,13 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
     let (input, asked) = stored::open(name, &args.past, filtering.text(), args.language, compile, unfit)?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
-    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(asked) })
+    Ok(Input {
+        sources: vec![Box::new(input)],
+        announcements,
+        is_live: false,
+        search: Some(asked),
+        blocks: BlockQueue::default(),
+    })
 }
 
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
@@ -71,7 +79,11 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         }
         None => files::open(path, control),
     };
-    let files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let mut files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let blocks = BlockQueue::default();
+    if args.write.as_deref().is_some_and(|path| stored::directory(path).is_none()) {
+        files.iter_mut().for_each(|file| file.copy_blocks_to(&blocks));
+    }
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
     let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
@@ -80,6 +92,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         announcements,
         is_live: false,
         search: None,
+        blocks,
     })
 }
 
@@ -107,7 +120,7 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     }
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
     let sources = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks)).collect();
-    Ok(Input { sources, announcements, is_live: true, search: None })
+    Ok(Input { sources, announcements, is_live: true, search: None, blocks: BlockQueue::default() })
 }
 
 fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSettings> {

@@ -10,6 +10,7 @@ mod filtering;
 mod input;
 mod lists;
 mod outputs;
+mod secrets;
 mod watching;
 
 pub(crate) use args::CaptureArgs;
@@ -18,12 +19,13 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
+use tapline_file::BlockQueue;
 use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table, grouped};
 use tapline_packet::Interface;
@@ -43,6 +45,7 @@ use crate::stored::{self, Asked, UnfitLinkTypes};
 use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
+use secrets::Secrets;
 use watching::Watcher;
 
 /// Runs the command.
@@ -62,6 +65,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         output_file::follow_links();
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
+    args.stop_after.into_iter().for_each(|bytes| control.stop_after_bytes(bytes));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let (input, caught) = open_input(args, &filtering, program.as_ref(), &control)?;
     if args.dump > 0 {
@@ -73,6 +77,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if !args.is_for_wireshark {
         announce(&input);
     }
+    let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
@@ -81,7 +86,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    work(args, input, outputs, Run { filtering, program, control, meters })
+    work(args, input, outputs, Run { filtering, program, control, meters, secrets })
 }
 
 /// Opens the sources, and checks that filter and program fit them.
@@ -137,12 +142,17 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
     let watcher = Watcher::new(args, input.sources.len());
     let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
+        if worker == 0 {
+            run.secrets.lock().unwrap_or_else(PoisonError::into_inner).follow();
+        }
         if worker == 0 && watch.is_requested && args.fpl_memory {
             tell_memory(args, run.program.as_deref(), &mut io::stderr());
         }
     };
+    let blocks = input.blocks.clone();
     let outcome = drive(args, input.sources, outputs, &run, &tell);
     watcher.clear();
+    tell_left_out(args, &blocks);
     conclude(args, outcome, &run, input.search.as_ref())
 }
 
@@ -164,6 +174,8 @@ struct Run {
     program: Option<Arc<FplProgram>>,
     control: Arc<Control>,
     meters: Meters,
+    /// Keys that go into the file.
+    secrets: Mutex<Secrets>,
 }
 
 /// Result of a run.
@@ -344,6 +356,14 @@ fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn W
     let Some(program) = program else { return };
     let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
     let _ = out.write_all(text.as_bytes());
+}
+
+/// Tells of blocks besides packets that a copy lacks.
+fn tell_left_out(args: &CaptureArgs, blocks: &BlockQueue) {
+    let Some(path) = &args.write else { return };
+    for clause in blocks.left_out().clauses() {
+        let _ = writeln!(io::stderr(), "tapline: not in {}: {clause}", path.display());
+    }
 }
 
 /// Shows what became of marked packets.

@@ -25,11 +25,12 @@ use tapline_sys::privilege::Identity;
 
 use super::sending;
 use super::settings::RunSettings;
+use crate::args::FormatArg;
 use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
-use crate::{files, output, privileges, store};
+use crate::{clock_error, files, output, privileges, store};
 
 /// A source of one worker.
 pub(crate) enum Opened {
@@ -259,12 +260,15 @@ fn record(
 ) -> Result<FileOutput> {
     let path = Path::new(node.arguments.text("name"));
     let mut options = WriteOptions::new(path, interfaces);
+    options.format = FormatArg::of(None, path)?;
     if let snap @ 1.. = node.arguments.number("snap") {
         options.snap_len = snap as u32;
     }
     let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
     let comment = format!("{writer}, graph, stage {}", node.name);
-    options.section = Section { comments: vec![comment], ..Section::of_this_machine(writer) };
+    let clock = is_live.then(|| clock_error::comment(None));
+    let comments = [comment].into_iter().chain(clock).collect();
+    options.section = Section { comments, ..Section::of_this_machine(writer) };
     let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall)))

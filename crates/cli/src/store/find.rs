@@ -65,8 +65,8 @@ pub(crate) struct FindArgs {
     #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Filter")]
     count_packets: Option<u64>,
 
-    /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
-    /// .gz, .zst or .lz4 after it.
+    /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng, .erf or else pcap,
+    /// and .gz, .zst or .lz4 after it.
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
     write: Option<PathBuf>,
     /// Write in this format, whatever the name says.

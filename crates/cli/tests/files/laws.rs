@@ -123,6 +123,11 @@ fn wire() {
 }
 
 #[test]
+fn sip() {
+    law("sip");
+}
+
+#[test]
 fn tcp_streams() {
     law("tcp_streams");
 }

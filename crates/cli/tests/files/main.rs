@@ -3,11 +3,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod capture;
 mod configuration;
+mod copies;
 mod details;
 mod docs;
 mod errors;
+mod flow_choice;
 mod fpl;
 mod generate;
 mod host_names;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tapline_packet::{Interface, Resolution};
 
 use super::Rotation;
+use crate::copied::BlockQueue;
 use crate::input::Compression;
 use crate::section::Section;
 
@@ -17,11 +18,13 @@ pub enum Format {
     Pcap,
     /// pcapng: several interfaces, statistics, comments.
     Pcapng,
+    /// ERF, the records of Endace DAG cards: Ethernet, HDLC, IP and InfiniBand, of up to four interfaces.
+    Erf,
 }
 
 impl Format {
     /// The format by the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and
-    /// `.ntar`, else pcap.
+    /// `.ntar`, ERF for `.erf`, else pcap.
     ///
     /// ```
     /// use tapline_file::Format;
@@ -34,8 +37,11 @@ impl Format {
             None => path.to_owned(),
         };
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let is_pcapng = ["pcapng", "ntar"].iter().any(|known| ending.eq_ignore_ascii_case(known));
-        if is_pcapng { Format::Pcapng } else { Format::Pcap }
+        match ending.to_ascii_lowercase().as_str() {
+            "pcapng" | "ntar" => Format::Pcapng,
+            "erf" => Format::Erf,
+            _ => Format::Pcap,
+        }
     }
 }
 
@@ -82,6 +88,8 @@ pub struct WriteOptions {
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
     pub statistics_interval_ns: i64,
+    /// Blocks besides packets that pcapng files are to hold: those of the files that are copied, and secrets.
+    pub blocks: Option<BlockQueue>,
 }
 
 impl WriteOptions {
@@ -98,6 +106,7 @@ impl WriteOptions {
             snap_len: 0,
             section: Section::default(),
             statistics_interval_ns: 10_000_000_000,
+            blocks: None,
         }
     }
 
@@ -148,6 +157,7 @@ mod tests {
             ("x", Format::Pcap),
             ("x.PCAPNG", Format::Pcapng),
             ("x.pcapng.gz", Format::Pcapng),
+            ("x.Erf.zst", Format::Erf),
             ("x.gz", Format::Pcap),
         ];
         for (name, format) in cases {

@@ -40,6 +40,9 @@ pub(crate) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
     for comment in &section.comments {
         options.text(option::COMMENT, comment);
     }
+    for (code, value) in &section.options {
+        options.value(*code, value);
+    }
     options.end();
     block.end(buffer);
 }

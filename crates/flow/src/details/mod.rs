@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn a_flow_takes_the_documented_memory() {
         let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
-        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 72, 112]);
+        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [240, 72, 112]);
         assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);
         assert_eq!(len("payload") - len("application"), 256);
     }
