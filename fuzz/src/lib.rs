@@ -9,6 +9,7 @@
 mod engines;
 mod ring;
 mod roll_up;
+mod signatures;
 mod sip;
 mod store;
 mod streams;
@@ -56,6 +57,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "sip", check: sip, seeds: sip::sip_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
+    Law { name: "signatures", check: signatures, seeds: signatures::signatures_seeds },
     Law { name: "tcp_streams", check: tcp_streams, seeds: streams::seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
@@ -133,6 +135,7 @@ impl Read for Trickle {
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
 pub use roll_up::store_roll_up;
+pub use signatures::signatures;
 pub use sip::sip;
 pub use store::store_files;
 pub use tap::tap_socket;

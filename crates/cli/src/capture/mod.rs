@@ -53,6 +53,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if lists::wanted(args) {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
+    if args.fpl_memory_file.is_some() && args.workers > 1 {
+        bail!("--fpl-memory-file is the memory of one worker: leave --workers out");
+    }
     if args.verify && args.workers > 1 {
         bail!("--verify must see all packets in their order: leave --workers out");
     }

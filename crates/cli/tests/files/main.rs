@@ -21,6 +21,7 @@ mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod signatures;
 mod store_answers;
 mod store_keeping;
 mod store_rights;

@@ -21,6 +21,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::filters::CLASS,
     stages::fpl::CLASS,
     stages::r#match::CLASS,
+    stages::signatures::CLASS,
     stages::first::CLASS,
     stages::sample::CLASS,
     stages::dedup::CLASS,

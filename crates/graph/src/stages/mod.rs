@@ -41,6 +41,7 @@ pub(crate) mod reflect;
 pub(crate) mod rtp;
 pub(crate) mod sample;
 mod shared;
+pub(crate) mod signatures;
 mod snap;
 mod source;
 mod store;

@@ -380,7 +380,7 @@ fn labels_are_printed_and_in_json() {
         wait_for("a reader", || daemon.readers().len() > known);
         reader
     };
-    let mut readers = [capture(&["--format", "json"]), capture(&[])];
+    let mut readers = [capture(&["--json"]), capture(&[])];
     let (a, b) = (Host::number(1), Host::number(2));
     let ips = IpPair::between(&a, &b, IpVersion::V4);
     let udp = |dst| Ethernet::between(&a, &b).ip(&Udp { src: 9, dst }.packet(ips, b"twelve bytes"));
