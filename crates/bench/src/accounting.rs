@@ -70,6 +70,7 @@ pub(crate) fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) ->
         interpret: false,
         directory: PathBuf::new(),
         view: None,
+        rule_files: Default::default(),
     };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let context =

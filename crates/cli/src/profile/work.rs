@@ -100,6 +100,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
         interpret: args.interpret,
         directory: PathBuf::new(),
         view: None,
+        rule_files: Default::default(),
     }
 }
 

@@ -93,6 +93,7 @@ impl OpenedView {
             interpret: false,
             directory: PathBuf::new(),
             view: Some(self.file),
+            rule_files: Default::default(),
         };
         let control = Arc::new(Control::new(None));
         let mut output =

@@ -19,7 +19,7 @@ mod stream;
 mod tcp;
 mod text_pool;
 
-pub use application::Application;
+pub use application::{Application, names as application_names, recognise};
 pub use gaps::InterarrivalTimes;
 pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use sizes::{SIZES, SizeCounts};

@@ -22,6 +22,7 @@ pub use manual::{index, page};
 
 use crate::engine::Control;
 use crate::stage::Stage;
+use crate::stages::RuleFiles;
 
 /// A class of stages.
 #[derive(Debug)]
@@ -130,6 +131,8 @@ pub struct GraphSettings {
     pub directory: PathBuf,
     /// The file of the stage `view`; without one it writes for this process alone.
     pub view: Option<Arc<ViewFile>>,
+    /// Files of rules, which workers share.
+    pub rule_files: RuleFiles,
 }
 
 /// The options for compiling a filter for an interface.

@@ -93,6 +93,7 @@ fn a_hundred_changes_lose_no_packet() {
         interpret: false,
         directory: PathBuf::new(),
         view: None,
+        rule_files: Default::default(),
     };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
@@ -208,6 +209,7 @@ impl Changing {
             interpret: false,
             directory: PathBuf::new(),
             view: None,
+            rule_files: Default::default(),
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let context = WorkerContext {

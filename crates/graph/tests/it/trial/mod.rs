@@ -36,6 +36,7 @@ pub(crate) struct Trial {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) now: ClockReading,
     delivered: u64,
+    control: Arc<Control>,
 }
 
 struct End {
@@ -91,6 +92,7 @@ impl Trial {
             interpret: false,
             directory: PathBuf::from("."),
             view,
+            rule_files: Default::default(),
         };
         let mut ends = Vec::new();
         let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
@@ -109,7 +111,13 @@ impl Trial {
             interfaces: vec![Interface::new("eth0", LinkType::ETHERNET)],
             now: ClockReading::default(),
             delivered: 0,
+            control,
         })
+    }
+
+    /// Requests to the run.
+    pub(crate) fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
     }
 
     /// Pushes a batch, a nanosecond later than what came before.
