@@ -24,6 +24,7 @@ mod readers;
 mod report;
 mod ring;
 mod sets;
+mod signatures;
 mod store;
 mod traffic;
 
@@ -59,6 +60,8 @@ enum Workload {
     Fpl(fpl::FplArgs),
     /// Search payloads for many patterns at once: each engine that there is.
     Patterns(patterns::PatternsArgs),
+    /// Signatures in Snort's language: what thousands cost beside none, and beside the search for their contents.
+    Signatures(signatures::SignaturesArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
     Sets(sets::SetsArgs),
     /// Cost of counting cycles: a graph with and without.
@@ -134,6 +137,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Filter(args) => filter::run(&args, options.runs),
         Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
+        Workload::Signatures(args) => signatures::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
@@ -152,6 +156,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
     ring::run(&Default::default(), options.runs)?;
     patterns::run(&Default::default(), options, report)?;
+    signatures::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
     traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;

@@ -1,9 +1,10 @@
 //! Arguments and values that several commands take. Each command keeps its own beside its code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tapline_file::{Format, WriteError};
 use tapline_syntax::units;
 
 /// The most that is taken of a packet unless it is told, and what snap length 0 stands for: as libpcap.
@@ -42,6 +43,23 @@ pub(crate) struct FplArgs {
 pub(crate) enum FormatArg {
     Pcap,
     Pcapng,
+    Erf,
+}
+
+impl FormatArg {
+    /// The format for a file of this name: the one that was asked for, or that of its ending.
+    ///
+    /// # Errors
+    /// If the ending names a format or compression that is not written.
+    pub(crate) fn of(asked: Option<FormatArg>, path: &Path) -> Result<Format, WriteError> {
+        Format::check_name(path, asked.is_some())?;
+        Ok(match asked {
+            Some(FormatArg::Pcap) => Format::Pcap,
+            Some(FormatArg::Pcapng) => Format::Pcapng,
+            Some(FormatArg::Erf) => Format::Erf,
+            None => Format::from_name(path),
+        })
+    }
 }
 
 /// A time, for options.

@@ -4,6 +4,7 @@
 mod args;
 mod bench;
 mod capture;
+mod clock_error;
 mod compiler;
 mod configuration;
 mod doctor;
@@ -42,10 +43,10 @@ mod top;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
@@ -163,7 +164,9 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(faults) => return configuration::tell_faults(&faults),
     };
-    let cli = Cli::from_arg_matches(&line.get_matches_from(arguments)).unwrap_or_else(|error| error.exit());
+    let matches = line.get_matches_from(arguments);
+    let is_json = asks_for_json(&matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
@@ -197,6 +200,9 @@ fn main() -> ExitCode {
                 _ => "",
             };
             let _ = writeln!(io::stderr(), "tapline: {closed}{}", chain(&error));
+            if is_json {
+                let _ = writeln!(io::stdout(), "{}", serde_json::json!({ "error": chain(&error) }));
+            }
         }
         ExitCode::FAILURE
     })
@@ -210,6 +216,15 @@ fn arguments() -> Vec<OsString> {
         arguments.insert(1, "extcap".into());
     }
     arguments
+}
+
+/// Whether a command with `--json` was given whose standard output is for it.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    if let Some((_, matches)) = matches.subcommand() {
+        return asks_for_json(matches);
+    }
+    let writes_there = || matches.try_get_one::<PathBuf>("write").ok().flatten().is_some_and(|to| to == "-");
+    matches.try_get_one::<bool>("json").ok().flatten() == Some(&true) && !writes_there()
 }
 
 /// The error with its causes, without those that the text before them tells already.

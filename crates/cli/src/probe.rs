@@ -109,6 +109,12 @@ pub(crate) struct ProbeArgs {
     /// scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
+    /// With --sample N: multiply packets and bytes of each flow by N, as an estimate. Records then carry the interval 1.
+    #[arg(long, help_heading = "Flows")]
+    scale: bool,
+    /// Leave out flows with fewer packets, of both directions. Their packets are counted in the account.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
+    min_packets: u64,
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
     /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
@@ -150,6 +156,9 @@ pub(crate) struct ProbeArgs {
     /// Send templates again after this time, over UDP.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Export")]
     template_time: Duration,
+    /// The longest time that a message of a live interface waits for further records; in tenths of a second.
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_duration, help_heading = "Export")]
+    message_delay: Duration,
     /// Distribution over collectors. all: each gets all flows; flow: each flow goes to one of them.
     #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
     spread: String,
@@ -367,7 +376,7 @@ fn filter(args: &ProbeArgs) -> Option<String> {
 
 fn meter(args: &ProbeArgs) -> String {
     format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={})",
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={}, min_packets={}, scale={})",
         time(args.active_timeout),
         time(args.idle_timeout),
         time(args.closed_timeout),
@@ -378,6 +387,8 @@ fn meter(args: &ProbeArgs) -> String {
         args.sample,
         quoted(&details(args).words()),
         args.payload.unwrap_or(64),
+        args.min_packets,
+        yes(args.scale),
     )
 }
 
@@ -397,7 +408,7 @@ fn template(args: &ProbeArgs) -> String {
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={}, enterprise={}{})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, spread={}, rate={}, enterprise={}{})",
         quoted(to),
         args.version,
         quoted(&template(args)),
@@ -406,6 +417,7 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         args.mtu,
         args.template_messages,
         time(args.template_time),
+        time(args.message_delay),
         args.spread,
         args.rate,
         args.enterprise,

@@ -260,11 +260,12 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
-    let is_xdp = live::is_xdp(names.iter().copied())?;
+    let way = live::Way::of(names.iter().copied())?;
+    let taken = way.clone();
     let text = rule.filter.clone();
     let filter = (!text.trim().is_empty()).then(|| {
         Arc::new(move |interface: &Interface| {
-            let handle = if is_xdp { HandleKind::Savefile } else { HandleKind::Live };
+            let handle = if taken.is_xdp() { HandleKind::Savefile } else { HandleKind::Live };
             let options = Options { link_type: interface.link_type, handle, ..Options::default() };
             let program = tapline_filter::compile(&text, &options);
             program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
@@ -289,7 +290,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     if rule.interfaces.iter().any(|name| name.starts_with(tapline_tap::PREFIX)) {
         bail!("a daemon cannot read another's captures: serve the interface itself");
     }
-    live::open(settings, XdpArgs::default(), &TapArgs::default())
+    live::open(settings, &way, XdpArgs::default(), &TapArgs::default())
 }
 
 /// Tells the service manager about the state of the service (Type=notify).

@@ -12,6 +12,7 @@
 
 pub mod blocks;
 mod byte_order;
+mod copied;
 mod error;
 mod input;
 mod merge;
@@ -22,6 +23,7 @@ mod source;
 mod write;
 
 pub use byte_order::ByteOrder;
+pub use copied::{BlockQueue, CopiedBlock, LeftOut, RawBlock, SecretsKind};
 pub use error::{Error, FilePosition, WriteError};
 pub use input::Compression;
 pub use merge::{MergeOrder, MergedSource};
@@ -29,6 +31,6 @@ pub use section::{InterfaceStatistics, Section};
 pub use section_reader::SectionReader;
 pub use source::{FileSource, InterfaceCounters, ReadMode};
 pub use write::{
-    DirectCreator, FileCreator, FileWriter, Format, Precision, Rotation, WriteOptions, WriteProgress,
+    DirectCreator, FileCreator, FileWriter, Format, Packer, Precision, Rotation, WriteOptions, WriteProgress,
     parse_size,
 };

@@ -13,6 +13,8 @@ pub struct Section {
     pub application: String,
     /// Comments of people or programs.
     pub comments: Vec<String>,
+    /// All other options: code and value, numbers in this machine's byte order.
+    pub options: Vec<(u16, Vec<u8>)>,
 }
 
 impl Section {
@@ -27,7 +29,49 @@ impl Section {
             os: kernel.each_ref().map(|part| part.trim()).join(" ").trim().to_owned(),
             application: application.to_owned(),
             comments: Vec::new(),
+            options: Vec::new(),
         }
+    }
+
+    /// This section as the writer of a copy of `original`: machine and system stay those of the capture, comments and
+    /// options come along, and a comment names the program that wrote the original.
+    pub(crate) fn of_copy(&self, original: &Section) -> Section {
+        let own = |text: &str, own: &str| if text.is_empty() { own.to_owned() } else { text.to_owned() };
+        let mut copy = Section {
+            hardware: own(&original.hardware, &self.hardware),
+            os: own(&original.os, &self.os),
+            application: self.application.clone(),
+            comments: original.comments.clone(),
+            options: original.options.clone(),
+        };
+        if !original.application.is_empty() && original.application != self.application {
+            copy.add_comment(format!("copied from a section that {} wrote", original.application));
+        }
+        self.comments.iter().for_each(|comment| copy.add_comment(comment.clone()));
+        copy
+    }
+
+    /// Adds the comments and options of one more section of which a copy's section is made.
+    pub(crate) fn add(&mut self, original: &Section) {
+        original.comments.iter().for_each(|comment| self.add_comment(comment.clone()));
+        for option in &original.options {
+            if !self.options.contains(option) {
+                self.options.push(option.clone());
+            }
+        }
+    }
+
+    fn add_comment(&mut self, comment: String) {
+        if !self.comments.contains(&comment) {
+            self.comments.push(comment);
+        }
+    }
+
+    /// Bytes of its text and options.
+    pub(crate) fn len(&self) -> usize {
+        let texts = [&self.hardware, &self.os, &self.application].into_iter().chain(&self.comments);
+        let options = self.options.iter().map(|(_, value)| value.len() + 8);
+        texts.map(|text| text.len() + 8).chain(options).sum()
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 
+use crate::copied::BlockQueue;
 use crate::error::{Error, FilePosition};
 use crate::input::{Compression, Input};
 use crate::read::detect::{self, DETECT_LEN, Format};
@@ -44,6 +45,8 @@ pub struct FileSource {
     lent: usize,
     /// Whether the first batch was parsed when the file was opened.
     is_parsed: bool,
+    /// Whether blocks besides packets go to a queue.
+    copies_blocks: bool,
     reading: ReadMode,
     /// The error that ended the file, returned once all packets before it have been lent.
     pending: Option<Error>,
@@ -131,7 +134,7 @@ impl FileSource {
         let format = detect_format(&mut input, &name)?;
         let parser = match format {
             Format::Pcap => read_pcap_header(&mut input, &name, &mut interfaces, reading)?,
-            Format::Pcapng => Parser::Pcapng(Box::new(pcapng::Parser::new(keep))),
+            Format::Pcapng => Parser::Pcapng(Box::new(new_pcapng(keep))),
             Format::Erf => Parser::Erf(erf::Parser::default()),
         };
         let head = head(&mut input, reading);
@@ -146,6 +149,7 @@ impl FileSource {
             head,
             lent: 0,
             is_parsed: false,
+            copies_blocks: false,
             reading,
             pending: None,
             is_ended: false,
@@ -184,11 +188,27 @@ impl FileSource {
         self.input.compression()
     }
 
+    /// Has the blocks besides packets go to `queue`, for a copy of the file: sections, secrets, names, custom and
+    /// unknown blocks. To be called before the first [`advance`](Self::advance), which otherwise drops those that came
+    /// before the first packet. Files of other formats have none.
+    pub fn copy_blocks_to(&mut self, queue: &BlockQueue) {
+        let Parser::Pcapng(parser) = &mut self.parser else { return };
+        if let Some(early) = parser.copies.replace(queue.clone()) {
+            queue.take_from(&early);
+        }
+        self.copies_blocks = true;
+    }
+
     /// Ends the last batch and parses the next, of up to [`BATCH_MAX`] packets; `false` at the end of the file.
     ///
     /// # Errors
     /// Packets before the fault have been lent by then. After an error the source is at its end.
     pub fn advance(&mut self) -> Result<bool, Error> {
+        if !self.copies_blocks
+            && let Parser::Pcapng(parser) = &mut self.parser
+        {
+            parser.copies = None;
+        }
         if self.reading == ReadMode::ByPacket {
             self.input.free_former();
             self.step();
@@ -390,6 +410,13 @@ impl FileSource {
             counters.drops = counters.drops.saturating_add(record.meta.drops_before);
         }
     }
+}
+
+/// A parser that holds the blocks besides packets until it is known whether a copy of the file is made.
+fn new_pcapng(keep: Keep) -> pcapng::Parser {
+    let mut parser = pcapng::Parser::new(keep);
+    parser.copies = (keep == Keep::All).then(BlockQueue::default);
+    parser
 }
 
 fn place(input: &Input, at: usize) -> FilePosition {

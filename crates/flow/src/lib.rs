@@ -29,7 +29,7 @@ mod wheel;
 
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, PAYLOAD_MAX, RefusedDetails,
-    SIZES, SizeCounts, Tcp, TcpSide, Tls, is_plain,
+    SIZES, SizeCounts, Tcp, TcpSide, Tls, application_names, is_plain, recognise,
 };
 pub use error::Error;
 pub use flow::{EndReason, Endpoint, Flow, FlowContext};

@@ -150,6 +150,11 @@ pub struct ExpiredFlows<'a> {
     pub sampling: u32,
     /// The flows are of live interfaces, so a stage that blocks here makes the meter miss packets.
     pub is_live: bool,
+    /// The factor by which the flows' packets and bytes were multiplied, as an estimate of what was sampled out; 1 for
+    /// what was counted.
+    pub scale: u64,
+    /// Packets of flows that ended and are not among these: they had too few.
+    pub small_packets: u64,
 }
 
 /// A stage's counters of packets that came in and did not go on.

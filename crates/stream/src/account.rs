@@ -5,6 +5,8 @@
 //! position = delivered + gaps                               of each stream: bytes since its beginning
 //! ```
 
+use crate::direction::Held;
+
 /// Why bytes are missing in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GapCause {
@@ -119,6 +121,19 @@ impl Account {
         self.held_packets += other.held_packets;
         self.memory += other.memory;
         self.memory_peak += other.memory_peak;
+    }
+
+    pub(crate) fn hold(&mut self, held: &Held) {
+        self.held += held.len;
+        self.held_packets += 1;
+        self.memory += held.cost() as u64;
+        self.memory_peak = self.memory_peak.max(self.memory);
+    }
+
+    pub(crate) fn release(&mut self, held: &Held) {
+        self.held -= held.len;
+        self.held_packets -= 1;
+        self.memory -= held.cost() as u64;
     }
 
     pub(crate) fn give_up(&mut self, why: Refusal, bytes: u64) {

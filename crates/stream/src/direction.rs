@@ -53,6 +53,8 @@ pub(crate) struct Direction {
     acknowledged: u64,
     /// Since when the receiver has what we miss.
     pub(crate) lacking_since: Option<i64>,
+    /// Its receiver reset the connection: what is sent still is seen, and the end is that.
+    pub(crate) is_reset: bool,
     /// It ended.
     pub(crate) is_over: bool,
 }
@@ -118,6 +120,13 @@ impl Direction {
         let held = entry.remove();
         self.memory -= held.cost();
         Some((start, held))
+    }
+
+    /// Takes the first held segment, due or not.
+    pub(crate) fn take_first(&mut self) -> Option<Held> {
+        let (_, held) = self.held.pop_first()?;
+        self.memory -= held.cost();
+        Some(held)
     }
 
     /// The missing bytes before the first held segment.

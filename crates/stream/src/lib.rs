@@ -24,7 +24,8 @@
 //!   connection that has held longest gives up first); and when the stream ends. Bytes that a snap length cut off are a
 //!   gap at once.
 //! - **Beginnings**: SYN, or the first segment with payload. Bytes from before it that come later are given up.
-//! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead, silence for [`Limits::idle`] by the
+//! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead (what the other end sends
+//!   until it knows still counts), silence for [`Limits::idle`] by the
 //!   packets' time, another SYN on the same ports, no room for more connections (the longest silent one goes), the end
 //!   of the capture. A connection that ended is remembered until it was silent for as long, so that what is sent again
 //!   is no new one.

@@ -60,7 +60,7 @@ pub struct Stream {
 pub enum EndCause {
     /// FIN.
     Finished,
-    /// RST.
+    /// RST, of either end.
     Reset,
     /// It was silent for too long.
     Idle,
@@ -365,13 +365,20 @@ impl Reassembler {
         self.tell_end(at, way, cause, sink);
     }
 
+    /// Ends a direction once. What it still holds lies behind its end.
     fn tell_end(&mut self, at: usize, way: usize, cause: EndCause, sink: Sink<'_>) {
         let Some(connection) = &mut self.places[at] else { return };
         let direction = &mut connection.directions[way];
-        if direction.has_begun() && !direction.is_over {
-            direction.is_over = true;
-            sink(&connection.stream(way), Event::End(cause));
+        if !direction.has_begun() || direction.is_over {
+            return;
         }
+        direction.is_over = true;
+        while let Some(held) = direction.take_first() {
+            self.account.release(&held);
+            self.account.give_up(Refusal::AfterEnd, held.len);
+        }
+        let cause = if direction.is_reset { EndCause::Reset } else { cause };
+        sink(&connection.stream(way), Event::End(cause));
     }
 
     fn direction(&mut self, at: usize, way: usize) -> Option<&mut Direction> {
@@ -469,10 +476,7 @@ impl Reassembler {
     }
 
     fn hold(&mut self, at: usize, way: usize, start: u64, held: Held) {
-        self.account.held += held.len;
-        self.account.held_packets += 1;
-        self.account.memory += held.cost() as u64;
-        self.account.memory_peak = self.account.memory_peak.max(self.account.memory);
+        self.account.hold(&held);
         let Some(connection) = &mut self.places[at] else { return };
         if !connection.holds() {
             self.holders.push_back((at, connection.number));
@@ -557,9 +561,7 @@ impl Reassembler {
     /// Hands on held segments whose turn has come.
     fn deliver_due(&mut self, at: usize, way: usize, sink: Sink<'_>) {
         while let Some((start, held)) = self.direction(at, way).and_then(|direction| direction.take_due()) {
-            self.account.held -= held.len;
-            self.account.held_packets -= 1;
-            self.account.memory -= held.cost() as u64;
+            self.account.release(&held);
             let packet = Packet { data: &held.data, meta: &held.meta };
             self.deliver(at, way, start, &held, packet, false, sink);
         }
@@ -581,10 +583,6 @@ impl Reassembler {
         let Some(connection) = &mut self.places[at] else { return };
         let stream = connection.stream(way);
         let direction = &mut connection.directions[way];
-        if direction.is_over {
-            self.account.give_up(Refusal::AfterEnd, held.len);
-            return;
-        }
         let skipped = (direction.position - start).min(held.len);
         let len = held.len - skipped;
         self.account.duplicate += skipped;
@@ -612,7 +610,8 @@ impl Reassembler {
         }
     }
 
-    /// Ends a connection, if the number of the reset is one that its receiver would believe.
+    /// Ends a direction, if the number of the reset is one that its receiver would believe. The other one goes on until
+    /// it ends too.
     fn reset(
         &mut self,
         at: usize,
@@ -631,8 +630,10 @@ impl Reassembler {
             false => true,
         };
         if is_near {
-            for way in 0..2 {
-                self.end(at, way, EndCause::Reset, sink);
+            self.end(at, way, EndCause::Reset, sink);
+            // The other end does not know yet, and what it sends meanwhile is to be seen.
+            if let Some(other) = self.direction(at, 1 - way) {
+                other.is_reset = true;
             }
         }
         self.pass_plain(at, way, segment, packet, sink);

@@ -1,4 +1,5 @@
-//! Readers of application protocols that say in the clear to which name a client goes: DNS, and the hellos of TLS.
+//! Readers of application protocols: those that say in the clear to which name a client goes (DNS, the hellos of TLS), and
+//! calls (SIP, RTP).
 //!
 //! ```text
 //! UDP payload, TCP behind 2 bytes of length --> dns::Message: header, first question;  dns::names: all names
@@ -6,6 +7,7 @@
 //! UDP payload   --> dtls::fragments --------------> tls::Hello::from_dtls
 //!               --> quic::decrypt_initials: CRYPTO -> tls::Hello::from_crypto
 //! tls::ClientHello --> ja3(), ja4()
+//! SIP         --> sip::Message --> sip::media: where RTP comes;  rtp::Header --> rtp::Stream: loss and jitter
 //! ```
 //!
 //! Payloads are hostile. Every read is checked against the bytes that are there, every loop consumes bytes or has a
@@ -17,6 +19,8 @@ mod bytes;
 pub mod dns;
 pub mod dtls;
 pub mod quic;
+pub mod rtp;
+pub mod sip;
 pub mod tls;
 
 /// Result of looking for a message at the front of a stream.

@@ -36,9 +36,11 @@ pub enum DropReason {
     OverloadOldest,
     /// Its flow began while the disk of a store was too slow (`tapline record --overload flows`).
     OverloadFlows,
+    /// Its flow had fewer packets than are exported (`tapline probe --min-packets`). No loss.
+    SmallFlow,
 }
 
-const COUNT: usize = 16;
+const COUNT: usize = 17;
 
 impl DropReason {
     /// All of them.
@@ -59,6 +61,7 @@ impl DropReason {
         DropReason::OverloadNewest,
         DropReason::OverloadOldest,
         DropReason::OverloadFlows,
+        DropReason::SmallFlow,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -80,6 +83,7 @@ impl DropReason {
             DropReason::OverloadNewest => "lost: disk too slow, the newest given up",
             DropReason::OverloadOldest => "lost: disk too slow, the oldest given up",
             DropReason::OverloadFlows => "lost: disk too slow, new flows given up",
+            DropReason::SmallFlow => "of flows with few packets",
         }
     }
 
@@ -102,12 +106,13 @@ impl DropReason {
             DropReason::OverloadNewest => "overload_newest",
             DropReason::OverloadOldest => "overload_oldest",
             DropReason::OverloadFlows => "overload_flows",
+            DropReason::SmallFlow => "small_flow",
         }
     }
 
     /// Whether a packet that was not sent because of it is a loss.
     pub fn is_loss(self) -> bool {
-        !matches!(self, DropReason::Own | DropReason::Cut)
+        !matches!(self, DropReason::Own | DropReason::Cut | DropReason::SmallFlow)
     }
 
     /// The cause that an error number of a send call stands for; `None` if it says nothing of it.
@@ -174,7 +179,8 @@ mod tests {
             causes.add(cause, 1 << number);
         }
         assert!(DropReason::ALL.iter().enumerate().all(|(number, cause)| causes.of(*cause) == 1 << number));
-        let left = 1 << DropReason::Own as u64 | 1 << DropReason::Cut as u64;
+        let left = [DropReason::Own, DropReason::Cut, DropReason::SmallFlow];
+        let left = left.iter().map(|cause| 1 << *cause as u64).sum::<u64>();
         assert_eq!((causes.left(), causes.lost()), (left, (1 << COUNT) - 1 - left));
         let names: std::collections::HashSet<&str> =
             DropReason::ALL.into_iter().map(DropReason::name).collect();

@@ -36,7 +36,8 @@ At its end each capture accounts for its packets, and the sums balance. SIGUSR1 
 pub(crate) struct CaptureArgs {
     /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. The
     /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
-    /// (docs/afxdp.md).
+    /// (docs/afxdp.md), xdp?: likewise where that can be; eth0@3 is receive queue 3 alone. tap:NAME reads a capture of
+    /// tapline serve, tap:NAME/GROUP a share of it.
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
     /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
@@ -87,6 +88,10 @@ pub(crate) struct CaptureArgs {
     pub(crate) filter_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
+    /// Let the filter accept packets with no VLAN tag, one or two, as if the tags were not there: as anyvlan(...) around
+    /// it.
+    #[arg(long, help_heading = "Filter")]
+    pub(crate) any_vlan: bool,
     /// Do not simplify the filter's program.
     #[arg(short = 'O', long, help_heading = "Filter")]
     pub(crate) no_optimize: bool,
@@ -111,14 +116,22 @@ pub(crate) struct CaptureArgs {
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     pub(crate) duration: Option<Duration>,
+    /// Stop with the packet whose captured bytes reach this sum: 1GB; k, M and G are powers of 1000.
+    #[arg(long, value_name = "BYTES", value_parser = size_in::<u64>(1..), help_heading = "Stop")]
+    pub(crate) stop_after: Option<u64>,
 
-    /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, otherwise
-    /// pcap; and .gz, .zst or .lz4 after it compresses.
+    /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, .erf,
+    /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. An ending that stands for another format is an error.
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
     pub(crate) write: Option<PathBuf>,
     /// Write in this format, regardless of the file's name.
     #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
     pub(crate) format: Option<FormatArg>,
+    /// Put the keys of this file into the capture file, for programs that decrypt what it holds: lines of
+    /// SSLKEYLOGFILE, or WireGuard's. Lines that are added while packets are captured follow. May be repeated; pcapng
+    /// only.
+    #[arg(long, value_name = "FILE", help_heading = "Output", requires = "write")]
+    pub(crate) secrets: Vec<PathBuf>,
     /// Flush after each packet, so that it is visible in the file at once.
     #[arg(short = 'U', long, help_heading = "Output")]
     pub(crate) packet_buffered: bool,

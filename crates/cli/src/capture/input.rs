@@ -8,7 +8,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
 use tapline_capture::{FileInput, Source};
-use tapline_file::{FileSource, MergeOrder};
+use tapline_file::{BlockQueue, FileSource, MergeOrder};
 use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
@@ -17,7 +17,7 @@ use tapline_store::StoreName;
 use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use crate::files::{self, announcement};
-use crate::live::{self, Live, link_type_text};
+use crate::live::{self, Live, Way, link_type_text};
 use crate::stored::{self, Asked};
 
 /// Opened sources, one for each worker, and what people should know about them.
@@ -27,6 +27,8 @@ pub(super) struct Input {
     pub(super) is_live: bool,
     /// The search of a store.
     pub(super) search: Option<Asked>,
+    /// Blocks besides packets that files bring along, for a copy of them.
+    pub(super) blocks: BlockQueue,
 }
 
 /// Opens what was asked for.
@@ -48,11 +50,17 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile_for_search(interface))
     };
-    let unfit = Some(Arc::clone(filtering.unfit()));
-    let (input, asked) = stored::open(name, &args.past, filtering.text(), args.language, compile, unfit)?;
+    let (input, asked) =
+        stored::open(name, &args.past, filtering.text(), args.language, compile, filtering.unfit())?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
-    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(asked) })
+    Ok(Input {
+        sources: vec![Box::new(input)],
+        announcements,
+        is_live: false,
+        search: Some(asked),
+        blocks: BlockQueue::default(),
+    })
 }
 
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
@@ -71,7 +79,11 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         }
         None => files::open(path, control),
     };
-    let files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let mut files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let blocks = BlockQueue::default();
+    if args.write.as_deref().is_some_and(|path| stored::directory(path).is_none()) {
+        files.iter_mut().for_each(|file| file.copy_blocks_to(&blocks));
+    }
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
     let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
@@ -80,6 +92,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         announcements,
         is_live: false,
         search: None,
+        blocks,
     })
 }
 
@@ -98,8 +111,8 @@ fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a 
 }
 
 fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
-    let settings = settings(args, filtering)?;
-    let Live { sources, mut announcements } = live::open(settings, args.xdp, &args.tap)?;
+    let (settings, way) = settings(args, filtering)?;
+    let Live { sources, mut announcements } = live::open(settings, &way, args.xdp, &args.tap)?;
     check_link_type(args, sources.iter().flat_map(|source| source.interfaces()))?;
     if announcements.is_empty() {
         let names = chosen_interfaces(args)?.join(", ");
@@ -107,21 +120,22 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     }
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
     let sources = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks)).collect();
-    Ok(Input { sources, announcements, is_live: true, search: None })
+    Ok(Input { sources, announcements, is_live: true, search: None, blocks: BlockQueue::default() })
 }
 
-fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSettings> {
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketSettings, Way)> {
     let interfaces = chosen_interfaces(args)?;
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
-    let is_xdp = live::is_xdp(names.iter().copied())?;
+    let way = Way::of(names.iter().copied())?;
+    let taken = way.clone();
     let filter = (!filtering.text().trim().is_empty()).then(|| {
         let filtering = Arc::clone(filtering);
-        Arc::new(move |interface: &Interface| match is_xdp {
+        Arc::new(move |interface: &Interface| match taken.is_xdp() {
             true => filtering.compile_in_front(interface),
             false => filtering.compile(interface),
         }) as af_packet::CompileFilter
     });
-    Ok(AfPacketSettings {
+    let settings = AfPacketSettings {
         netns: args.netns.clone(),
         filter,
         filter_text: filtering.text().to_owned(),
@@ -140,7 +154,8 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSe
         receive_hash: args.json && args.prints(),
         order: af_packet::MergeOrder::Time,
         ..AfPacketSettings::new(&names)
-    })
+    };
+    Ok((settings, way))
 }
 
 /// Interfaces as named: `-i a,b -i c`. Without -i the first that is up, as tcpdump chooses.

@@ -10,6 +10,7 @@ mod filtering;
 mod input;
 mod lists;
 mod outputs;
+mod secrets;
 mod watching;
 
 pub(crate) use args::CaptureArgs;
@@ -18,14 +19,15 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
+use tapline_file::BlockQueue;
 use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table, grouped};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_store::moments::learn_zone;
@@ -39,16 +41,21 @@ use crate::privileges::{self, Dropped};
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
+use crate::store;
 use crate::stored::{self, Asked, UnfitLinkTypes};
 use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
+use secrets::Secrets;
 use watching::Watcher;
 
 /// Runs the command.
 pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if lists::wanted(args) {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
+    }
+    if args.fpl_memory_file.is_some() && args.workers > 1 {
+        bail!("--fpl-memory-file is the memory of one worker: leave --workers out");
     }
     if args.verify && args.workers > 1 {
         bail!("--verify must see all packets in their order: leave --workers out");
@@ -62,6 +69,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         output_file::follow_links();
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
+    args.stop_after.into_iter().for_each(|bytes| control.stop_after_bytes(bytes));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let (input, caught) = open_input(args, &filtering, program.as_ref(), &control)?;
     if args.dump > 0 {
@@ -73,6 +81,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if !args.is_for_wireshark {
         announce(&input);
     }
+    let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
@@ -81,7 +90,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    work(args, input, outputs, Run { filtering, program, control, meters })
+    work(args, input, outputs, Run { filtering, program, control, meters, secrets })
 }
 
 /// Opens the sources, and checks that filter and program fit them.
@@ -137,12 +146,17 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
     let watcher = Watcher::new(args, input.sources.len());
     let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
+        if worker == 0 {
+            run.secrets.lock().unwrap_or_else(PoisonError::into_inner).follow();
+        }
         if worker == 0 && watch.is_requested && args.fpl_memory {
             tell_memory(args, run.program.as_deref(), &mut io::stderr());
         }
     };
+    let blocks = input.blocks.clone();
     let outcome = drive(args, input.sources, outputs, &run, &tell);
     watcher.clear();
+    tell_left_out(args, &blocks);
     conclude(args, outcome, &run, input.search.as_ref())
 }
 
@@ -164,6 +178,8 @@ struct Run {
     program: Option<Arc<FplProgram>>,
     control: Arc<Control>,
     meters: Meters,
+    /// Keys that go into the file.
+    secrets: Mutex<Secrets>,
 }
 
 /// Result of a run.
@@ -278,8 +294,8 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
     let unfit = run.filtering.unfit();
     let Outcome { account, ended, marks } = outcome;
     let mut told = Ok(());
-    if args.count {
-        let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
+    if args.count && !args.json {
+        let packets = counted(&account);
         told = output::tell(&format!("{packets} packet{}\n", if packets == 1 { "" } else { "s" }));
     }
     if args.fpl_memory && args.writes_standard_output() {
@@ -288,8 +304,12 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         tell_memory(args, program, &mut io::stdout());
     }
     tell_marks(args, marks.as_ref());
+    let mut failure = None;
     let code = match ended {
-        RunEnd::Source | RunEnd::Stopped => code_of_whole(args, &account, unfit),
+        RunEnd::Source | RunEnd::Stopped => {
+            failure = unfit.error();
+            code_of_whole(args, &account, failure.as_deref())
+        }
         RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_stop_requested() => {
             ExitCode::SUCCESS
         }
@@ -299,6 +319,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         }
         RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
+            failure = Some(error.to_string());
             ExitCode::FAILURE
         }
     };
@@ -307,7 +328,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
     if !args.is_for_wireshark {
         unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
-        tell_account(args, &account, (search, &notes), unfit);
+        tell_account(args, &account, (search, &notes), unfit, failure);
     }
     let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
     let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
@@ -316,20 +337,15 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
 
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
 /// where no link type can have the filter.
-fn code_of_whole(args: &CaptureArgs, account: &Account, unfit: &UnfitLinkTypes) -> ExitCode {
-    let lost = lost_by_store(args, account);
-    if lost > 0 {
-        let packets = grouped(lost);
-        let _ = writeln!(
-            io::stderr(),
-            "tapline: {packets} packets are not in the store: they could not be written"
-        );
-    }
-    let error = unfit.error();
-    if let Some(error) = &error {
-        let _ = writeln!(io::stderr(), "tapline: {error}");
-    }
-    if lost == 0 && error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+fn code_of_whole(args: &CaptureArgs, account: &Account, misfit: Option<&str>) -> ExitCode {
+    misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    let is_whole = store::tell_missing(lost_by_store(args, account)) && misfit.is_none();
+    if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Packets that `--count` counted.
+fn counted(account: &Account) -> u64 {
+    account.outputs.iter().find(|output| output.name == "count").map_or(0, |output| output.written)
 }
 
 /// Packets that a store was to get and lacks.
@@ -344,6 +360,14 @@ fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn W
     let Some(program) = program else { return };
     let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
     let _ = out.write_all(text.as_bytes());
+}
+
+/// Tells of blocks besides packets that a copy lacks.
+fn tell_left_out(args: &CaptureArgs, blocks: &BlockQueue) {
+    let Some(path) = &args.write else { return };
+    for clause in blocks.left_out().clauses() {
+        let _ = writeln!(io::stderr(), "tapline: not in {}: {clause}", path.display());
+    }
 }
 
 /// Shows what became of marked packets.
@@ -375,12 +399,19 @@ fn tell_account(
     account: &Account,
     (search, notes): (Option<&Asked>, &[String]),
     unfit: &UnfitLinkTypes,
+    failure: Option<String>,
 ) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());
         return;
     }
     let mut object = report::to_json(account);
+    if args.count {
+        object["count"] = counted(account).into();
+    }
+    if let Some(failure) = failure {
+        object["error"] = failure.into();
+    }
     if let Some(asked) = search {
         object["account"]["search"] = asked.to_json(notes);
         object["account"]["unfit_link_types"] = unfit.to_json();

@@ -22,7 +22,7 @@ use super::input::Input;
 use crate::args::FormatArg;
 use crate::output::{self, CountOutput};
 use crate::session::clocks;
-use crate::{privileges, store, stored};
+use crate::{clock_error, privileges, store, stored};
 
 /// How long a new address holds up a live capture until its name is found: `/etc/hosts` and a cache on the machine
 /// answer within it, and the kernel's ring has room for it.
@@ -105,26 +105,26 @@ fn open_file(
         bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
     let mut options = WriteOptions::new(path, interfaces);
-    options.format = args.format.map_or(options.format, |format| match format {
-        FormatArg::Pcap => FileFormat::Pcap,
-        FormatArg::Pcapng => FileFormat::Pcapng,
-    });
+    options.format = FormatArg::of(args.format, path)?;
+    if !args.secrets.is_empty() && options.format != FileFormat::Pcapng {
+        bail!("--secrets needs a file of pcapng: end its name in .pcapng, or add --format pcapng");
+    }
+    options.blocks = Some(input.blocks.clone());
     options.rotation = rotation(args)?;
     options.is_flushed_each_batch = args.packet_buffered;
     options.has_part_name = args.part;
     options.snap_len = args.snap_len();
-    options.section = section(filtering, program);
+    options.section = section(args, filtering, program, input.is_live);
     if let Some(interval) = args.statistics_interval {
         options.statistics_interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
     }
-    // Interfaces of a store come and go: a pcap header made for the first would cut the packets of later ones.
-    let is_of_store = args.read.iter().any(|name| stored::directory(name).is_some());
-    let mut known = interfaces.to_vec();
-    if is_of_store && options.format == FileFormat::Pcap {
-        known.iter_mut().for_each(|interface| interface.snap_len = 0);
+    // Packets of a store are written as they are there. Imported files have packets beyond their snap length, and a
+    // pcap header made for the first interface would cut those of later ones.
+    if args.read.iter().any(|name| stored::directory(name).is_some()) {
+        (options.snap_len, options.keeps_all_bytes) = (0, true);
     }
     let now = clocks();
-    let writer = FileWriter::create(options, &known, now, privileges::files(path, identity)?)?;
+    let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
 }
 
@@ -140,14 +140,16 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
 }
 
 /// The writer's section header in pcapng.
-fn section(filtering: &Filtering, program: Option<&str>) -> Section {
+fn section(args: &CaptureArgs, filtering: &Filtering, program: Option<&str>, is_live: bool) -> Section {
     let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
     let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
     let mut comment = format!("{writer}, filter: {filter}");
     if let Some(name) = program {
         comment += &format!(", FPL program: {name}");
     }
-    Section { comments: vec![comment], ..Section::of_this_machine(writer) }
+    let clock = is_live.then(|| clock_error::comment(args.time_stamp_type.as_deref()));
+    let comments = [comment].into_iter().chain(clock).collect();
+    Section { comments, ..Section::of_this_machine(writer) }
 }
 
 fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOutput<File>> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_capture::{Error, Source};
-use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
+use tapline_file::{FileWriter, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::FileOutput;
 use tapline_graph::{
     Chain, Control, Engine, GeneratedSource, Inlet, Out, Packets, RunEnd, RunReport, Stage, StageCounters,
@@ -193,10 +193,7 @@ fn open_file(
         bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
     let mut options = WriteOptions::new(path, interfaces);
-    options.format = args.format.map_or(options.format, |format| match format {
-        FormatArg::Pcap => Format::Pcap,
-        FormatArg::Pcapng => Format::Pcapng,
-    });
+    options.format = FormatArg::of(args.format, path)?;
     let size_max = args.file_size.as_deref().map(parse_size).transpose()?;
     options.rotation = Rotation { size_max, period_s: None, count: args.file_count };
     options.has_part_name = args.part;

@@ -3,11 +3,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod capture;
 mod configuration;
+mod copies;
 mod details;
 mod docs;
 mod errors;
+mod flow_choice;
 mod fpl;
 mod generate;
 mod host_names;
@@ -18,8 +21,10 @@ mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod signatures;
 mod store_answers;
 mod store_keeping;
+mod store_reports;
 mod store_rights;
 mod store_scan;
 mod streams;

@@ -6,6 +6,9 @@
 //!                                               Rotation: when to begin the next file, and its name
 //! ```
 
+mod blocks;
+mod endings;
+mod erf;
 #[cfg(test)]
 mod failing;
 mod frame;
@@ -20,5 +23,6 @@ mod writer;
 
 pub use name::parse_size;
 pub use options::{DirectCreator, FileCreator, Format, Precision, WriteOptions};
+pub use packer::Packer;
 pub use rotation::Rotation;
 pub use writer::{FileWriter, WriteProgress};

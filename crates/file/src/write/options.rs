@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tapline_packet::{Interface, Resolution};
 
 use super::Rotation;
+use crate::copied::BlockQueue;
 use crate::input::Compression;
 use crate::section::Section;
 
@@ -17,11 +18,13 @@ pub enum Format {
     Pcap,
     /// pcapng: several interfaces, statistics, comments.
     Pcapng,
+    /// ERF, the records of Endace DAG cards: Ethernet, HDLC, IP and InfiniBand, of up to four interfaces.
+    Erf,
 }
 
 impl Format {
     /// The format by the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and
-    /// `.ntar`, else pcap.
+    /// `.ntar`, ERF for `.erf`, else pcap.
     ///
     /// ```
     /// use tapline_file::Format;
@@ -34,8 +37,11 @@ impl Format {
             None => path.to_owned(),
         };
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let is_pcapng = ["pcapng", "ntar"].iter().any(|known| ending.eq_ignore_ascii_case(known));
-        if is_pcapng { Format::Pcapng } else { Format::Pcap }
+        match ending.to_ascii_lowercase().as_str() {
+            "pcapng" | "ntar" => Format::Pcapng,
+            "erf" => Format::Erf,
+            _ => Format::Pcap,
+        }
     }
 }
 
@@ -78,10 +84,15 @@ pub struct WriteOptions {
     pub has_part_name: bool,
     /// The most bytes of a packet, for the header if the interface gives none; 0 for no limit.
     pub snap_len: u32,
+    /// Whether packets that are longer than the snap length of their interface keep all bytes. `snap_len` is 0 then:
+    /// descriptions in pcapng give no limit, a pcap header that of the link type.
+    pub keeps_all_bytes: bool,
     /// The section header of pcapng: the program that writes, and its machine.
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
     pub statistics_interval_ns: i64,
+    /// Blocks besides packets that pcapng files are to hold: those of the files that are copied, and secrets.
+    pub blocks: Option<BlockQueue>,
 }
 
 impl WriteOptions {
@@ -96,8 +107,10 @@ impl WriteOptions {
             is_flushed_each_batch: false,
             has_part_name: false,
             snap_len: 0,
+            keeps_all_bytes: false,
             section: Section::default(),
             statistics_interval_ns: 10_000_000_000,
+            blocks: None,
         }
     }
 
@@ -148,6 +161,7 @@ mod tests {
             ("x", Format::Pcap),
             ("x.PCAPNG", Format::Pcapng),
             ("x.pcapng.gz", Format::Pcapng),
+            ("x.Erf.zst", Format::Erf),
             ("x.gz", Format::Pcap),
         ];
         for (name, format) in cases {

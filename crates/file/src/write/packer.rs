@@ -32,7 +32,7 @@ const ZSTD_END: [u8; 3] = [1, 0, 0];
 const LZ4_END: [u8; 4] = [0; 4];
 
 /// Packs pieces of a stream into memory.
-pub(super) struct Packer {
+pub struct Packer {
     coder: Coder,
     /// The end of the stream behind the last mark; empty before the first.
     end: Vec<u8>,
@@ -49,7 +49,7 @@ impl Packer {
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub(super) fn new(compression: Compression) -> io::Result<Packer> {
+    pub fn new(compression: Compression) -> io::Result<Packer> {
         let coder = match compression {
             Compression::Gzip => Coder::Gzip {
                 deflate: DeflateEncoder::new(GZIP_HEADER.to_vec(), flate2::Compression::new(GZIP_LEVEL)),
@@ -65,7 +65,7 @@ impl Packer {
     ///
     /// # Errors
     /// If the coder fails; the stream is then of no more use.
-    pub(super) fn pack(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
+    pub fn pack(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
         match &mut self.coder {
             Coder::Gzip { deflate, crc } => {
                 crc.update(bytes);
@@ -87,7 +87,7 @@ impl Packer {
     }
 
     /// The piece that was packed last has been written.
-    pub(super) fn mark(&mut self) {
+    pub fn mark(&mut self) {
         self.end.clear();
         match &mut self.coder {
             Coder::Gzip { deflate, crc } => {
@@ -109,7 +109,7 @@ impl Packer {
     }
 
     /// The bytes that complete the stream behind the last mark.
-    pub(super) fn end(&self) -> Vec<u8> {
+    pub fn end(&self) -> Vec<u8> {
         self.end.clone()
     }
 }

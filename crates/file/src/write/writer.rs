@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, LinkType, Selection};
 use tapline_sys::open_files;
 
+use super::blocks::{Blocks, Next};
 use super::name::Names;
 use super::options::{FileCreator, Format, WriteOptions};
 use super::output::{Failure, Output, Target, part_name};
 use super::rotation::{ByClock, Course};
-use super::{pcap, pcapng};
+use super::{erf, pcap, pcapng};
 use crate::error::WriteError;
 use crate::section::InterfaceStatistics;
 
@@ -47,6 +48,8 @@ pub struct FileWriter {
     statistics: Vec<InterfaceStatistics>,
     /// The time of the next statistics, by the steady clock.
     statistics_due_ns: i64,
+    /// Blocks besides packets that are to be in the files.
+    blocks: Option<Blocks>,
 }
 
 /// The file being written.
@@ -83,7 +86,10 @@ enum Encoder {
         fits: Option<(InterfaceId, u32)>,
     },
     /// The interfaces described so far.
-    Pcapng { interfaces: Vec<Interface> },
+    Pcapng {
+        interfaces: Vec<Interface>,
+    },
+    Erf,
 }
 
 impl FileWriter {
@@ -115,11 +121,15 @@ impl FileWriter {
         }
         let encoder = match options.format {
             Format::Pcap => {
-                let encoder = pcap::Encoder::new(options.precision, interfaces, options.snap_len);
+                let known: Vec<Interface> =
+                    interfaces.iter().map(|interface| described(interface, &options)).collect();
+                let encoder = pcap::Encoder::new(options.precision, &known, options.snap_len);
                 Encoder::Pcap { encoder, fits: None }
             }
             Format::Pcapng => Encoder::Pcapng { interfaces: interfaces.to_vec() },
+            Format::Erf => Encoder::Erf,
         };
+        let blocks = options.blocks.clone().map(|queue| Blocks::new(queue, options.section.clone()));
         let names = Names::new(&options.path, options.rotation.period_s.is_some(), options.rotation.count);
         let mut writer = FileWriter {
             course: Course::new(options.rotation, now),
@@ -133,9 +143,10 @@ impl FileWriter {
             lost: 0,
             statistics: Vec::new(),
             statistics_due_ns: now.steady_ns.saturating_add(options.statistics_interval_ns),
+            blocks,
             options,
         };
-        writer.begin_file()?;
+        writer.begin_first_file()?;
         Ok(writer)
     }
 
@@ -223,6 +234,9 @@ impl FileWriter {
     /// If what is gathered cannot be written.
     pub fn finish(&mut self, statistics: &[InterfaceStatistics]) -> Result<(), WriteError> {
         self.statistics = statistics.to_vec();
+        if self.current.is_some() {
+            self.append_blocks()?;
+        }
         self.end_file()
     }
 
@@ -232,6 +246,7 @@ impl FileWriter {
         selection: &Selection,
         interfaces: &[Interface],
     ) -> Result<(), WriteError> {
+        self.append_blocks()?;
         self.describe_new_interfaces(interfaces);
         let size_max = self.course.size_max();
         for index in selection.iter() {
@@ -267,7 +282,10 @@ impl FileWriter {
                             let have = encoder.link_type;
                             return Err(link_types(self.path(), have, interface));
                         }
-                        let limit = encoder.limit(interface.snap_len);
+                        let limit = match self.options.keeps_all_bytes {
+                            true => encoder.limit(0),
+                            false => encoder.limit(interface.snap_len),
+                        };
                         *fits = Some((id, limit));
                         limit
                     }
@@ -276,8 +294,19 @@ impl FileWriter {
             }
             Encoder::Pcapng { interfaces } => {
                 let (interface, options) = (interface(interfaces, id)?, batch.options(index));
-                let limit = pcapng::limit(interface, self.options.snap_len);
+                let limit = match self.options.keeps_all_bytes {
+                    true => 0,
+                    false => pcapng::limit(interface, self.options.snap_len),
+                };
                 pcapng::packet(&mut self.buffer, &packet, interface.link_type, limit, options);
+            }
+            Encoder::Erf => {
+                let interface = interface(interfaces, id)?;
+                if !erf::holds(interface.link_type) || id.0 >= erf::INTERFACES_MAX {
+                    return Err(not_for_erf(self.path(), interface));
+                }
+                let limit = pcapng::limit(interface, self.options.snap_len);
+                erf::packet(&mut self.buffer, &packet, interface, limit);
             }
         }
         if let Some(current) = &mut self.current {
@@ -290,9 +319,55 @@ impl FileWriter {
     fn describe_new_interfaces(&mut self, interfaces: &[Interface]) {
         let Encoder::Pcapng { interfaces: known } = &mut self.encoder else { return };
         for interface in interfaces.get(known.len()..).unwrap_or(&[]) {
-            pcapng::interface_description(&mut self.buffer, interface, self.options.snap_len);
+            let described = described(interface, &self.options);
+            pcapng::interface_description(&mut self.buffer, &described, self.options.snap_len);
             known.push(interface.clone());
         }
+    }
+
+    /// Opens the first file, whose section header tells where the packets come from.
+    fn begin_first_file(&mut self) -> Result<(), WriteError> {
+        let mut first = Vec::new();
+        match (&mut self.blocks, &self.encoder) {
+            (Some(blocks), Encoder::Pcapng { .. }) => (self.options.section, first) = blocks.begin(),
+            (Some(blocks), _) => blocks.refuse(),
+            (None, _) => {}
+        }
+        self.begin_file()?;
+        for block in first.iter().filter(|block| !block.is_for_each_file()) {
+            self.append(block.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Appends the blocks besides packets that have come since.
+    fn append_blocks(&mut self) -> Result<(), WriteError> {
+        let Some(blocks) = &mut self.blocks else { return Ok(()) };
+        if !matches!(self.encoder, Encoder::Pcapng { .. }) {
+            blocks.refuse();
+            return Ok(());
+        }
+        while let Some(next) = self.blocks.as_mut().and_then(Blocks::next) {
+            match next {
+                Next::Block(block) => self.append(block.bytes())?,
+                Next::Section(section) => {
+                    self.options.section = section;
+                    let before = self.buffer.len();
+                    self.header();
+                    if let Some(current) = &mut self.current {
+                        current.len += (self.buffer.len() - before) as u64;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, block: &[u8]) -> Result<(), WriteError> {
+        let Some(current) = &mut self.current else { return Err(self.is_closed()) };
+        self.buffer.extend_from_slice(block);
+        current.len += block.len() as u64;
+        if self.buffer.len() >= BUFFER_LEN { self.write_buffer() } else { Ok(()) }
     }
 
     fn next_file_by_size(&mut self) -> Result<(), WriteError> {
@@ -331,9 +406,13 @@ impl FileWriter {
             Encoder::Pcapng { interfaces } => {
                 pcapng::section_header(&mut self.buffer, &self.options.section);
                 for interface in interfaces {
-                    pcapng::interface_description(&mut self.buffer, interface, self.options.snap_len);
+                    let described = described(interface, &self.options);
+                    pcapng::interface_description(&mut self.buffer, &described, self.options.snap_len);
                 }
+                let repeated = self.blocks.as_ref().map_or(&[][..], Blocks::repeated);
+                self.buffer.extend_from_slice(repeated);
             }
+            Encoder::Erf => {}
         }
     }
 
@@ -414,6 +493,7 @@ impl FileWriter {
             let record = match &self.encoder {
                 Encoder::Pcap { .. } => pcap::record_len(rest).map(|len| (len, true)),
                 Encoder::Pcapng { .. } => pcapng::block_len(rest),
+                Encoder::Erf => erf::record_len(rest).map(|len| (len, true)),
             };
             match record {
                 Some((record_len, is_packet)) if record_len <= rest.len() => {
@@ -438,9 +518,8 @@ impl FileWriter {
         let name = name.to_owned();
         match source.kind() {
             io::ErrorKind::BrokenPipe => WriteError::BrokenPipe { name },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                WriteError::DiskFull { name }
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull { name },
+            io::ErrorKind::FileTooLarge => WriteError::FileTooLarge { name },
             _ => WriteError::Write { name, source },
         }
     }
@@ -459,11 +538,28 @@ impl Drop for FileWriter {
     }
 }
 
+/// An interface as files describe it.
+fn described(interface: &Interface, options: &WriteOptions) -> Interface {
+    let snap_len = if options.keeps_all_bytes { 0 } else { interface.snap_len };
+    Interface { snap_len, ..interface.clone() }
+}
+
 fn interface(interfaces: &[Interface], id: InterfaceId) -> Result<&Interface, WriteError> {
     interfaces.get(id.0 as usize).ok_or_else(|| {
         let count = interfaces.len();
         WriteError::Options(format!("a packet names interface {}, but only {count} are known", id.0))
     })
+}
+
+fn not_for_erf(path: &Path, interface: &Interface) -> WriteError {
+    let reason = if erf::holds(interface.link_type) {
+        format!("ERF tells {} interfaces apart, and this one comes after them", erf::INTERFACES_MAX)
+    } else {
+        format!("ERF has no record for link type {}", interface.link_type)
+    };
+    let name = path.display();
+    let shown = if interface.name.is_empty() { "the packets" } else { &interface.name };
+    WriteError::Options(format!("{name}: {shown} cannot be written: {reason}; write pcapng"))
 }
 
 fn link_types(path: &Path, have: LinkType, interface: &Interface) -> WriteError {

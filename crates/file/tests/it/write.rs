@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::samples::{Bytes, Noise, ORDERS, data, read};
 use tapline_file::{
-    ByteOrder, Compression, DirectCreator, FileCreator, FileSource, FileWriter, Format, InterfaceStatistics,
-    Precision, Rotation, Section, WriteError, WriteOptions, WriteProgress,
+    BlockQueue, ByteOrder, Compression, DirectCreator, FileCreator, FileSource, FileWriter, Format,
+    InterfaceStatistics, LeftOut, Precision, Rotation, Section, WriteError, WriteOptions, WriteProgress,
 };
 use tapline_packet::{
     Batch, ClockReading, Direction, Interface, InterfaceId, LinkType, Meta, PacketType, Record, Resolution,
@@ -537,4 +537,189 @@ fn a_time_that_pcap_cannot_hold_becomes_the_nearest() {
         let whole = read(&std::fs::read(&path).unwrap());
         assert_eq!(whole.packets[0].meta.timestamp.seconds(), expected);
     }
+}
+
+/// A pcapng file with each kind of block beside packets, between two packets.
+fn with_blocks(order: ByteOrder) -> Vec<u8> {
+    let mut file = Bytes::new(order);
+    let custom_option = file.body(|b| {
+        b.u32(32_473).raw(b"kept");
+    });
+    file.section(&[
+        (1, b"hello section"),
+        (2, b"card"),
+        (3, b"BSD"),
+        (4, b"other 1.0"),
+        (2988, &custom_option),
+    ]);
+    let secrets = file.body(|b| {
+        b.u32(0x544c_534b).u32(6).padded(b"KEYS 1").options(&[(1, b"of yesterday")]);
+    });
+    file.block(10, &secrets).interface(1, 96, &[(2, b"eth0"), (1, b"uplink")]);
+    file.enhanced(0, 1_000, &data(5), 50, &[(1, b"first packet")]);
+    let names = file.body(|b| {
+        b.u16(1)
+            .u16(9)
+            .padded(&[10, 0, 0, 1, b'h', b'o', b's', b't', 0])
+            .u16(0)
+            .u16(0)
+            .options(&[(2, b"ns.")]);
+    });
+    file.block(4, &names);
+    file.block(9, b"__REALTIME_TIMESTAMP=1\n");
+    file.enhanced(0, 2_000, &data(6), 60, &[]);
+    let custom = file.body(|b| {
+        b.u32(32_473).padded(b"custom data");
+    });
+    file.block(0x0bad, &custom).block(0x4000_0bad, &custom).block(0x8000_0001, &[1; 8]);
+    file.bytes
+}
+
+/// Types of the blocks of a file in this machine's order, and the bytes of each.
+fn blocks_of(file: &[u8]) -> Vec<(u32, &[u8])> {
+    let (mut rest, mut blocks) = (file, Vec::new());
+    while !rest.is_empty() {
+        let number = |at: usize| u32::from_ne_bytes(rest[at..at + 4].try_into().expect("4 bytes"));
+        let (block, behind) = rest.split_at(number(4) as usize);
+        blocks.push((number(0), block));
+        rest = behind;
+    }
+    blocks
+}
+
+/// Copies a file with its blocks. Which were left out is returned.
+fn copy_with_blocks(from: &[u8], to: &Path, change: impl FnOnce(&mut WriteOptions)) -> LeftOut {
+    let queue = BlockQueue::default();
+    let mut source =
+        FileSource::from_reader(Box::new(io::Cursor::new(from.to_vec())), "in").expect("readable");
+    source.copy_blocks_to(&queue);
+    let mut options = WriteOptions::new(to, source.interfaces());
+    options.section.application = "tapline 9".to_owned();
+    options.blocks = Some(queue.clone());
+    change(&mut options);
+    let mut writer = writer(options, source.interfaces());
+    while source.advance().expect("whole") {
+        let batch = source.batch();
+        writer.write(&batch, &all(batch.len()), source.interfaces()).expect("written");
+    }
+    writer.finish(&[]).expect("complete");
+    queue.left_out()
+}
+
+#[test]
+fn blocks_beside_packets_are_copied_in_their_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = if ByteOrder::NATIVE == ByteOrder::Little { ByteOrder::Big } else { ByteOrder::Little };
+    for order in [ByteOrder::NATIVE, other] {
+        let (from, to) = (with_blocks(order), directory.path().join("copy.pcapng"));
+        let left_out = copy_with_blocks(&from, &to, |_| {});
+        let copy = std::fs::read(&to).unwrap();
+        let blocks = blocks_of(&copy);
+        let kinds: Vec<u32> = blocks.iter().map(|(kind, _)| *kind).collect();
+        let is_native = order == ByteOrder::NATIVE;
+        let mut expected = vec![0x0a0d_0d0a, 1, 10, 6, 4, 9, 6];
+        expected.extend(is_native.then_some(0x0bad));
+        assert_eq!(kinds, expected);
+        assert_eq!((left_out.not_to_copy, left_out.local), (1, 1));
+        assert_eq!(left_out.other_byte_order, u64::from(!is_native));
+        let original = with_blocks(ByteOrder::NATIVE);
+        for (kind, block) in blocks_of(&original).iter().filter(|(kind, _)| [4, 9, 10].contains(kind)) {
+            assert!(blocks.contains(&(*kind, block)), "block {kind} is the same");
+        }
+    }
+}
+
+#[test]
+fn a_copy_keeps_the_words_of_its_section() {
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("copy.pcapng");
+    let mut from = with_blocks(ByteOrder::NATIVE);
+    from.extend(with_blocks(ByteOrder::NATIVE));
+    let mut second = Bytes::new(ByteOrder::NATIVE);
+    second.section(&[(1, b"a second place")]).interface(1, 96, &[(2, b"eth0")]);
+    second.enhanced(0, 3_000, &data(7), 7, &[]);
+    from.extend(second.bytes);
+    copy_with_blocks(&from, &to, |options| options.section.comments.push("copied".to_owned()));
+    let mut source = FileSource::open(&to).unwrap();
+    let whole = samples::read_source(&mut source);
+    assert!(whole.error.is_none(), "{:?}", whole.error);
+    assert_eq!(whole.packets.len(), 5);
+    let [first, second] = source.sections() else { panic!("two sections: {:?}", source.sections()) };
+    assert_eq!((&*first.hardware, &*first.os, &*first.application), ("card", "BSD", "tapline 9"));
+    assert_eq!(first.comments, ["hello section", "copied from a section that other 1.0 wrote", "copied"]);
+    assert_eq!(first.options, [(2988, [&32_473u32.to_ne_bytes()[..], b"kept"].concat())]);
+    assert_eq!(second.comments, ["a second place", "copied"]);
+    assert_eq!(whole.packets[0].options[4..16], *b"first packet");
+}
+
+#[test]
+fn each_file_of_a_rotation_has_names_and_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("copy.pcapng");
+    let left_out = copy_with_blocks(&with_blocks(ByteOrder::NATIVE), &to, |options| {
+        options.rotation.size_max = Some(1);
+    });
+    assert_eq!(left_out.other_format, 0);
+    let second = std::fs::read(directory.path().join("copy.pcapng2")).unwrap();
+    let kinds: Vec<u32> = blocks_of(&second).iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, [0x0a0d_0d0a, 1, 10, 4, 6, 0x0bad]);
+}
+
+#[test]
+fn a_format_without_blocks_counts_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let left_out =
+        copy_with_blocks(&with_blocks(ByteOrder::NATIVE), &directory.path().join("x.pcap"), |_| {});
+    assert_eq!(left_out.other_format, 4, "{left_out:?}");
+    assert!(left_out.clauses()[0].contains("write pcapng"), "{:?}", left_out.clauses());
+}
+
+#[test]
+fn erf_comes_back_with_times_and_lengths() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.erf");
+    let mut interface = Interface::new("eth0", LinkType::ETHERNET);
+    interface.fcs_len = Some(4);
+    let interfaces = [interface, Interface::new("ip", LinkType::RAW)];
+    let mut writer = writer(WriteOptions::new(&path, &interfaces), &interfaces);
+    let times = [0, 1, 499_999_999, 999_999_999];
+    for nanos in times {
+        let meta =
+            Meta { wire_len: 70, timestamp: START.plus_nanos(nanos), drops_before: 3, ..Meta::default() };
+        with_packet(61, meta, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap();
+    }
+    let timestamp = START.plus_nanos(1_000_000_000);
+    let meta = Meta { wire_len: 40, timestamp, interface: InterfaceId(1), ..Meta::default() };
+    with_packet(40, meta, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap();
+    writer.finish(&[]).unwrap();
+    let whole = samples::read(&std::fs::read(&path).unwrap());
+    assert!(whole.error.is_none(), "{:?}", whole.error);
+    for (packet, nanos) in whole.packets.iter().zip(times) {
+        assert_eq!((packet.data.len(), packet.meta.wire_len, packet.meta.drops_before), (61, 70, 3));
+        assert_eq!(packet.data, data(61));
+        assert_eq!(packet.meta.timestamp, START.plus_nanos(nanos));
+    }
+    assert_eq!((whole.packets[4].data.as_slice(), whole.packets[4].meta.wire_len), (&*data(40), 40));
+    assert_eq!(whole.interfaces[1].link_type, LinkType::IPV4);
+}
+
+#[test]
+fn erf_adds_a_check_sequence_and_refuses_what_it_cannot_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.erf");
+    let interfaces = [ethernet()[0].clone(), Interface::new("wlan", LinkType::IEEE802_11)];
+    let mut writer = writer(WriteOptions::new(&path, &interfaces), &interfaces);
+    let meta = Meta { wire_len: 60, ..Meta::default() };
+    with_packet(60, meta, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap();
+    let meta = Meta { interface: InterfaceId(1), ..meta };
+    let refused = with_packet(60, meta, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap_err();
+    assert!(refused.to_string().contains("ERF has no record"), "{refused}");
+    assert_eq!(writer.lost(), 1);
+    writer.finish(&[]).unwrap();
+    let whole = samples::read(&std::fs::read(&path).unwrap());
+    assert_eq!((whole.packets[0].data.len(), whole.packets[0].meta.wire_len), (64, 64));
+    // The residue of CRC-32 over a frame and its check sequence.
+    let mut crc = flate2::Crc::new();
+    crc.update(&whole.packets[0].data);
+    assert_eq!(crc.sum(), 0x2144_df1c);
 }

@@ -19,7 +19,7 @@ mod stream;
 mod tcp;
 mod text_pool;
 
-pub use application::Application;
+pub use application::{Application, names as application_names, recognise};
 pub use gaps::InterarrivalTimes;
 pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use sizes::{SIZES, SizeCounts};
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_flow_takes_the_documented_memory() {
         let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
-        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 72, 112]);
+        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [240, 72, 112]);
         assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);
         assert_eq!(len("payload") - len("application"), 256);
     }

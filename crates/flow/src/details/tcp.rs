@@ -16,6 +16,7 @@
 //! retransmission   begins before what comes next, and lies in no hole; or lies in one that is older than the RTT
 //! out of order     lies in a hole that is no older than the RTT of the handshake, or than 3 ms where that is not known
 //! zero window      a window of 0 without SYN, FIN and RST
+//! windows          the least and the greatest without SYN and RST, scaled where both sides announced a scale
 //! ```
 //!
 //! The rule for old holes: a retransmission of a lost segment passes the probe at least one RTT after the hole was
@@ -65,6 +66,9 @@ pub struct TcpSide {
     pub mss: Option<u16>,
     /// The window scale of its SYN, a shift of 0 to 14.
     pub window_scale: Option<u8>,
+    /// The least and the greatest window that it announced after the handshake, in octets, scaled; `None` where the
+    /// handshake was not seen, which tells the scale.
+    pub windows: Option<(u32, u32)>,
 }
 
 /// A segment. Lengths are those on the wire, bytes what was captured of them.
@@ -244,11 +248,22 @@ struct End {
     mss: Option<u16>,
     window_scale: Option<u8>,
     is_known: bool,
+    /// Windows without SYN and RST, not scaled; the least is greater than the greatest before there was one.
+    window_min: u16,
+    window_max: u16,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { next: 0, anomalies: NONE, mss: None, window_scale: None, is_known: false }
+        End {
+            next: 0,
+            anomalies: NONE,
+            mss: None,
+            window_scale: None,
+            is_known: false,
+            window_min: u16::MAX,
+            window_max: 0,
+        }
     }
 }
 
@@ -306,9 +321,24 @@ impl Connection {
         }
     }
 
+    /// The shifts of both sides' windows: they count only where both have announced one (RFC 7323, 2.2). `None` where
+    /// the handshake was not seen.
+    fn window_scales(&self) -> Option<[u8; 2]> {
+        let scales = self.ends.map(|end| end.window_scale);
+        let is_seen = self.syns > 0 && self.syn_acks > 0;
+        is_seen.then(|| match scales {
+            [Some(one), Some(other)] => [one.min(14), other.min(14)],
+            _ => [0, 0],
+        })
+    }
+
     /// The details at the end; `first` is the side that sent first.
     fn finish(&self, protocol: u8, first: usize, anomalies: &mut Pool<Anomalies>) -> Option<Tcp> {
-        let sides = [first, 1 - first].map(|side| self.ends[side].statistics(anomalies));
+        let mut sides = [first, 1 - first].map(|side| self.ends[side].statistics(anomalies));
+        let scales = self.window_scales();
+        for (side, end) in sides.iter_mut().zip([first, 1 - first]) {
+            side.windows = scales.and_then(|scales| self.ends[end].windows(scales[end]));
+        }
         let (server_rtt, client_rtt) = (self.server_rtt.known(), self.client_rtt.known());
         (protocol == TCP).then_some(Tcp { server_rtt, client_rtt, sides })
     }
@@ -324,7 +354,13 @@ impl End {
             zero_windows: anomalies.zero_windows,
             mss: self.mss,
             window_scale: self.window_scale,
+            windows: None,
         }
+    }
+
+    fn windows(&self, scale: u8) -> Option<(u32, u32)> {
+        let scaled = |window: u16| u32::from(window) << scale;
+        (self.window_min <= self.window_max).then(|| (scaled(self.window_min), scaled(self.window_max)))
     }
 
     fn add(&mut self, segment: &Segment<'_>, time: i64, rtt: u64, anomalies: &mut Pool<Anomalies>) {
@@ -332,6 +368,10 @@ impl End {
         if flags & SYN != 0 {
             let (mss, window_scale) = segment.options_seen();
             (self.mss, self.window_scale) = (mss.or(self.mss), window_scale.or(self.window_scale));
+        }
+        if flags & (SYN | RST) == 0 {
+            self.window_min = self.window_min.min(window);
+            self.window_max = self.window_max.max(window);
         }
         if window == 0
             && flags & (SYN | FIN | RST) == 0

@@ -77,6 +77,7 @@ pub(crate) enum Value {
     Tunnel,
     SamplingInterval,
     SamplingAlgorithm,
+    Throughput,
     Detail(Detail),
 }
 
@@ -91,6 +92,8 @@ pub(crate) enum Detail {
     ZeroWindows,
     SegmentSize,
     WindowScale,
+    WindowMin,
+    WindowMax,
     /// Packets of a class of size.
     Size(u8),
     GapMin,
@@ -224,7 +227,9 @@ impl Element {
             | Detail::OutOfOrder
             | Detail::ZeroWindows
             | Detail::SegmentSize
-            | Detail::WindowScale => DetailFields { tcp: true, ..none },
+            | Detail::WindowScale
+            | Detail::WindowMin
+            | Detail::WindowMax => DetailFields { tcp: true, ..none },
             Detail::Size(_) => DetailFields { sizes: true, ..none },
             Detail::GapMin | Detail::GapMean | Detail::GapMax | Detail::GapDeviation => {
                 DetailFields { gaps: true, ..none }

@@ -1,4 +1,4 @@
-//! A file of messages (RFC 5655), of which each is there as a whole or not at all.
+//! A file of messages (RFC 5655) or lines, of which each is there as a whole or not at all; packed, if its name says so.
 //!
 //! ```text
 //! message | message | message | ...      what a failed write left of one is cut off again
@@ -8,11 +8,14 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use tapline_file::{Compression, Format, Packer};
 use tapline_sys::{open_files, output_file};
 
 /// A file of messages.
 pub(super) struct MessageFile {
     file: File,
+    /// Packs messages one by one, so that a reader of a file in progress finds those that are there.
+    packer: Option<Packer>,
     /// Octets of the messages that are there.
     len: u64,
     /// A pipe or device takes no more messages after a partial one, which cannot be cut off.
@@ -25,6 +28,8 @@ impl MessageFile {
     /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before
     /// and after a change of the graph, the second is refused; so is a file that packets are read from.
     pub(super) fn create(path: &Path) -> io::Result<MessageFile> {
+        Format::check_name(path, true).map_err(io::Error::other)?;
+        let packer = Compression::from_name(path).map(Packer::new).transpose()?;
         if open_files::is_read(path) {
             return Err(io::Error::other("packets are read from it; name another file"));
         }
@@ -36,13 +41,13 @@ impl MessageFile {
             }
             file.set_len(0)?;
         }
-        Ok(MessageFile { file, len: 0, is_torn: false, is_ours: true })
+        Ok(MessageFile { file, packer, len: 0, is_torn: false, is_ours: true })
     }
 
     /// Standard output.
     pub(super) fn standard_output() -> io::Result<MessageFile> {
         let file = tapline_sys::standard_output::file()?;
-        Ok(MessageFile { file, len: 0, is_torn: false, is_ours: false })
+        Ok(MessageFile { file, packer: None, len: 0, is_torn: false, is_ours: false })
     }
 
     /// Adds a message.
@@ -53,10 +58,22 @@ impl MessageFile {
         if self.is_torn {
             return Err(io::Error::other("the message before is there in part"));
         }
-        let written = self.file.write_all(message);
-        match written {
-            Ok(()) => self.len += message.len() as u64,
-            Err(_) => self.is_torn = !self.is_ours || self.cut_back().is_err(),
+        let message = match &mut self.packer {
+            Some(packer) => packer.pack(message)?,
+            None => message,
+        };
+        let (written, len) = (self.file.write_all(message), message.len() as u64);
+        match (&written, &mut self.packer) {
+            (Ok(()), packer) => {
+                self.len += len;
+                packer.iter_mut().for_each(Packer::mark);
+            }
+            // A packed stream goes on from what was given to it.
+            (Err(_), Some(_)) => {
+                let _ = self.cut_back();
+                self.is_torn = true;
+            }
+            (Err(_), None) => self.is_torn = !self.is_ours || self.cut_back().is_err(),
         }
         written
     }
@@ -64,6 +81,15 @@ impl MessageFile {
     fn cut_back(&mut self) -> io::Result<()> {
         self.file.set_len(self.len)?;
         self.file.seek(SeekFrom::Start(self.len)).map(|_| ())
+    }
+}
+
+/// Without its end a packed file has all messages, and readers that complain.
+impl Drop for MessageFile {
+    fn drop(&mut self) {
+        if let Some(packer) = &self.packer {
+            let _ = self.file.write_all(&packer.end());
+        }
     }
 }
 
@@ -83,6 +109,30 @@ mod tests {
         drop(first);
         MessageFile::create(&path).expect("the lock is released");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"");
+    }
+
+    #[test]
+    fn a_name_that_says_so_is_packed() {
+        let folder = tempfile::tempdir().expect("there is room");
+        for name in ["flows.json.gz", "flows.json.zst", "flows.json.lz4"] {
+            let path = folder.path().join(name);
+            let mut file = MessageFile::create(&path).expect("it can be made");
+            for _ in 0..3 {
+                file.add(b"a line\n").expect("there is room");
+            }
+            drop(file);
+            let program = ["gzip", "zstd", "lz4"].into_iter().find(|program| name.ends_with(&program[..2]));
+            let program = program.unwrap_or("zstd");
+            let Ok(unpacked) = std::process::Command::new(program).arg("-dc").arg(&path).output() else {
+                eprintln!("skipped: a_name_that_says_so_is_packed: no {program} here");
+                continue;
+            };
+            assert!(unpacked.status.success(), "{name}: {unpacked:?}");
+            assert_eq!(unpacked.stdout, b"a line\na line\na line\n", "{name}");
+        }
+        let refused =
+            MessageFile::create(&folder.path().join("flows.json.xz")).err().expect("no such packing");
+        assert!(refused.to_string().contains("are not written"), "{refused}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub use manual::{index, page};
 
 use crate::engine::Control;
 use crate::stage::Stage;
+use crate::stages::RuleFiles;
 
 /// A class of stages.
 #[derive(Debug)]
@@ -127,6 +128,8 @@ pub struct GraphSettings {
     pub interpret: bool,
     /// The directory of relative file names.
     pub directory: PathBuf,
+    /// Files of rules, which workers share.
+    pub rule_files: RuleFiles,
 }
 
 /// The options for compiling a filter for an interface.

@@ -97,6 +97,18 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("64"),
             meaning: "bytes of each side's first payload that are kept, if details has payload",
         },
+        Parameter {
+            name: "min_packets",
+            kind: ParameterType::Number(1, 1_000_000),
+            default: Some("1"),
+            meaning: "flows with fewer packets, of both directions, are counted and not handed on",
+        },
+        Parameter {
+            name: "scale",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "with sample: whether packets and bytes of flows are multiplied by the sampling interval; records then carry the interval 1",
+        },
     ],
     outputs: Outputs::Flows,
     input: StageInput::Packets,
@@ -108,6 +120,9 @@ pub(crate) const CLASS: StageClass = StageClass {
         Ok(Box::new(FlowStage {
             meter,
             sampler: Sampler { interval: arguments.number("sample"), seed: site.worker as u64, blocks: None },
+            min_packets: arguments.number("min_packets"),
+            scale: if arguments.text("scale") == "yes" { arguments.number("sample") } else { 1 },
+            small: Small::default(),
             ended: Vec::with_capacity(1024),
             is_live: false,
             offset_ns: None,
@@ -139,6 +154,10 @@ fn both(one: (Timestamp, Timestamp), other: (Timestamp, Timestamp)) -> (Timestam
 struct FlowStage {
     meter: Meter,
     sampler: Sampler,
+    min_packets: u64,
+    /// The factor of what flows counted.
+    scale: u64,
+    small: Small,
     ended: Vec<Flow>,
     is_live: bool,
     /// The wall clock less the steady one, when the clocks were last looked at.
@@ -149,16 +168,54 @@ struct FlowStage {
     span: Option<(Timestamp, Timestamp)>,
 }
 
+/// Flows with fewer packets than are handed on.
+#[derive(Clone, Copy, Default)]
+struct Small {
+    flows: u64,
+    packets: u64,
+}
+
 impl FlowStage {
+    /// Takes small flows out of those that ended, and scales the rest; the packets of the small ones.
+    fn select(&mut self) -> u64 {
+        let before = self.small.packets;
+        if self.min_packets > 1 {
+            self.ended.retain(|flow| {
+                let is_kept = flow.packets() >= self.min_packets;
+                if !is_kept {
+                    self.small.flows += 1;
+                    self.small.packets += flow.packets();
+                }
+                is_kept
+            });
+        }
+        if self.scale > 1 {
+            for side in self.ended.iter_mut().flat_map(|flow| &mut flow.endpoints) {
+                side.packets = side.packets.saturating_mul(self.scale);
+                side.bytes = side.bytes.saturating_mul(self.scale);
+            }
+        }
+        self.small.packets - before
+    }
+
     fn hand_on(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
         if self.ended.is_empty() {
             return Ok(());
         }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
-        let (flows, sampling) = (self.ended.as_slice(), self.sampler.interval as u32);
+        let small_packets = self.select();
+        let sampling = if self.scale > 1 { 1 } else { self.sampler.interval as u32 };
+        let (flows, scale) = (self.ended.as_slice(), self.scale);
         let spans = flows.iter().map(|flow| (flow.first(), flow.last()));
         self.span = self.span.into_iter().chain(spans).reduce(both);
-        let handed = out.pass_flows(&ExpiredFlows { flows, now, sampling, is_live: self.is_live });
+        let handed = out.pass_flows(&ExpiredFlows {
+            flows,
+            now,
+            sampling,
+            is_live: self.is_live,
+            scale,
+            small_packets,
+        });
         self.ended.clear();
         handed
     }
@@ -261,6 +318,7 @@ impl Stage for FlowStage {
             ("late", all.late),
             ("ahead", all.ahead),
             ("no_room", all.refused.texts + all.refused.streams),
+            ("small", self.small.flows),
         ]);
         if let Some((first, last)) = self.span {
             table.add("first_ns", Cell::Time(first.as_nanos()));
@@ -288,6 +346,8 @@ impl Stage for FlowStage {
     fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowStage>() {
             self.absorbed.merge(&other.statistics());
+            self.small.flows += other.small.flows;
+            self.small.packets += other.small.packets;
             self.span = self.span.into_iter().chain(other.span).reduce(both);
         }
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::export::{Element, ExportAccount};
 use tapline_flow::{DetailFields, Flow};
@@ -16,9 +17,11 @@ use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};
 use crate::table::{Table, grouped};
 
-/// Ticks, a second in all, after which a message of a live interface is sent though it is not full. Messages of files
+/// Ticks in a second. After some of them a message of a live interface is sent though it is not full. Messages of files
 /// are sent full, so that they do not depend on the speed of reading.
-const TICKS_WAITING: u32 = 10;
+const TICKS_A_SECOND: u64 = 10;
+/// How long messages and lines wait to be full, unless the stage says otherwise.
+pub(super) const DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a TCP message: short on live interfaces, where the ring fills meanwhile, and longer for files.
 const WRITE_TIMEOUT_LIVE: Duration = Duration::from_millis(250);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,6 +31,10 @@ const STANDARD_OUTPUT: &str = "standard output";
 
 /// Checks that the meters collect the details that a template needs.
 pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { meter.number("sample") } else { 1 };
+    if meters.iter().any(|meter| factor(meter) != factor(&meters[0])) {
+        return Err("its meters scale flows by different factors: give each a stage of its own".to_owned());
+    }
     let needed = Element::needs_of(own.text("template"));
     for meter in meters {
         // A wrong word is reported by the meter.
@@ -79,15 +86,24 @@ pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> 
     }
 }
 
-pub(super) fn stage(class: &'static str, exporter: impl Destination + 'static) -> Box<dyn Stage> {
+/// The stage that hands flows to `exporter`. On live interfaces a message that is not full waits for `delay` at most.
+pub(super) fn stage(
+    class: &'static str,
+    exporter: impl Destination + 'static,
+    delay: Duration,
+) -> Box<dyn Stage> {
+    let ticks_waiting = (delay.as_millis() as u64 * TICKS_A_SECOND / 1000).clamp(1, u32::MAX.into()) as u32;
     Box::new(ExportStage {
         class,
         exporter: Box::new(exporter),
         received: 0,
         given: 0,
+        small_packets: 0,
+        scale: 1,
         now: None,
         is_live: false,
         ticks: 0,
+        ticks_waiting,
         is_finished: false,
         absorbed: ExportAccount::default(),
         losses_absorbed: Vec::new(),
@@ -100,10 +116,15 @@ struct ExportStage {
     /// Packets received, and packets counted by the flows received.
     received: u64,
     given: u64,
+    /// Packets of flows that were too small to be handed on.
+    small_packets: u64,
+    /// The factor of what flows count.
+    scale: u64,
     /// The time of the last flows.
     now: Option<Timestamp>,
     is_live: bool,
     ticks: u32,
+    ticks_waiting: u32,
     is_finished: bool,
     /// Counters of this stage in other workers, after they ended.
     absorbed: ExportAccount,
@@ -156,14 +177,16 @@ impl Stage for ExportStage {
         let set = self.exporter.set_sampling(ended.sampling);
         self.checked(set)?;
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
-        self.given += ended.flows.iter().map(tapline_flow::Flow::packets).sum::<u64>();
+        (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
+        self.given += ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
+        self.given += ended.small_packets;
         let exported = self.exporter.export(ended.flows, ended.now);
         self.checked(exported)
     }
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.ticks += 1;
-        if self.is_live && self.ticks.is_multiple_of(TICKS_WAITING) {
+        if self.is_live && self.ticks.is_multiple_of(self.ticks_waiting) {
             let flushed = self.exporter.flush(tick.now);
             self.checked(flushed)?;
         }
@@ -185,15 +208,19 @@ impl Stage for ExportStage {
 
     fn counters(&self) -> StageCounters {
         let ExportAccount { written, lost, left_out, waiting, .. } = self.exporter.account();
+        let [written, lost, left_out, waiting] =
+            [written, lost, left_out, waiting].map(|packets| packets / self.scale);
         // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
         let rest = self.received.saturating_sub(self.given);
         let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
+        let mut unsent = DropReasons::default();
+        unsent.add(DropReason::SmallFlow, self.small_packets);
         let output = OutputAccount {
             name: self.exporter.names().to_owned(),
             written,
             lost: lost + left_out + missing,
             buffered: waiting + in_flows,
-            ..OutputAccount::default()
+            unsent,
         };
         StageCounters::of_output(output)
     }

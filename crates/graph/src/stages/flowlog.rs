@@ -10,7 +10,7 @@ use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
 use tapline_packet::Timestamp;
 
-use super::flow_export::{Destination, check_details, exporter, stage};
+use super::flow_export::{DELAY, Destination, check_details, exporter, stage};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -94,7 +94,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }
     let format = if arguments.text("format") == "csv" { RowFormat::Csv } else { RowFormat::Json };
     let rows = RowWriter::create(Path::new(arguments.text("to")), format, &options);
-    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?))
+    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?, DELAY))
 }
 
 #[cfg(feature = "parquet")]
@@ -104,7 +104,7 @@ fn make_parquet(arguments: &Arguments, options: &ExportOptions) -> Result<Box<dy
         time: Duration::from_nanos(arguments.nanoseconds("parquet_time")),
     };
     let writer = ParquetWriter::create(Path::new(arguments.text("to")), options, limits);
-    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?))
+    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?, DELAY))
 }
 
 #[cfg(not(feature = "parquet"))]

@@ -75,6 +75,12 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "over UDP, the time after which templates are sent again",
         },
         Parameter {
+            name: "delay",
+            kind: ParameterType::Duration,
+            default: Some("1s"),
+            meaning: "the longest time that a message of a live interface waits for further records, in tenths of a second",
+        },
+        Parameter {
             name: "spread",
             kind: ParameterType::Choice(&["all", "flow"]),
             default: Some("all"),
@@ -142,7 +148,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     if options.rate > 0 {
         exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
     }
-    Ok(stage("ipfix", exporter))
+    Ok(stage("ipfix", exporter, Duration::from_nanos(arguments.nanoseconds("delay"))))
 }
 
 impl Destination for Exporter {

@@ -1,4 +1,4 @@
-//! `limit`: the first packets of all workers, up to a number; then the run ends.
+//! `limit`: the first packets of all workers, up to a number or a sum of bytes; then the run ends.
 
 use std::sync::Arc;
 
@@ -25,7 +25,12 @@ impl Limit {
 impl Stage for Limit {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let wanted = packets.len();
-        let granted = self.control.take(wanted as u64) as usize;
+        let mut granted = self.control.take(wanted as u64) as usize;
+        if self.control.limits_bytes() {
+            let lens =
+                packets.selection.iter().take(granted).map(|at| packets.batch.packet(at).data.len() as u64);
+            granted = lens.take_while(|len| self.control.take_bytes(*len)).count();
+        }
         self.unexamined += (wanted - granted) as u64;
         packets.selection.truncate(granted);
         out.pass(packets)

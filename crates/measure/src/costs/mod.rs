@@ -92,7 +92,9 @@ pub struct PreparedRun {
     netns: Option<String>,
     wait_cost: Duration,
     baseline: Option<KernelCounters>,
-    offered: Option<u64>,
+    /// Counters of the interfaces before the sources were opened, and once they were.
+    before_opening: Option<u64>,
+    opened: Option<u64>,
 }
 
 impl PreparedRun {
@@ -109,12 +111,15 @@ impl PreparedRun {
         let wait_cost = wait_cost()?;
         let baseline = duration.filter(|_| !devices.is_empty()).map(baseline);
         let devices = devices.iter().map(|&name| name.to_owned()).collect();
-        Ok(PreparedRun { devices, netns: netns.map(str::to_owned), wait_cost, baseline, offered: None })
+        let netns = netns.map(str::to_owned);
+        let mut run = PreparedRun { devices, netns, wait_cost, baseline, before_opening: None, opened: None };
+        run.before_opening = run.interface_packets();
+        Ok(run)
     }
 
     /// Reads the interfaces' counters; to be called once the sources are open.
     pub fn opened(&mut self) {
-        self.offered = self.interface_packets();
+        self.opened = self.interface_packets();
     }
 
     /// Reads the counters of kernel and process, right before the engine runs in this thread.
@@ -162,7 +167,8 @@ pub struct FinishedRun {
     watch: PreparedRun,
     kernel: KernelCounters,
     spent: ResourceUsage,
-    offered: Option<u64>,
+    /// Counters of the interfaces at the end.
+    ended: Option<u64>,
 }
 
 impl StartedRun {
@@ -170,13 +176,22 @@ impl StartedRun {
     pub fn stop(self) -> FinishedRun {
         let spent = self.process.spent();
         let kernel = KernelCounters::read().since(&self.kernel);
-        let after = self.watch.interface_packets();
-        let offered = after.zip(self.watch.offered).map(|(after, before)| after.saturating_sub(before));
-        FinishedRun { watch: self.watch, kernel, spent, offered }
+        let ended = self.watch.interface_packets();
+        FinishedRun { watch: self.watch, kernel, spent, ended }
     }
 }
 
 impl FinishedRun {
+    /// Packets on the interfaces while the sources were open, of which `captured` came to the tap.
+    ///
+    /// A tap takes packets from the moment at which it is bound, which lies between two readings of the counters: of
+    /// the packets between these readings those count that were captured.
+    fn offered(&self, captured: u64) -> Option<u64> {
+        let since = |start: Option<u64>| Some(self.ended?.saturating_sub(start?));
+        let (least, most) = (since(self.watch.opened)?, since(self.watch.before_opening)?);
+        Some(captured.clamp(least, most.max(least)))
+    }
+
     /// All figures of the run. `stages` are the meters, `stamp_ticks` and `kernel_filter` as in [`Measured`].
     pub fn measured(
         self,
@@ -187,12 +202,13 @@ impl FinishedRun {
         kernel_filter: Option<(u64, u64)>,
     ) -> Measured {
         let EngineOutcome { account, ticks, sources } = outcome;
+        let offered = self.offered(account.delivered.saturating_add(account.lost()));
         Measured {
             title,
             is_live: !self.watch.devices.is_empty(),
             sources,
             account,
-            offered: self.offered,
+            offered,
             stages,
             ticks,
             frequency_hz: frequency_hz(),
@@ -285,6 +301,23 @@ fn frequency_hz() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_from_the_opening_on_count_once() {
+        let watch = PreparedRun {
+            devices: vec!["eth0".to_owned()],
+            netns: None,
+            wait_cost: Duration::ZERO,
+            baseline: None,
+            before_opening: Some(1_000),
+            opened: Some(1_100),
+        };
+        let (kernel, spent) = (KernelCounters::default(), Resources::now().spent());
+        let finished = FinishedRun { watch, kernel, spent, ended: Some(2_000) };
+        assert_eq!(finished.offered(957), Some(957), "57 packets came before the counters were read");
+        assert_eq!(finished.offered(10), Some(900), "a filter took the others");
+        assert_eq!(finished.offered(5_000), Some(1_000), "never more than the interfaces counted");
+    }
 
     #[test]
     fn a_wait_costs_something() {

@@ -11,7 +11,7 @@
 //! 3 simple packet               wire u32, data                      (interface 0, no time)
 //! 2 packet (obsolete)           interface u16, drops u16, time u32*2, captured u32, wire u32, data, options
 //! 5 interface statistics        interface u32, time u32*2, options
-//! any other                     skipped by its length, however long, without being held
+//! any other                     copied for a writer that asks, else skipped by its length without being held
 //! option  = code u16, length u16, value, padding to 4; code 0 ends the list
 //! ```
 //!
@@ -38,6 +38,7 @@ pub(crate) use self::room::Room;
 use super::pseudo_header::PseudoHeader;
 use super::{Fault, Found, Stop, Window};
 use crate::byte_order::ByteOrder;
+use crate::copied::{BlockQueue, CopiedBlock, Fate};
 use crate::section::{InterfaceStatistics, Section};
 
 /// The type of a section header, the same in both byte orders.
@@ -111,6 +112,8 @@ pub(crate) struct Parser {
     skip: u64,
     skipped: u64,
     block_len_max: u32,
+    /// Where blocks besides packets go that a copy of the file has to have.
+    pub(crate) copies: Option<BlockQueue>,
     pub(crate) sections: Vec<Section>,
     pub(crate) statistics: Vec<InterfaceStatistics>,
 }
@@ -143,6 +146,7 @@ impl Parser {
             skip: 0,
             skipped: 0,
             block_len_max: BLOCK_LEN_MAX,
+            copies: None,
             sections: Vec::new(),
             statistics: Vec::new(),
         }
@@ -176,8 +180,10 @@ impl Parser {
                 return Ok(Stop::Full);
             }
             if !is_read(block.kind) {
-                (self.skip, self.skipped) = (block.len as u64, 0);
-                continue;
+                match self.copy(block, window) {
+                    Some(stop) => return Ok(stop),
+                    None => continue,
+                }
             }
             if rest.len() < block.len {
                 return Ok(Stop::need(block_name(block.kind), block.len));
@@ -198,14 +204,44 @@ impl Parser {
         (self.skip, self.skipped) = (0, 0);
     }
 
-    /// Whether the batch, or the walk before one, ends with this block, so that each batch can be read again from its
-    /// first byte.
+    /// Whether the batch, or the walk before one, ends with this block: so that each batch can be read again from its
+    /// first byte, and so that a block stands between the same packets in a copy.
     fn ends_batch(&self, kind: u32, is_told: bool, found: &Found<'_>) -> bool {
-        self.keep == Keep::LinkTypes
-            && match tells(kind) {
+        if self.keep == Keep::LinkTypes {
+            return match tells(kind) {
                 true => !found.records.is_empty(),
                 false => is_told && is_read(kind),
-            }
+            };
+        }
+        let is_copied = !is_read(kind) || kind == SECTION_HEADER;
+        self.copies.is_some() && is_copied && !found.records.is_empty()
+    }
+
+    /// Copies a block that is not looked into, or begins to pass over it; `Some` if it is not there as a whole.
+    fn copy(&mut self, block: Block, window: &mut Window<'_>) -> Option<Stop> {
+        let Some(copies) = &self.copies else {
+            (self.skip, self.skipped) = (block.len as u64, 0);
+            return None;
+        };
+        let fate =
+            Fate::of_kind(block.kind).or((block.len > BLOCK_LEN_MAX as usize).then_some(Fate::TooLong));
+        if let Some(fate) = fate {
+            copies.leave_out(fate);
+            (self.skip, self.skipped) = (block.len as u64, 0);
+            return None;
+        }
+        let rest = window.rest();
+        let Some(bytes) = rest.get(..block.len) else { return Some(Stop::need("block", block.len)) };
+        let read = match self.check_trailer(bytes) {
+            Ok(()) => CopiedBlock::read(self.order, block.kind, bytes),
+            Err(_) => Err(Fate::Damaged),
+        };
+        match read {
+            Ok(raw) => copies.push(CopiedBlock::Other(raw)),
+            Err(fate) => copies.leave_out(fate),
+        }
+        window.at += block.len;
+        None
     }
 
     /// Passes over what is left of a block that is not read; `Some` if it goes on beyond the window.
@@ -276,7 +312,11 @@ impl Parser {
         self.interfaces.clear();
         self.known.begin_section();
         if self.sections.len() < SECTIONS_MAX {
-            self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..], &mut self.room));
+            let section = Section::parse(self.order, &block[SECTION_HEADER_LEN..], &mut self.room);
+            if let Some(copies) = &self.copies {
+                copies.push(CopiedBlock::Section(section.clone()));
+            }
+            self.sections.push(section);
         }
         Ok(())
     }

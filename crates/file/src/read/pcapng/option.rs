@@ -68,6 +68,22 @@ impl<'a> Iterator for Options<'a> {
 
 /// Puts the options of a packet into this machine's order, codes, lengths and the numbers among the values.
 pub(super) fn to_native(order: ByteOrder, options: &mut [u8]) {
+    let number_len = |code| match code {
+        EPB_FLAGS | EPB_QUEUE => 4,
+        EPB_DROP_COUNT | EPB_PACKET_ID => 8,
+        code if CUSTOM.contains(&code) => 4,
+        _ => 0,
+    };
+    turn_around(order, options, number_len);
+}
+
+/// Puts options into this machine's order whose values are text or addresses, but for those of enterprises.
+pub(crate) fn heads_to_native(order: ByteOrder, options: &mut [u8]) {
+    turn_around(order, options, |code| if CUSTOM.contains(&code) { 4 } else { 0 });
+}
+
+/// Turns around codes, lengths, and the numbers with which values of a code begin.
+fn turn_around(order: ByteOrder, options: &mut [u8], number_len: impl Fn(u16) -> usize) {
     if order == ByteOrder::NATIVE {
         return;
     }
@@ -76,13 +92,10 @@ pub(super) fn to_native(order: ByteOrder, options: &mut [u8]) {
         let (code, len) = (order.u16(options, at), usize::from(order.u16(options, at + 2)));
         options[at..at + 2].reverse();
         options[at + 2..at + 4].reverse();
-        let number_len = match code {
-            END => return,
-            EPB_FLAGS | EPB_QUEUE => 4,
-            EPB_DROP_COUNT | EPB_PACKET_ID => 8,
-            code if CUSTOM.contains(&code) => 4,
-            _ => 0,
-        };
+        if code == END {
+            return;
+        }
+        let number_len = number_len(code);
         if number_len <= len && reverse(options, at + 4, number_len).is_none() {
             return;
         }
@@ -137,7 +150,7 @@ pub(crate) fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-fn native_value(order: ByteOrder, code: u16, value: &[u8]) -> Vec<u8> {
+pub(super) fn native_value(order: ByteOrder, code: u16, value: &[u8]) -> Vec<u8> {
     let mut value = value.to_vec();
     let number_len = match code {
         IF_TX_SPEED | IF_RX_SPEED => 8,

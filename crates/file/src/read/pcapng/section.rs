@@ -24,7 +24,7 @@ impl Section {
                 option::SECTION_HARDWARE => section.hardware = text,
                 option::SECTION_OS => section.os = text,
                 option::SECTION_APPLICATION => section.application = text,
-                _ => {}
+                _ => section.options.push((code, option::native_value(order, code, value))),
             }
         }
         section

@@ -107,6 +107,7 @@ impl<'f> RecordView<'f> {
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => self.sampling.into(),
             Value::SamplingAlgorithm => 2,
+            Value::Throughput => return throughput(side).map_or(FieldValue::Absent, FieldValue::Number),
             Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(FieldValue::Absent),
         })
     }
@@ -133,6 +134,8 @@ impl<'f> RecordView<'f> {
             Detail::ZeroWindows => tcp(|side| side.zero_windows.into()),
             Detail::SegmentSize => number(details.tcp.as_ref()?.sides[side].mss?.into()),
             Detail::WindowScale => number(details.tcp.as_ref()?.sides[side].window_scale?.into()),
+            Detail::WindowMin => number(details.tcp.as_ref()?.sides[side].windows?.0.into()),
+            Detail::WindowMax => number(details.tcp.as_ref()?.sides[side].windows?.1.into()),
             Detail::Size(class) => number(details.sizes.as_ref()?[side][usize::from(class)].into()),
             Detail::GapMin => number(gap()?.min),
             Detail::GapMean => number(gap()?.mean.round() as u64),
@@ -188,6 +191,13 @@ impl<'f> RecordView<'f> {
             len => out.extend_from_slice(&bytes[8 - usize::from(len.min(8))..]),
         }
     }
+}
+
+/// Bits a second between the first and the last packet of a side; `None` for a single one.
+fn throughput(side: &Endpoint) -> Option<u64> {
+    let ns = side.last.as_nanos().saturating_sub(side.first.as_nanos());
+    let bits = u128::from(side.bytes) * 8 * 1_000_000_000;
+    (ns > 0).then(|| u64::try_from(bits / ns.unsigned_abs() as u128).unwrap_or(u64::MAX))
 }
 
 /// Bytes behind their length (RFC 7011, 7).

@@ -35,6 +35,7 @@ pub(crate) struct Trial {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) now: ClockReading,
     delivered: u64,
+    control: Arc<Control>,
 }
 
 struct End {
@@ -84,6 +85,7 @@ impl Trial {
             workers: 1,
             interpret: false,
             directory: PathBuf::from("."),
+            rule_files: Default::default(),
         };
         let mut ends = Vec::new();
         let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
@@ -102,7 +104,13 @@ impl Trial {
             interfaces: vec![Interface::new("eth0", LinkType::ETHERNET)],
             now: ClockReading::default(),
             delivered: 0,
+            control,
         })
+    }
+
+    /// Requests to the run.
+    pub(crate) fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
     }
 
     /// Pushes a batch, a nanosecond later than what came before.

@@ -1,0 +1,134 @@
+//! Flows that are left out, scaled or packed: the account still has every packet.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::*;
+use serde_json::Value;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("our names are UTF-8")
+}
+
+/// 60 packets of 3 flows and 10 flows of a packet.
+fn input(folder: &Path) -> std::path::PathBuf {
+    let [large, small, both] = ["large.pcap", "small.pcap", "both.pcap"].map(|name| folder.join(name));
+    run(["generate", "-w", text(&large), "count=60", "udp", "flows=3", "seed=1", "oneway"]).succeeded();
+    run(["generate", "-w", text(&small), "count=10", "udp", "flows=10", "seed=2", "dport=77", "oneway"])
+        .succeeded();
+    run(["capture", "-r", text(&large), "-r", text(&small), "-w", text(&both)]).succeeded();
+    both
+}
+
+/// The packets in the records of a file of lines.
+fn packets(lines: &str) -> Vec<u64> {
+    let of = |line: &str| {
+        let record: Value = serde_json::from_str(line).expect("an object a line");
+        record["packetDeltaCount"].as_u64().expect("a number")
+    };
+    lines.lines().map(of).collect()
+}
+
+/// The account of a stage that is an output, once all of the account balances.
+fn output_of(told: &Finished, stage: &str) -> Value {
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let value: Value = serde_json::from_str(text.lines().last().expect("an account")).expect("an object");
+    assert_eq!(value["account"]["balanced"], true, "{value}");
+    let stages = value["account"]["stages"].as_array().expect("stages");
+    let found = stages.iter().find(|found| found["name"] == stage).expect("the stage");
+    found["output"].clone()
+}
+
+#[test]
+fn small_flows_are_left_out_and_counted() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let (input, out) = (input(folder.path()), folder.path().join("flows.json"));
+    let to = format!("json:{}", out.display());
+    let told =
+        run(["probe", "-r", text(&input), "--export", &to, "--min-packets", "2", "--json"]).succeeded();
+    let records = packets(&fs::read_to_string(&out).expect("it was written"));
+    assert!(records.iter().all(|packets| *packets >= 2), "{records:?}");
+    let written: u64 = records.iter().sum();
+    let output = output_of(&told, "lines0");
+    assert_eq!((written, &output["written"], &output["lost"]), (60, &60.into(), &0.into()));
+    assert_eq!(output["unsent"]["small_flow"], 10);
+    let output = String::from_utf8_lossy(&told.stdout).into_owned();
+    let results: Value = serde_json::from_str(output.lines().next().expect("results")).expect("an object");
+    assert_eq!(results["results"]["meter"][0]["small"], 10);
+}
+
+#[test]
+fn sampled_flows_are_scaled() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let (input, out) = (input(folder.path()), folder.path().join("flows.json"));
+    let to = format!("json:{}", out.display());
+    let probe = ["probe", "-r", text(&input), "--export", &to, "--sample", "5", "--scale", "--json"];
+    let template = ["--template", "default,samplingInterval"];
+    let told = run(probe.into_iter().chain(template)).succeeded();
+    let lines = fs::read_to_string(&out).expect("it was written");
+    assert_eq!(packets(&lines).iter().sum::<u64>(), 70, "14 of 70 packets, five times");
+    assert_eq!(output_of(&told, "lines0")["written"], 14, "the account has the packets that were metered");
+    assert!(lines.contains("\"samplingInterval\":1"), "{lines}");
+}
+
+#[test]
+fn lines_are_packed_as_their_name_says() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let input = input(folder.path());
+    let [plain, packed, wrong] = ["f.json", "f.json.gz", "f.json.bz2"].map(|name| folder.path().join(name));
+    for path in [&plain, &packed] {
+        let to = format!("json:{}", path.display());
+        run(["probe", "-r", text(&input), "--export", &to]).succeeded();
+    }
+    let unpacked = Command::new("gzip").arg("-dc").arg(&packed).output().expect("gzip is everywhere");
+    assert!(unpacked.status.success());
+    assert_eq!(unpacked.stdout, fs::read(&plain).expect("it was written"));
+    let to = format!("json:{}", wrong.display());
+    run(["probe", "-r", text(&input), "--export", &to]).failed_saying(&["are not written"]);
+}
+
+/// Windows and throughput beside tshark's, on a real connection.
+#[test]
+fn windows_are_those_of_tshark() {
+    let test = "windows_are_those_of_tshark";
+    let Some(captures) = captures_or_skip(test).filter(|_| program_or_skip(test, "tshark")) else { return };
+    let mut checked = 0;
+    for path in captures.iter().filter(|path| text(path).contains("tls-") || text(path).contains("http")) {
+        for (port, least, greatest) in by_probe(path) {
+            let (theirs_least, theirs_greatest) = by_tshark(path, port);
+            assert_eq!((least, greatest), (theirs_least, theirs_greatest), "{} port {port}", path.display());
+            checked += 1;
+        }
+        if checked > 20 {
+            break;
+        }
+    }
+    assert!(checked > 5, "{checked} directions");
+}
+
+/// Source port, least and greatest window of directions whose port is alone in its file.
+fn by_probe(path: &Path) -> Vec<(u64, u64, u64)> {
+    let template = "sourceTransportPort,tcpWindowMinimum,tcpWindowMaximum,packetDeltaCount,flowEndReason";
+    let probe = ["probe", "-r", text(path), "--export", "json:-", "--details", "tcp", "--template", template];
+    let long = ["--active-timeout", "10h", "--idle-timeout", "10h", "--closed-timeout", "10h"];
+    let told = run(probe.into_iter().chain(long).chain(["tcp"]));
+    let lines = String::from_utf8_lossy(&told.stdout).into_owned();
+    let records: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let port = |record: &Value| record["sourceTransportPort"].as_u64();
+    let alone = |record: &&Value| records.iter().filter(|other| port(other) == port(record)).count() == 1;
+    let of = |record: &Value| {
+        Some((port(record)?, record["tcpWindowMinimum"].as_u64()?, record["tcpWindowMaximum"].as_u64()?))
+    };
+    records.iter().filter(alone).filter_map(of).collect()
+}
+
+fn by_tshark(path: &Path, port: u64) -> (u64, u64) {
+    let filter = format!("tcp.srcport == {port} && tcp.flags.syn == 0 && tcp.flags.reset == 0");
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-T", "fields", "-E", "occurrence=f", "-e", "tcp.window_size", "-Y", &filter, "-r"]);
+    let output = tshark.arg(path).output().expect("tshark runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let windows: Vec<u64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    (windows.iter().min().copied().unwrap_or(0), windows.iter().max().copied().unwrap_or(0))
+}

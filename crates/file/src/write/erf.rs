@@ -1,0 +1,120 @@
+//! Encoding ERF. The layout stands in `read/erf.rs`.
+//!
+//! | link type | kind of record |
+//! |---|---|
+//! | Ethernet | 2, with two bytes before the frame and its check sequence behind |
+//! | Cisco HDLC, PPP | 1 |
+//! | IPv4, IPv6, raw IP | 22, 23 |
+//! | InfiniBand | 21 |
+//! | ERF | as it is |
+
+use flate2::Crc;
+use tapline_packet::{Interface, LinkType, Packet, Timestamp};
+
+use super::frame::Frame;
+use crate::read::erf::HEADER_LEN;
+
+/// Records are padded to this many bytes, as cards write them.
+const ALIGNMENT: usize = 8;
+/// The greatest length of a record, a multiple of [`ALIGNMENT`].
+const RECORD_LEN_MAX: usize = u16::MAX as usize / ALIGNMENT * ALIGNMENT;
+
+/// Bit 2 of the flags: records have the length of their packets.
+const FLAG_VARYING_LENGTH: u8 = 4;
+/// The number of interfaces that the two lowest bits tell apart.
+pub(super) const INTERFACES_MAX: u32 = 4;
+
+/// An Ethernet frame's check sequence.
+const FCS_LEN: usize = 4;
+
+/// Whether records can hold packets of this link type.
+pub(super) fn holds(link_type: LinkType) -> bool {
+    const HELD: [LinkType; 8] = [
+        LinkType::ETHERNET,
+        LinkType::C_HDLC,
+        LinkType::PPP_HDLC,
+        LinkType::INFINIBAND,
+        LinkType::IPV4,
+        LinkType::IPV6,
+        LinkType::RAW,
+        LinkType::ERF,
+    ];
+    HELD.contains(&link_type)
+}
+
+/// Appends the record of a packet of this interface, whose link type [`holds`] has found to fit. `snap_len` bytes at
+/// most are kept of the packet; 0 for no limit.
+pub(super) fn packet(buffer: &mut Vec<u8>, packet: &Packet<'_>, interface: &Interface, snap_len: u32) {
+    let frame = Frame::new(packet, interface.link_type, snap_len);
+    if interface.link_type == LinkType::ERF {
+        frame.write(buffer);
+        return;
+    }
+    let start = buffer.len();
+    let pad: &[u8] = if interface.link_type == LinkType::ETHERNET { &[0, 0] } else { &[] };
+    buffer.extend_from_slice(&[0; HEADER_LEN]);
+    buffer.extend_from_slice(pad);
+    let data = buffer.len();
+    frame.write(buffer);
+    let fcs_len = add_check_sequence(buffer, data, &frame, interface);
+    let kind = kind(interface.link_type, buffer.get(data).copied());
+    buffer.truncate(buffer.len().min(start + RECORD_LEN_MAX));
+    // Padding is told from data by the length on the wire: a packet that was cut has none.
+    if buffer.len() - data >= frame.wire_len as usize + fcs_len {
+        buffer.resize(start + (buffer.len() - start).next_multiple_of(ALIGNMENT), 0);
+    }
+    let wire_len = u16::try_from(frame.wire_len as usize + fcs_len).unwrap_or(u16::MAX);
+    let losses = u16::try_from(packet.meta.drops_before).unwrap_or(u16::MAX);
+    let len = (buffer.len() - start) as u16; // at most RECORD_LEN_MAX
+    let header = &mut buffer[start..start + HEADER_LEN];
+    header[..8].copy_from_slice(&time(packet.meta.timestamp).to_le_bytes());
+    header[8] = kind;
+    header[9] = FLAG_VARYING_LENGTH | (packet.meta.interface.0 % INTERFACES_MAX) as u8;
+    header[10..12].copy_from_slice(&len.to_be_bytes());
+    header[12..14].copy_from_slice(&losses.to_be_bytes());
+    header[14..16].copy_from_slice(&wire_len.to_be_bytes());
+}
+
+/// Appends the check sequence that Ethernet records end with, where the interface gives none and the frame is whole;
+/// returns the bytes by which the frame is longer on the wire.
+fn add_check_sequence(buffer: &mut Vec<u8>, data: usize, frame: &Frame<'_>, interface: &Interface) -> usize {
+    if interface.link_type != LinkType::ETHERNET || interface.fcs_len.is_some_and(|len| len > 0) {
+        return 0;
+    }
+    if frame.len() == frame.wire_len as usize {
+        let mut crc = Crc::new();
+        crc.update(&buffer[data..]);
+        buffer.extend_from_slice(&crc.sum().to_le_bytes());
+    }
+    FCS_LEN
+}
+
+fn kind(link_type: LinkType, first: Option<u8>) -> u8 {
+    match link_type {
+        LinkType::ETHERNET => 2,
+        LinkType::C_HDLC | LinkType::PPP_HDLC => 1,
+        LinkType::INFINIBAND => 21,
+        LinkType::IPV6 => 23,
+        LinkType::RAW if first.is_some_and(|byte| byte >> 4 == 6) => 23,
+        _ => 22,
+    }
+}
+
+/// Seconds since 1970 in units of 2^-32, to the nearest: reading gives the same nanosecond. Times outside of 1970 to
+/// 2106 have the nearest that can be written.
+fn time(timestamp: Timestamp) -> u64 {
+    match u32::try_from(timestamp.seconds()) {
+        Ok(seconds) => {
+            let fraction = ((u64::from(timestamp.subsec_nanos()) << 32) + 500_000_000) / 1_000_000_000;
+            u64::from(seconds) << 32 | fraction
+        }
+        Err(_) if timestamp.seconds() < 0 => 0,
+        Err(_) => u64::MAX,
+    }
+}
+
+/// The length of the record at the start of `records`, which this module wrote.
+pub(super) fn record_len(records: &[u8]) -> Option<usize> {
+    let len = u16::from_be_bytes(*records.get(10..)?.first_chunk()?);
+    Some(usize::from(len).max(HEADER_LEN))
+}
