@@ -31,7 +31,6 @@ Examples:
 The page reads a file that the meter writes once a second: browsers cost the capture nothing. The token in the address is made anew at each
 start. Other hosts are served through ssh, or by a proxy with TLS in front (--listen, --behind-proxy, --host). docs/view.md has the pages.";
 
-#[cfg_attr(not(feature = "view"), expect(dead_code, reason = "the page reads them"))]
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
     /// Address and port of the page; port 0 takes a free one.
