@@ -150,7 +150,7 @@ fn round(number: u16) -> Vec<Vec<u8>> {
     if number % 5 == 0 {
         frames.push(Ethernet::broadcast(&client).frame(0x0806, &arp(1, &client, [0; 6], server.v4)));
     }
-    frames.extend(Traffic::new(u64::from(number % 10)).take(10).map(|packet| packet.frame));
+    frames.extend(Traffic::new(u64::from(number % 10)).take(10).map(|(_, frame)| frame));
     frames
 }
 
