@@ -30,7 +30,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy};
-use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, socket_path};
+use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, parse_name, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
 use crate::environment;
@@ -94,8 +94,11 @@ impl Shared {
         }
         let client = Client::connect(&socket_path(trusted_socket()), &program());
         let (delay_ms, wish) = wish(wished);
+        let (capture, group) =
+            parse_name(name).map_err(|why| Failure::new(ERROR_NO_SUCH_DEVICE, format!("{device}: {why}")))?;
         let attach = AttachRequest {
-            capture: name.to_owned(),
+            capture: capture.to_owned(),
+            group,
             policy: Policy::Lossy,
             delay_ms,
             ..AttachRequest::default()

@@ -236,7 +236,7 @@ const NOT_RUN: [(&str, &str); 8] = [
     ("json", "read below"),
 ];
 /// Kinds of blocks that tests run or read: here, in `parquet.rs`, and in `documents.rs` of the program.
-const TESTED: [&str; 7] = ["console", "sql", "toml", "graph", "filter", "fpl", "patterns"];
+const TESTED: [&str; 8] = ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules"];
 
 /// Every block is run or read, holds command lines that the program takes, or is of a kind with a reason.
 #[test]
@@ -292,6 +292,12 @@ fn texts_of_the_documents_are_right() {
                     let patterns: String = block.lines.iter().map(pattern).collect();
                     tapline_search::Patterns::from_list(patterns.as_bytes())
                         .unwrap_or_else(|error| panic!("{place}: {error}"));
+                    vec![]
+                }
+                ("rules", _) => {
+                    let outputs = ["web", "ids", "reflect"].map(str::to_owned);
+                    let rules = tapline_rules::parse(&text, &outputs);
+                    rules.unwrap_or_else(|error| panic!("{place}: {}", error.render(&text)));
                     vec![]
                 }
                 ("json", _) => {
