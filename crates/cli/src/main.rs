@@ -40,6 +40,7 @@ mod stored;
 mod stream;
 mod strict;
 mod top;
+mod view;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -117,6 +118,9 @@ enum Command {
     /// Show the work of running tapline processes: packets, bits and cycles of each stage.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
+    /// Show the traffic of a running meter in a browser: hosts, flows, losses, costs, history, packets.
+    #[command(after_help = view::EXAMPLES)]
+    View(Box<view::ViewArgs>),
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
@@ -180,6 +184,7 @@ fn main() -> ExitCode {
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::View(args) => view::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
