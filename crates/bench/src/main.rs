@@ -24,8 +24,10 @@ mod readers;
 mod report;
 mod ring;
 mod sets;
+mod signatures;
 mod store;
 mod traffic;
+mod view;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -59,12 +61,16 @@ enum Workload {
     Fpl(fpl::FplArgs),
     /// Search payloads for many patterns at once: each engine that there is.
     Patterns(patterns::PatternsArgs),
+    /// Signatures in Snort's language: what thousands cost beside none, and beside the search for their contents.
+    Signatures(signatures::SignaturesArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
     Sets(sets::SetsArgs),
     /// Cost of counting cycles: a graph with and without.
     Accounting(accounting::AccountingArgs),
     /// Packets to flows to IPFIX: against softflowd and nfpcapd.
     Flows(flows::FlowsArgs),
+    /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
+    View(view::ViewArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
@@ -134,9 +140,11 @@ fn main() -> anyhow::Result<()> {
         Workload::Filter(args) => filter::run(&args, options.runs),
         Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
+        Workload::Signatures(args) => signatures::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
+        Workload::View(args) => view::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
@@ -152,11 +160,13 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
     ring::run(&Default::default(), options.runs)?;
     patterns::run(&Default::default(), options, report)?;
+    signatures::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
     traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     flows::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
+    view::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
         eprintln!("live: left out: {reason}");

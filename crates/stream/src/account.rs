@@ -1,11 +1,13 @@
-//! What became of every byte.
+//! The account: every byte in one place.
 //!
 //! ```text
 //! received = delivered + duplicate + given up + held        bytes of payload that were captured
 //! position = delivered + gaps                               of each stream: bytes since its beginning
 //! ```
 
-/// Why bytes are missing in a stream.
+use crate::direction::Held;
+
+/// The reason for which bytes are missing in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GapCause {
     /// The receiver acknowledged them: the capture lost them.
@@ -34,7 +36,7 @@ impl GapCause {
     }
 }
 
-/// Why captured bytes belong to no stream.
+/// The reason for which captured bytes belong to no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// From before the first byte of the stream.
@@ -119,6 +121,19 @@ impl Account {
         self.held_packets += other.held_packets;
         self.memory += other.memory;
         self.memory_peak += other.memory_peak;
+    }
+
+    pub(crate) fn hold(&mut self, held: &Held) {
+        self.held += held.len;
+        self.held_packets += 1;
+        self.memory += held.cost() as u64;
+        self.memory_peak = self.memory_peak.max(self.memory);
+    }
+
+    pub(crate) fn release(&mut self, held: &Held) {
+        self.held -= held.len;
+        self.held_packets -= 1;
+        self.memory -= held.cost() as u64;
     }
 
     pub(crate) fn give_up(&mut self, why: Refusal, bytes: u64) {

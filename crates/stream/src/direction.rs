@@ -49,11 +49,13 @@ pub(crate) struct Direction {
     pub(crate) memory: usize,
     /// The offset of FIN.
     pub(crate) fin: Option<u64>,
-    /// How far the receiver acknowledged.
+    /// The offset up to which the receiver acknowledged.
     acknowledged: u64,
     /// Since when the receiver has what we miss.
     pub(crate) lacking_since: Option<i64>,
-    /// It ended.
+    /// Its receiver reset the connection: what is sent still is seen, and the end is that.
+    pub(crate) is_reset: bool,
+    /// The stream has ended.
     pub(crate) is_over: bool,
 }
 
@@ -118,6 +120,13 @@ impl Direction {
         let held = entry.remove();
         self.memory -= held.cost();
         Some((start, held))
+    }
+
+    /// Takes the first held segment, due or not.
+    pub(crate) fn take_first(&mut self) -> Option<Held> {
+        let (_, held) = self.held.pop_first()?;
+        self.memory -= held.cost();
+        Some(held)
     }
 
     /// The missing bytes before the first held segment.

@@ -8,135 +8,11 @@ use tapline_packet::headers::{FiveTuple, Headers};
 
 use crate::account::{Account, GapCause, Refusal};
 use crate::direction::{Direction, Held};
+use crate::event::{EndCause, Event, Limits, Piece, Stream, Taken};
 use crate::segment::Segment;
 
 /// A reset with a number further ahead than this is none of the connection's.
 const RESET_REACH: i64 = 1 << 20;
-
-/// The bounds of a [`Reassembler`].
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections that are known at a time, 1 or more; about 400 bytes each.
-    pub connections: usize,
-    /// Bytes of memory for packets of one direction that wait behind a gap.
-    pub stream_bytes: usize,
-    /// Bytes of memory for packets of all streams that wait behind gaps.
-    pub bytes: usize,
-    /// How long bytes that the receiver has are waited for.
-    pub patience: Duration,
-    /// How long a connection may be silent.
-    pub idle: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: 100_000,
-            stream_bytes: 4 << 20,
-            bytes: 64 << 20,
-            patience: Duration::from_millis(100),
-            idle: Duration::from_secs(300),
-        }
-    }
-}
-
-/// One direction of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stream {
-    /// The number of the connection, from 0 in the order in which they began.
-    pub connection: u64,
-    /// Sender and receiver.
-    pub tuple: FiveTuple,
-    /// Sent by the end that opened the connection; by the end that was seen first where SYN is missing.
-    pub is_from_client: bool,
-    /// The beginning of the connection was seen.
-    pub has_syn: bool,
-    /// The offset of the event: bytes since the stream's beginning, delivered or missed.
-    pub offset: u64,
-}
-
-/// Why a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndCause {
-    /// FIN.
-    Finished,
-    /// RST.
-    Reset,
-    /// It was silent for too long.
-    Idle,
-    /// There were too many connections.
-    Evicted,
-    /// A new connection has the same addresses and ports.
-    Replaced,
-    /// The capture ended.
-    CaptureEnd,
-}
-
-impl EndCause {
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            EndCause::Finished => "fin",
-            EndCause::Reset => "rst",
-            EndCause::Idle => "idle",
-            EndCause::Evicted => "evicted",
-            EndCause::Replaced => "replaced",
-            EndCause::CaptureEnd => "capture end",
-        }
-    }
-}
-
-/// A segment whose turn has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
-    /// The packet as it was captured.
-    pub packet: Packet<'a>,
-    /// The offset of its payload.
-    pub payload_at: usize,
-    /// Bytes of payload that were delivered before, or are older than the stream.
-    pub skipped: usize,
-    /// Bytes of payload behind these that are new.
-    pub len: usize,
-    /// It is the packet that was pushed, and did not wait.
-    pub is_current: bool,
-}
-
-impl<'a> Piece<'a> {
-    /// The next bytes of the stream; none for segments without payload.
-    pub fn bytes(&self) -> &'a [u8] {
-        let start = self.payload_at + self.skipped;
-        self.packet.data.get(start..start + self.len).unwrap_or_default()
-    }
-}
-
-/// What happens in a stream.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
-    /// A segment, with the next bytes of the stream or without any.
-    Segment(Piece<'a>),
-    /// Bytes that will not come.
-    Gap {
-        /// Their number, 1 or more.
-        len: u64,
-        /// Why they were given up.
-        cause: GapCause,
-    },
-    /// No more bytes come. Segments without bytes, such as the reset itself, may.
-    End(EndCause),
-}
-
-/// What became of a packet that was pushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It has no whole TCP header, or is a fragment.
-    NotTcp,
-    /// It was handed on, as an event.
-    Passed,
-    /// It waits: its event comes later.
-    Held,
-    /// It has nothing new.
-    Refused,
-}
 
 /// A connection.
 struct Connection {
@@ -365,13 +241,20 @@ impl Reassembler {
         self.tell_end(at, way, cause, sink);
     }
 
+    /// Ends a direction once. What it still holds lies behind its end.
     fn tell_end(&mut self, at: usize, way: usize, cause: EndCause, sink: Sink<'_>) {
         let Some(connection) = &mut self.places[at] else { return };
         let direction = &mut connection.directions[way];
-        if direction.has_begun() && !direction.is_over {
-            direction.is_over = true;
-            sink(&connection.stream(way), Event::End(cause));
+        if !direction.has_begun() || direction.is_over {
+            return;
         }
+        direction.is_over = true;
+        while let Some(held) = direction.take_first() {
+            self.account.release(&held);
+            self.account.give_up(Refusal::AfterEnd, held.len);
+        }
+        let cause = if direction.is_reset { EndCause::Reset } else { cause };
+        sink(&connection.stream(way), Event::End(cause));
     }
 
     fn direction(&mut self, at: usize, way: usize) -> Option<&mut Direction> {
@@ -469,10 +352,7 @@ impl Reassembler {
     }
 
     fn hold(&mut self, at: usize, way: usize, start: u64, held: Held) {
-        self.account.held += held.len;
-        self.account.held_packets += 1;
-        self.account.memory += held.cost() as u64;
-        self.account.memory_peak = self.account.memory_peak.max(self.account.memory);
+        self.account.hold(&held);
         let Some(connection) = &mut self.places[at] else { return };
         if !connection.holds() {
             self.holders.push_back((at, connection.number));
@@ -557,9 +437,7 @@ impl Reassembler {
     /// Hands on held segments whose turn has come.
     fn deliver_due(&mut self, at: usize, way: usize, sink: Sink<'_>) {
         while let Some((start, held)) = self.direction(at, way).and_then(|direction| direction.take_due()) {
-            self.account.held -= held.len;
-            self.account.held_packets -= 1;
-            self.account.memory -= held.cost() as u64;
+            self.account.release(&held);
             let packet = Packet { data: &held.data, meta: &held.meta };
             self.deliver(at, way, start, &held, packet, false, sink);
         }
@@ -581,10 +459,6 @@ impl Reassembler {
         let Some(connection) = &mut self.places[at] else { return };
         let stream = connection.stream(way);
         let direction = &mut connection.directions[way];
-        if direction.is_over {
-            self.account.give_up(Refusal::AfterEnd, held.len);
-            return;
-        }
         let skipped = (direction.position - start).min(held.len);
         let len = held.len - skipped;
         self.account.duplicate += skipped;
@@ -612,7 +486,8 @@ impl Reassembler {
         }
     }
 
-    /// Ends a connection, if the number of the reset is one that its receiver would believe.
+    /// Ends a direction, if the number of the reset is one that its receiver would believe. The other one goes on until
+    /// it ends too.
     fn reset(
         &mut self,
         at: usize,
@@ -631,8 +506,10 @@ impl Reassembler {
             false => true,
         };
         if is_near {
-            for way in 0..2 {
-                self.end(at, way, EndCause::Reset, sink);
+            self.end(at, way, EndCause::Reset, sink);
+            // The other end does not know yet, and what it sends meanwhile is to be seen.
+            if let Some(other) = self.direction(at, 1 - way) {
+                other.is_reset = true;
             }
         }
         self.pass_plain(at, way, segment, packet, sink);

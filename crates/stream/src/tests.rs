@@ -295,6 +295,19 @@ fn connections_end_in_each_of_their_ways() {
     assert_eq!(bench.found.streams.len(), 5);
 }
 
+/// What was on its way to the end that reset the connection is delivered.
+#[test]
+fn bytes_sent_before_a_reset_arrived_are_delivered() {
+    let mut bench = Bench::new(Limits::default());
+    bench.sent(1, 0, ACK, b"ask");
+    bench.push(&frame(1, false, (50, 3), ACK, b"ans"), 0);
+    bench.sent(1, 3, RST, b"");
+    bench.push(&frame(1, false, (53, 3), ACK, b"wer"), 0);
+    bench.finish();
+    assert_eq!((bench.found.text(0), bench.found.text(1)), ("ask".to_owned(), "answer".to_owned()));
+    assert_eq!(bench.found.ends(), [Some(EndCause::Reset); 2]);
+}
+
 /// Who opened is known by SYN, or by the answer to it.
 #[test]
 fn the_client_is_the_one_that_opens() {

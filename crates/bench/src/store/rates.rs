@@ -42,6 +42,16 @@ impl Recorded {
     fn cost_ns(&self) -> f64 {
         self.outcome.program_ns as f64 / self.outcome.received.max(1) as f64
     }
+
+    /// The outcome, where packets of the block that a killed recorder had not written yet are no loss.
+    fn without_rest(mut self, recorder: Recorder, size: &str) -> TrialOutcome {
+        let missing = self.outcome.received.saturating_sub(self.outcome.captured);
+        if missing <= recorder.unwritten_max(frame_len(size)) {
+            (self.outcome.captured, self.outcome.stored) =
+                (self.outcome.received, Some(self.outcome.received));
+        }
+        self.outcome
+    }
 }
 
 /// Bytes that a size of recipes has on average, for room on the disk.
@@ -243,7 +253,7 @@ pub(super) fn limit(bench: &mut Bench<'_>) -> Result<()> {
                     let packets = rate.unwrap_or(1_200_000) as f64 * bench.args.seconds;
                     let mib = (packets * (frame_len(&size) + 160) as f64) as u64 >> 20;
                     let load = bench.load(&size, rate, PATIENCE);
-                    Ok(bench.record(recorder, &load, mib)?.outcome)
+                    Ok(bench.record(recorder, &load, mib)?.without_rest(recorder, &size))
                 });
                 match found {
                     Ok(found) => rates[at].push(found.rate),

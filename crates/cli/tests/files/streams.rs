@@ -31,10 +31,11 @@ const CAPTURES: [&str; 16] = [
 /// Connections of a file that are compared.
 const CONNECTIONS: usize = 40;
 
-/// The bytes of the two directions of a connection, the client's first.
+/// The bytes of the two directions of a connection. tshark takes the sender of the first packet for the client, also of
+/// one that answers a SYN; so either may be first.
 type Pair = [Vec<u8>; 2];
 
-/// What `streams` wrote: connections, and the account of bytes.
+/// The output of `streams`: connections, and the account of bytes.
 fn ours(capture: &Path, folder: &Path) -> (BTreeMap<usize, Pair>, Value) {
     let graph = format!("file({capture:?}) -> s :: streams({:?})", folder.join("out"));
     let run = finish(&mut tapline(["run", "--json", "-e", &graph])).succeeded();
@@ -62,7 +63,7 @@ fn ours(capture: &Path, folder: &Path) -> (BTreeMap<usize, Pair>, Value) {
         let mut grown = 0;
         let end = bytes.len();
         for (offset, len) in placed.into_iter().filter(|(offset, _)| *offset < end) {
-            let words = format!("[{len} bytes missing in capture file]").into_bytes();
+            let words = format!("[{len} bytes missing in capture file]\0").into_bytes();
             let at = offset + grown;
             grown += words.len();
             bytes.splice(at..at, words);
@@ -73,7 +74,7 @@ fn ours(capture: &Path, folder: &Path) -> (BTreeMap<usize, Pair>, Value) {
     (found, results["results"]["s"][0].clone())
 }
 
-/// What tshark follows.
+/// The streams that tshark follows.
 fn theirs(capture: &Path, connections: &[usize]) -> BTreeMap<usize, Pair> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-q", "-o", "tcp.relative_sequence_numbers:FALSE", "-r"]).arg(capture);
@@ -105,12 +106,13 @@ fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
 /// The streams of a capture that differ from tshark's, and how many were compared.
 fn differences(capture: &Path) -> (Vec<String>, usize) {
     let folder = tempfile::tempdir().expect("there is room");
-    let (ours, account) = ours(capture, folder.path());
+    let (mut ours, account) = ours(capture, folder.path());
     let number = |name: &str| account[name].as_u64().expect("a number");
     let in_places = ["delivered", "duplicate", "before_start", "after_end", "out_of_window", "held"];
     assert_eq!(number("bytes"), in_places.iter().map(|name| number(name)).sum::<u64>(), "{capture:?}");
     let connections: Vec<usize> = ours.keys().copied().take(CONNECTIONS).collect();
-    let theirs = theirs(capture, &connections);
+    let mut theirs = theirs(capture, &connections);
+    ours.values_mut().chain(theirs.values_mut()).for_each(|pair| pair.sort());
     let name = capture.file_name().expect("a name").to_string_lossy();
     let differs = |number: &&usize| ours.get(number) != theirs.get(number);
     let describe = |number: &usize| {

@@ -95,6 +95,10 @@ impl FplProgram {
     /// The same program for `workers` workers, each with its own memory.
     #[must_use]
     pub fn for_workers(mut self, workers: usize) -> FplProgram {
+        if self.shared.is_some() && workers <= 1 {
+            return self;
+        }
+        self.shared = None;
         let options = self.workers[0].options.clone();
         let own = || FplOptions { registry: functions(&self.searches), ..options.clone() };
         self.workers = (0..workers.max(1)).map(|_| Worker::new(own())).collect();

@@ -1,0 +1,4 @@
+//! Signatures evaluated on whole packets.
+
+mod naive;
+mod packets;
