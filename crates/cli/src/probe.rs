@@ -17,6 +17,7 @@ use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
+use crate::container;
 use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
@@ -68,7 +69,11 @@ pub(crate) struct ProbeArgs {
     times: TimeArgs,
     /// Meter in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
+    pub(crate) netns: Option<String>,
+    /// Meter in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
     /// Threads that share the packets by host; each meters and exports on its own, in its own observation domain. Not
