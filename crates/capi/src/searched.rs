@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_file::FileSource;
-use tapline_packet::{Batch, Interface, LinkType, Record};
+use tapline_packet::{Batch, Interface, LinkType, Record, Timestamp};
 use tapline_store::Window;
 use tapline_sys::Poller;
 use tapline_tap::protocol::FindRequest;
@@ -49,7 +49,19 @@ struct Found {
     records: Vec<Record>,
 }
 
+/// No time at all.
+const NEVER: Window =
+    Window { from: Window::ALL.from, to: Timestamp::from_nanos(Window::ALL.from.as_nanos() + 1) };
+
 impl DaemonSearch {
+    /// Asks the daemon whether it would search a store for this user; gives the first interface's link type.
+    pub(crate) fn ask(directory: &Path) -> Result<LinkType, Failure> {
+        let (search, link_type) = DaemonSearch::begin(directory, "", NEVER)?;
+        // An answer that is read to its end is no complaint in the daemon's log.
+        while search.batches.recv().is_ok() {}
+        Ok(link_type)
+    }
+
     /// Asks the daemon for the packets of a store; gives the search and the first interface's link type.
     pub(crate) fn begin(
         directory: &Path,
@@ -57,7 +69,7 @@ impl DaemonSearch {
         window: Window,
     ) -> Result<(DaemonSearch, LinkType), Failure> {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-        let bound = |at: tapline_packet::Timestamp, none| Some(at.as_nanos()).filter(|_| at != none);
+        let bound = |at: Timestamp, none| Some(at.as_nanos()).filter(|_| at != none);
         let find = FindRequest {
             store: absolute.display().to_string(),
             filter: filter.to_owned(),

@@ -58,8 +58,6 @@ pub(crate) struct Stored {
     /// Texts of the programs that were compiled for this handle, and their questions.
     texts: Vec<(CompiledFilter, (String, Question))>,
     input: Option<Box<dyn tapline_capture::Source>>,
-    /// The daemon's answer without a filter, begun when the store was opened.
-    unfiltered: Option<DaemonSearch>,
     /// The counters of a search of files.
     report: Option<SearchReport>,
     /// Whether a filter was set after the search had begun.
@@ -92,11 +90,10 @@ impl Stored {
         }
         let failure = |text: String| Failure::new(ERROR_NO_SUCH_DEVICE, text);
         let window = name.window(&Clock::local()).map_err(failure)?;
-        let (access, link_type, unfiltered) = match Catalog::open(&name.directory) {
+        let (access, link_type) = match Catalog::open(&name.directory) {
             Err(error) if error.is_denied() && !name.follow => {
-                let (search, link_type) =
-                    without_signals(|| DaemonSearch::begin(&name.directory, "", window))?;
-                (Access::Daemon(name.directory.clone()), link_type, Some(search))
+                let link_type = without_signals(|| DaemonSearch::ask(&name.directory))?;
+                (Access::Daemon(name.directory.clone()), link_type)
             }
             catalog => {
                 let catalog = Arc::new(catalog.map_err(|error| failure(error.to_string()))?);
@@ -104,7 +101,7 @@ impl Stored {
                 let first = search(&catalog, window, Question::Anything, name.follow, None)?;
                 let first = first.interfaces().first();
                 let link_type = first.map_or(LinkType::ETHERNET, |interface| interface.link_type);
-                (Access::Files(catalog), link_type, None)
+                (Access::Files(catalog), link_type)
             }
         };
         let dlt = c_int::from(link_type.dlt());
@@ -118,7 +115,6 @@ impl Stored {
             program: None,
             texts: Vec::new(),
             input: None,
-            unfiltered,
             report: None,
             is_filtered_here: false,
             dlts: vec![dlt],
@@ -153,10 +149,7 @@ impl Stored {
             Access::Daemon(directory) => {
                 // Its answer may have packets that the program refuses: of a program without a text all.
                 self.is_filtered_here = self.program.is_some();
-                Ok(Box::new(match self.unfiltered.take().filter(|_| text.is_empty()) {
-                    Some(search) => search,
-                    None => without_signals(|| DaemonSearch::begin(directory, &text, self.window))?.0,
-                }))
+                Ok(Box::new(without_signals(|| DaemonSearch::begin(directory, &text, self.window))?.0))
             }
         }
     }

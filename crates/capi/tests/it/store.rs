@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output};
+use std::thread::sleep;
+use std::time::Duration;
 
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_store::{Losses, Recorder, RecorderSettings};
@@ -214,18 +216,34 @@ fn the_daemon_is_asked_for_a_store_of_its_own() {
     if let Err(error) = as_nobody(&library, &socket, &["--version"]) {
         return eprintln!("skipped: {TEST}: nobody may run no tcpdump: {error}");
     }
+    // The daemon serves before its recorder reads.
+    wait_for("the first packets to be found", || {
+        hosts.ping(1);
+        !lines(&["-i", &name]).is_empty()
+    });
+    // With ARP.
+    hosts.near.ip(&["neigh", "flush", "all"]).unwrap();
     hosts.ping(5);
-    wait_for("the packets to be found", || lines(&["-i", &name]).len() == 10);
-    fs::read_dir(&store).unwrap();
-    // By the rules: no ARP, which root finds. By the filter's text, and by a program of tcpdump's own options.
-    let by_root = tcpdump(Some(&library), &["-i", &name, "arp"]);
-    assert!(!by_root.is_empty() && lines(&["-i", &name, "arp"]).is_empty());
+    let by_root = |filter: &str| tcpdump(Some(&library), &["-i", &name, filter]);
+    let mut before = String::new();
+    wait_for("all packets to be found", || {
+        sleep(Duration::from_millis(500));
+        std::mem::replace(&mut before, by_root("")) == by_root("")
+    });
+    // By the rules: no ARP, which root finds. By the filter's text, also where the index serves no part of it.
+    assert!(!by_root("arp").is_empty() && lines(&["-i", &name, "arp"]).is_empty());
     for option in ["-i", "-r"] {
-        assert_eq!(lines(&[option, &name, "icmp[icmptype] = icmp-echo"]).len(), 5, "{option}");
+        for filter in ["icmp", "icmp[icmptype] = icmp-echo", "icmp and host 10.77.0.2", "icmp and less 10"] {
+            assert_eq!(
+                lines(&[option, &name, filter]).join("\n"),
+                by_root(filter).trim_end(),
+                "{option} {filter}"
+            );
+        }
+        assert_eq!(lines(&[option, &name]).join("\n"), by_root("icmp").trim_end(), "{option}");
         assert_eq!(lines(&[option, &name, "-c", "3", "icmp"]).len(), 3, "{option}");
     }
-    let by_root = tcpdump(Some(&library), &["-i", &name, "icmp"]);
-    assert_eq!(lines(&["-i", &name, "icmp"]).join("\n"), by_root.trim_end());
+    assert!(by_root("icmp[icmptype] = icmp-echo").lines().count() >= 5);
     let past = format!("{name}?to=-1h");
     assert!(lines(&["-i", &past]).is_empty());
     // A store that the daemon does not record, and no daemon.

@@ -10,6 +10,7 @@ use tapline_store::RecorderSettings;
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
+use crate::container;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
 use crate::strict::StrictArgs;
@@ -50,6 +51,10 @@ pub(crate) struct CaptureArgs {
     /// Capture in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
+    /// Capture in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
     /// Keep at most this many bytes of a packet, from files too; 0 means 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     pub(crate) snapshot_length: u32,

@@ -25,9 +25,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, SplitPlan};
-use tapline_graph::{Control, RunEnd};
+use tapline_graph::{Control, RunEnd, ViewFile};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
+use tapline_sys::privilege::Identity;
 
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
@@ -136,6 +137,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
     let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
+    let view = open_view(plan, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
@@ -144,6 +146,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         workers,
         interpret: false,
         directory: PathBuf::new(),
+        view,
         rule_files: Default::default(),
     });
     if args.reload {
@@ -196,6 +199,31 @@ fn code_of_whole(args: &RunArgs, done: &Done, unfit: &UnfitLinkTypes) -> ExitCod
     misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
     let is_whole = store::tell_missing(lost) && misfit.is_none();
     if is_whole { code } else { ExitCode::FAILURE }
+}
+
+/// The file of a view, if the graph has one, for a process that becomes `identity`. A view without a file costs the run
+/// nothing else, so it goes on and says so.
+fn open_view(plan: &Plan, identity: Option<&Identity>) -> Result<Option<Arc<ViewFile>>> {
+    let views: Vec<&str> =
+        plan.nodes.iter().filter(|node| node.class.name == "view").map(|node| &*node.name).collect();
+    if let [one, other, ..] = views.as_slice() {
+        bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
+    }
+    let create = || -> Result<ViewFile, tapline_graph::ViewError> {
+        let view = ViewFile::create(&reporting::title(plan))?;
+        if let Some(Identity { uid, gid, .. }) = identity {
+            view.give_to(*uid, *gid)?;
+        }
+        Ok(view)
+    };
+    Ok(match (!views.is_empty()).then(create) {
+        None => None,
+        Some(Ok(view)) => Some(Arc::new(view)),
+        Some(Err(error)) => {
+            let _ = writeln!(io::stderr(), "tapline: others cannot read the view: {error}");
+            None
+        }
+    })
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs

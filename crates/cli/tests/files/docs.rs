@@ -225,13 +225,14 @@ fn words_of_the_glossary_are_used() {
 }
 
 /// Kinds of blocks that no test runs, with the reason.
-const NOT_RUN: [(&str, &str); 8] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("picture", "a drawing of parts and paths, or of messages"),
     ("grammar", "the grammar of a language or format; tests of its parser cover the language"),
     ("formula", "sums that accounts are checked for, or steps of a computation, in mathematical notation"),
     ("synopsis", "alternatives and placeholders; --help is made of the same description as the parser"),
     ("output", "of a machine or moment that a test has not: cards, losses, times"),
     ("sh", "commands of other programs, or builds that take minutes"),
+    ("yaml", "configuration of other programs"),
     ("rust,ignore", "parts of a program; the documentation of the crate has the whole, which runs as a test"),
     ("json", "read below"),
 ];

@@ -109,6 +109,11 @@ impl Daemon {
         wait_for("the socket", || Client::connect(&self.socket(), "test").is_ok());
     }
 
+    #[cfg(feature = "view")]
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }

@@ -392,6 +392,17 @@ impl DetailTable {
         details
     }
 
+    /// Application and name of a flow that goes on, as far as they are known.
+    pub(crate) fn said(
+        &self,
+        slot: u32,
+        protocol: u8,
+        ports: [u16; 2],
+        first: usize,
+    ) -> (Option<Application>, Option<Box<str>>) {
+        self.payloads.as_ref().map_or((None, None), |payloads| payloads.said(slot, (protocol, ports), first))
+    }
+
     /// Packets of a side by size. The size of a single packet follows from the flow.
     fn sizes_of(&mut self, slot: u32, at: usize, side: &Endpoint) -> SizeCounts {
         self.sizes.end(slot, at).unwrap_or_else(|| {

@@ -48,6 +48,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::streams::extract::CLASS,
     stages::flow::CLASS,
     stages::flowtop::CLASS,
+    stages::view::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
     PRINT,

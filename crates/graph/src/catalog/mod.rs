@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tapline_packet::Interface;
+use tapline_view::ViewFile;
 
 pub use arguments::{Arguments, Parameter, ParameterType};
 pub use classes::CLASSES;
@@ -128,6 +129,8 @@ pub struct GraphSettings {
     pub interpret: bool,
     /// The directory of relative file names.
     pub directory: PathBuf,
+    /// The file of the stage `view`; without one it writes for this process alone.
+    pub view: Option<Arc<ViewFile>>,
     /// Files of rules, which workers share.
     pub rule_files: RuleFiles,
 }

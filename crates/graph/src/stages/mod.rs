@@ -53,6 +53,7 @@ pub(crate) mod tee;
 pub(crate) mod top;
 pub(crate) mod trailer;
 pub(crate) mod verify;
+pub(crate) mod view;
 
 pub use bounce::Bounce;
 pub use filter::{CompileFilter, CompileNative, FilterStage};

@@ -92,6 +92,7 @@ fn a_hundred_changes_lose_no_packet() {
         workers: 1,
         interpret: false,
         directory: PathBuf::new(),
+        view: None,
         rule_files: Default::default(),
     };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
@@ -207,6 +208,7 @@ impl Changing {
             workers: 1,
             interpret: false,
             directory: PathBuf::new(),
+            view: None,
             rule_files: Default::default(),
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());

@@ -13,6 +13,7 @@ use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
     Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
+    ViewFile,
 };
 use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
@@ -79,12 +80,18 @@ impl Trial {
 
     /// Any graph with the source `file("in")` and ends of the class `json`.
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
+        Trial::viewed(text, None)
+    }
+
+    /// The same with a file for the stage `view`.
+    pub(crate) fn viewed(text: &str, view: Option<Arc<ViewFile>>) -> Result<Trial, String> {
         let plan = Plan::new(&[GraphText { name: "trial", text }])?;
         let common = GraphSettings {
             options: Arc::new(options),
             workers: 1,
             interpret: false,
             directory: PathBuf::from("."),
+            view,
             rule_files: Default::default(),
         };
         let mut ends = Vec::new();
