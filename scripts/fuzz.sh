@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-30}
 shift || true
-all=(capture_file filter_text bpf_program fpl_text engines graph_text packet_text packet_json flows wire sip pattern_search signatures tcp_streams ring_writer ring_reader store_files store_roll_up tap_socket)
+all=(capture_file filter_text bpf_program fpl_text engines graph_text rules_text packet_text packet_json flows wire sip pattern_search signatures tcp_streams ring_writer ring_reader store_files store_roll_up tap_socket)
 targets=("${@:-${all[@]}}")
 
 export RUSTC_WRAPPER="$PWD/../scripts/fuzz-rustc.sh"

@@ -68,6 +68,6 @@ for package in tapline tapline-daemon tapline-libpcap; do
     (cd "$tree" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
     find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
     of_all=$(sed -n 's/^Architecture: //p' "$tree/DEBIAN/control")
-    dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/${package}_${version}_${of_all}.deb" >/dev/null
+    dpkg-deb --root-owner-group "-Z${DEB_COMPRESSION:-xz}" --build "$tree" "$out/${package}_${version}_${of_all}.deb" >/dev/null
     ls -l "$out/${package}_${version}_${of_all}.deb"
 done

@@ -26,6 +26,7 @@ for package in tapline tapline-daemon tapline-libpcap; do files "$package" >"$wo
 cat >"$work/tapline.spec" <<SPEC
 %global _build_id_links none
 %global debug_package %{nil}
+%global _binary_payload ${RPM_PAYLOAD:-w6.xzdio}
 %global __os_install_post %{nil}
 %global source_date_epoch_from_changelog 0
 %global clamp_mtime_to_source_date_epoch 1
@@ -43,7 +44,6 @@ Tapline captures from interfaces and files, filters with the language of libpcap
 Each command ends with an account of where every packet went.
 %package daemon
 Summary: One packet capture for many readers, as a service
-BuildArch: $(uname -m)
 Requires: tapline = %{version}, systemd
 %description daemon
 Units of systemd for tapline serve, tapline record and tapline metrics, with a user of their own.
@@ -67,6 +67,6 @@ install -d -o tapline -g tapline -m 0750 /var/lib/tapline || :
 %files daemon -f $work/tapline-daemon.files
 %files libpcap -f $work/tapline-libpcap.files
 SPEC
-rpmbuild -bb --quiet --nodeps --define "_topdir $work/top" --define "_rpmdir $out" --define '_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm' \
+rpmbuild -bb --quiet --nodeps --define "_topdir $work/top" --define "_rpmdir $out" --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
     "$work/tapline.spec"
 ls -l "$out"/*.rpm

@@ -27,6 +27,10 @@ declare -A package_of=(
     [tcpslice]=tcpslice
     [nfpcapd]=nfdump
     [arp-scan]=arp-scan
+    # The browser of `tapline view`, and what drives it.
+    [chromium]=chromium
+    [node]=nodejs
+    [sqlite3]=sqlite3
     # Readers of our man pages and completions.
     [man]=man-db
     [zsh]=zsh
@@ -50,6 +54,15 @@ ldconfig -p 2>/dev/null | grep -q 'libpcap\.so\.' || missing+=(libpcap0.8)
 for module in scapy pcapy; do
     /usr/bin/python3 -c "import $module" 2>/dev/null || missing+=("python3-$module")
 done
+
+# What drives the browser, and looks whether everybody can use its pages: 18 MB from npm, which stay in the target folder.
+node_folder="${CARGO_TARGET_DIR:-target}/node"
+if command -v npm >/dev/null && [ ! -d "$node_folder/node_modules/axe-core" ]; then
+    echo "installing for the tests, into $node_folder: playwright-core axe-core"
+    mkdir -p "$node_folder"
+    npm install --prefix "$node_folder" --silent --no-audit --no-fund playwright-core@1 axe-core@4 </dev/null >/dev/null 2>&1 ||
+        echo "not installed: playwright-core, axe-core; tests in a browser will skip"
+fi
 
 # Engines that read our Parquet, for the Python that is first in PATH: they stay in the target folder, 400 MB with all that they need. CI asks for them.
 if [ "${1:-}" = parquet ]; then

@@ -51,6 +51,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "fpl_text", check: fpl_text, seeds: fpl_text_seeds },
     Law { name: "engines", check: engines, seeds: engines::engines_seeds },
     Law { name: "graph_text", check: graph_text, seeds: graph_text_seeds },
+    Law { name: "rules_text", check: rules_text, seeds: rules_text_seeds },
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
@@ -555,6 +556,46 @@ fn graph_text_seeds() -> Vec<Vec<u8>> {
         "/* two */ file(x) -> b :: balance(by=inner, seed=7); b[0] -> top(by=flow, n=3); b[1] -> sample(1/1k, flow)",
     ]);
     texts.map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// A file of rules is refused with an error that stands within the text, or means the same once it is written anew; and
+/// each exact rule is found by its own flow.
+pub fn rules_text(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let outputs = ["web", "ids", "reflect"].map(str::to_owned);
+    let file = match tapline_rules::parse(&text, &outputs) {
+        Ok(file) => file,
+        Err(error) => {
+            assert!(!error.message.is_empty(), "an error says nothing");
+            let spans = [error.span, error.also].into_iter().flatten();
+            spans.for_each(|span| assert!(span.start <= span.end && span.end <= text.len(), "{span:?}"));
+            assert!(error.span.is_some(), "an error without a place: {error}");
+            error.render(&text);
+            return;
+        }
+    };
+    let written = file.to_string();
+    let again = tapline_rules::parse(&written, &outputs);
+    let again = again.unwrap_or_else(|error| panic!("{}", error.render(&written)));
+    assert_eq!(again.to_string(), written, "the rules mean something else once they are written anew");
+    for number in file.exact.numbers() {
+        let rule = file.exact.rule(number);
+        let flow = tapline_rules::Flow::of(&rule.tuple).expect("ends of one version");
+        assert_eq!(file.exact.find(&flow), Some(number), "{rule:?}");
+        let back = tapline_rules::Flow::of(&rule.tuple.reversed()).expect("ends of one version");
+        assert!(!rule.is_both || file.exact.find(&back) == Some(number), "{rule:?}");
+    }
+}
+
+fn rules_text_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "filter not port 22 # first\nflow tcp 192.0.2.1:1024 <-> 198.51.100.7:443 => drop\n\
+         flow udp [2001:db8::1]:53 -> [2001:db8::2]:4000 => to ids, go on\nflow icmp 192.0.2.1 -> 192.0.2.9 => sample 1/100\n",
+        "rule scan: tcp dst portrange 1-1023 and net 10.0.0.0/8 => to ids, go on\nrule: ip => count\r\n\
+         rule web: tcp port 80 => sample 3/7, to web, reflect, pass\nsample 1/10\ndefault drop",
+        "flow 50 192.0.2.1 -> 192.0.2.2 => drop\nflow 50 192.0.2.2 -> 192.0.2.1 => pass, stop\ndefault to web, reflect\n",
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
 /// Whatever packets are and whenever they come, each belongs to one record or is counted with the reason why not; and

@@ -15,7 +15,7 @@ fn byte(number: u32) -> u8 {
     (number.wrapping_mul(2_654_435_761) >> 11) as u8
 }
 
-/// What is known of a stream.
+/// The state of a stream, as its events tell it.
 #[derive(Default)]
 struct Seen {
     next: Option<u32>,

@@ -58,14 +58,20 @@ pub(crate) fn run(args: &AccountingArgs, options: &Options, report: &mut Report)
     Ok(())
 }
 
-/// One run over the file, in this thread.
-fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
+/// One run of a graph behind the file, in this thread.
+pub(crate) fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
     let text = format!("file(\"{}\") -> {graph}", path.display());
     let plan = Plan::new(&[GraphText { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let common =
-        GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+    let common = GraphSettings {
+        options: Arc::new(options),
+        workers: 1,
+        interpret: false,
+        directory: PathBuf::new(),
+        view: None,
+        rule_files: Default::default(),
+    };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let context =
         WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };

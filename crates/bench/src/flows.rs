@@ -78,7 +78,7 @@ pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> a
         let mut resident = Vec::new();
         for &conversations in &args.conversations {
             let path = folder.path().join("flows.pcap");
-            make_file(&tapline, &path, size, conversations, args.packets)?;
+            make_file(&tapline, &path, size, (conversations, args.packets), "400k")?;
             let job = Job { tapline: &tapline, path: &path, folder: folder.path(), port: sink.port };
             for peer in &peers {
                 check(&job, peer, args.packets, &sink)?;
@@ -187,12 +187,12 @@ impl Job<'_> {
 }
 
 /// Conversations of TCP and UDP over IPv4, in any order. A TCP flow is one connection, as far as packets reach.
-fn make_file(
+pub(crate) fn make_file(
     tapline: &Path,
     path: &Path,
     size: &str,
-    conversations: u64,
-    packets: u64,
+    (conversations, packets): (u64, u64),
+    rate: &str,
 ) -> anyhow::Result<()> {
     let segments = (packets / conversations.max(1)).clamp(3, 10_000);
     let mut command = Command::new(tapline);
@@ -203,7 +203,7 @@ fn make_file(
     {
         command.arg(format!("{key}={value}"));
     }
-    command.arg(format!("segments={segments}")).arg("rate=400k");
+    command.arg(format!("segments={segments}")).arg(format!("rate={rate}"));
     let output = command.stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())

@@ -27,6 +27,7 @@ mod sets;
 mod signatures;
 mod store;
 mod traffic;
+mod view;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -68,6 +69,8 @@ enum Workload {
     Accounting(accounting::AccountingArgs),
     /// Packets to flows to IPFIX: against softflowd and nfpcapd.
     Flows(flows::FlowsArgs),
+    /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
+    View(view::ViewArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
@@ -141,6 +144,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
+        Workload::View(args) => view::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
@@ -162,6 +166,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     file::run(&Default::default(), options, report)?;
     flows::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
+    view::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
         eprintln!("live: left out: {reason}");

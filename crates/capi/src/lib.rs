@@ -48,6 +48,7 @@ pub mod query;
 pub mod raw;
 pub mod read;
 mod savefile;
+mod searched;
 mod settings;
 mod shared;
 mod source;

@@ -30,7 +30,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy};
-use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, socket_path};
+use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, parse_name, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
 use crate::environment;
@@ -94,8 +94,11 @@ impl Shared {
         }
         let client = Client::connect(&socket_path(trusted_socket()), &program());
         let (delay_ms, wish) = wish(wished);
+        let (capture, group) =
+            parse_name(name).map_err(|why| Failure::new(ERROR_NO_SUCH_DEVICE, format!("{device}: {why}")))?;
         let attach = AttachRequest {
-            capture: name.to_owned(),
+            capture: capture.to_owned(),
+            group,
             policy: Policy::Lossy,
             delay_ms,
             ..AttachRequest::default()
@@ -167,7 +170,7 @@ impl Shared {
 }
 
 /// The name of this program.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -179,7 +182,7 @@ pub(crate) fn captures(timeout: Duration) -> Vec<OfferedCapture> {
 }
 
 /// The only socket for programs with more rights than their user; `None` for other programs.
-fn trusted_socket() -> Option<&'static Path> {
+pub(crate) fn trusted_socket() -> Option<&'static Path> {
     environment::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 

@@ -7,17 +7,19 @@
 //!
 //! The search begins with the first call for packets: the filter that was set before is run by its threads, and the
 //! index passes over what that filter's text cannot match. A filter that is set later decides here.
+//!
+//! Where the user has no right to the files, the daemon that records the store is asked (searched.rs).
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Advance, SearchFilter, Source as _, StoreInput, StoreReading};
+use tapline_capture::{Advance, SearchFilter, SearchReport, Source as _, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_jit::TieredFilter;
@@ -28,6 +30,7 @@ use tapline_sys::Wakeup;
 
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
+use crate::searched::DaemonSearch;
 use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
 
@@ -36,17 +39,27 @@ const SEARCH_WAIT: Duration = Duration::from_millis(20);
 /// Programs whose texts are kept.
 const TEXTS_MAX: usize = 8;
 
+/// The way to the packets of a store.
+enum Access {
+    /// Its files.
+    Files(Arc<Catalog>),
+    /// The daemon that records it to this directory, as its rules allow.
+    Daemon(PathBuf),
+}
+
 /// Packets of a store.
 pub(crate) struct Stored {
-    catalog: Arc<Catalog>,
+    access: Access,
     window: Window,
     follows: bool,
-    /// The index queries of the filter's text, and the filter; until the search begins.
-    question: Question,
+    /// The filter's text and the index queries of it, and the filter; until the search begins.
+    asked: (String, Question),
     program: Option<CompiledFilter>,
-    /// Questions of the programs that were compiled for this handle.
-    questions: Vec<(CompiledFilter, Question)>,
-    input: Option<StoreInput>,
+    /// Texts of the programs that were compiled for this handle, and their questions.
+    texts: Vec<(CompiledFilter, (String, Question))>,
+    input: Option<Box<dyn tapline_capture::Source>>,
+    /// The counters of a search of files.
+    report: Option<SearchReport>,
     /// Whether a filter was set after the search had begun.
     is_filtered_here: bool,
     dlts: Vec<c_int>,
@@ -77,23 +90,32 @@ impl Stored {
         }
         let failure = |text: String| Failure::new(ERROR_NO_SUCH_DEVICE, text);
         let window = name.window(&Clock::local()).map_err(failure)?;
-        let catalog = Catalog::open(&name.directory).map_err(|error| failure(error.to_string()))?;
-        let catalog = Arc::new(catalog);
-        // Its threads have ended when it is there.
-        let first = search(&catalog, window, Question::Anything, name.follow, None)?;
-        let link_type =
-            first.interfaces().first().map_or(LinkType::ETHERNET, |interface| interface.link_type);
+        let (access, link_type) = match Catalog::open(&name.directory) {
+            Err(error) if error.is_denied() && !name.follow => {
+                let link_type = without_signals(|| DaemonSearch::ask(&name.directory))?;
+                (Access::Daemon(name.directory.clone()), link_type)
+            }
+            catalog => {
+                let catalog = Arc::new(catalog.map_err(|error| failure(error.to_string()))?);
+                // Its threads have ended when it is there.
+                let first = search(&catalog, window, Question::Anything, name.follow, None)?;
+                let first = first.interfaces().first();
+                let link_type = first.map_or(LinkType::ETHERNET, |interface| interface.link_type);
+                (Access::Files(catalog), link_type)
+            }
+        };
         let dlt = c_int::from(link_type.dlt());
         let ready = Wakeup::new().map_err(|error| Failure::system("eventfd", &error.source))?;
         ready.notify();
         let stored = Stored {
-            catalog,
+            access,
             window,
             follows: name.follow,
-            question: Question::Anything,
+            asked: (String::new(), Question::Anything),
             program: None,
-            questions: Vec::new(),
+            texts: Vec::new(),
             input: None,
+            report: None,
             is_filtered_here: false,
             dlts: vec![dlt],
             link_type,
@@ -108,13 +130,28 @@ impl Stored {
     }
 
     /// Begins the search, with the filter that was set.
-    fn begin(&mut self) -> Result<&mut StoreInput, Failure> {
+    fn begin(&mut self) -> Result<&mut (dyn tapline_capture::Source + 'static), Failure> {
         if self.input.is_none() {
-            let sieve = self.program.clone().map(sieve);
-            let question = std::mem::replace(&mut self.question, Question::Anything);
-            self.input = Some(search(&self.catalog, self.window, question, self.follows, sieve)?);
+            self.input = Some(self.search()?);
         }
-        self.input.as_mut().ok_or_else(|| Failure::error("the search has not begun"))
+        self.input.as_deref_mut().ok_or_else(|| Failure::error("the search has not begun"))
+    }
+
+    fn search(&mut self) -> Result<Box<dyn tapline_capture::Source>, Failure> {
+        let (text, question) = std::mem::replace(&mut self.asked, (String::new(), Question::Anything));
+        match &self.access {
+            Access::Files(catalog) => {
+                let sieve = self.program.clone().map(sieve);
+                let input = search(catalog, self.window, question, self.follows, sieve)?;
+                self.report = Some(input.report());
+                Ok(Box::new(input))
+            }
+            Access::Daemon(directory) => {
+                // Its answer may have packets that the program refuses: of a program without a text all.
+                self.is_filtered_here = self.program.is_some();
+                Ok(Box::new(without_signals(|| DaemonSearch::begin(directory, &text, self.window))?.0))
+            }
+        }
     }
 
     /// Takes the wanted packets of the batch that the search lends.
@@ -197,9 +234,9 @@ impl Source for Stored {
         }
         let is_new = self.input.is_none();
         let input = self.begin()?;
-        let advance = |input: &mut StoreInput| input.advance(SEARCH_WAIT);
+        let mut advance = || input.advance(SEARCH_WAIT);
         // The first call makes the threads.
-        match if is_new { without_signals(|| advance(input)) } else { advance(input) } {
+        match if is_new { without_signals(advance) } else { advance() } {
             Ok(Advance::Batch) => self.take(keep),
             // There may be more: the caller looks whether the loop is to end, and asks again.
             Ok(Advance::Idle) => {}
@@ -242,10 +279,10 @@ impl Source for Stored {
     }
 
     fn compiled(&mut self, text: &str, options: &Options, filter: &CompiledFilter) {
-        if self.questions.len() == TEXTS_MAX {
-            self.questions.remove(0);
+        if self.texts.len() == TEXTS_MAX {
+            self.texts.remove(0);
         }
-        self.questions.push((filter.clone(), Question::of(text, options)));
+        self.texts.push((filter.clone(), (text.to_owned(), Question::of(text, options))));
     }
 
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
@@ -254,8 +291,8 @@ impl Source for Stored {
             return Ok(());
         }
         // A program of the caller's own has no text: then every chunk of the time is read.
-        let known = self.questions.iter().rev().find(|(filter, _)| filter == program);
-        self.question = known.map_or(Question::Anything, |(_, question)| question.clone());
+        let known = self.texts.iter().rev().find(|(filter, _)| filter == program);
+        self.asked = known.map_or((String::new(), Question::Anything), |(_, asked)| asked.clone());
         self.program = Some(program.clone());
         Ok(())
     }
@@ -274,7 +311,7 @@ impl Source for Stored {
     }
 
     fn statistics(&mut self) -> Result<Stat, Failure> {
-        let lost = self.input.as_ref().map_or(0, |input| input.report().get().lost);
+        let lost = self.report.as_ref().map_or(0, |report| report.get().lost);
         // libpcap's are 32 bits wide and wrap.
         Ok(Stat { recv: self.lent as u32, drop: lost as u32, if_drop: 0 })
     }

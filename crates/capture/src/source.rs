@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_sys::Wakeup;
+use tapline_sys::{Poller, Wakeup};
 
 use crate::{Error, InterfaceAccount};
 
@@ -70,6 +70,13 @@ pub trait Source: Send {
     /// never waits.
     fn wakeup(&self) -> Option<Arc<Wakeup>> {
         None
+    }
+
+    /// Adds what ends a wait in [`advance`](Source::advance) to `poller`, so that a caller can wait for several sources
+    /// at once and then call `advance` without a wait. Returns whether that is all; `false` if the source must wait
+    /// itself.
+    fn wait_on(&self, _poller: &mut Poller) -> bool {
+        false
     }
 
     /// Events since the last call that a user should know of: a link went down, an interface appeared.

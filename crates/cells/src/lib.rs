@@ -19,26 +19,26 @@ pub use peer::{Order, Peer, Snapshot};
 use std::io;
 use std::path::PathBuf;
 
-/// Why a file of cells cannot be used.
+/// The reason for which a file of cells cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A call of the system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     System {
-        /// What was done.
+        /// The attempt, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The error.
         source: io::Error,
     },
-    /// It is no such file.
+    /// Another kind of file.
     #[error("{} is no file of cells, or of another version: {what}", path.display())]
     WrongFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// Another process has it.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::layout::{check, lock_path, order, read_word, word, write_word};
 
-/// How long an owner may take: it looks ten times a second, and between two batches.
+/// The longest wait for an owner, which looks ten times a second and between two batches.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two looks.
 const NAP: Duration = Duration::from_micros(200);
@@ -29,7 +29,7 @@ pub enum Order {
     Add {
         /// Which cell, from 0.
         cell: u64,
-        /// What is added.
+        /// The summand.
         value: u64,
     },
     /// All cells get a value.

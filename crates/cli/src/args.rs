@@ -11,7 +11,7 @@ use tapline_syntax::units;
 pub(crate) const SNAP_LEN: u32 = 262_144;
 
 /// Dialect of filter texts.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct LanguageArgs {
     /// Limit the offset of vlan, mpls, pppoes, geneve and vxlan to their parenthesis, and end it at `or`; count a VLAN
     /// tag that the kernel removed as on the wire. As scoped(...) around the filter.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tapline_bpf::DumpFormat;
@@ -12,6 +13,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
 use crate::args::LanguageArgs;
+use crate::stored::UnfitLinkTypes;
 
 /// Compiles the texts of filters in a run.
 pub(crate) struct Compiler {
@@ -21,6 +23,8 @@ pub(crate) struct Compiler {
     handle: HandleKind,
     /// The IPv4 netmask of each live interface, for `ip broadcast`.
     netmasks: HashMap<String, u32>,
+    /// Link types of stores that cannot have the filter with which the store is searched.
+    unfit: Arc<UnfitLinkTypes>,
 }
 
 impl Compiler {
@@ -34,12 +38,17 @@ impl Compiler {
     ) -> Compiler {
         let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
         let netmasks = if is_live { netmasks(netns) } else { HashMap::new() };
-        Compiler { snap_len, optimise, language, handle, netmasks }
+        Compiler { snap_len, optimise, language, handle, netmasks, unfit: Arc::default() }
     }
 
     /// Dialect of filter texts.
     pub(crate) fn language(&self) -> LanguageArgs {
         self.language
+    }
+
+    /// Link types of stores that cannot have the filter with which the store is searched.
+    pub(crate) fn unfit(&self) -> &Arc<UnfitLinkTypes> {
+        &self.unfit
     }
 
     /// Options of the compiler for packets of `interface`.

@@ -189,7 +189,8 @@ fn check(args: &CheckArgs, program: &Command) -> Result<ExitCode> {
     let mut good = Vec::new();
     if args.files.is_empty() {
         check_layers(program, &Places::usual(), std::env::vars_os().collect(), &mut good, &mut faults);
-        if Path::new(RULES).exists() {
+        // The package's file has comments alone: the service does not start with it, and nothing is wrong.
+        if fs::read_to_string(RULES).is_ok_and(|text| !is_blank(&text)) {
             check_rules(Path::new(RULES), &mut good, &mut faults);
         }
     }
@@ -214,6 +215,11 @@ fn check(args: &CheckArgs, program: &Command) -> Result<ExitCode> {
 fn is_of_rules(text: &str) -> bool {
     let names = ["[[capture]]", "[[access]]", "[[record]]"];
     text.lines().any(|line| names.iter().any(|name| line.trim_start().starts_with(name)))
+}
+
+/// Whether a text has nothing but comments.
+fn is_blank(text: &str) -> bool {
+    text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
 }
 
 fn check_rules(path: &Path, good: &mut Vec<PathBuf>, faults: &mut Vec<String>) {
@@ -267,5 +273,10 @@ mod tests {
         let error = "rules.toml: unknown field `interface`, expected one of `name`, `interfaces`, `file`\n";
         assert!(with_nearest(error).ends_with("`file`; the nearest key is interfaces"));
         assert_eq!(with_nearest("no file"), "no file");
+    }
+
+    #[test]
+    fn rules_of_comments_are_not_checked() {
+        assert!(is_blank("# [[capture]]\n\n  # name = 1\n") && !is_blank("# x\nmode = \"0660\"\n"));
     }
 }

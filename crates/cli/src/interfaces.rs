@@ -26,6 +26,7 @@ use tapline_sys::XdpProgram;
 use tapline_tap::protocol::{OfferedCapture, OfferedInterface};
 
 use crate::args::SNAP_LEN;
+use crate::container;
 use crate::live::{self, TAP};
 
 #[derive(Debug, Args)]
@@ -36,6 +37,10 @@ pub(crate) struct InterfacesArgs {
     /// Look in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    /// Look in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, conflicts_with = "netns")]
+    pub(crate) container: Option<String>,
     /// Socket of the daemon whose captures are listed. Default: TAPLINE_SOCKET, else /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH", conflicts_with = "netns")]
     pub(crate) socket: Option<PathBuf>,

@@ -3,15 +3,20 @@
 //! ```text
 //! -i NAMES := name,...          AF_PACKET: copies; the host keeps its packets
 //!           | xdp:name,...      AF_XDP: the packets themselves; the host gets those that the filter refuses
+//!           | xdp?:name,...     AF_XDP if that can be, else AF_PACKET
+//!           | name@queue        one receive queue of one interface, by either way
 //!           | tap:name          a capture of tapline serve, which does one of the above for many
+//!           | tap:name/group    a share of it: readers of one group share its packets
 //! ```
 //!
 //! One kind for all names of a capture: `xdp:` may stand before each of them or before none.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
@@ -20,7 +25,7 @@ use tapline_packet::{Interface, LinkType};
 use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
 use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy, StartPosition};
-use tapline_tap::{Client, WakeThreshold, socket_path};
+use tapline_tap::{Client, WakeThreshold, parse_name, socket_path};
 
 use crate::args::parse_duration;
 
@@ -34,6 +39,8 @@ const PATIENT: WakeThreshold = WakeThreshold { min_bytes: 4 << 20, max_delay: Du
 
 /// Prefix of an interface whose packets AF_XDP takes.
 const XDP: &str = "xdp:";
+/// Prefix of an interface whose packets AF_XDP takes if it can.
+const XDP_IF_POSSIBLE: &str = "xdp?:";
 
 /// Microseconds for which one call polls at most, if nothing else is said.
 const BUSY_POLL_US: &str = "20";
@@ -110,17 +117,52 @@ pub(crate) struct Live {
     pub(crate) announcements: Vec<String>,
 }
 
-/// The interface that a name means, without what says how to take its packets.
+/// The interface that a name means, without what says how to take its packets, and from which queue.
 pub(crate) fn bare_name(name: &str) -> &str {
-    name.strip_prefix(XDP).unwrap_or(name)
+    split_queue(without_way(name)).0
+}
+
+/// A name without the prefix that says how to take its packets.
+fn without_way(name: &str) -> &str {
+    name.strip_prefix(XDP).or_else(|| name.strip_prefix(XDP_IF_POSSIBLE)).unwrap_or(name)
+}
+
+/// The name and the receive queue of `eth0@3`.
+fn split_queue(name: &str) -> (&str, Option<u16>) {
+    let parts = name.rsplit_once('@').and_then(|(name, queue)| Some((name, queue.parse().ok()?)));
+    parts.filter(|(name, _)| !name.is_empty()).map_or((name, None), |(name, queue)| (name, Some(queue)))
+}
+
+/// The way that packets are taken, AF_XDP or AF_PACKET: known for certain once a capture is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Way(Arc<AtomicBool>);
+
+impl Way {
+    /// The way that names mean.
+    ///
+    /// # Errors
+    /// That they mean several.
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Way> {
+        Ok(Way(Arc::new(AtomicBool::new(is_xdp(names)?))))
+    }
+
+    /// Whether it is AF_XDP.
+    pub(crate) fn is_xdp(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn fall_back(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Whether AF_XDP is meant.
 ///
 /// # Errors
 /// That it is meant for some of the names only.
-pub(crate) fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<bool> {
-    let (with, without): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| name.starts_with(XDP));
+fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<bool> {
+    let is_it = |name: &&str| name.starts_with(XDP) || name.starts_with(XDP_IF_POSSIBLE);
+    let (with, without): (Vec<&str>, Vec<&str>) = names.into_iter().partition(is_it);
     match (with.first(), without.first()) {
         (Some(with), Some(without)) => bail!(
             "{with} and {without}: a capture takes all its packets in one way; write {XDP} before each name or none, or run two captures \
@@ -130,8 +172,13 @@ pub(crate) fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<boo
     }
 }
 
-/// Opens interfaces by their names. The filter of the settings is compiled for the way that is meant ([`is_xdp`]).
-pub(crate) fn open(settings: af_packet::AfPacketSettings, xdp: XdpArgs, tap: &TapArgs) -> Result<Live> {
+/// Opens interfaces by their names. The filter of the settings is compiled for the way that `way` says by then.
+pub(crate) fn open(
+    mut settings: af_packet::AfPacketSettings,
+    way: &Way,
+    xdp: XdpArgs,
+    tap: &TapArgs,
+) -> Result<Live> {
     if settings.interfaces.iter().any(|name| name.starts_with(TAP)) {
         return open_tap(&settings, tap);
     }
@@ -140,15 +187,42 @@ pub(crate) fn open(settings: af_packet::AfPacketSettings, xdp: XdpArgs, tap: &Ta
             "--since, --policy, --reconnect, --label and --socket are for captures of tapline serve (-i {TAP}NAME)"
         );
     }
-    if is_xdp(settings.interfaces.iter().map(String::as_str))? {
-        return open_xdp(&settings, xdp);
-    }
-    if xdp.xdp_force || xdp.busy_poll.is_some() {
+    let may_fall_back = settings.interfaces.iter().any(|name| name.starts_with(XDP_IF_POSSIBLE));
+    take_queue(&mut settings)?;
+    let mut announcements = Vec::new();
+    if way.is_xdp() {
+        match open_xdp(&settings, xdp) {
+            Err(error) if may_fall_back => {
+                way.fall_back();
+                announcements.push(format!("captured by AF_PACKET, as AF_XDP cannot be: {error:#}"));
+            }
+            opened => return opened,
+        }
+    } else if xdp.xdp_force || xdp.busy_poll.is_some() {
         bail!("--xdp-force and --busy-poll are for interfaces with {XDP} before their name (-i {XDP}eth0)");
     }
     let workers = AfPacket::open_workers(settings)?;
-    let announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
+    announcements.extend(workers.first().map(|first| listening(first, workers.len())).unwrap_or_default());
     Ok(Live { sources: workers.into_iter().map(|worker| Box::new(worker) as _).collect(), announcements })
+}
+
+/// Takes the queue out of the names: one of one interface.
+fn take_queue(settings: &mut af_packet::AfPacketSettings) -> Result<()> {
+    settings.interfaces.iter_mut().for_each(|name| *name = without_way(name).to_owned());
+    let queues: Vec<u16> = settings.interfaces.iter().filter_map(|name| split_queue(name).1).collect();
+    match (queues.as_slice(), settings.interfaces.as_mut_slice()) {
+        ([], _) => Ok(()),
+        ([_], [_]) if settings.workers > 1 => bail!("one receive queue has one worker: leave --workers out"),
+        ([queue], [name]) => {
+            settings.queue = Some(*queue);
+            *name = bare_name(name).to_owned();
+            Ok(())
+        }
+        _ => bail!(
+            "{}: a capture reads one receive queue of one interface (-i eth0@3); tapline run may have several devices",
+            settings.interfaces.join(", ")
+        ),
+    }
 }
 
 /// Becomes a reader of a capture of `tapline serve`.
@@ -156,7 +230,11 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
     let [name] = settings.interfaces.as_slice() else {
         bail!("{}: a capture reads one {TAP}NAME and nothing else", settings.interfaces.join(", "));
     };
-    let capture = name.trim_start_matches(TAP);
+    let (capture, group) =
+        parse_name(name.trim_start_matches(TAP)).map_err(|why| anyhow!("{name}: {why}"))?;
+    if group.is_some() && args.since.is_some() {
+        bail!("{name}: a group shares packets that come: leave --since out, or the group");
+    }
     if settings.workers > 1 || settings.direction != CaptureDirection::Both || settings.netns.is_some() {
         bail!("{name}: workers, direction and network namespace are the daemon's to choose");
     }
@@ -186,6 +264,7 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
             }
         },
         delay_ms: if is_patient { PATIENT_DELAY_MS } else { 0 },
+        group,
         labels: args.label.clone(),
         ..AttachRequest::default()
     };
@@ -229,13 +308,14 @@ fn open_xdp(settings: &af_packet::AfPacketSettings, xdp: XdpArgs) -> Result<Live
         );
     }
     let workers = AfXdp::open_workers(&af_xdp::AfXdpSettings {
-        interfaces: settings.interfaces.iter().map(|name| bare_name(name).to_owned()).collect(),
+        interfaces: settings.interfaces.clone(),
         netns: settings.netns.clone(),
         filter: settings.filter.clone(),
         filter_text: settings.filter_text.clone(),
         snap_len: settings.snap_len,
         promiscuous: settings.promiscuous,
         ring_len: settings.ring_len,
+        queue: settings.queue,
         workers: settings.workers,
         // A reader that prints or forwards packets does not rest.
         wakeup_delay_us: if settings.latency_ms > 1 { WAKEUP_DELAY_US } else { 0 },
@@ -296,6 +376,15 @@ mod tests {
         assert!(is_xdp(["xdp:eth0", "xdp:eth1"]).unwrap());
         assert!(!is_xdp(["eth0", "eth1"]).unwrap() && !is_xdp([]).unwrap());
         assert!(is_xdp(["eth0", "xdp:eth1"]).unwrap_err().to_string().contains("before each name or none"));
-        assert_eq!((bare_name("xdp:eth0"), bare_name("eth0")), ("eth0", "eth0"));
+        assert!(is_xdp(["xdp?:eth0"]).unwrap());
+        for name in ["xdp:eth0", "eth0", "eth0@3", "xdp?:eth0@12"] {
+            assert_eq!(bare_name(name), "eth0", "{name}");
+        }
+        assert_eq!((split_queue("eth0@3"), split_queue("eth0@x")), (("eth0", Some(3)), ("eth0@x", None)));
+        let mut one = af_packet::AfPacketSettings::new(&["xdp?:eth0@3"]);
+        take_queue(&mut one).unwrap();
+        assert_eq!((one.interfaces, one.queue), (vec!["eth0".to_owned()], Some(3)));
+        let mut two = af_packet::AfPacketSettings::new(&["eth0@3", "eth1"]);
+        assert!(take_queue(&mut two).unwrap_err().to_string().contains("one receive queue of one interface"));
     }
 }

@@ -7,6 +7,7 @@ mod capture;
 mod clock_error;
 mod compiler;
 mod configuration;
+mod container;
 mod doctor;
 #[cfg(test)]
 mod documents;
@@ -40,13 +41,14 @@ mod stored;
 mod stream;
 mod strict;
 mod top;
+mod view;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
@@ -117,6 +119,9 @@ enum Command {
     /// Show the work of running tapline processes: packets, bits and cycles of each stage.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
+    /// Show the traffic of a running meter in a browser: hosts, flows, losses, costs, history, packets.
+    #[command(after_help = view::EXAMPLES)]
+    View(Box<view::ViewArgs>),
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
@@ -164,20 +169,32 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(faults) => return configuration::tell_faults(&faults),
     };
-    let cli = Cli::from_arg_matches(&line.get_matches_from(arguments)).unwrap_or_else(|error| error.exit());
+    let matches = line.get_matches_from(arguments);
+    let is_json = asks_for_json(&matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
-        Command::Capture(args) => capture::run(&args),
+        Command::Capture(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            capture::run(&args)
+        }
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
         Command::Record(args) => store::record(&args),
         Command::Find(args) => store::find(&args),
         Command::Store(command) => store::manage(&command),
         Command::Run(args) => run::run(&args),
-        Command::Probe(args) => probe::run(&args),
+        Command::Probe(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            probe::run(&args)
+        }
         Command::Generate(args) => generate::run(&args),
-        Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
+        Command::Interfaces(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            interfaces::list(&args).map(|()| ExitCode::SUCCESS)
+        }
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::View(args) => view::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
@@ -198,6 +215,9 @@ fn main() -> ExitCode {
                 _ => "",
             };
             let _ = writeln!(io::stderr(), "tapline: {closed}{}", chain(&error));
+            if is_json {
+                let _ = writeln!(io::stdout(), "{}", serde_json::json!({ "error": chain(&error) }));
+            }
         }
         ExitCode::FAILURE
     })
@@ -211,6 +231,15 @@ fn arguments() -> Vec<OsString> {
         arguments.insert(1, "extcap".into());
     }
     arguments
+}
+
+/// Whether a command with `--json` was given whose standard output is for it.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    if let Some((_, matches)) = matches.subcommand() {
+        return asks_for_json(matches);
+    }
+    let writes_there = || matches.try_get_one::<PathBuf>("write").ok().flatten().is_some_and(|to| to == "-");
+    matches.try_get_one::<bool>("json").ok().flatten() == Some(&true) && !writes_there()
 }
 
 /// The error with its causes, without those that the text before them tells already.

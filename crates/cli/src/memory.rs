@@ -17,7 +17,6 @@ Examples:
   tapline memory counts --reset            all cells 0";
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("change").args(["set", "add", "reset"]))]
 pub(crate) struct MemoryArgs {
     /// The file of cells.
     #[arg(value_name = "FILE")]

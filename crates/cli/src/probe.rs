@@ -17,6 +17,7 @@ use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
+use crate::container;
 use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
@@ -30,6 +31,7 @@ Examples:
   tapline probe -r trace.pcap --export json:- | jq .communityId      as lines of JSON; csv:NAME for spreadsheets
   tapline probe -r trace.pcap --details tcp,tls,dns,application      with round trips, retransmissions, names, applications
   tapline probe -i eth0 --export parquet:flows                       as Parquet by date and hour, for DuckDB, Polars, Spark and others
+  tapline probe -i eth0 --view                                       for tapline view, in a browser
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
@@ -67,7 +69,11 @@ pub(crate) struct ProbeArgs {
     times: TimeArgs,
     /// Meter in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
+    pub(crate) netns: Option<String>,
+    /// Meter in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
     /// Threads that share the packets by host; each meters and exports on its own, in its own observation domain. Not
@@ -167,6 +173,10 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
+    /// Show the traffic live: writes the file that `tapline view` reads, once a second. Names and applications are
+    /// collected for it.
+    #[arg(long, help_heading = "Reports")]
+    view: bool,
     /// Number of largest flows to show, by bytes; 10 if nothing is exported.
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
     top: Option<u32>,
@@ -364,6 +374,9 @@ fn graph(args: &ProbeArgs) -> String {
             exporter(args),
         );
     }
+    if args.view {
+        text += " meter -> live :: view;";
+    }
     if args.top.is_some() || args.export.is_none() {
         text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(TOP));
     }
@@ -376,7 +389,7 @@ fn filter(args: &ProbeArgs) -> Option<String> {
 
 fn meter(args: &ProbeArgs) -> String {
     format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={}, min_packets={}, scale={})",
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={}, min_packets={}, scale={}{})",
         time(args.active_timeout),
         time(args.idle_timeout),
         time(args.closed_timeout),
@@ -389,13 +402,16 @@ fn meter(args: &ProbeArgs) -> String {
         args.payload.unwrap_or(64),
         args.min_packets,
         yes(args.scale),
+        if args.view { ", view=yes" } else { "" },
     )
 }
 
 /// Fields of flows: those of the options, and those that the template needs.
 fn details(args: &ProbeArgs) -> DetailFields {
     let asked = DetailFields::parse(&args.details).unwrap_or_default();
-    asked.with(Element::needs_of(&args.template))
+    let viewed = DetailFields { tls: true, dns: true, http: true, application: true, ..DetailFields::NONE };
+    let of_view = if args.view { viewed } else { DetailFields::NONE };
+    asked.with(Element::needs_of(&args.template)).with(of_view)
 }
 
 /// The template with what was asked for besides.
@@ -468,6 +484,7 @@ mod tests {
             ("-r a.pcap --export json:a.json,csv:-,127.0.0.1:9 --top 3", 6),
             ("-r a.pcap --export [::1]:9,json:a --exporter ::1 --template default,exporterIPv6Address", 4),
             ("-r a.pcap --export parquet:flows,json:- --parquet-size 1M --parquet-time 90s --domain 7", 4),
+            ("-i eth0 --view --export json:a", 4),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);

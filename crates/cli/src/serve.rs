@@ -5,6 +5,7 @@
 //! ```
 
 mod recording;
+mod viewing;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ use crate::live::{self, Live, TapArgs, XdpArgs};
 use crate::strict::{self, LostPackets, StrictArgs};
 use crate::{files, privileges, report, session};
 use recording::{EndedRecording, OpenedStore, RunningRecording};
+use viewing::OpenedView;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +58,7 @@ Without rules only root and the user that started it (under sudo, its caller) ma
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Rules file: captures, and the rights of their readers.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all", "view"])]
     config: Option<PathBuf>,
     /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
     #[arg(short, long, value_name = "IFACE")]
@@ -71,6 +73,9 @@ pub(crate) struct ServeArgs {
     /// Keep packets that this filter accepts ('' for all) also without a reader, so that readers can start in the past.
     #[arg(long, value_name = "FILTER")]
     history: Option<String>,
+    /// Meter the flows of the capture, for `tapline view`.
+    #[arg(long)]
+    view: bool,
     /// Count packets that no reader wants: take them from the kernel too. By default the kernel filters for all
     /// readers.
     #[arg(long)]
@@ -119,8 +124,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let opened = open_captures(&rules)?;
     let stores = open_stores(&rules, &opened, identity.as_ref())?;
     let socket = Socket::bind(&rules, Some(privileges::starter()))?;
-    // Only stages of recordings have meters.
-    let meters = if stores.is_empty() { Meters::private() } else { Meters::create(&session::title()) };
+    let views = OpenedView::open_all(&rules, identity.as_ref());
+    // Only stages of recordings and views have meters.
+    let meters = if stores.is_empty() && views.is_empty() {
+        Meters::private()
+    } else {
+        Meters::create(&session::title())
+    };
     // Root has its files, but nothing else that others have not: interfaces are open.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
     let manager = std::env::var("NOTIFY_SOCKET").ok();
@@ -140,6 +150,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let log = Log::start(io::stderr(), "tapline: ")?;
     let start = |(number, store): (usize, OpenedStore)| store.start(&mut server, number, &meters, &log);
     let recordings = stores.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
+    let first = recordings.len();
+    let start = |(number, view): (usize, OpenedView)| view.start(&mut server, first + number, &meters, &log);
+    let views = views.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let message = format!("serving at {}", rules.socket.display());
     log.entry(&JournalEntry { kind: EntryKind::Serving, message, fields: Vec::new() });
     let of_entries = log.clone();
@@ -156,6 +169,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     })?;
     let ended =
         DaemonTotals { captures, recordings: recordings.into_iter().map(RunningRecording::join).collect() };
+    views.into_iter().for_each(|view| drop(view.join()));
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
     let is_whole = ended.recordings.iter().all(EndedRecording::is_whole);
@@ -236,6 +250,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
                 file: args.read.clone(),
                 netns: args.netns.clone(),
                 history: args.history.clone(),
+                view: args.view,
                 count_all: args.count_all,
                 buffer: args.buffer,
                 ..CaptureRule::default()
@@ -260,11 +275,12 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
-    let is_xdp = live::is_xdp(names.iter().copied())?;
+    let way = live::Way::of(names.iter().copied())?;
+    let taken = way.clone();
     let text = rule.filter.clone();
     let filter = (!text.trim().is_empty()).then(|| {
         Arc::new(move |interface: &Interface| {
-            let handle = if is_xdp { HandleKind::Savefile } else { HandleKind::Live };
+            let handle = if taken.is_xdp() { HandleKind::Savefile } else { HandleKind::Live };
             let options = Options { link_type: interface.link_type, handle, ..Options::default() };
             let program = tapline_filter::compile(&text, &options);
             program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
@@ -289,7 +305,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     if rule.interfaces.iter().any(|name| name.starts_with(tapline_tap::PREFIX)) {
         bail!("a daemon cannot read another's captures: serve the interface itself");
     }
-    live::open(settings, XdpArgs::default(), &TapArgs::default())
+    live::open(settings, &way, XdpArgs::default(), &TapArgs::default())
 }
 
 /// Tells the service manager about the state of the service (Type=notify).

@@ -64,3 +64,10 @@ pub enum Error {
         second_origin: Origin,
     },
 }
+
+impl Error {
+    /// Whether this user may not look at the file.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Error::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}

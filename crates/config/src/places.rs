@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -56,8 +57,17 @@ impl Places {
         let mut present = Vec::new();
         for file in &self.files {
             let is_users = self.user.as_ref() == Some(file);
-            for path in [vec![file.clone()], drop_ins(file)?].concat() {
-                let Ok(about) = fs::metadata(&path) else { continue };
+            // After sudo(8) or a change of the user, HOME may be another one's.
+            let is_left_out = |error: &Error| is_users && error.is_denied();
+            let drop_ins = drop_ins(file)
+                .or_else(|error| if is_left_out(&error) { Ok(Vec::new()) } else { Err(error) })?;
+            for path in [vec![file.clone()], drop_ins].concat() {
+                let about = match about(&path) {
+                    Ok(Some(about)) => about,
+                    Ok(None) => continue,
+                    Err(error) if is_left_out(&error) => continue,
+                    Err(error) => return Err(error),
+                };
                 if is_users && about.uid() != privilege::user() {
                     continue;
                 }
@@ -69,15 +79,22 @@ impl Places {
     }
 }
 
+/// What there is at a path; `None` for nothing.
+fn about(path: &Path) -> Result<Option<fs::Metadata>, Error> {
+    match fs::metadata(path) {
+        Ok(about) => Ok(Some(about)),
+        Err(source) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(source) => Err(Error::File { path: path.to_owned(), source }),
+    }
+}
+
 fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut name = file.as_os_str().to_owned();
     name.push(".d");
     let folder = PathBuf::from(name);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        Err(source)
-            if matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
-        {
+        Err(source) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
         Err(source) => return Err(Error::File { path: folder, source }),

@@ -59,6 +59,8 @@ pub(crate) struct NewReader {
     pub(crate) max_latency: Duration,
     /// The user that pays for it, and whose memory it takes; none for root and the owner of the daemon.
     pub(crate) payer: Option<(Payer, Allowance)>,
+    /// The group whose share of the packets it gets.
+    pub(crate) group: Option<tapline_tap::GroupRequest>,
 }
 
 /// A worker's thread, and the way to it.
@@ -277,6 +279,7 @@ impl Capture {
             spec: reader.spec,
             start: reader.start,
             max_latency: reader.max_latency,
+            group: reader.group.clone(),
             payer: reader.payer.as_ref().map(|(payer, _)| *payer),
             view: None,
         });

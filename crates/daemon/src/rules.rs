@@ -111,6 +111,8 @@ pub struct CaptureRule {
     pub filter: String,
     /// The filter of packets that are stored for readers that start in the past; `None` for no packet.
     pub history: Option<String>,
+    /// Whether its flows are metered for `tapline view`.
+    pub view: bool,
     /// Whether unwanted packets are taken from the kernel all the same, to be counted.
     pub count_all: bool,
     /// Threads that share the packets.
@@ -145,6 +147,7 @@ impl Default for CaptureRule {
             snap_len: SNAP_LEN_MAX,
             filter: String::new(),
             history: None,
+            view: false,
             count_all: false,
             workers: 1,
             promiscuous: true,

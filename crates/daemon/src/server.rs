@@ -192,6 +192,16 @@ impl Server {
         capture: &str,
         recording: Arc<Recording>,
     ) -> Result<UnixStream, Error> {
+        let stream = self.connect_reader()?;
+        self.recordings.push((capture.to_owned(), recording));
+        Ok(stream)
+    }
+
+    /// Connects a reader in this process, with all rights. Its requests are answered once the server runs.
+    ///
+    /// # Errors
+    /// [`Error::System`] without a descriptor.
+    pub fn connect_reader(&mut self) -> Result<UnixStream, Error> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         self.clients.push(Client {
@@ -200,7 +210,6 @@ impl Server {
             program: None,
             reading: None,
         });
-        self.recordings.push((capture.to_owned(), recording));
         Ok(theirs)
     }
 

@@ -24,6 +24,7 @@
 
 mod budgets;
 mod filter;
+mod groups;
 mod kernel;
 mod order;
 mod part;

@@ -136,6 +136,14 @@ pub enum WriteError {
         /// The file.
         name: String,
     },
+    /// The file has the length that the process (`RLIMIT_FSIZE`) or the file system allows.
+    #[error(
+        "cannot write to {name}: it is as long as a file may be (ulimit -f, or the file system): what did not fit is lost, and counted; what was written before can be read"
+    )]
+    FileTooLarge {
+        /// The file.
+        name: String,
+    },
     /// The reader of the pipe has gone.
     #[error("{name}: the reader has gone (broken pipe)")]
     BrokenPipe {

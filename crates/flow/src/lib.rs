@@ -13,6 +13,7 @@
 //! `docs/flow-table.md` has the layout of the table and what it costs.
 #![forbid(unsafe_code)]
 
+mod change;
 mod creation_order;
 mod details;
 mod error;
@@ -27,9 +28,10 @@ mod statistics;
 mod table;
 mod wheel;
 
+pub use change::FlowChange;
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, PAYLOAD_MAX, RefusedDetails,
-    SIZES, SizeCounts, Tcp, TcpSide, Tls, is_plain,
+    SIZES, SizeCounts, Tcp, TcpSide, Tls, application_names, is_plain, recognise,
 };
 pub use error::Error;
 pub use flow::{EndReason, Endpoint, Flow, FlowContext};

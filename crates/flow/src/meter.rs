@@ -17,7 +17,9 @@ use crate::fragments::Fragments;
 use crate::packet::{self, ExtraFields, PacketSummary, ParseOptions, TransportSpan, Window};
 use crate::table::{Table, Timeouts};
 use crate::wheel::SLOTS_MAX;
-use crate::{DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, PacketCount, Statistics, UnmeteredCause};
+use crate::{
+    DetailFields, Error, Flow, FlowChange, KeyFields, PAYLOAD_MAX, PacketCount, Statistics, UnmeteredCause,
+};
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
@@ -236,6 +238,28 @@ impl Meter {
     /// before. Afterwards the meter can be used again.
     pub fn finish(&mut self, ended: &mut Vec<Flow>) -> bool {
         self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
+    }
+
+    /// Keeps for each flow what was read of its counters, so that [`changes`](Self::changes) can tell what came since:
+    /// 16 bytes a flow. To be called before the first packet.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if they do not fit into memory.
+    pub fn track_changes(&mut self) -> Result<(), Error> {
+        self.table.track_changes()
+    }
+
+    /// The changes of flows that have ended since they were last taken out; `None` without
+    /// [`track_changes`](Self::track_changes). Each flow that [`push`](Self::push), [`expire`](Self::expire) or
+    /// [`finish`](Self::finish) ends adds one, if it had packets since the last reading.
+    pub fn ended_changes(&mut self) -> Option<&mut Vec<FlowChange>> {
+        self.table.ended_changes()
+    }
+
+    /// Reads the counters of all flows that are there, and tells each that had packets since the last reading. With
+    /// those of ended flows, changes add up to the packets metered since.
+    pub fn changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
+        self.table.changes(each);
     }
 
     /// The counters so far.

@@ -48,6 +48,11 @@ macro_rules! delegate_source {
             self.source.wakeup()
         }
     };
+    (@ wait_on) => {
+        fn wait_on(&self, poller: &mut tapline_sys::Poller) -> bool {
+            self.source.wait_on(poller)
+        }
+    };
     (@ progress) => {
         fn progress(&self) -> Option<(u64, u64)> {
             self.source.progress()

@@ -19,9 +19,15 @@ use tapline_sys::{Wakeup, tsc};
 use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
 use crate::packets::Packets;
+use crate::reload::ReloadRequests;
 use crate::stage::{StageStatus, TickContext};
 use crate::table::Table;
 use crate::worker_merge::MergedSource;
+use timers::Timers;
+use waiting::JointWait;
+
+mod timers;
+mod waiting;
 
 /// The longest wait for packets before the loop checks its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
@@ -68,6 +74,7 @@ pub struct Control {
     /// Bytes until the end; `u64::MAX` without a limit.
     remaining_bytes: AtomicU64,
     pending: Pending,
+    reloads: ReloadRequests,
     /// Of sources that wait.
     wakeups: Mutex<Vec<Arc<Wakeup>>>,
 }
@@ -86,6 +93,7 @@ impl Control {
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             remaining_bytes: AtomicU64::new(u64::MAX),
             pending: Pending::default(),
+            reloads: ReloadRequests::default(),
             wakeups: Mutex::default(),
         }
     }
@@ -161,6 +169,11 @@ impl Control {
         self.pending.is_there.store(true, Ordering::Release);
         self.wake();
         Ok(())
+    }
+
+    /// Requests to read files again that stages obey.
+    pub fn reloads(&self) -> &ReloadRequests {
+        &self.reloads
     }
 
     /// Registers the wake-up of a source, so that requests end its waits.
@@ -321,6 +334,7 @@ pub struct Engine<'e> {
     renumbered: Vec<Record>,
     /// Whether a source lent packets in the last round.
     is_busy: bool,
+    joint: JointWait,
 }
 
 impl<'e> Engine<'e> {
@@ -342,6 +356,7 @@ impl<'e> Engine<'e> {
             stopping: 0,
             renumbered: Vec::new(),
             is_busy: false,
+            joint: JointWait::default(),
         }
     }
 
@@ -376,7 +391,8 @@ impl<'e> Engine<'e> {
     }
 
     fn waited_ticks(&self) -> u64 {
-        self.inlets.iter().fold(0, |sum, inlet| sum.wrapping_add(inlet.source.waited_ticks()))
+        let waited = self.inlets.iter().map(|inlet| inlet.source.waited_ticks());
+        waited.fold(self.joint.ticks(), u64::wrapping_add)
     }
 
     fn drive(&mut self, watch: &mut dyn FnMut(&RunReport<'_>)) -> RunEnd {
@@ -427,6 +443,7 @@ impl<'e> Engine<'e> {
     fn round(&mut self, is_over: bool) -> Result<Advance, Error> {
         let open = self.inlets.iter().filter(|inlet| !inlet.is_at_end).count();
         let mut found = Advance::End;
+        let has_waited = open > 1 && !self.is_busy && self.wait_for_any()?;
         for at in 0..self.inlets.len() {
             if self.inlets[at].is_at_end {
                 continue;
@@ -434,7 +451,7 @@ impl<'e> Engine<'e> {
             let wait = match open {
                 0 | 1 => self.inlets[at].source.preferred_wait().unwrap_or(WAIT).clamp(WAIT, REST_MAX),
                 // While one has packets, none is waited for: it would be slowed down to a batch a wait.
-                _ if self.is_busy || found == Advance::Batch => Duration::ZERO,
+                _ if self.is_busy || has_waited || found == Advance::Batch => Duration::ZERO,
                 _ => WAIT_IN_TURN,
             };
             let source = &mut self.inlets[at].source;
@@ -460,6 +477,12 @@ impl<'e> Engine<'e> {
             self.graph.idle()?;
         }
         Ok(found)
+    }
+
+    /// Waits for all open sources at once, if each can be waited for so.
+    fn wait_for_any(&mut self) -> Result<bool, Error> {
+        let open = self.inlets.iter().filter(|inlet| !inlet.is_at_end);
+        self.joint.wait(open.map(|inlet| &*inlet.source), WAIT)
     }
 
     /// Pushes the batch that a source lends through the graph. After the end its packets are only counted, as
@@ -572,41 +595,6 @@ fn renumbered<'a>(batch: &Batch<'a>, ids: &[InterfaceId], records: &'a mut Vec<R
         record
     }));
     Batch::new(batch.base(), records).cut(batch.snap_len())
-}
-
-/// Deadlines of the loop, by the clock.
-struct Timers {
-    tick: Timer,
-    counters: Timer,
-    reports_seen: u64,
-}
-
-impl Timers {
-    fn starting(now_ns: i64) -> Timers {
-        let timer = || Timer { last_ns: now_ns };
-        Timers { tick: timer(), counters: timer(), reports_seen: 0 }
-    }
-
-    fn asked(&mut self, control: &Control) -> bool {
-        let reports = control.reports_requested();
-        std::mem::replace(&mut self.reports_seen, reports) != reports
-    }
-}
-
-struct Timer {
-    /// In nanoseconds of the steady clock.
-    last_ns: i64,
-}
-
-impl Timer {
-    /// Whether `period` nanoseconds have passed since the last time it was due.
-    fn due(&mut self, now_ns: i64, period: i64) -> bool {
-        let due = now_ns.saturating_sub(self.last_ns) >= period;
-        if due {
-            self.last_ns = now_ns;
-        }
-        due
-    }
 }
 
 #[cfg(test)]

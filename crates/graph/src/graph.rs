@@ -20,7 +20,7 @@ use tapline_sys::tsc;
 use crate::account::StageAccount;
 use crate::interface_meters::InterfaceMeters;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
+use crate::stage::{ExpiredFlows, FlowChanges, Stage, StageStatus, TickContext};
 use crate::table::Table;
 
 /// A node of a graph.
@@ -438,13 +438,23 @@ impl Rest<'_> {
     }
 }
 
+/// What goes along the edges beside packets: no account but the stages' own counts it.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    Flows(&'a ExpiredFlows<'a>),
+    Changes(&'a FlowChanges<'a>),
+}
+
 impl Rest<'_> {
-    /// Hands flows that have ended to a node. They are no packets: no account but the stages' own counts them.
-    fn run_flows(&mut self, at: usize, ended: &ExpiredFlows<'_>, start: u64) -> (u64, Result<(), Error>) {
+    /// Hands flows or their changes to a node.
+    fn run_beside(&mut self, at: usize, beside: Beside<'_>, start: u64) -> (u64, Result<(), Error>) {
         let is_measured = self.is_measured;
         let (node, rest) = self.split(at);
         let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
-        let result = node.stage.flows(ended, &mut out);
+        let result = match beside {
+            Beside::Flows(ended) => node.stage.flows(ended, &mut out),
+            Beside::Changes(changes) => node.stage.changes(changes, &mut out),
+        };
         let end = out.rest.now();
         let cycles = end.wrapping_sub(start).saturating_sub(out.inner);
         node.add_cost(is_measured, &Cost { cycles, ..Cost::default() });
@@ -508,12 +518,24 @@ impl Out<'_> {
     /// # Errors
     /// The first of all successors that failed; the others got the flows all the same.
     pub fn pass_flows(&mut self, ended: &ExpiredFlows<'_>) -> Result<(), Error> {
+        self.pass_beside(Beside::Flows(ended))
+    }
+
+    /// Hands on what flows counted, to all that follow.
+    ///
+    /// # Errors
+    /// The first of all successors that failed; the others got the changes all the same.
+    pub fn pass_changes(&mut self, changes: &FlowChanges<'_>) -> Result<(), Error> {
+        self.pass_beside(Beside::Changes(changes))
+    }
+
+    fn pass_beside(&mut self, beside: Beside<'_>) -> Result<(), Error> {
         let begin = self.rest.now();
         let mut start = begin;
         let mut failure = Ok(());
         for port in self.ports.iter() {
             for &successor in &port.successors {
-                let (end, result) = self.rest.run_flows(successor, ended, start);
+                let (end, result) = self.rest.run_beside(successor, beside, start);
                 start = end;
                 failure = failure.and(result);
             }

@@ -28,6 +28,7 @@ mod interface_meters;
 pub mod language;
 mod packets;
 pub mod plan;
+mod reload;
 mod restamped;
 mod shard;
 mod stage;
@@ -41,11 +42,13 @@ pub use engine::{Control, Engine, GraphChange, Inlet, RunEnd, RunOutcome, RunRep
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;
+pub use reload::ReloadRequests;
 pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;
-pub use stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};
+pub use stage::{ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::Error;
+pub use tapline_view::{Error as ViewError, ViewFile};
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge};
 
 #[cfg(test)]

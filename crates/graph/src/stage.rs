@@ -28,7 +28,7 @@
 use std::any::Any;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
-use tapline_flow::Flow;
+use tapline_flow::{Flow, FlowChange, Statistics};
 use tapline_packet::{ClockReading, Timestamp};
 
 use crate::graph::Out;
@@ -53,6 +53,14 @@ pub trait Stage: Send {
     /// As for [`push`](Stage::push).
     fn flows(&mut self, ended: &ExpiredFlows<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         out.pass_flows(ended)
+    }
+
+    /// Processes what flows of a meter before this one counted: see [`FlowChanges`].
+    ///
+    /// # Errors
+    /// As for [`push`](Stage::push).
+    fn changes(&mut self, changes: &FlowChanges<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        out.pass_changes(changes)
     }
 
     /// Called when the source has no packets: buffered output is flushed.
@@ -155,6 +163,31 @@ pub struct ExpiredFlows<'a> {
     pub scale: u64,
     /// Packets of flows that ended and are not among these: they had too few.
     pub small_packets: u64,
+}
+
+/// What flows counted, on its way from a meter with `view=yes` to the stages behind it: in parts, as flows end and once a
+/// second for those that go on. After the last part of a second its totals come.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowChanges<'a> {
+    /// A part of the changes.
+    pub changes: &'a [FlowChange],
+    /// The totals, once all changes of a second have been told.
+    pub second: Option<&'a MeteredSecond>,
+}
+
+/// The totals of a meter at the end of a second: all numbers are since its start.
+#[derive(Clone, Debug)]
+pub struct MeteredSecond {
+    /// The end of the second: by the wall clock on live interfaces, else by the packets.
+    pub end: Timestamp,
+    /// Whether the packets are of live interfaces.
+    pub is_live: bool,
+    /// The counters of the meter. Changes that were told add up to the packets metered.
+    pub statistics: Statistics,
+    /// The names of the interfaces, by the numbers that flows have; as far as packets came.
+    pub interfaces: Vec<(u32, String)>,
+    /// The account of each interface, as it was read last.
+    pub accounts: Vec<InterfaceAccount>,
 }
 
 /// A stage's counters of packets that came in and did not go on.

@@ -61,15 +61,32 @@ pub(crate) fn position(name: &str) -> Option<usize> {
     FAMILIES.iter().position(|family| family.name == name)
 }
 
-/// The list as a table in Markdown.
+/// Columns of a line of documents.
+const COLUMNS: usize = 120;
+
+/// The list in Markdown: an item for each family.
 pub fn reference() -> String {
-    let mut text = String::from("| name | kind | labels | meaning |\n|---|---|---|---|\n");
+    let mut text = String::new();
     for family in FAMILIES {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("; {}", labels.join(", ")) };
         let (name, kind) = (family.sample_name(), family.kind.name());
-        let _ = writeln!(text, "| `{name}` | {kind} | {} | {} |", labels.join(", "), family.help);
+        add_item(&mut text, &format!("`{name}` ({kind}{labels}): {}", family.help));
     }
     text
+}
+
+/// An item of a list, in lines that fit.
+fn add_item(text: &mut String, item: &str) {
+    let mut line = "-".to_owned();
+    for word in item.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            let _ = writeln!(text, "{line}");
+            line = " ".to_owned();
+        }
+        let _ = write!(line, " {word}");
+    }
+    let _ = writeln!(text, "{line}");
 }
 
 const PROCESS: &[&str] = &["command", "pid"];

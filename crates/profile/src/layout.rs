@@ -121,7 +121,7 @@ impl Tag {
 }
 
 /// A text as `N` words, cut between two characters if it is too long, and at a zero.
-pub(crate) fn words_of<const N: usize>(text: &str) -> [u64; N] {
+pub fn words_of<const N: usize>(text: &str) -> [u64; N] {
     let text = text.split('\0').next().unwrap_or_default();
     let bytes = &text.as_bytes()[..text.floor_char_boundary(N * 8)];
     let mut words = [0; N];
@@ -134,7 +134,7 @@ pub(crate) fn words_of<const N: usize>(text: &str) -> [u64; N] {
 }
 
 /// The text in some words, up to the first zero. What is not UTF-8 is replaced.
-pub(crate) fn text_of(words: impl IntoIterator<Item = u64>) -> String {
+pub fn text_of(words: impl IntoIterator<Item = u64>) -> String {
     let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -26,7 +26,7 @@ use crate::layout::{
     words_of,
 };
 use crate::meter::{Meter, Slot};
-use crate::place::{MeterFolder, places};
+use crate::place::{METERS, RunFolder, run_folders};
 use crate::snapshot::Snapshot;
 
 /// The meters of a process. A clone is the same ones; the file goes when they and every [`Meter`] are dropped.
@@ -72,10 +72,10 @@ impl Meters {
     /// Meters in a file that other processes can read, `title` in its header (128 bytes of it). Where no file can be
     /// made they are private, and [`reason`](Self::reason) says why.
     pub fn create(title: &str) -> Meters {
-        Meters::create_in_first(&places(), title)
+        Meters::create_in_first(&run_folders(), title)
     }
 
-    fn create_in_first(places: &[MeterFolder], title: &str) -> Meters {
+    fn create_in_first(places: &[RunFolder], title: &str) -> Meters {
         let mut tried = Vec::new();
         for place in places {
             match shared(place, title) {
@@ -91,7 +91,7 @@ impl Meters {
     /// # Errors
     /// The first step that failed.
     pub fn create_in(folder: &Path, title: &str) -> Result<Meters, Error> {
-        shared(&MeterFolder::of(folder), title)
+        shared(&RunFolder::of(folder), title)
     }
 
     /// Meters that only this process sees.
@@ -238,8 +238,8 @@ impl Drop for SharedFile {
     }
 }
 
-fn shared(place: &MeterFolder, title: &str) -> Result<Meters, Error> {
-    let (file, path) = place.create()?;
+fn shared(place: &RunFolder, title: &str) -> Result<Meters, Error> {
+    let (file, path) = place.create(METERS)?;
     // From here on a failure removes the file.
     let file = SharedFile { file, path, owner: process::id() };
     file.file.set_len(FILE_LEN as u64).map_err(Error::io("make room in", &file.path))?;
@@ -339,8 +339,7 @@ mod tests {
     #[test]
     fn the_first_folder_that_takes_a_file_is_used() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (no, yes) =
-            (MeterFolder::of(Path::new("/proc/none")), MeterFolder::of(&folder.path().join("new")));
+        let (no, yes) = (RunFolder::of(Path::new("/proc/none")), RunFolder::of(&folder.path().join("new")));
         let meters = Meters::create_in_first(&[no.clone(), yes], "x");
         assert!(meters.path().is_some_and(|path| path.starts_with(folder.path())));
         let meters = Meters::create_in_first(&[no], "x");

@@ -1,4 +1,5 @@
-//! Directories of files of meters, and which files belong to ended processes: `docs/format/meters.md`, "Where".
+//! Directories of files that others read while their process runs, and which files belong to ended processes:
+//! `docs/format/meters.md`, "Where".
 //!
 //! ```text
 //! process   makes the file --locks it--------------------------------> ends: the kernel takes the lock away
@@ -20,19 +21,29 @@ use crate::Error;
 
 /// Files that one process may have.
 const FILES_MAX: usize = 64;
-/// The names of others are not touched.
-const SUFFIX: &str = ".meters";
 
-/// A folder that files of meters may be in.
+/// A kind of files. The names of others are not touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileKind {
+    /// The end of the name, with its dot.
+    pub suffix: &'static str,
+    /// The mode of the files.
+    pub mode: u32,
+}
+
+/// Files of meters: for everyone to read.
+pub(crate) const METERS: FileKind = FileKind { suffix: ".meters", mode: 0o644 };
+
+/// A folder that such files may be in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MeterFolder {
-    pub(crate) folder: PathBuf,
+pub struct RunFolder {
+    folder: PathBuf,
     /// Anyone could have made it: it counts only if it is ours alone.
     is_public: bool,
 }
 
 /// The folders, the best one first.
-pub(crate) fn places() -> Vec<MeterFolder> {
+pub fn run_folders() -> Vec<RunFolder> {
     places_of(env::var_os("TAPLINE_RUN_DIR"), env::var_os("XDG_RUNTIME_DIR"), privilege::user())
 }
 
@@ -40,8 +51,8 @@ fn places_of(
     chosen: Option<std::ffi::OsString>,
     runtime: Option<std::ffi::OsString>,
     user: u32,
-) -> Vec<MeterFolder> {
-    let own = |folder: PathBuf| MeterFolder { folder, is_public: false };
+) -> Vec<RunFolder> {
+    let own = |folder: PathBuf| RunFolder { folder, is_public: false };
     let named =
         |value: Option<std::ffi::OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(folder) = named(chosen) {
@@ -49,17 +60,26 @@ fn places_of(
     }
     let mut places = vec![own("/run/tapline".into())];
     places.extend(named(runtime).map(|folder| own(folder.join("tapline"))));
-    places.push(MeterFolder { folder: format!("/tmp/tapline-{user}").into(), is_public: true });
+    places.push(RunFolder { folder: format!("/tmp/tapline-{user}").into(), is_public: true });
     places
 }
 
-impl MeterFolder {
-    pub(crate) fn of(folder: &Path) -> MeterFolder {
-        MeterFolder { folder: folder.to_owned(), is_public: false }
+impl RunFolder {
+    /// This folder, whoever made it.
+    pub fn of(folder: &Path) -> RunFolder {
+        RunFolder { folder: folder.to_owned(), is_public: false }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.folder
     }
 
     /// Makes the folder if it is not there.
-    pub(crate) fn prepare(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be made; as [`check`](Self::check) if it is there.
+    pub fn prepare(&self) -> Result<(), Error> {
         match DirBuilder::new().mode(0o755).create(&self.folder) {
             Ok(()) => fs::set_permissions(&self.folder, Permissions::from_mode(0o755))
                 .map_err(Error::io("set the mode of", &self.folder)),
@@ -69,7 +89,10 @@ impl MeterFolder {
     }
 
     /// Whether what is in the folder can be believed.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::ForeignFolder`] if others may write to it.
+    pub fn check(&self) -> Result<(), Error> {
         if !self.is_public {
             return Ok(());
         }
@@ -79,16 +102,19 @@ impl MeterFolder {
     }
 
     /// A new file in the folder, locked and empty.
-    pub(crate) fn create(&self) -> Result<(File, PathBuf), Error> {
+    ///
+    /// # Errors
+    /// The first step that failed.
+    pub fn create(&self, kind: FileKind) -> Result<(File, PathBuf), Error> {
         self.prepare()?;
-        self.sweep();
+        self.sweep(kind);
         let names = (0..FILES_MAX).map(|number| match number {
-            0 => format!("{}{SUFFIX}", process::id()),
-            _ => format!("{}-{number}{SUFFIX}", process::id()),
+            0 => format!("{}{}", process::id(), kind.suffix),
+            _ => format!("{}-{number}{}", process::id(), kind.suffix),
         });
         for name in names {
             let path = self.folder.join(name);
-            if let Some(file) = create(&path)? {
+            if let Some(file) = create(&path, kind.mode)? {
                 return Ok((file, path));
             }
         }
@@ -98,11 +124,13 @@ impl MeterFolder {
     }
 
     /// Files of processes that live; removes those of others as far as it may.
-    pub(crate) fn sweep(&self) -> Vec<PathBuf> {
+    pub fn sweep(&self, kind: FileKind) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| is_name(path) && fs::symlink_metadata(path).is_ok_and(|about| about.is_file()))
+            .filter(|path| {
+                is_name(path, kind.suffix) && fs::symlink_metadata(path).is_ok_and(|about| about.is_file())
+            })
             .filter(|path| !remove_if_stale(path))
             .collect();
         paths.sort();
@@ -111,8 +139,8 @@ impl MeterFolder {
 }
 
 /// `None` if the name is taken, or was taken away before we could lock the file.
-fn create(path: &Path) -> Result<Option<File>, Error> {
-    let file = match OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path) {
+fn create(path: &Path, mode: u32) -> Result<Option<File>, Error> {
+    let file = match OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         Err(error) => return Err(Error::io("create", path)(error)),
@@ -126,14 +154,14 @@ fn create(path: &Path) -> Result<Option<File>, Error> {
             return Err(Error::io("lock", path)(error));
         }
     }
-    // Whatever the umask: counters are for everyone to read.
-    file.set_permissions(Permissions::from_mode(0o644)).map_err(Error::io("set the mode of", path))?;
+    // Whatever the umask.
+    file.set_permissions(Permissions::from_mode(mode)).map_err(Error::io("set the mode of", path))?;
     let has_name = file.metadata().is_ok_and(|about| about.nlink() > 0);
     Ok(has_name.then_some(file))
 }
 
 /// Whether the process that made the file has ended: then its lock is free.
-pub(crate) fn is_stale(file: &File) -> bool {
+pub fn is_stale(file: &File) -> bool {
     file.try_lock_shared().is_ok_and(|()| file.unlock().is_ok())
 }
 
@@ -150,8 +178,8 @@ fn remove_if_stale(path: &Path) -> bool {
 }
 
 /// `PID.meters`, `PID-N.meters`.
-fn is_name(path: &Path) -> bool {
-    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(SUFFIX));
+fn is_name(path: &Path, suffix: &str) -> bool {
+    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(suffix));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     stem.is_some_and(|stem| match stem.split_once('-') {
         Some((process, number)) => is_number(process) && is_number(number),
@@ -182,7 +210,7 @@ mod tests {
             fs::write(folder.path().join(name), "").expect("a file");
         }
         std::os::unix::fs::symlink("1.meters", folder.path().join("3.meters")).expect("a link");
-        assert_eq!(MeterFolder::of(folder.path()).sweep(), Vec::<PathBuf>::new());
+        assert_eq!(RunFolder::of(folder.path()).sweep(METERS), Vec::<PathBuf>::new());
         let mut left: Vec<_> = fs::read_dir(folder.path())
             .expect("the folder")
             .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
@@ -194,25 +222,25 @@ mod tests {
     #[test]
     fn a_locked_file_stays() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = MeterFolder::of(folder.path());
-        let (first, path) = place.create().expect("a file");
-        let (_second, other) = place.create().expect("another");
+        let place = RunFolder::of(folder.path());
+        let (first, path) = place.create(METERS).expect("a file");
+        let (_second, other) = place.create(METERS).expect("another");
         assert_ne!(path, other);
-        assert_eq!(place.sweep().len(), 2);
+        assert_eq!(place.sweep(METERS).len(), 2);
         drop(first);
-        assert_eq!(place.sweep(), [other]);
+        assert_eq!(place.sweep(METERS), [other]);
         assert!(!path.exists());
     }
 
     #[test]
     fn a_public_folder_must_be_ours_alone() {
         let folder = tempfile::tempdir().expect("a folder");
-        let public = MeterFolder { folder: folder.path().join("tapline"), is_public: true };
+        let public = RunFolder { folder: folder.path().join("tapline"), is_public: true };
         public.prepare().expect("a new one is ours");
         public.prepare().expect("and stays so");
         fs::set_permissions(&public.folder, Permissions::from_mode(0o777)).expect("our folder");
         assert!(matches!(public.prepare(), Err(Error::ForeignFolder { .. })));
-        let link = MeterFolder { folder: folder.path().join("link"), is_public: true };
+        let link = RunFolder { folder: folder.path().join("link"), is_public: true };
         std::os::unix::fs::symlink(folder.path(), &link.folder).expect("a link");
         assert!(matches!(link.prepare(), Err(Error::ForeignFolder { .. })));
     }

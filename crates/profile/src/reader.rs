@@ -16,7 +16,7 @@ use crate::clock::ClockKind;
 use crate::layout::{
     BYTE_ORDER, MAGIC, SLOT_LEN, SLOT_WORDS, SLOTS_MAX, State, VERSION, header, slot, text_of,
 };
-use crate::place::{self, MeterFolder};
+use crate::place::{self, RunFolder};
 use crate::snapshot::Snapshot;
 
 /// A process that counts.
@@ -51,12 +51,12 @@ impl Reader {
     /// The processes that count now, in the folders that [`Meters::create`](crate::Meters::create) uses; of several
     /// users if they all use `/run/tapline`. Files that processes left behind are removed, as far as we may.
     pub fn list() -> Vec<Process> {
-        place::places().iter().flat_map(list).collect()
+        place::run_folders().iter().flat_map(list).collect()
     }
 
     /// Likewise in one folder.
     pub fn list_in(folder: &Path) -> Vec<Process> {
-        list(&MeterFolder::of(folder))
+        list(&RunFolder::of(folder))
     }
 
     /// Opens a file of meters, even one that a process left behind.
@@ -106,11 +106,11 @@ fn settled(first: &Words, second: &Words) -> Option<Snapshot> {
     (snapshot.generation == again.generation).then_some(snapshot)
 }
 
-fn list(place: &MeterFolder) -> Vec<Process> {
+fn list(place: &RunFolder) -> Vec<Process> {
     if place.check().is_err() {
         return Vec::new();
     }
-    let paths = place.sweep();
+    let paths = place.sweep(place::METERS);
     paths.iter().filter_map(|path| Some(Reader::open(path).ok()?.process)).collect()
 }
 

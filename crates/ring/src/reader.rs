@@ -25,6 +25,7 @@ use crate::account::{Account, LossCounts, SourceCounts};
 use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
 use crate::layout::{BLOCK_HEAD_LEN, Guarantee, LINE_LEN, index, record_len};
+use crate::record::RecordHead;
 use crate::store::IndexEntry;
 use crate::view::{Miss, View, release};
 
@@ -191,14 +192,16 @@ impl Reader {
         &self.verdicts
     }
 
+    /// Lends a packet whose bytes begin at `offset` of the batch's memory.
     #[inline]
-    fn lend(&mut self, mut record: Record, verdict: u32) {
+    fn lend(&mut self, head: &RecordHead, offset: usize, verdict: u32) {
+        let mut meta = head.meta;
         match self.verdict_use {
             VerdictUse::Ignore => {}
-            VerdictUse::Label => record.meta.label = u8::try_from(verdict).unwrap_or(u8::MAX),
+            VerdictUse::Label => meta.label = u8::try_from(verdict).unwrap_or(u8::MAX),
             VerdictUse::Lend => self.verdicts.push(verdict),
         }
-        self.records.push(record);
+        self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta });
     }
 
     /// The description of the buffer.
@@ -364,7 +367,7 @@ impl Reader {
             self.outcome.add(entry, result.map(|_| ()));
             if let Ok(head) = result {
                 let offset = used * 8 + LINE_LEN;
-                self.lend(head.record(offset), verdict);
+                self.lend(&head, offset, verdict);
                 used += record_len(head.cap_len) / 8;
             }
         }
@@ -390,7 +393,7 @@ impl Reader {
                 let start = self.view.data_offset(entry);
                 end = end.max(start + head.cap_len as usize);
                 let offset = start - BLOCK_HEAD_LEN;
-                self.lend(head.record(offset), verdict);
+                self.lend(&head, offset, verdict);
             }
         }
         self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };

@@ -1,6 +1,6 @@
 //! A packet's metadata as the first eight words of its record: `docs/format/ring.md`, "Record".
 
-use tapline_packet::{Checksum, Direction, Gso, InterfaceId, Meta, PacketType, Record, Timestamp, VlanTag};
+use tapline_packet::{Checksum, Direction, Gso, InterfaceId, Meta, PacketType, Timestamp, VlanTag};
 
 use crate::layout::LINE_WORDS;
 
@@ -14,13 +14,6 @@ pub(crate) struct RecordHead {
     pub(crate) number: u64,
     pub(crate) position: u64,
     pub(crate) meta: Meta,
-}
-
-impl RecordHead {
-    /// The packet whose bytes begin at `offset` of a batch's memory.
-    pub(crate) fn record(&self, offset: usize) -> Record {
-        Record { offset, cap_len: self.cap_len, options_len: 0, meta: self.meta }
-    }
 }
 
 #[inline]

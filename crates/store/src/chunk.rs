@@ -34,7 +34,7 @@ const HAS_MACS: u16 = 16;
 /// Where the policy under overload stands in the flags.
 const OVERLOAD_SHIFT: u16 = 5;
 /// What is kept free for statistics and the last filler, for each interface.
-const STATISTICS_LEN: usize = 128;
+pub(crate) const STATISTICS_LEN: usize = 128;
 /// The longest chunk: one packet of the link type with the longest packets (D-Bus, 128 MiB).
 pub(crate) const CHUNK_LEN_MAX: usize = 130 << 20;
 

@@ -126,6 +126,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether this process lacks the right to a file of the store.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Error::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Makes an [`Error::File`] of an [`io::Error`], for `map_err`.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();

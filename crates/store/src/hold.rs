@@ -74,19 +74,25 @@ impl Hold {
         index.may_satisfy(&question).is_none_or(|slots| slots.contains(&true))
     }
 
-    /// That some link type can have its filter.
-    fn check_filter(&self) -> Result<(), Error> {
-        let compile = |link_type| {
+    /// That a link type of the store can have its filter; in a store without interfaces, that any link type can.
+    fn check_filter(&self, catalog: &Catalog) -> Result<(), Error> {
+        let mut last_error = None;
+        let mut fits = |link_type| {
             let options =
                 Options { link_type, handle: HandleKind::Savefile, netmask: Some(0), ..Options::default() };
-            tapline_filter::compile(&self.filter, &options)
+            let compiled = tapline_filter::compile(&self.filter, &options);
+            compiled.map_err(|error| last_error = Some(error.render(&self.filter))).is_ok()
         };
-        match compile(LinkType::ETHERNET) {
+        let can_be = match catalog.any_link_type(&mut fits)? {
+            Some(fits) => fits,
             // Numbers of link types are below 300.
-            Err(error) if !(0..300).any(|number| compile(LinkType(number)).is_ok()) => {
-                Err(Error::Setting(error.render(&self.filter)))
+            None => fits(LinkType::ETHERNET) || (0..300).any(|number| fits(LinkType(number))),
+        };
+        match last_error.filter(|_| !can_be) {
+            Some(error) => {
+                Err(Error::Setting(format!("no interface of the store can have this filter: {error}")))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -184,15 +190,15 @@ impl Catalog {
     /// before it recycles a segment or deletes old ones.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the name is not valid or already in use, if no link type can have the filter, or if filter
-    /// and reason are longer than a hold's file may be; [`Error::File`] if the hold cannot be written, or `holds/` is a
+    /// [`Error::Setting`] if the name is not valid or already in use, if no link type of the store can have the filter,
+    /// or if filter and reason are longer than a hold's file may be; [`Error::File`] if the hold cannot be written, or `holds/` is a
     /// link; [`Error::NotLogged`] if the hold is in force and the log cannot be written.
     pub fn hold(&self, hold: &Hold) -> Result<(), Error> {
         check_name(&hold.name)?;
         let text = hold.text();
         Hold::parse(&hold.name, &text).map_err(Error::Setting)?;
         hold.check_len(text.len())?;
-        hold.check_filter()?;
+        hold.check_filter(self)?;
         let path = self.hold_path(&hold.name);
         if fs::symlink_metadata(&path).is_ok() {
             return Err(Error::Setting(format!(

@@ -25,6 +25,7 @@ mod hold;
 mod index;
 mod keys;
 mod layout;
+mod link_types;
 mod lock;
 mod log;
 pub mod moments;

@@ -9,6 +9,7 @@
 //! DAY    := today | yesterday | YYYY-MM-DD
 //! ```
 
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 use jiff::civil::{Date, Time};
@@ -45,14 +46,14 @@ impl Clock {
             return Ok(self.now);
         }
         if let Some(duration) = text.strip_prefix('-') {
-            return Ok(self.now.plus_nanos(parse_duration(duration)?.saturating_neg()));
+            return within(self.now, text, -i128::from(units_of(duration)?));
         }
         if let Some(duration) = text.strip_prefix('+') {
             let from = from.ok_or("a time with + counts from --from, which is not given")?;
-            return Ok(from.plus_nanos(parse_duration(duration)?));
+            return within(from, text, units_of(duration)?.into());
         }
         if let Some(seconds) = text.strip_prefix('@') {
-            return parse_duration(seconds).map(Timestamp::from_nanos);
+            return within(Timestamp::EPOCH, text, units_of(seconds)?.into());
         }
         if let Ok(moment) = text.parse::<Moment>() {
             return of(moment);
@@ -120,15 +121,23 @@ fn time_of_day(text: &str) -> Option<Time> {
 }
 
 /// A time as docs/units.md has it, in nanoseconds.
-fn parse_duration(text: &str) -> Result<i64, String> {
-    let nanoseconds = units::nanoseconds(text).map_err(|error| error.to_string())?;
-    Ok(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
+fn units_of(text: &str) -> Result<u64, String> {
+    units::nanoseconds(text).map_err(|error| error.to_string())
+}
+
+/// The moment so many nanoseconds after another; `text` says it.
+fn within(from: Timestamp, text: &str, nanoseconds: i128) -> Result<Timestamp, String> {
+    timestamp(i128::from(from.as_nanos()) + nanoseconds, &text)
 }
 
 fn of(moment: Moment) -> Result<Timestamp, String> {
-    i64::try_from(moment.as_nanosecond())
-        .map(Timestamp::from_nanos)
-        .map_err(|_| format!("{moment} is outside of the years 1677 to 2262"))
+    timestamp(moment.as_nanosecond(), &moment)
+}
+
+fn timestamp(nanoseconds: i128, said: &dyn Display) -> Result<Timestamp, String> {
+    let nanoseconds =
+        i64::try_from(nanoseconds).map_err(|_| format!("{said} is outside of the years 1677 to 2262"))?;
+    Ok(Timestamp::from_nanos(nanoseconds))
 }
 
 /// Looks up the system's time zone, for later: to be called before the process gives up the right to read its file.
@@ -193,5 +202,10 @@ mod tests {
             assert!(clock().parse(text, None).is_err(), "{text}");
         }
         assert!(clock().parse("+5m", None).unwrap_err().contains("--from"));
+        let now = Some(clock().now);
+        for text in ["@9300000000", "-4000000h", "+4000000h", "2300-01-01", "1600-01-01T00:00:00Z"] {
+            assert!(clock().parse(text, now).unwrap_err().contains("1677 to 2262"), "{text}");
+        }
+        assert!(clock().parse("1960-01-01", None).unwrap() < Timestamp::EPOCH);
     }
 }

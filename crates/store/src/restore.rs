@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use tapline_file::SectionReader;
+use tapline_packet::Headers;
 use tapline_sys::disk;
 
 use crate::catalog::Catalog;
@@ -68,8 +69,9 @@ fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
         let batch = reader.batch();
         for packet in batch.iter() {
             if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                let flow = index.fingerprint(interface, packet);
-                index.note(interface, packet, flow);
+                let headers = Headers::parse(interface.link_type, packet);
+                let flow = index.fingerprint_parsed(interface, packet, &headers);
+                index.note(interface, packet, flow, Some(&headers));
             }
         }
     }

@@ -57,11 +57,20 @@ pub(crate) fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
 }
 
 pub(crate) fn record(recorder: &mut Recorder, packets: &[(Vec<u8>, Meta)], now: Timestamp) {
+    record_on(recorder, &ethernet(), packets, now);
+}
+
+pub(crate) fn record_on(
+    recorder: &mut Recorder,
+    interfaces: &[Interface],
+    packets: &[(Vec<u8>, Meta)],
+    now: Timestamp,
+) {
     for (data, meta) in packets {
         let record = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta: *meta }];
         let mut all = Selection::none();
         all.select_all(1);
-        recorder.write(&Batch::new(data, &record), &all, &ethernet(), now).unwrap();
+        recorder.write(&Batch::new(data, &record), &all, interfaces, now).unwrap();
     }
 }
 
@@ -452,13 +461,24 @@ fn what_else_is_in_the_directory_keeps_its_owner() {
     let (other, root) = (folder.path().join("other"), folder.path());
     std::fs::write(&other, "not of the store").unwrap();
     let recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+    let hold = Hold {
+        name: "case".to_owned(),
+        window: Window::ALL,
+        filter: String::new(),
+        made: at(0),
+        why: String::new(),
+    };
+    Catalog::open(root).unwrap().hold(&hold).unwrap();
     if recorder.give_to(65_534, 65_534).is_err() {
         eprintln!("skipped: what_else_is_in_the_directory_keeps_its_owner: only root gives files away");
         return;
     }
     let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&std::fs::symlink_metadata(path).unwrap());
     assert_eq!((owner(root), owner(&other)), (0, 0));
-    assert!(["store.toml", "lock", "log", "seg"].iter().all(|name| owner(&root.join(name)) == 65_534));
+    // A recorder of that user reads holds, and others of the user's make and release them.
+    let own = ["store.toml", "lock", "log", "seg", "holds", "holds/case.toml", "reserve", "roll"];
+    let kept: Vec<&str> = own.into_iter().filter(|name| owner(&root.join(name)) != 65_534).collect();
+    assert_eq!(kept, Vec::<&str>::new());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What became of every byte.
+//! The account: every byte in one place.
 //!
 //! ```text
 //! received = delivered + duplicate + given up + held        bytes of payload that were captured
@@ -7,7 +7,7 @@
 
 use crate::direction::Held;
 
-/// Why bytes are missing in a stream.
+/// The reason for which bytes are missing in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GapCause {
     /// The receiver acknowledged them: the capture lost them.
@@ -36,7 +36,7 @@ impl GapCause {
     }
 }
 
-/// Why captured bytes belong to no stream.
+/// The reason for which captured bytes belong to no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// From before the first byte of the stream.

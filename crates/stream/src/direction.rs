@@ -49,13 +49,13 @@ pub(crate) struct Direction {
     pub(crate) memory: usize,
     /// The offset of FIN.
     pub(crate) fin: Option<u64>,
-    /// How far the receiver acknowledged.
+    /// The offset up to which the receiver acknowledged.
     acknowledged: u64,
     /// Since when the receiver has what we miss.
     pub(crate) lacking_since: Option<i64>,
     /// Its receiver reset the connection: what is sent still is seen, and the end is that.
     pub(crate) is_reset: bool,
-    /// It ended.
+    /// The stream has ended.
     pub(crate) is_over: bool,
 }
 

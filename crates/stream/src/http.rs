@@ -24,7 +24,7 @@ const AWAITED_MAX: usize = 256;
 /// The longest line before a chunk, and of a trailer.
 const LINE_MAX: usize = 4096;
 
-/// What is known of a message that has a body. Texts are as they were sent, cut at 4096 bytes.
+/// The head of a message that has a body. Texts are as they were sent, cut at 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The status of a response; `None` for a request.
@@ -41,14 +41,14 @@ pub struct Head {
     pub content_encoding: String,
 }
 
-/// What happens in a message.
+/// An event in a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyEvent<'a> {
     /// A body begins.
     Begin(Head),
     /// Its next bytes.
     Data(&'a [u8]),
-    /// It is over.
+    /// The body is over.
     End {
         /// Bytes that are missing in it, as far as that is known.
         missing: u64,
@@ -57,7 +57,7 @@ pub enum BodyEvent<'a> {
     },
 }
 
-/// What a response needs to know of its request.
+/// The part of a request that its response depends on.
 #[derive(Clone, Debug, Default)]
 struct Asked {
     method: String,

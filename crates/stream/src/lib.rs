@@ -11,8 +11,9 @@
 //! |---|---|
 //! | `segment` | the sequence number, flags and payload of a packet |
 //! | `direction` | one direction of a connection: what is due, what is held |
+//! | `event` | events of streams; [`Limits`] |
 //! | `reassembler` | all connections, their limits, and the account |
-//! | `account` | what became of every byte |
+//! | `account` | the account of every byte |
 //! | [`http`] | bodies of HTTP/1 messages out of a stream |
 //!
 //! # Decisions
@@ -24,9 +25,8 @@
 //!   connection that has held longest gives up first); and when the stream ends. Bytes that a snap length cut off are a
 //!   gap at once.
 //! - **Beginnings**: SYN, or the first segment with payload. Bytes from before it that come later are given up.
-//! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead (what the other end sends
-//!   until it knows still counts), silence for [`Limits::idle`] by the
-//!   packets' time, another SYN on the same ports, no room for more connections (the longest silent one goes), the end
+//! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead (bytes that the other end sends until it
+//!   knows are delivered), silence for [`Limits::idle`] by the packets' time, another SYN on the same ports, no room for more connections (the longest silent one goes), the end
 //!   of the capture. A connection that ended is remembered until it was silent for as long, so that what is sent again
 //!   is no new one.
 //! - **Numbers** are those of tshark's `tcp.stream` as long as no connection had to make room.
@@ -38,6 +38,7 @@
 
 mod account;
 mod direction;
+mod event;
 pub mod http;
 mod reassembler;
 mod segment;
@@ -45,4 +46,5 @@ mod segment;
 mod tests;
 
 pub use account::{Account, GapCause, Refusal};
-pub use reassembler::{EndCause, Event, Limits, Piece, Reassembler, Stream, Taken};
+pub use event::{EndCause, Event, Limits, Piece, Stream, Taken};
+pub use reassembler::Reassembler;

@@ -133,7 +133,7 @@ impl FrameSocket {
         let (pointer, count) = (self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint);
         // SAFETY: `count` headers, each with its vectors in `self.vectors`, which does not change before the call ends,
         // over pieces that are borrowed for 'a, which outlives the call. The kernel only reads the frames.
-        let result = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), pointer, count, libc::MSG_DONTWAIT) };
+        let result = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), pointer, count, libc::MSG_DONTWAIT as _) };
         check("sendmmsg(AF_PACKET)", result).map(|sent| sent as usize)
     }
 

@@ -8,15 +8,28 @@ use std::path::Path;
 use crate::SyscallError;
 use crate::error::check;
 
+/// The soft limit of open descriptors (`RLIMIT_NOFILE`, getrlimit(2)).
+///
+/// # Errors
+/// The error of getrlimit(2).
+pub fn limit() -> Result<u64, SyscallError> {
+    Ok(limits()?.rlim_cur)
+}
+
+fn limits() -> Result<libc::rlimit, SyscallError> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`, which lives through the call.
+    check("getrlimit(RLIMIT_NOFILE)", unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    Ok(limit)
+}
+
 /// Raises the soft limit of open descriptors to the hard limit (`RLIMIT_NOFILE`, getrlimit(2)). Returns the limit that
 /// holds then, in descriptors.
 ///
 /// # Errors
 /// The error of getrlimit(2) and setrlimit(2).
 pub fn raise_limit() -> Result<u64, SyscallError> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one `rlimit`, which lives through the call.
-    check("getrlimit(RLIMIT_NOFILE)", unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    let mut limit = limits()?;
     if limit.rlim_cur < limit.rlim_max {
         limit.rlim_cur = limit.rlim_max;
         // SAFETY: the kernel reads one `rlimit`, which lives through the call.
@@ -67,7 +80,7 @@ mod tests {
     #[test]
     fn the_next_descriptor_has_a_number_below_the_limit() {
         let limit = raise_limit().unwrap();
-        assert_eq!(raise_limit().unwrap(), limit);
+        assert_eq!((raise_limit().unwrap(), super::limit().unwrap()), (limit, limit));
         let file = File::open("/dev/null").unwrap();
         assert!(next_number(std::os::fd::AsFd::as_fd(&file)).unwrap() < limit);
     }

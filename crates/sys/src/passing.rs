@@ -30,7 +30,7 @@ pub fn send(
     let payload = size_of_val(descriptors) as u32;
     // SAFETY: the sums of sizes are only computed.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(payload) } as _;
-    debug_assert!(message.msg_controllen <= size_of_val(&control));
+    debug_assert!(message.msg_controllen <= size_of_val(&control) as _);
     if descriptors.is_empty() {
         message.msg_controllen = 0;
     } else {

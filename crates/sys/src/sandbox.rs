@@ -59,6 +59,8 @@ pub struct AllowedAccess {
     pub all_files: bool,
     /// Whether IP sockets are allowed: for collectors, or for queries of names.
     pub ip: bool,
+    /// Whether connections are awaited with epoll(7), as servers with many clients do.
+    pub is_server: bool,
     /// Whether connections to sockets with abstract names (unix(7)) are allowed.
     pub abstract_sockets: bool,
 }
@@ -76,7 +78,8 @@ pub fn confine(needs: &AllowedAccess) -> MissingConfinement {
         Err(error) => lacks.push(format!("no Landlock: files stay within reach: {error}")),
     }
     let makes = !needs.makes.is_empty() || needs.all_files;
-    let calls = [CALLS, if makes { CALLS_OF_MAKERS } else { &[] }].concat();
+    let of_makers = if makes { CALLS_OF_MAKERS } else { &[] };
+    let calls = [CALLS, of_makers, if needs.is_server { CALLS_OF_SERVERS } else { &[] }].concat();
     let families = [&FAMILIES[..], if needs.ip { &FAMILIES_OF_IP } else { &[] }].concat();
     if let Err(error) = seccomp(&calls, &families) {
         lacks.push(format!("no seccomp: all system calls stay within reach: {error}"));
@@ -221,6 +224,13 @@ const CALLS_OF_MAKERS: &[c_long] = &[
     libc::SYS_fstatfs, libc::SYS_fchmod,
     #[cfg(target_arch = "x86_64")] libc::SYS_rename, #[cfg(target_arch = "x86_64")] libc::SYS_mkdir, #[cfg(target_arch = "x86_64")] libc::SYS_rmdir,
     #[cfg(not(target_arch = "riscv64"))] libc::SYS_renameat,
+];
+
+/// Calls of a server that waits for many clients.
+#[rustfmt::skip]
+const CALLS_OF_SERVERS: &[c_long] = &[
+    libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
+    #[cfg(target_arch = "x86_64")] libc::SYS_epoll_wait,
 ];
 
 /// Calls of a process that opens files for another.

@@ -39,7 +39,9 @@ pub fn set_timer_slack(slack: Duration) -> Result<(), SyscallError> {
 /// `EPERM` without `CAP_SYS_NICE` (and `RLIMIT_RTPRIO` 0).
 pub fn set_realtime() -> Result<(), SyscallError> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: numbers, all of which may be zero; some C libraries have more of them than the kernel reads.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
     // SAFETY: 0 is the calling thread; `parameters` lives through the call, and the kernel only reads it.
     check("sched_setscheduler(SCHED_FIFO)", unsafe { libc::sched_setscheduler(0, policy, &parameters) })
         .map(|_| ())

@@ -169,6 +169,10 @@ impl Client {
             other => return Err(unexpected(&other)),
         };
         ensure_small(attach, &attached)?;
+        // A daemon that knows no groups would give every packet to each reader.
+        if attach.group.as_ref().is_some_and(|group| group.name != attached.group) {
+            return Err(Error::NoGroups);
+        }
         // No more than was asked for, and nothing in place unless a lease was: its reader trusts the daemon with
         // packets that are looked at.
         let terms = ReaderLimits {

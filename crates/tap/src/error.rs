@@ -56,6 +56,9 @@ pub enum Error {
     /// A daemon was there again, but captures something else under this name.
     #[error("the daemon is there again, but serves other interfaces under this name; start anew")]
     OtherInterfaces,
+    /// The daemon is of a version without groups of readers.
+    #[error("the daemon knows no groups of readers: it is of an older version; read tap:NAME, or restart it")]
+    NoGroups,
     /// The socket failed.
     #[error("the daemon's socket: {0}")]
     Socket(#[from] io::Error),

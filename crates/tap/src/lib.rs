@@ -11,17 +11,20 @@
 //! | `protocol` | what is said |
 //! | `channel` | lines and descriptors over a socket, for both ends; trusts neither |
 //! | `client` | asking a daemon |
+//! | `group` | names of captures, and of groups of readers that share one |
 //! | `source` | a reader of its buffers, as a source of packets |
 #![forbid(unsafe_code)]
 
 mod channel;
 mod client;
 mod error;
+mod group;
 pub mod protocol;
 mod source;
 
 pub use channel::{Channel, MESSAGE_MAX};
 pub use client::{Client, SOCKET_DEFAULT, SOCKET_VARIABLE, socket_path};
 pub use error::Error;
+pub use group::{GROUP_MEMBERS_MAX, GROUP_NAME_MAX, GroupRequest, ShareBy, parse_name};
 pub use source::{PREFIX, Tap};
 pub use tapline_ring::WakeThreshold;

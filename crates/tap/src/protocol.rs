@@ -16,6 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::Account;
 
+use crate::group::GroupRequest;
+
 /// A text of a daemon, safe for a terminal: a control character, or one that changes the direction of writing, becomes
 /// a question mark, and white space a space.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
@@ -105,8 +107,10 @@ pub enum ControlAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FindRequest {
-    /// The capture's name.
+    /// The capture's name; empty where `store` says which recording is meant.
     pub capture: String,
+    /// The directory of the recording, as the daemon's rules have it, if `capture` is empty.
+    pub store: String,
     /// In the pcap-filter language; empty for all packets that the rules let the client see.
     pub filter: String,
     /// The first moment, nanoseconds since 1970; none for no bound.
@@ -132,6 +136,9 @@ pub struct AttachRequest {
     /// Milliseconds, 0 to 100 ([`DELAY_MAX`]), for which the daemon may collect packets before they can be read: with
     /// more of them at a time it wakes up less often.
     pub delay_ms: u32,
+    /// The group whose share of the packets it reads; none for all packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupRequest>,
     /// Filters that label packets: a packet's label is the number, from 1, of the first of them that accepts it, and 0
     /// if none does. At most [`LABELS_MAX`], and 8,192 bytes together. They label what `filter` accepts, and let
     /// nothing more through.
@@ -160,6 +167,7 @@ impl Default for AttachRequest {
             start: StartPosition::default(),
             entries: 1 << 16,
             delay_ms: 0,
+            group: None,
             labels: Vec::new(),
         }
     }
@@ -314,6 +322,9 @@ pub struct AttachedReader {
     pub buffers: u32,
     /// The capture that it reads.
     pub offer: OfferedCapture,
+    /// The group that it has joined; empty without one.
+    #[serde(deserialize_with = "text")]
+    pub group: String,
 }
 
 /// The fate of a reader's packets.

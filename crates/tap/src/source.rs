@@ -138,7 +138,10 @@ impl Tap {
         let interfaces =
             offer.interfaces.iter().map(|interface| interface.interface(offer.snap_len, &filter)).collect();
         let mut tap = Tap {
-            name: format!("{PREFIX}{}", attach.capture),
+            name: match &attach.group {
+                Some(group) => format!("{PREFIX}{}/{}", attach.capture, group.name),
+                None => format!("{PREFIX}{}", attach.capture),
+            },
             channel,
             merged,
             wish: WakeThreshold::IMMEDIATE,
@@ -363,7 +366,12 @@ impl Tap {
         self.phase = Phase::Absent { since, tried: Instant::now() };
         let absent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Packets that a new daemon has stored by now are younger than the end of the last.
-        let attach = AttachRequest { start: StartPosition::SinceMs(absent_ms), ..again.attach.clone() };
+        // A group shares packets that come.
+        let start = match again.attach.group {
+            Some(_) => StartPosition::Newest,
+            None => StartPosition::SinceMs(absent_ms),
+        };
+        let attach = AttachRequest { start, ..again.attach.clone() };
         let interrupt = self.wakeup.as_deref();
         let next = Client::connect_within(&again.path, &again.program, RETRY_WAIT, interrupt)
             .and_then(|client| Tap::attach(client, &attach, interrupt));

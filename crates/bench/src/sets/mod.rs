@@ -5,12 +5,14 @@
 //! mixed         1,000 filters of many kinds on the traffic of a small network
 //! readers       1, 4, 16 filters as those of `readers`, likewise
 //! programs      10, 100 filters that compute with packet bytes: each is asked by its own program, interpreted and as native code
+//! exact rules   none, 1,000, 1,000,000 rules of the stage `rules` for one flow each, with the parsing of flows; bytes a rule in place of layouts
 //! ports         one filter, port 1 or port 2 ... or port n
 //! updates       100,000 five-tuple filters: insert, remove, replace; then the same with a worker that classifies meanwhile
 //! ```
 //!
 //! Before a set is measured its answer is compared with its filters' programs, run one by one.
 
+mod exact;
 mod updates;
 mod workload;
 
@@ -67,6 +69,7 @@ pub(crate) fn run(args: &SetsArgs, runs: usize) -> anyhow::Result<()> {
     for count in [10, 100] {
         measure(Workload::programs(count, args.packets)?, args, runs, ticks_per_ns)?;
     }
+    exact::run(args, runs, ticks_per_ns)?;
     let ports = [10, 100, 1000].iter().map(|count| Workload::ports(*count, args.packets));
     measure(ports.collect::<anyhow::Result<_>>()?, args, runs, ticks_per_ns)?;
     updates::run(args.installed)

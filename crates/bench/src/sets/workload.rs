@@ -142,7 +142,7 @@ pub(super) fn flow(number: u32) -> FiveTuple {
 }
 
 /// A frame of a flow, 64 to 1,000 bytes long.
-fn frame(flow: &FiveTuple, random: &mut Random) -> Vec<u8> {
+pub(super) fn frame(flow: &FiveTuple, random: &mut Random) -> Vec<u8> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (flow.src, flow.dst) else { return Vec::new() };
     let link = Ethernet::between(&Host::number(1), &Host::number(2));
     let pair = IpPair::V4(src, dst);

@@ -30,7 +30,7 @@ fn start(command: &mut Command) -> Child {
 }
 
 /// Waits until something is so.
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");

@@ -1,13 +1,20 @@
 //! Stores of recorded packets as devices and as files of programs on our library.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Output};
+use std::thread::sleep;
+use std::time::Duration;
 
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_store::{Losses, Recorder, RecorderSettings};
+use tapline_testkit::netns::namespaces_or_skip;
 use tempfile::TempDir;
 
-use crate::support::{Library, programs_or_skip, told};
+use crate::live::wait_for;
+use crate::support::{Hosts, Library, programs_or_skip, tapline, told};
 
 /// Packets of the store, one a second, in chunks of 100.
 const PACKETS: u32 = 20_000;
@@ -151,4 +158,103 @@ fn a_filter_passes_over_chunks() {
     };
     let (rare, all) = (read("host 10.0.0.77"), read("udp and not host 10.0.0.200"));
     assert!(rare * 2 < all, "{rare} bytes for a rare host, {all} for all");
+}
+
+/// The user who has no right to the store's files.
+const NOBODY: u32 = 65_534;
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program of [`NOBODY`] on our library, which asks the daemon at `socket`.
+fn as_nobody(library: &Library, socket: &Path, words: &[&str]) -> std::io::Result<Output> {
+    let mut command = library.command(None, "tcpdump");
+    command.env("TAPLINE_SOCKET", socket).args(["-nn", "-tt"]).args(words).uid(NOBODY).gid(NOBODY).output()
+}
+
+/// Without a right to the files the daemon is asked: it answers by its rules, or says why not.
+#[test]
+fn the_daemon_is_asked_for_a_store_of_its_own() {
+    const TEST: &str = "the_daemon_is_asked_for_a_store_of_its_own";
+    if !namespaces_or_skip(TEST) || !programs_or_skip(TEST, &["tcpdump", "ping"]) {
+        return;
+    }
+    let Some(tapline) = tapline() else {
+        return eprintln!("skipped: {TEST}: no tapline beside the library: cargo build -p tapline-cli");
+    };
+    let (hosts, folder, library) = (Hosts::new("capi-store"), TempDir::new().unwrap(), Library::new());
+    for path in [folder.path(), library.folder()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let [socket, store, rules] = ["socket", "store", "rules.toml"].map(|name| folder.path().join(name));
+    let write_rules = |filter: &str| {
+        let text = format!(
+            "socket = {socket:?}\nmode = \"0666\"\n[[capture]]\nname = \"office\"\ninterfaces = [\"near0\"]\n\
+             netns = {:?}\n[[record]]\ncapture = \"office\"\nto = {store:?}\nsize = \"16MiB\"\nsegment = \"4MiB\"\n\
+             flush = \"50ms\"\n[[access]]\nusers = [\"{NOBODY}\"]\nfilter = \"{filter}\"\nstore = true\n",
+            hosts.near.name()
+        );
+        fs::write(&rules, text).unwrap();
+    };
+    write_rules("icmp");
+    let mut serve = Command::new(tapline);
+    let _daemon = Ended(serve.args(["serve", "--config"]).arg(&rules).spawn().unwrap());
+    wait_for("the daemon", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    let name = format!("store:{}", store.display());
+    let lines = |words: &[&str]| -> Vec<String> {
+        let output = as_nobody(&library, &socket, words).unwrap();
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    };
+    if let Err(error) = as_nobody(&library, &socket, &["--version"]) {
+        return eprintln!("skipped: {TEST}: nobody may run no tcpdump: {error}");
+    }
+    // The daemon serves before its recorder reads.
+    wait_for("the first packets to be found", || {
+        hosts.ping(1);
+        !lines(&["-i", &name]).is_empty()
+    });
+    // With ARP.
+    hosts.near.ip(&["neigh", "flush", "all"]).unwrap();
+    hosts.ping(5);
+    let by_root = |filter: &str| tcpdump(Some(&library), &["-i", &name, filter]);
+    let mut before = String::new();
+    wait_for("all packets to be found", || {
+        sleep(Duration::from_millis(500));
+        std::mem::replace(&mut before, by_root("")) == by_root("")
+    });
+    // By the rules: no ARP, which root finds. By the filter's text, also where the index serves no part of it.
+    assert!(!by_root("arp").is_empty() && lines(&["-i", &name, "arp"]).is_empty());
+    for option in ["-i", "-r"] {
+        for filter in ["icmp", "icmp[icmptype] = icmp-echo", "icmp and host 10.77.0.2", "icmp and less 10"] {
+            assert_eq!(
+                lines(&[option, &name, filter]).join("\n"),
+                by_root(filter).trim_end(),
+                "{option} {filter}"
+            );
+        }
+        assert_eq!(lines(&[option, &name]).join("\n"), by_root("icmp").trim_end(), "{option}");
+        assert_eq!(lines(&[option, &name, "-c", "3", "icmp"]).len(), 3, "{option}");
+    }
+    assert!(by_root("icmp[icmptype] = icmp-echo").lines().count() >= 5);
+    let past = format!("{name}?to=-1h");
+    assert!(lines(&["-i", &past]).is_empty());
+    // A store that the daemon does not record, and no daemon.
+    let other = folder.path().join("other");
+    record(&other);
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = as_nobody(&library, &socket, &["-i", &format!("store:{}", other.display())]).unwrap();
+    let said = told(&refused);
+    assert!(!refused.status.success() && said.contains("no recording to"), "{said}");
+    let nowhere = folder.path().join("nowhere");
+    let refused = as_nobody(&library, &nowhere, &["-i", &name]).unwrap();
+    let said = told(&refused);
+    assert!(!refused.status.success() && said.contains("no right to its files"), "{said}");
 }

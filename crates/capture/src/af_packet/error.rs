@@ -36,6 +36,14 @@ pub enum AfPacketError {
         /// The names that there are.
         present: String,
     },
+    /// The interface has no receive queue of this number.
+    #[error("there is no receive queue {queue}: it has {queues}, counted from 0 (ethtool -l)")]
+    NoSuchQueue {
+        /// The queue that was asked for, from 0.
+        queue: u16,
+        /// Number of its receive queues.
+        queues: u32,
+    },
     /// No network namespace of this name.
     #[error("cannot open the network namespace {name:?}: {source}{known}")]
     NoSuchNamespace {

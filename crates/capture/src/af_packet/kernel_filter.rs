@@ -1,8 +1,9 @@
 //! The program that runs in the kernel, before the ring.
 //!
 //! ```text
-//! program   := direction? filter
+//! program   := direction? queue? filter
 //! direction := ld #pkttype ; jeq #OUTGOING, .. ; ret #0 ; ld #0        out only, or in only on old kernels
+//! queue     := ld #queue ; jeq #QUEUE, .. ; ret #0 ; ld #0             of one receive queue only
 //! filter    := the compiled filter, `ret #k` lowered to the snap length
 //!            | ret #snap_len                                           without one
 //! ```
@@ -21,6 +22,7 @@ pub(super) fn program(
     filter: Option<&[Insn]>,
     direction: CaptureDirection,
     drops_sent: bool,
+    queue: Option<u16>,
     snap_len: u32,
 ) -> Vec<Insn> {
     let mut insns = match direction {
@@ -28,6 +30,7 @@ pub(super) fn program(
         CaptureDirection::In if !drops_sent => only(false),
         _ => Vec::new(),
     };
+    insns.extend(queue.into_iter().flat_map(of_queue));
     match filter {
         Some(filter) => insns.extend(filter.iter().map(|&insn| cut(insn, snap_len))),
         None => insns.push(Insn::new(code::RET | code::K, snap_len)),
@@ -41,6 +44,25 @@ fn only(sent: bool) -> Vec<Insn> {
     vec![
         Insn::new(code::LD | code::W | code::ABS, ancillary::PKTTYPE),
         Insn::jump(code::JMP | code::JEQ | code::K, OUTGOING, jt, jf),
+        Insn::new(code::RET | code::K, 0),
+        Insn::new(code::LD | code::W | code::IMM, 0),
+    ]
+}
+
+/// Passes only packets of one queue. The kernel numbers the queue of a received packet from 1, with 0 where its driver
+/// does not tell, and that of a sent one from 0 (`skb_record_rx_queue`, linux/skbuff.h). Leaves A at 0.
+fn of_queue(queue: u16) -> Vec<Insn> {
+    let (queue, load) = (u32::from(queue), Insn::new(code::LD | code::W | code::ABS, ancillary::QUEUE));
+    let is_equal = |k, jt, jf| Insn::jump(code::JMP | code::JEQ | code::K, k, jt, jf);
+    let untold = if queue == 0 { 0 } else { queue + 1 };
+    vec![
+        Insn::new(code::LD | code::W | code::ABS, ancillary::PKTTYPE),
+        is_equal(OUTGOING, 0, 2),
+        load,
+        is_equal(queue, 4, 3),
+        load,
+        is_equal(queue + 1, 2, 0),
+        is_equal(untold, 1, 0),
         Insn::new(code::RET | code::K, 0),
         Insn::new(code::LD | code::W | code::IMM, 0),
     ]
@@ -67,13 +89,13 @@ mod tests {
     #[test]
     fn directions() {
         let verdicts = |direction, drops_sent| {
-            let program = program(None, direction, drops_sent, 96);
+            let program = program(None, direction, drops_sent, None, 96);
             [PacketType::Host, PacketType::OtherHost, PacketType::Outgoing].map(|kind| run(&program, kind))
         };
         assert_eq!(verdicts(CaptureDirection::Both, false), [96, 96, 96]);
         assert_eq!(verdicts(CaptureDirection::In, false), [96, 96, 0]);
         assert_eq!(verdicts(CaptureDirection::Out, false), [0, 0, 96]);
-        assert_eq!(program(None, CaptureDirection::In, true, 96).len(), 1);
+        assert_eq!(program(None, CaptureDirection::In, true, None, 96).len(), 1);
     }
 
     #[test]
@@ -84,7 +106,7 @@ mod tests {
             Insn::new(code::RET | code::K, 262_144),
             Insn::new(code::RET | code::K, 0),
         ];
-        let program = program(Some(&filter), CaptureDirection::Out, false, 64);
+        let program = program(Some(&filter), CaptureDirection::Out, false, None, 64);
         assert_eq!(run(&program, PacketType::Outgoing), 64);
         assert_eq!(run(&program, PacketType::Host), 0);
     }

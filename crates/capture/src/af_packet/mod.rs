@@ -369,6 +369,13 @@ impl Source for AfPacket {
         &self.interfaces
     }
 
+    fn wait_on(&self, poller: &mut Poller) -> bool {
+        poller.add(self.wakeup.as_fd());
+        poller.add(self.monitor.as_fd());
+        self.taps.iter().for_each(|tap| poller.add(tap.socket.as_fd()));
+        self.phase == Phase::Running && !self.is_holding && self.max_latency.is_zero()
+    }
+
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         self.records.clear();
         if std::mem::take(&mut self.is_lent) {

@@ -128,6 +128,7 @@ impl Opener {
         let speed = self.control.speed(name).ok().flatten();
         let interface = self.describe(link, speed);
         let program = self.wanted(&interface)?;
+        self.check_queue(link).map_err(|error| Error::source(name, error))?;
         let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
 
         let socket = self.socket().map_err(fail)?;
@@ -160,6 +161,16 @@ impl Opener {
         let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, program });
         events.extend(state_event(&tap));
         Ok(Opened { tap, interface, is_filtered, events })
+    }
+
+    /// Refuses a receive queue that the interface does not have.
+    fn check_queue(&mut self, link: &Link) -> Result<(), AfPacketError> {
+        let told = self.control.receive_queues(&link.name).ok().filter(|queues| *queues > 0);
+        let queues = told.unwrap_or(link.rx_queues).max(1);
+        match self.settings.queue {
+            Some(queue) if u32::from(queue) >= queues => Err(AfPacketError::NoSuchQueue { queue, queues }),
+            _ => Ok(()),
+        }
     }
 
     /// Asks again for what the interface lost when it was removed.
@@ -237,7 +248,9 @@ impl Opener {
             direction => direction,
         };
         let drops_sent = direction == CaptureDirection::In && socket.set_ignore_outgoing(true).is_ok();
-        let build = |insns| kernel_filter::program(insns, direction, drops_sent, self.settings.snap_len());
+        let AfPacketSettings { queue, .. } = *self.settings;
+        let build =
+            |insns| kernel_filter::program(insns, direction, drops_sent, queue, self.settings.snap_len());
         Programs {
             wanted: build(program.map(CompiledFilter::insns)),
             fallback: build(None),

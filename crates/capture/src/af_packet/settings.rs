@@ -77,6 +77,10 @@ pub struct AfPacketSettings {
     pub receive_hash: bool,
     /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
     pub workers: usize,
+    /// Only packets of this receive queue, counted from 0, and packets that were sent by the send queue of this number.
+    /// `None` for all. The adapter's driver must tell the queue of a packet; of one that does not, all packets count as
+    /// those of queue 0.
+    pub queue: Option<u16>,
     /// The distribution of packets among workers.
     pub fanout: FanoutMode,
     /// The order in which packets of several interfaces are lent.
@@ -105,6 +109,7 @@ impl AfPacketSettings {
             vnet_header: false,
             receive_hash: false,
             workers: 1,
+            queue: None,
             fanout: FanoutMode::Hash,
             order: MergeOrder::default(),
             kernel_filter_runs: None,

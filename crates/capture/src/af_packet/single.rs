@@ -118,7 +118,7 @@ impl SingleSocket {
             false => PacketSocket::open(),
         };
         let socket = socket.map_err(fail)?;
-        let all = kernel_filter::program(None, CaptureDirection::Both, false, settings.snap_len);
+        let all = kernel_filter::program(None, CaptureDirection::Both, false, None, settings.snap_len);
         socket.attach_filter(&all).map_err(fail)?;
         let (ring, geometry) = map_ring(&socket, settings)?;
         if settings.is_inherited {
@@ -183,7 +183,7 @@ impl SingleSocket {
     /// # Errors
     /// `EINVAL` and `ENOMEM` if the kernel refuses it; the former one stays.
     pub fn set_filter(&self, program: Option<&[Insn]>) -> Result<(), SyscallError> {
-        let insns = kernel_filter::program(program, CaptureDirection::Both, false, self.snap_len);
+        let insns = kernel_filter::program(program, CaptureDirection::Both, false, None, self.snap_len);
         self.socket.attach_filter(&insns)
     }
 

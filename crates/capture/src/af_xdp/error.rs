@@ -55,6 +55,14 @@ pub enum AfXdpError {
         /// The error of the kernel.
         source: SyscallError,
     },
+    /// The interface has no receive queue of this number.
+    #[error("there is no receive queue {queue}: it has {queues}, counted from 0 (ethtool -l)")]
+    NoSuchQueue {
+        /// The queue that was asked for, from 0.
+        queue: u16,
+        /// Number of its receive queues.
+        queues: u32,
+    },
     /// A queue cannot be had, so packets would go past us.
     #[error(
         "AF_XDP can serve {served} of its {queues} receive queues ({source}); packets of the others would be missed. Give it fewer queues: \

@@ -76,6 +76,8 @@ pub struct AfXdpSettings {
     pub promiscuous: bool,
     /// Bytes for each queue; `None` to choose from memory.
     pub ring_len: Option<u64>,
+    /// Only packets of this receive queue, counted from 0; those of the others stay with the host. `None` for all.
+    pub queue: Option<u16>,
     /// Workers that divide the queues among them, at least 1.
     pub workers: usize,
     /// Microseconds to rest once no packet is left, before the kernel is asked to wake us for the next: at high rates
@@ -100,6 +102,7 @@ impl AfXdpSettings {
             snap_len: 0,
             promiscuous: true,
             ring_len: None,
+            queue: None,
             workers: 1,
             wakeup_delay_us: WAKEUP_DELAY_US,
             busy_poll_us: None,
@@ -154,6 +157,8 @@ pub struct AfXdp {
 struct Book {
     attachment: Arc<Attachment>,
     link: Link,
+    /// Receive queues whose packets stay with the host.
+    others: Vec<u16>,
     is_gone: bool,
     is_filtered: bool,
     losses: LossWatch,
@@ -379,6 +384,9 @@ impl AfXdp {
         let book = &self.books[id.0 as usize];
         let (mut ring, mut xdp) = (RingAccount::default(), XdpAccount::default());
         let (mut passed, mut delivered) = (0, 0);
+        if self.is_first {
+            passed += book.others.iter().map(|queue| book.attachment.counts(*queue).1).sum::<u64>();
+        }
         for queue in self.queues.iter_mut().filter(|queue| queue.common.interface == id) {
             let (lent, counted) = queue.counts();
             let (taken, left) = book.attachment.counts(queue.number);
@@ -474,6 +482,13 @@ impl Source for AfXdp {
         Some(Arc::clone(&self.wakeup))
     }
 
+    fn wait_on(&self, poller: &mut Poller) -> bool {
+        poller.add(self.wakeup.as_fd());
+        poller.add(self.monitor.as_fd());
+        self.queues.iter().for_each(|queue| poller.add(queue.as_fd()));
+        self.phase == Phase::Running && !self.is_busy_polling && self.rest.is_zero()
+    }
+
     fn waited_ticks(&self) -> u64 {
         self.poller.waited_ticks()
     }
@@ -494,7 +509,7 @@ fn open_here(settings: &AfXdpSettings) -> Result<Vec<AfXdp>, Error> {
     let workers = settings.workers.max(1);
     let mut opener = Opener::new(settings).map_err(fail)?;
     let meant = opener.meant()?;
-    let queues: usize = meant.iter().map(|link| opener.queues(link) as usize).sum();
+    let queues: usize = meant.iter().map(|link| opener.served(link) as usize).sum();
     if workers > queues {
         return Err(fail(AfXdpError::TooManyWorkers { workers, queues }));
     }
@@ -539,6 +554,7 @@ fn book(opened: &mut Opened, is_first: bool) -> Book {
     Book {
         attachment: Arc::clone(&opened.attachment),
         link: opened.link.clone(),
+        others: opened.others.clone(),
         is_gone: false,
         is_filtered: opened.is_filtered,
         losses: if is_first { std::mem::take(&mut opened.losses) } else { LossWatch::default() },

@@ -8,6 +8,7 @@
 //! Everything needs rights that are given up once the capture runs; nothing is opened later.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -49,6 +50,8 @@ pub(super) struct Opened {
     pub(super) link: Link,
     pub(super) attachment: Arc<Attachment>,
     pub(super) queues: Vec<Queue>,
+    /// Receive queues whose packets stay with the host.
+    pub(super) others: Vec<u16>,
     pub(super) is_filtered: bool,
     pub(super) losses: LossWatch,
     pub(super) events: Vec<Event>,
@@ -102,6 +105,11 @@ impl<'a> Opener<'a> {
         told.unwrap_or(link.rx_queues).max(1)
     }
 
+    /// Receive queues of an interface whose packets are taken.
+    pub(super) fn served(&mut self, link: &Link) -> u32 {
+        if self.settings.queue.is_some() { 1 } else { self.queues(link) }
+    }
+
     /// Opens an interface with its queues, of `queues` in all.
     pub(super) fn open(&mut self, link: &Link, id: InterfaceId, queues: u64) -> Result<Opened, Error> {
         let name = link.name.clone();
@@ -123,6 +131,13 @@ impl<'a> Opener<'a> {
         self.refuse_occupied(link)?;
         let size = size::of(link.mtu, queues, self.settings.ring_len, self.memory);
         let own = self.queues(link).min(QUEUES_MAX);
+        let served = match self.settings.queue {
+            Some(queue) if u32::from(queue) >= own => {
+                return Err(AfXdpError::NoSuchQueue { queue, queues: own });
+            }
+            Some(queue) => u32::from(queue)..u32::from(queue) + 1,
+            None => 0..own,
+        };
         let strips = self.strips_tags(link);
         let notes = self.notes(link, strips)?;
         let loaded = Loaded::new(filter, own as u16, size.several, notes.map(|notes| (link.index, notes)))?;
@@ -131,9 +146,10 @@ impl<'a> Opener<'a> {
             let taking = Taking { filter: filter.filter(|_| is_filtered), link_type: interface.link_type };
             protect::check(link, &self.links, self.session.as_ref(), &taking, &mut self.route)?;
         }
+        let others = (0..own).filter(|queue| !served.contains(queue)).map(|queue| queue as u16).collect();
         let common =
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
-        let (mut queues, bound) = self.bind_all(link, own, size, common, &loaded)?;
+        let (mut queues, bound) = self.bind_all(link, served, size, common, &loaded)?;
         let mut told = Told::about(&link.name);
         if let Some(refusal) = &loaded.refusal {
             told.filter_refused(refusal);
@@ -159,7 +175,17 @@ impl<'a> Opener<'a> {
         let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
         let summary = summary(&queues, bound, attachment.mode, size, wants_time);
         let attachment = Arc::new(attachment);
-        Ok(Opened { interface, link: link.clone(), attachment, queues, is_filtered, losses, events, summary })
+        Ok(Opened {
+            interface,
+            link: link.clone(),
+            attachment,
+            queues,
+            others,
+            is_filtered,
+            losses,
+            events,
+            summary,
+        })
     }
 
     /// Prepares the queues for the notes of the driver about each packet. Returns whether the adapter's time is wanted.
@@ -200,20 +226,20 @@ impl<'a> Opener<'a> {
     fn bind_all(
         &self,
         link: &Link,
-        queues: u32,
+        queues: Range<u32>,
         size: size::Size,
         common: Common,
         loaded: &Loaded,
     ) -> Result<(Vec<Queue>, BoundModes), AfXdpError> {
         let mut all: Vec<Queue> = Vec::new();
         let mut weakest = BoundModes { zero_copy: true, multi_buffer: true };
-        for number in 0..queues {
+        for number in queues.clone() {
             let (socket, bound) = match self.bind(link.index, number, size) {
-                Err(AfXdpError::Call { source }) if source.errno() == EINVAL && number > 0 => {
+                Err(AfXdpError::Call { source }) if source.errno() == EINVAL && number > queues.start => {
                     let (interface, served) = (link.name.clone(), all.len() as u32);
                     return Err(AfXdpError::TooManyQueues {
                         interface,
-                        queues,
+                        queues: queues.end,
                         served,
                         wanted: served,
                         source,

@@ -10,6 +10,7 @@ use tapline_store::RecorderSettings;
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
+use crate::container;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
 use crate::strict::StrictArgs;
@@ -36,7 +37,8 @@ At its end each capture accounts for its packets, and the sums balance. SIGUSR1 
 pub(crate) struct CaptureArgs {
     /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. The
     /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
-    /// (docs/afxdp.md).
+    /// (docs/afxdp.md), xdp?: likewise where that can be; eth0@3 is receive queue 3 alone. tap:NAME reads a capture of
+    /// tapline serve, tap:NAME/GROUP a share of it.
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
     /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
@@ -49,6 +51,10 @@ pub(crate) struct CaptureArgs {
     /// Capture in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
+    /// Capture in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
     /// Keep at most this many bytes of a packet, from files too; 0 means 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     pub(crate) snapshot_length: u32,

@@ -15,8 +15,6 @@ use crate::stored::UnfitLinkTypes;
 pub(super) struct Filtering {
     text: String,
     compiler: Compiler,
-    /// Of a store that is read.
-    unfit: Arc<UnfitLinkTypes>,
 }
 
 impl Filtering {
@@ -32,7 +30,7 @@ impl Filtering {
         };
         let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
         let compiler = Compiler::new(args.snap_len(), !args.no_optimize, args.language, is_live, netns);
-        Ok(Filtering { text, compiler, unfit: Arc::default() })
+        Ok(Filtering { text, compiler })
     }
 
     /// The filter as it was given; empty for none.
@@ -42,12 +40,12 @@ impl Filtering {
 
     /// Link types of the store that cannot have the filter.
     pub(super) fn unfit(&self) -> &Arc<UnfitLinkTypes> {
-        &self.unfit
+        self.compiler.unfit()
     }
 
     /// The program for packets of `interface`; `None` lets everything through.
     pub(super) fn compile(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
-        match self.unfit.program(interface.link_type) {
+        match self.compiler.unfit().program(interface.link_type) {
             Some(reject) => Ok(Some(reject)),
             None => self.compile_for_search(interface),
         }

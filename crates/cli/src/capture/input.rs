@@ -17,7 +17,7 @@ use tapline_store::StoreName;
 use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use crate::files::{self, announcement};
-use crate::live::{self, Live, link_type_text};
+use crate::live::{self, Live, Way, link_type_text};
 use crate::stored::{self, Asked};
 
 /// Opened sources, one for each worker, and what people should know about them.
@@ -50,8 +50,8 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile_for_search(interface))
     };
-    let unfit = Some(Arc::clone(filtering.unfit()));
-    let (input, asked) = stored::open(name, &args.past, filtering.text(), args.language, compile, unfit)?;
+    let (input, asked) =
+        stored::open(name, &args.past, filtering.text(), args.language, compile, filtering.unfit())?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
     Ok(Input {
@@ -111,8 +111,8 @@ fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a 
 }
 
 fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
-    let settings = settings(args, filtering)?;
-    let Live { sources, mut announcements } = live::open(settings, args.xdp, &args.tap)?;
+    let (settings, way) = settings(args, filtering)?;
+    let Live { sources, mut announcements } = live::open(settings, &way, args.xdp, &args.tap)?;
     check_link_type(args, sources.iter().flat_map(|source| source.interfaces()))?;
     if announcements.is_empty() {
         let names = chosen_interfaces(args)?.join(", ");
@@ -123,18 +123,19 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     Ok(Input { sources, announcements, is_live: true, search: None, blocks: BlockQueue::default() })
 }
 
-fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSettings> {
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketSettings, Way)> {
     let interfaces = chosen_interfaces(args)?;
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
-    let is_xdp = live::is_xdp(names.iter().copied())?;
+    let way = Way::of(names.iter().copied())?;
+    let taken = way.clone();
     let filter = (!filtering.text().trim().is_empty()).then(|| {
         let filtering = Arc::clone(filtering);
-        Arc::new(move |interface: &Interface| match is_xdp {
+        Arc::new(move |interface: &Interface| match taken.is_xdp() {
             true => filtering.compile_in_front(interface),
             false => filtering.compile(interface),
         }) as af_packet::CompileFilter
     });
-    Ok(AfPacketSettings {
+    let settings = AfPacketSettings {
         netns: args.netns.clone(),
         filter,
         filter_text: filtering.text().to_owned(),
@@ -153,7 +154,8 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<AfPacketSe
         receive_hash: args.json && args.prints(),
         order: af_packet::MergeOrder::Time,
         ..AfPacketSettings::new(&names)
-    })
+    };
+    Ok((settings, way))
 }
 
 /// Interfaces as named: `-i a,b -i c`. Without -i the first that is up, as tcpdump chooses.

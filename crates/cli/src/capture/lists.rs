@@ -25,6 +25,7 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
         return interfaces::list(&InterfacesArgs {
             json: args.json,
             netns: args.netns.clone(),
+            container: None,
             socket: args.tap.socket.clone(),
         });
     }

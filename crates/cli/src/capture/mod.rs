@@ -27,7 +27,7 @@ use serde_json::json;
 use tapline_capture::{Account, Error, Source};
 use tapline_file::BlockQueue;
 use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table, grouped};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_store::moments::learn_zone;
@@ -41,6 +41,7 @@ use crate::privileges::{self, Dropped};
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
+use crate::store;
 use crate::stored::{self, Asked, UnfitLinkTypes};
 use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
@@ -293,8 +294,8 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
     let unfit = run.filtering.unfit();
     let Outcome { account, ended, marks } = outcome;
     let mut told = Ok(());
-    if args.count {
-        let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
+    if args.count && !args.json {
+        let packets = counted(&account);
         told = output::tell(&format!("{packets} packet{}\n", if packets == 1 { "" } else { "s" }));
     }
     if args.fpl_memory && args.writes_standard_output() {
@@ -303,8 +304,12 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         tell_memory(args, program, &mut io::stdout());
     }
     tell_marks(args, marks.as_ref());
+    let mut failure = None;
     let code = match ended {
-        RunEnd::Source | RunEnd::Stopped => code_of_whole(args, &account, unfit),
+        RunEnd::Source | RunEnd::Stopped => {
+            failure = unfit.error();
+            code_of_whole(args, &account, failure.as_deref())
+        }
         RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_stop_requested() => {
             ExitCode::SUCCESS
         }
@@ -314,6 +319,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         }
         RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
+            failure = Some(error.to_string());
             ExitCode::FAILURE
         }
     };
@@ -322,7 +328,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
     if !args.is_for_wireshark {
         unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
-        tell_account(args, &account, (search, &notes), unfit);
+        tell_account(args, &account, (search, &notes), unfit, failure);
     }
     let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
     let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
@@ -331,20 +337,15 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
 
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
 /// where no link type can have the filter.
-fn code_of_whole(args: &CaptureArgs, account: &Account, unfit: &UnfitLinkTypes) -> ExitCode {
-    let lost = lost_by_store(args, account);
-    if lost > 0 {
-        let packets = grouped(lost);
-        let _ = writeln!(
-            io::stderr(),
-            "tapline: {packets} packets are not in the store: they could not be written"
-        );
-    }
-    let error = unfit.error();
-    if let Some(error) = &error {
-        let _ = writeln!(io::stderr(), "tapline: {error}");
-    }
-    if lost == 0 && error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+fn code_of_whole(args: &CaptureArgs, account: &Account, misfit: Option<&str>) -> ExitCode {
+    misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    let is_whole = store::tell_missing(lost_by_store(args, account)) && misfit.is_none();
+    if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Packets that `--count` counted.
+fn counted(account: &Account) -> u64 {
+    account.outputs.iter().find(|output| output.name == "count").map_or(0, |output| output.written)
 }
 
 /// Packets that a store was to get and lacks.
@@ -398,12 +399,19 @@ fn tell_account(
     account: &Account,
     (search, notes): (Option<&Asked>, &[String]),
     unfit: &UnfitLinkTypes,
+    failure: Option<String>,
 ) {
     if !args.json {
         let _ = io::stderr().write_all(report::text(account).as_bytes());
         return;
     }
     let mut object = report::to_json(account);
+    if args.count {
+        object["count"] = counted(account).into();
+    }
+    if let Some(failure) = failure {
+        object["error"] = failure.into();
+    }
     if let Some(asked) = search {
         object["account"]["search"] = asked.to_json(notes);
         object["account"]["unfit_link_types"] = unfit.to_json();

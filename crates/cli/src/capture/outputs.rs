@@ -118,14 +118,13 @@ fn open_file(
     if let Some(interval) = args.statistics_interval {
         options.statistics_interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
     }
-    // Interfaces of a store come and go: a pcap header made for the first would cut the packets of later ones.
-    let is_of_store = args.read.iter().any(|name| stored::directory(name).is_some());
-    let mut known = interfaces.to_vec();
-    if is_of_store && options.format == FileFormat::Pcap {
-        known.iter_mut().for_each(|interface| interface.snap_len = 0);
+    // Packets of a store are written as they are there. Imported files have packets beyond their snap length, and a
+    // pcap header made for the first interface would cut those of later ones.
+    if args.read.iter().any(|name| stored::directory(name).is_some()) {
+        (options.snap_len, options.keeps_all_bytes) = (0, true);
     }
     let now = clocks();
-    let writer = FileWriter::create(options, &known, now, privileges::files(path, identity)?)?;
+    let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
 }
 

@@ -99,6 +99,8 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
         workers: 1,
         interpret: args.interpret,
         directory: PathBuf::new(),
+        view: None,
+        rule_files: Default::default(),
     }
 }
 

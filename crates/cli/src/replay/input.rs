@@ -15,12 +15,15 @@ use tapline_store::StoreName;
 use super::ReplayArgs;
 use crate::args::{LanguageArgs, SNAP_LEN};
 use crate::compiler::Compiler;
+use crate::stored::UnfitLinkTypes;
 use crate::{files, stored, stream};
 
 /// An opened input, with a line about each part.
 pub(super) struct Input {
     pub(super) opened: Opened,
     pub(super) announcements: Vec<String>,
+    /// Link types of a store that cannot have the filter.
+    pub(super) unfit: Arc<UnfitLinkTypes>,
 }
 
 /// Opens the files or the store of the command line.
@@ -53,7 +56,7 @@ fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
         Ok(Box::new(FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, MergeOrder::Given)))
     });
     let source = Box::new(FileInput::new(sources, MergeOrder::Given));
-    Ok(Input { opened: Opened { source, reopen }, announcements })
+    Ok(Input { opened: Opened { source, reopen }, announcements, unfit: Arc::default() })
 }
 
 /// A file that can be read once more.
@@ -74,6 +77,7 @@ fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Input> {
     let language = LanguageArgs { scoped: false, ipv6_extensions: false };
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, false, None));
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
+    let unfit = Arc::clone(compiler.unfit());
     let (name, past) = (name.clone(), args.past.clone());
     let search = move || -> Result<Box<dyn Source>> {
         Ok(Box::new(stored::open_filtered(&name, &past, &filter, &compiler)?))
@@ -81,5 +85,5 @@ fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Input> {
     let source = search()?;
     let reopen: Reopen =
         Box::new(move || search().map_err(|error| Error::source("the store", format!("{error:#}"))));
-    Ok(Input { opened: Opened { source, reopen }, announcements })
+    Ok(Input { opened: Opened { source, reopen }, announcements, unfit })
 }

@@ -135,7 +135,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         left: end.left + pacer.report().left,
     };
     conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
-    match sent.err().or(end.failure) {
+    input.unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
+    match sent.err().or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error()) {
         Some(failure) => bail!("{failure}"),
         None => Ok(ExitCode::SUCCESS),
     }

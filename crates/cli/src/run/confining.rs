@@ -14,6 +14,8 @@ pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> AllowedAcc
     let mut needs = AllowedAccess { all_files: args.reload, ip: args.reload, ..AllowedAccess::default() };
     plan.nodes.iter().for_each(|node| add(&mut needs, node, has_opener));
     let filters = plan.nodes.iter().filter(|node| node.class.name == "filter");
+    // Rules that come later may have names of hosts.
+    needs.ip |= plan.nodes.iter().any(|node| node.class.name == "rules");
     needs.ip |= filters.map(|node| node.arguments.text("text")).any(privileges::may_ask_for_names);
     needs
 }
@@ -39,6 +41,8 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
                 }
             }
         }
+        // Its file is read again, and may be another one of this name then.
+        "rules" => needs.reads.extend(folder(text("file"))),
         // Programs and lists of patterns, which name further files.
         "fpl" | "match" => {
             needs.reads.push("/".into());

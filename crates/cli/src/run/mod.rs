@@ -25,17 +25,19 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, SplitPlan};
-use tapline_graph::{Control, RunEnd};
+use tapline_graph::{Control, RunEnd, ViewFile};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
+use tapline_sys::privilege::Identity;
 
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::session::stop_after;
-use crate::{privileges, signals, strict};
+use crate::stored::UnfitLinkTypes;
+use crate::{privileges, signals, store, strict};
 use opening::Opened;
 use reloading::Reloader;
-use working::WorkerThreads;
+use working::{Done, WorkerThreads};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -44,6 +46,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let texts = texts(args)?;
     let plan = plan(args, &texts)?;
+    let compiler = Compiler::new(SNAP_LEN, true, args.language, false, None);
+    opening::check_rules(&plan, &Arc::new(compiler), &[])?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -133,6 +137,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
     let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
+    let view = open_view(plan, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
@@ -141,12 +146,27 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         workers,
         interpret: false,
         directory: PathBuf::new(),
+        view,
+        rule_files: Default::default(),
     });
     if args.reload {
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
-        let mut reloader =
-            Reloader::new(args.clone(), settings, plan, control, common, compiler, interfaces.clone());
-        caught.obey_with(Arc::clone(&reloader.control), move || reloader.reload())?;
+        let mut reloader = Reloader::new(
+            args.clone(),
+            settings,
+            plan,
+            control,
+            common,
+            Arc::clone(&compiler),
+            interfaces.clone(),
+        );
+        caught.obey_with(Arc::clone(&reloader.control), move || {
+            reloader.reload();
+            reloader.control.reloads().request();
+        })?;
+    } else if plan.nodes.iter().any(|node| node.class.name == "rules") {
+        let reloading = Arc::clone(&control);
+        caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
     } else {
         caught.obey(Arc::clone(&control))?;
     }
@@ -161,12 +181,49 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
     };
     watch.clear();
-    let outputs: Vec<_> =
-        done.account.stages.iter().filter_map(|stage| stage.counters.output.as_ref()).collect();
+    let code = code_of_whole(args, &done, compiler.unfit());
+    reporting::conclude(args, &done.account, &done.results, compiler.unfit())?;
+    Ok(code)
+}
+
+/// The exit status: not 0 where a store lacks packets that were to be written to it, where no link type of a store can
+/// have the filter, or for losses with `--strict`.
+fn code_of_whole(args: &RunArgs, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
+    let stages = || done.account.stages.iter();
+    let outputs: Vec<_> = stages().filter_map(|stage| stage.counters.output.as_ref()).collect();
     let code = code(&done.ended, outputs.len());
     let code = args.strict.code(code, &strict::losses(&done.account.interfaces, outputs));
-    reporting::conclude(args, &done.account, &done.results)?;
-    Ok(code)
+    let stores = stages().filter(|stage| stage.class == "store");
+    let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
+    let misfit = unfit.error();
+    misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    let is_whole = store::tell_missing(lost) && misfit.is_none();
+    if is_whole { code } else { ExitCode::FAILURE }
+}
+
+/// The file of a view, if the graph has one, for a process that becomes `identity`. A view without a file costs the run
+/// nothing else, so it goes on and says so.
+fn open_view(plan: &Plan, identity: Option<&Identity>) -> Result<Option<Arc<ViewFile>>> {
+    let views: Vec<&str> =
+        plan.nodes.iter().filter(|node| node.class.name == "view").map(|node| &*node.name).collect();
+    if let [one, other, ..] = views.as_slice() {
+        bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
+    }
+    let create = || -> Result<ViewFile, tapline_graph::ViewError> {
+        let view = ViewFile::create(&reporting::title(plan))?;
+        if let Some(Identity { uid, gid, .. }) = identity {
+            view.give_to(*uid, *gid)?;
+        }
+        Ok(view)
+    };
+    Ok(match (!views.is_empty()).then(create) {
+        None => None,
+        Some(Ok(view)) => Some(Arc::new(view)),
+        Some(Err(error)) => {
+            let _ = writeln!(io::stderr(), "tapline: others cannot read the view: {error}");
+            None
+        }
+    })
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs

@@ -12,9 +12,11 @@ use tapline_capture::af_packet::{
 };
 use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
-use tapline_graph::catalog::Constructor;
+use tapline_graph::catalog::{Constructor, InterfaceOptions};
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput, StoreOutput};
+use tapline_graph::stages::{
+    FileOutput, LineFormat, LinesOutput, StoreOutput, check_rules as check_rule_file,
+};
 use tapline_graph::{
     Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, TimedSource, Watermark,
 };
@@ -27,7 +29,7 @@ use super::sending;
 use super::settings::RunSettings;
 use crate::args::FormatArg;
 use crate::compiler::Compiler;
-use crate::live::{self, TapArgs, XdpArgs};
+use crate::live::{self, TapArgs, Way, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
 use crate::{clock_error, files, output, privileges, store};
@@ -149,10 +151,11 @@ fn device(
 ) -> Result<Vec<Opened>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
     let name = node.arguments.text("interface");
-    let is_xdp = live::is_xdp([name])?;
+    let way = Way::of([name])?;
+    let taken = way.clone();
     let filter = node.kernel_filter.clone().map(|text| {
         let compiler = Arc::clone(compiler);
-        Arc::new(move |interface: &Interface| match is_xdp {
+        Arc::new(move |interface: &Interface| match taken.is_xdp() {
             true => compiler.compile_in_front(&text, interface),
             false => compiler.compile(&text, interface),
         }) as af_packet::CompileFilter
@@ -182,8 +185,12 @@ fn device(
         ..AfPacketSettings::new(&[name])
     };
     // Options for AF_XDP are for those devices of the graph that it is meant for.
-    let opened =
-        live::open(capture, if is_xdp { settings.xdp } else { XdpArgs::default() }, &TapArgs::default())?;
+    let opened = live::open(
+        capture,
+        &way,
+        if way.is_xdp() { settings.xdp } else { XdpArgs::default() },
+        &TapArgs::default(),
+    )?;
     opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
     let stamped = |source| Opened::Device(RestampedSource::wrap(source, mode, &settings.stamp_ticks));
@@ -204,13 +211,27 @@ pub(crate) fn interfaces<'s>(sources: impl IntoIterator<Item = &'s dyn Source>) 
 }
 
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
-pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, interfaces: &[Interface]) -> Result<()> {
+pub(crate) fn check_filters(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
+    check_rules(plan, compiler, interfaces)?;
+    // Link types that a store was asked about in vain have no packets here.
+    let fit = interfaces.iter().filter(|interface| !compiler.unfit().has(interface.link_type));
     for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
-        for interface in interfaces {
+        for interface in fit.clone() {
             compiler
                 .compile(node.arguments.text("text"), interface)
                 .with_context(|| format!("{} on {}", node.name, interface.name))?;
         }
+    }
+    Ok(())
+}
+
+/// Reads files of rules, and compiles their filters for interfaces.
+pub(crate) fn check_rules(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
+    let compiler = Arc::clone(compiler);
+    let options: InterfaceOptions = Arc::new(move |interface| compiler.options(interface));
+    for node in plan.nodes.iter().filter(|node| node.class.name == "rules") {
+        check_rule_file(&node.arguments, interfaces, &options)
+            .map_err(|why| anyhow!("{}: {why}", node.name))?;
     }
     Ok(())
 }

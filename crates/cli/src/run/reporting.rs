@@ -12,6 +12,7 @@ use tapline_sys::TerminalSize;
 
 use super::args::RunArgs;
 use crate::escape::plain;
+use crate::stored::UnfitLinkTypes;
 use crate::{flows, output, report};
 
 /// Title in the meters' file.
@@ -201,9 +202,19 @@ impl State {
 }
 
 /// Results go to standard output, the account to standard error; as JSON both are the last objects of standard output.
-pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(String, Table)]) -> Result<()> {
+pub(super) fn conclude(
+    args: &RunArgs,
+    account: &GraphAccount,
+    results: &[(String, Table)],
+    unfit: &UnfitLinkTypes,
+) -> Result<()> {
+    let unfit_text = unfit.text();
     if args.json {
-        return output::tell(&format!("{}\n{}\n", results_json(results), report::graph_json(account)));
+        let mut object = report::graph_json(account);
+        if unfit_text.is_some() {
+            object["account"]["unfit_link_types"] = unfit.to_json();
+        }
+        return output::tell(&format!("{}\n{object}\n", results_json(results)));
     }
     let mut text = String::new();
     if let Some(style) = args.flows {
@@ -218,6 +229,7 @@ pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(Strin
         false if text.is_empty() => Ok(()),
         false => output::tell(&text),
     };
+    unfit_text.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     // The account is told whatever became of the results.
     io::stderr().write_all(report::graph_text(account).as_bytes())?;
     told

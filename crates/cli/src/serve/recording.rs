@@ -30,7 +30,7 @@ use tapline_tap::{Client, WakeThreshold};
 
 use crate::session::clocks;
 use crate::strict::{self, LostPackets};
-use crate::{report, store};
+use crate::{report, store, stored};
 
 /// Delay of packets at the daemon, and then in the recorder's index: with the default of `flush` packets are found a
 /// second after their arrival.
@@ -74,6 +74,7 @@ impl OpenedStore {
         let capture = rules.captures.iter().find(|capture| capture.name == rule.capture);
         let snap_len = capture.map_or(0, |capture| capture.snap_len);
         let settings = store::settings_of_rule(rule, snap_len).with_context(of)?;
+        stored::check_open_files()?;
         let now = clocks().wall;
         let recorder = Recorder::open(&rule.to, settings, interfaces, now).with_context(of)?;
         if privilege::is_root() {
@@ -143,7 +144,13 @@ impl RecordingThread {
             });
             self.show(Some(error));
         }
-        EndedRecording { account: self.account(), rule: self.rule, error }
+        let ended = EndedRecording { account: self.account(), rule: self.rule, error };
+        if ended.lost() > 0 {
+            let RecordRule { capture, to, .. } = &ended.rule;
+            let missing = store::missing_text(ended.lost());
+            self.log.line(&format!("tap:{capture}, {}: {missing}", to.display()));
+        }
+        ended
     }
 
     fn record(&self, stream: UnixStream, output: StoreOutput) -> Result<RunEnd> {
@@ -221,8 +228,14 @@ impl RunningRecording {
 }
 
 impl EndedRecording {
+    /// Whether all packets that were to be recorded are in the store.
     pub(super) fn is_whole(&self) -> bool {
-        self.error.is_none()
+        self.error.is_none() && self.lost() == 0
+    }
+
+    /// Packets that the store was to get and lacks.
+    fn lost(&self) -> u64 {
+        output_of(&self.account).lost
     }
 
     /// Adds its rows to the account of the daemon.

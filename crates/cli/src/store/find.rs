@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{ArgAction, Args};
 use tapline_packet::Timestamp;
-use tapline_store::{StoreName, Window};
+use tapline_store::{Catalog, StoreName, Window};
 use tapline_syntax::units::count_in;
 use tapline_tap::protocol::FindRequest;
 use tapline_tap::{Client, PREFIX as TAP, socket_path};
@@ -43,7 +43,7 @@ parts of the store are damaged or unreadable: a line on standard error says how 
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
     /// The store: a directory that tapline record fills; or tap:NAME, a capture that tapline serve records, if its
-    /// rules allow that (`store = true`).
+    /// rules allow that (`store = true`). Without a right to the directory's files the daemon is asked too.
     #[arg(value_name = "STORE")]
     store: PathBuf,
     /// The filter, in the pcap-filter language and Tapline's words. Without one all packets of the time are meant.
@@ -112,12 +112,21 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
     if args.flows {
         return flows(args);
     }
-    let input = match daemon {
-        Some(capture) => ask_daemon(args, capture)?,
-        None if args.socket.is_some() => {
+    let opened = if daemon.is_some() { Ok(()) } else { Catalog::open(&args.store).map(drop) };
+    let input = match (daemon, opened) {
+        (Some(capture), _) => {
+            ask_daemon(args, FindRequest { capture: capture.to_owned(), ..FindRequest::default() })?
+        }
+        // The daemon that records it may show more than the files do.
+        (None, Err(error)) if error.is_denied() => {
+            let store = path::absolute(&args.store)?.display().to_string();
+            let asked = ask_daemon(args, FindRequest { store, ..FindRequest::default() });
+            asked.map_err(|answer| anyhow!("{error}; tapline serve was asked in vain: {answer:#}"))?
+        }
+        (None, _) if args.socket.is_some() => {
             bail!("--socket is for captures of tapline serve: tapline find {TAP}NAME")
         }
-        None => CaptureArgs {
+        (None, _) => CaptureArgs {
             read: vec![StoreName::of(&args.store)],
             past: args.past.clone(),
             explain_search: args.explain,
@@ -127,6 +136,8 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         },
     };
     let capture = CaptureArgs {
+        // An answer has packets as they are stored.
+        snapshot_length: u32::MAX,
         language: args.language,
         count_packets: args.count_packets,
         write: args.write.clone(),
@@ -143,18 +154,18 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
     capture::run(&capture)
 }
 
-/// Has the daemon search: its answer is a capture file in a pipe.
-fn ask_daemon(args: &FindArgs, capture: &str) -> Result<CaptureArgs> {
+/// Has the daemon search a recording, which `named` names: its answer is a capture file in a pipe.
+fn ask_daemon(args: &FindArgs, named: FindRequest) -> Result<CaptureArgs> {
     if args.explain {
         bail!("--explain needs the files of the store: tapline find DIRECTORY");
     }
     let window = args.past.only_times()?;
     let bound = |at: Timestamp, none: Timestamp| Some(at.as_nanos()).filter(|_| at != none);
     let find = FindRequest {
-        capture: capture.to_owned(),
         filter: filter_text(args.filter_file.as_deref(), &args.filter)?,
         from_ns: bound(window.from, Window::ALL.from),
         to_ns: bound(window.to, Window::ALL.to),
+        ..named
     };
     let program = format!("tapline find {}", env!("CARGO_PKG_VERSION"));
     let (_, pipe) = Client::connect(&socket_path(args.socket.as_deref()), &program)?.find(&find)?;

@@ -4,6 +4,7 @@
 //! files --read once: packets, bytes, interfaces--> room is reserved for all --read again--> recorder --> segments, indexes
 //! ```
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use clap::Args;
 use serde_json::json;
 use tapline_file::FileSource;
 use tapline_graph::grouped;
-use tapline_packet::{Batch, Interface, InterfaceId, Record, Selection};
+use tapline_packet::{Batch, Interface, InterfaceId, Record, Selection, Timestamp};
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
 use tapline_syntax::units::size_in;
@@ -36,6 +37,10 @@ Exit status: 0 all packets of all capture files are in the store; 1 an error, or
 
 /// Folders within each other that are looked into.
 const DEPTH_MAX: usize = 16;
+/// Bytes of descriptions that are left to interfaces without a name where not all others have room.
+const JOINED_LEN_MAX: usize = 64 << 10;
+/// An interface that no store has: its packets count as lost.
+const NO_INTERFACE: InterfaceId = InterfaceId(u32::MAX);
 /// Bytes of a packet block beside packet and options: header, trailer, flags.
 const BLOCK_LEN: u64 = 48;
 
@@ -68,8 +73,10 @@ struct Found {
     room: u64,
     /// Bytes of its longest packet with options.
     longest: u64,
-    /// The store's number of each of its interfaces.
+    /// The number of each of its interfaces among those of all files.
     interfaces: Vec<InterfaceId>,
+    /// Packets whose times a pcapng file cannot have.
+    out_of_time: u64,
     /// Where it could not be read any further.
     fault: Option<String>,
 }
@@ -90,6 +97,10 @@ struct ImportAccount {
     recycled: u64,
     bytes: u64,
     index_bytes: u64,
+    /// Interfaces whose packets are those of an interface without a name, for lack of room.
+    joined: u64,
+    /// Packets whose times are outside of 1970 to 2262: they have the nearest one.
+    out_of_time: u64,
 }
 
 impl ImportAccount {
@@ -102,12 +113,12 @@ impl ImportAccount {
 pub(super) fn import(args: &ImportArgs) -> Result<ExitCode> {
     let paths = files(&args.files)?;
     let mut account = ImportAccount { files: paths.len() as u64, ..ImportAccount::default() };
-    let mut interfaces = Vec::new();
+    let mut described = Descriptions::default();
     let mut found = Vec::new();
     let line = ProgressLine::new("files looked at");
     for (done, path) in paths.iter().enumerate() {
         line.tell(done as u64, paths.len() as u64);
-        match look(path, &mut interfaces) {
+        match look(path, &mut described) {
             Ok(file) => found.push(file),
             Err(error) => account.passed_over.push(format!("{}: {error}", path.display())),
         }
@@ -117,6 +128,13 @@ pub(super) fn import(args: &ImportArgs) -> Result<ExitCode> {
         tell(args, &account)?;
         bail!("none of {} files is a capture file", account.files);
     }
+    let (interfaces, numbers) = described.with_room();
+    for id in found.iter_mut().flat_map(|file| &mut file.interfaces) {
+        *id = numbers[id.0 as usize];
+    }
+    let is_there = |(id, one): &(&InterfaceId, &Interface)| interfaces.get(id.0 as usize) == Some(*one);
+    account.joined = numbers.iter().zip(&described.all).filter(|pair| !is_there(pair)).count() as u64;
+    account.out_of_time = found.iter().map(|file| file.out_of_time).sum();
     let mut recorder = open(args, &found, &interfaces)?;
     let line = ProgressLine::new("packets");
     let all = found.iter().map(|file| file.packets).sum();
@@ -182,10 +200,17 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// Reads a file to know what it takes. Its interfaces join those of the files before, where these describe them alike.
-fn look(path: &Path, interfaces: &mut Vec<Interface>) -> Result<Found, tapline_file::Error> {
+fn look(path: &Path, described: &mut Descriptions) -> Result<Found, tapline_file::Error> {
     let mut source = FileSource::open(path)?;
-    let mut found =
-        Found { path: path.to_owned(), packets: 0, room: 0, longest: 0, interfaces: Vec::new(), fault: None };
+    let mut found = Found {
+        path: path.to_owned(),
+        packets: 0,
+        room: 0,
+        longest: 0,
+        interfaces: Vec::new(),
+        out_of_time: 0,
+        fault: None,
+    };
     loop {
         match source.advance() {
             Ok(true) => {}
@@ -199,9 +224,11 @@ fn look(path: &Path, interfaces: &mut Vec<Interface>) -> Result<Found, tapline_f
             found.packets += 1;
             found.room += room(record);
             found.longest = found.longest.max(u64::from(record.cap_len) + u64::from(record.options_len));
+            let times = Timestamp::EPOCH..Timestamp::from_nanos(i64::MAX);
+            found.out_of_time += u64::from(!times.contains(&record.meta.timestamp));
         }
     }
-    found.interfaces = source.interfaces().iter().map(|interface| number(interface, interfaces)).collect();
+    found.interfaces = source.interfaces().iter().map(|interface| described.number(interface)).collect();
     Ok(found)
 }
 
@@ -215,12 +242,47 @@ fn room(record: &Record) -> u64 {
     }
 }
 
-fn number(interface: &Interface, interfaces: &mut Vec<Interface>) -> InterfaceId {
-    let at = interfaces.iter().position(|known| known == interface).unwrap_or_else(|| {
-        interfaces.push(interface.clone());
-        interfaces.len() - 1
-    });
-    InterfaceId(at as u32)
+/// The interfaces of all files; those that are described alike are one.
+#[derive(Default)]
+struct Descriptions {
+    all: Vec<Interface>,
+    numbers: HashMap<Interface, InterfaceId>,
+}
+
+impl Descriptions {
+    fn number(&mut self, interface: &Interface) -> InterfaceId {
+        if let Some(number) = self.numbers.get(interface) {
+            return *number;
+        }
+        let number = InterfaceId(self.all.len() as u32);
+        self.all.push(interface.clone());
+        self.numbers.insert(interface.clone(), number);
+        number
+    }
+
+    /// The interfaces of the store, and the number there of each of these. A chunk has room for some thousands: those
+    /// beyond are an interface without a name for each link type.
+    fn with_room(&self) -> (Vec<Interface>, Vec<InterfaceId>) {
+        let len = |interface: &Interface| Recorder::description_len(interface, SNAP_LEN);
+        let (mut kept, mut left) = (Descriptions::default(), Recorder::DESCRIPTIONS_LEN_MAX);
+        let all: usize = self.all.iter().map(len).sum();
+        // Room for interfaces without a name, if any is needed.
+        let spare = if all > left { JOINED_LEN_MAX } else { 0 };
+        let mut number = |interface: &Interface| {
+            let nameless =
+                Interface { fcs_len: interface.fcs_len, ..Interface::new("", interface.link_type) };
+            for (one, spare) in [(interface, spare), (&nameless, 0)] {
+                let needed = if kept.numbers.contains_key(one) { 0 } else { len(one) };
+                if needed + spare <= left || needed == 0 {
+                    left -= needed;
+                    return kept.number(one);
+                }
+            }
+            NO_INTERFACE
+        };
+        let numbers = self.all.iter().map(&mut number).collect();
+        (kept.all, numbers)
+    }
 }
 
 /// Bytes of the segments of a store for packets that take `room`: its longest packet fits in, besides a slot at the
@@ -274,7 +336,7 @@ fn copy(
             let mut record = *record;
             let id = file.interfaces.get(record.meta.interface.0 as usize).copied();
             // An interface that the first reading did not find: the packet is counted as lost.
-            record.meta.interface = id.unwrap_or(InterfaceId(u32::MAX));
+            record.meta.interface = id.unwrap_or(NO_INTERFACE);
             records.push(record);
         }
         let mut all = Selection::none();
@@ -310,6 +372,12 @@ fn account_text(account: &ImportAccount) -> String {
     if account.recycled > 0 {
         row("older segments that made room", account.recycled);
     }
+    if account.joined > 0 {
+        row("interfaces whose names found no room", account.joined);
+    }
+    if account.out_of_time > 0 {
+        row("packets outside of 1970 to 2262", account.out_of_time);
+    }
     let balance = if account.is_balanced() { "every packet is accounted for" } else { "NOT BALANCED" };
     text + &format!(
         "  {} segments, {} bytes of chunks, {} bytes of indexes; {balance}\n",
@@ -332,6 +400,8 @@ fn account_json(account: &ImportAccount) -> String {
         "segments_recycled": account.recycled,
         "bytes": account.bytes,
         "index_bytes": account.index_bytes,
+        "interfaces_joined": account.joined,
+        "packets_out_of_time": account.out_of_time,
         "balanced": account.is_balanced(),
     });
     format!("{value}\n")

@@ -19,5 +19,6 @@ mod when;
 pub(crate) use find::{FIND_EXAMPLES, FindArgs, find};
 pub(crate) use manage::{STORE_EXAMPLES, StoreCommand, manage};
 pub(crate) use record::{
-    RECORD_EXAMPLES, RecordArgs, open_output, output, record, settings_of_rule, settings_of_stage,
+    RECORD_EXAMPLES, RecordArgs, missing_text, open_output, output, record, settings_of_rule,
+    settings_of_stage, tell_missing,
 };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use tapline_daemon::RecordRule;
+use tapline_graph::grouped;
 use tapline_graph::stages::StoreOutput;
 use tapline_packet::{Interface, Timestamp};
 use tapline_store::{Catalog, Cutoff, IndexOptions, Overload, Recorder, RecorderSettings, StoreName};
@@ -19,6 +20,7 @@ use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
+use crate::stored;
 use crate::strict::StrictArgs;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
@@ -312,6 +314,7 @@ pub(crate) fn open_output(
     interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<StoreOutput> {
+    stored::check_open_files()?;
     let now = clocks().wall;
     let recorder = Recorder::open(directory, settings, interfaces, now)?;
     if let Some(Identity { uid, gid, .. }) = identity {
@@ -319,6 +322,19 @@ pub(crate) fn open_output(
     }
     let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
     Ok(output(recorder, directory, now, tell))
+}
+
+/// Says how many packets a store lacks that were to be written to it; `false` if there are any.
+pub(crate) fn tell_missing(lost: u64) -> bool {
+    if lost > 0 {
+        let _ = writeln!(io::stderr(), "tapline: {}", missing_text(lost));
+    }
+    lost == 0
+}
+
+/// Packets that a store lacks, for people.
+pub(crate) fn missing_text(lost: u64) -> String {
+    format!("{} packets are not in the store: they could not be written", grouped(lost))
 }
 
 /// The recorder as the last stage of a graph.

@@ -22,6 +22,7 @@ use tapline_packet::Interface;
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, NameFilter, Question, Search, StoreName, Window};
 use tapline_syntax::units;
+use tapline_sys::open_files;
 
 pub(crate) use self::answer::Asked;
 pub(crate) use self::report::{search_json, search_text};
@@ -38,7 +39,7 @@ pub(crate) struct TimeArgs {
     /// Read a store up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
-    /// Go on with packets that are being recorded, until Ctrl-C.
+    /// Go on with packets that are being recorded, until Ctrl-C, or two seconds after the time of --to.
     #[arg(long, help_heading = "Store")]
     follow: bool,
 }
@@ -141,28 +142,31 @@ impl PastArgs {
     }
 }
 
-/// Opens what a filter finds in a store; the threads run it that read the store. With `unfit`, link types that cannot
-/// have the filter are noted there; without it they end the search with an error.
+/// Opens what a filter finds in a store; the threads run it that read the store. Link types that cannot have the filter
+/// are noted in `unfit`; it is an error if no link type of the store can.
 pub(crate) fn open(
     name: &StoreName,
     past: &PastArgs,
     filter: &str,
     language: LanguageArgs,
     compile: CompileFilter,
-    unfit: Option<Arc<UnfitLinkTypes>>,
+    unfit: &Arc<UnfitLinkTypes>,
 ) -> Result<(StoreInput, Asked)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
     let of_names = past.name.iter().map(NameFilter::question).reduce(Question::or);
     let question = Question::of(filter, &options).and(of_names.unwrap_or(Question::Anything));
+    check_open_files()?;
     let catalog = Arc::new(Catalog::open(&name.directory)?);
     let window = past.times.window(name)?;
     let mut search = Search::new(Arc::clone(&catalog), window, question)?;
     let follows = past.times.follow || name.follow;
     if follows {
         search.follow();
+    } else {
+        check_fits(&catalog, &compile)?;
     }
-    let sieve = (!filter.trim().is_empty()).then(|| sieve(compile, unfit));
+    let sieve = (!filter.trim().is_empty()).then(|| sieve(compile, Arc::clone(unfit)));
     let sieve = if past.name.is_empty() { sieve } else { Some(names::sieve(&past.name, sieve)) };
     let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
     let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
@@ -179,18 +183,44 @@ pub(crate) fn open_filtered(
 ) -> Result<StoreInput> {
     let (text, of_store) = (filter.to_owned(), Arc::clone(compiler));
     let compile = Arc::new(move |interface: &Interface| of_store.compile(&text, interface));
-    Ok(open(name, past, filter, compiler.language(), compile, None)?.0)
+    Ok(open(name, past, filter, compiler.language(), compile, compiler.unfit())?.0)
+}
+
+/// That a link type of the store can have the filter: an index may rule out all packets before their link type is met.
+fn check_fits(catalog: &Catalog, compile: &CompileFilter) -> Result<()> {
+    let mut last_error = None;
+    let mut fits = |link_type| {
+        let compiled = compile(&Interface::new("", link_type));
+        compiled.map_err(|error| last_error = Some(error)).is_ok()
+    };
+    match (catalog.any_link_type(&mut fits)?, last_error) {
+        (Some(false), Some(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Open files that recording or searching a store takes, with those that a process has besides.
+const OPEN_FILES_MIN: u64 = 64;
+
+/// That enough files may be open; raises the limit as far as the process may.
+pub(crate) fn check_open_files() -> Result<()> {
+    match open_files::raise_limit() {
+        Ok(limit @ ..OPEN_FILES_MIN) => bail!(
+            "the process may have {limit} files open, and a store needs {OPEN_FILES_MIN}: raise the limit (ulimit -n)"
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The filter for each interface: interfaces with the same program share one.
-fn sieve(compile: CompileFilter, unfit: Option<Arc<UnfitLinkTypes>>) -> SearchFilter {
+fn sieve(compile: CompileFilter, unfit: Arc<UnfitLinkTypes>) -> SearchFilter {
     let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
-        let program = match (compile(interface), &unfit) {
-            (Err(error), Some(unfit)) => return Ok(Some(unfit.refuse(interface.link_type, &error))),
-            (compiled, _) => compiled?,
+        let program = match compile(interface) {
+            Err(error) => return Ok(Some(unfit.refuse(interface.link_type, &error))),
+            Ok(program) => program,
         };
-        unfit.iter().for_each(|unfit| unfit.note_fit());
+        unfit.note_fit();
         let Some(program) = program else { return Ok(None) };
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, engine)) = made.iter().find(|(other, _)| *other == program) {

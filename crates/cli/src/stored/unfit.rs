@@ -66,10 +66,14 @@ impl UnfitLinkTypes {
 
     /// The program for a link type that was refused; `None` for others.
     pub(crate) fn program(&self, link_type: LinkType) -> Option<CompiledFilter> {
+        let reject = || Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok();
+        self.has(link_type).then(reject).flatten().map(CompiledFilter::from)
+    }
+
+    /// Whether the filter was refused for a link type.
+    pub(crate) fn has(&self, link_type: LinkType) -> bool {
         let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        met.iter().find(|unfit| unfit.link_type == link_type)?;
-        let reject = Program::new(vec![Insn::new(code::RET | code::K, 0)]);
-        reject.ok().map(CompiledFilter::from)
+        met.iter().any(|unfit| unfit.link_type == link_type)
     }
 
     /// The compiler's message, if link types were met and none of them can have the filter.

@@ -225,18 +225,19 @@ fn words_of_the_glossary_are_used() {
 }
 
 /// Kinds of blocks that no test runs, with the reason.
-const NOT_RUN: [(&str, &str); 8] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("picture", "a drawing of parts and paths, or of messages"),
     ("grammar", "the grammar of a language or format; tests of its parser cover the language"),
     ("formula", "sums that accounts are checked for, or steps of a computation, in mathematical notation"),
     ("synopsis", "alternatives and placeholders; --help is made of the same description as the parser"),
     ("output", "of a machine or moment that a test has not: cards, losses, times"),
     ("sh", "commands of other programs, or builds that take minutes"),
+    ("yaml", "configuration of other programs"),
     ("rust,ignore", "parts of a program; the documentation of the crate has the whole, which runs as a test"),
     ("json", "read below"),
 ];
 /// Kinds of blocks that tests run or read: here, in `parquet.rs`, and in `documents.rs` of the program.
-const TESTED: [&str; 7] = ["console", "sql", "toml", "graph", "filter", "fpl", "patterns"];
+const TESTED: [&str; 8] = ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules"];
 
 /// Every block is run or read, holds command lines that the program takes, or is of a kind with a reason.
 #[test]
@@ -292,6 +293,12 @@ fn texts_of_the_documents_are_right() {
                     let patterns: String = block.lines.iter().map(pattern).collect();
                     tapline_search::Patterns::from_list(patterns.as_bytes())
                         .unwrap_or_else(|error| panic!("{place}: {error}"));
+                    vec![]
+                }
+                ("rules", _) => {
+                    let outputs = ["web", "ids", "reflect"].map(str::to_owned);
+                    let rules = tapline_rules::parse(&text, &outputs);
+                    rules.unwrap_or_else(|error| panic!("{place}: {}", error.render(&text)));
                     vec![]
                 }
                 ("json", _) => {

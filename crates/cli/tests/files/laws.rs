@@ -81,6 +81,11 @@ fn graph_text() {
 }
 
 #[test]
+fn rules_text() {
+    law("rules_text");
+}
+
+#[test]
 fn filter_text() {
     law("filter_text");
 }

@@ -24,6 +24,7 @@ mod sharing;
 mod signatures;
 mod store_answers;
 mod store_keeping;
+mod store_reports;
 mod store_rights;
 mod store_scan;
 mod streams;

@@ -575,3 +575,28 @@ fn mistakes_are_told() {
         finish(tapline(arguments).args(more).current_dir(folder.path())).failed_saying(&[told]);
     }
 }
+
+/// `tapline find --flows -w NAME.parquet`: as many flows, packets and octets as the lines of `--flows --json`.
+#[test]
+fn flows_that_a_search_finds_are_parquet() {
+    if !module_or_skip("flows_that_a_search_finds_are_parquet", "duckdb") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = traffic(folder.path());
+    let words = ["record", "--to", "store", "--size", "16MiB", "--segment", "4MiB", "-r"];
+    finish(tapline(words).arg(&file).current_dir(folder.path())).succeeded();
+    let find = |words: &[&str]| {
+        let command = ["find", "store", "--flows"].iter().chain(words);
+        finish(tapline(command).arg("ip and udp").current_dir(folder.path())).succeeded()
+    };
+    let lines = String::from_utf8(find(&["--json"]).stdout).unwrap();
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    find(&["-w", "found.parquet"]);
+    let columns = "count(*), sum(packetDeltaCount), sum(octetDeltaCount), count(DISTINCT protocolIdentifier)";
+    let asked = format!("SELECT {columns} FROM read_parquet('found.parquet/**/*.parquet')");
+    let sums = |name: &str| rows.iter().map(|row| number(row, name)).sum::<u64>();
+    let wanted = [rows.len() as u64, sums("packetDeltaCount"), sums("octetDeltaCount"), 1];
+    assert!(wanted[0] > 10, "{wanted:?}");
+    assert_eq!(sql(folder.path(), &[&asked])[0], [wanted.map(|sum| sum.to_string()).to_vec()]);
+}

@@ -311,3 +311,120 @@ fn every_class_has_its_page() {
         assert!(page.status.success() && stdout(&page).contains("\nexample\n"), "{name}: {}", stdout(&page));
     }
 }
+
+/// Segments of many clients to port 80, and datagrams of others.
+fn rules_traffic() -> Vec<Vec<u8>> {
+    let segments = (0..300_u16).map(|n| segment(n % 30, 5000 + n % 30, b"x"));
+    segments.chain(Traffic::new(4).take(700).map(|(_, frame)| frame)).collect()
+}
+
+/// The row of a rule in the result of the stage `r`.
+fn rule_row<'r>(results: &'r Value, rule: &str) -> &'r Value {
+    let rows = results["r"].as_array().expect("a table");
+    rows.iter().find(|row| row["rule"] == rule).unwrap_or_else(|| panic!("no {rule} in {results}"))
+}
+
+#[test]
+fn rules_share_packets_out_with_any_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("in.pcap"), rules_traffic());
+    let [client, server] = [3, 200].map(|n| Host::number(n).v4);
+    let rules = format!(
+        "flow tcp {client}:5003 <-> {server}:80 => drop\nrule web: tcp port 80 => to web\nsample 1/7\ndefault pass\n"
+    );
+    fs::write(folder.path().join("site.rules"), rules).unwrap();
+    let graph = "r :: rules(\"site.rules\", outputs=\"web\"); file(\"in.pcap\") -> r; r[0] -> record(\"rest.pcap\"); r[1] -> record(\"web.pcap\")";
+    let mut seen = Vec::new();
+    for workers in ["1", "3"] {
+        let (results, account) =
+            results(&tapline(folder.path(), &["run", "--json", "--workers", workers, "-e", graph]));
+        let [dropped, web, sampled, rest] = ["flow (all)", "rule web", "sample 1/7", "default"]
+            .map(|rule| rule_row(&results, rule)["packets"].as_u64().expect("a number"));
+        assert_eq!(dropped, 10, "{results}");
+        assert_eq!(packets(&folder.path().join("web.pcap")) as u64, web);
+        assert_eq!(packets(&folder.path().join("rest.pcap")) as u64, rest);
+        assert_eq!(dropped + web + sampled + rest, 1000);
+        assert_eq!(stage(&account, "r")["refused"], dropped + sampled);
+        seen.push([dropped, web, sampled, rest]);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[test]
+fn a_wrong_rule_stops_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("in.pcap"), rules_traffic());
+    fs::write(folder.path().join("kept.pcap"), "as it was").unwrap();
+    let graph = "file(\"in.pcap\") -> r :: rules(\"site.rules\") -> record(\"kept.pcap\")";
+    let refused = |rules: &str, arguments: &[&str], expected: &[&str]| {
+        fs::write(folder.path().join("site.rules"), rules).unwrap();
+        let finished = tapline(folder.path(), &[&["run"], arguments, &["-e", graph]].concat());
+        assert!(!finished.status.success(), "{rules}");
+        let all = expected.iter().all(|part| finished.stderr.contains(part));
+        assert!(all, "{rules}: {}", finished.stderr);
+        assert_eq!(fs::read(folder.path().join("kept.pcap")).unwrap(), b"as it was");
+    };
+    let place = ["r: site.rules: line 2, column 11: `192.0.2.300` is no address", "such as 192.0.2.1"];
+    let rules = "default pass\nflow icmp 192.0.2.300 <-> 192.0.2.9 => drop\n";
+    refused(rules, &["--check"], &place);
+    refused(rules, &[], &place);
+    refused("\nrule: tcp port 99999 => drop\n", &[], &["r: site.rules: line 2: illegal port"]);
+}
+
+#[test]
+fn a_signal_has_rules_read_again_while_packets_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("site.rules");
+    fs::write(&rules, "rule t: tcp => drop\n").unwrap();
+    let graph = "file(\"-\") -> r :: rules(\"site.rules\") -> record(\"out.pcap\")";
+    let mut child = Command::new(TAPLINE)
+        .current_dir(folder.path())
+        .args(["run", "--json", "-e", graph])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut until =
+        |word: &str| lines.by_ref().map_while(Result::ok).find(|line| line.contains(word)).expect(word);
+    let file = |frames: usize| {
+        let mut bytes = Vec::new();
+        let packets = (0..frames).map(|n| (Duration::from_micros(n as u64), segment(1, 5000, b"x")));
+        write_pcap(&mut bytes, ETHERNET, Unit::Nanoseconds, packets).unwrap();
+        bytes
+    };
+    input.write_all(&file(5)).unwrap();
+    input.flush().unwrap();
+    until("reading from");
+    // The thread that reads the rules again is the last to begin.
+    let threads = format!("/proc/{}/task", child.id());
+    let has_begun = || {
+        let names = fs::read_dir(&threads).into_iter().flatten().flatten();
+        let mut names = names.flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
+        names.any(|name| name.trim_end() == "rules")
+    };
+    let limit = std::time::Instant::now() + Duration::from_secs(60);
+    while !has_begun() && std::time::Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let signal = |name: &str| {
+        let kill = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+        assert!(kill.success());
+    };
+    fs::write(&rules, "rule t: tcp => pass\nrule u: => nowhere\n").unwrap();
+    signal("-HUP");
+    let refused = until("line 2, column 9: expected a filter");
+    assert!(refused.ends_with("; the rules before stay"), "{refused}");
+    fs::write(&rules, "rule t: tcp => pass\nrule u: udp => drop\n").unwrap();
+    signal("-HUP");
+    until("rules read again: 0 exact, 2 in the list");
+    input.write_all(&file(3)[24..]).unwrap();
+    drop(input);
+    let finished = Finished::new(child.wait_with_output().expect("it ends"));
+    let (results, _) = results(&finished);
+    assert_eq!(rule_row(&results, "rule t")["packets"], 3);
+    assert_eq!(rule_row(&results, "removed")["packets"], 5);
+    assert_eq!(packets(&folder.path().join("out.pcap")), 3);
+}

@@ -35,7 +35,7 @@ const CONNECTIONS: usize = 40;
 /// one that answers a SYN; so either may be first.
 type Pair = [Vec<u8>; 2];
 
-/// What `streams` wrote: connections, and the account of bytes.
+/// The output of `streams`: connections, and the account of bytes.
 fn ours(capture: &Path, folder: &Path) -> (BTreeMap<usize, Pair>, Value) {
     let graph = format!("file({capture:?}) -> s :: streams({:?})", folder.join("out"));
     let run = finish(&mut tapline(["run", "--json", "-e", &graph])).succeeded();
@@ -74,7 +74,7 @@ fn ours(capture: &Path, folder: &Path) -> (BTreeMap<usize, Pair>, Value) {
     (found, results["results"]["s"][0].clone())
 }
 
-/// What tshark follows.
+/// The streams that tshark follows.
 fn theirs(capture: &Path, connections: &[usize]) -> BTreeMap<usize, Pair> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-q", "-o", "tcp.relative_sequence_numbers:FALSE", "-r"]).arg(capture);

@@ -18,4 +18,6 @@ mod send;
 mod serve;
 mod store;
 mod top;
+#[cfg(feature = "view")]
+mod view;
 mod xdp;

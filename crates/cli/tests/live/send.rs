@@ -206,6 +206,39 @@ fn hosts_talk_through_a_bridge_with_every_offload_on() {
     assert!(count("bytes") > 1514 * count("received"), "no segments were merged: nothing was shown here");
 }
 
+/// A bridge that takes the packets off the host: both ways without a block timer.
+const XDP_BRIDGE: &str =
+    "device(\"xdp:left0\") -> to_right :: bounce(right0); device(\"xdp:right0\") -> to_left :: bounce(left0)";
+
+#[test]
+fn a_bridge_by_xdp_forwards_every_frame_both_ways() {
+    const TEST: &str = "a_bridge_by_xdp_forwards_every_frame_both_ways";
+    if !crate::xdp::can_use_xdp(TEST) {
+        return;
+    }
+    let chain = Chain::new(false);
+    let bridge = chain.graph(0, &["-e", XDP_BRIDGE]);
+    let folder = tempfile::tempdir().unwrap();
+    let (at_left, at_right) = (folder.path().join("left.pcap"), folder.path().join("right.pcap"));
+    let listeners = [capture(&chain.left, "l0", &at_left), capture(&chain.right, "r0", &at_right)];
+    let (rightward, leftward) = (sendable(21, 1500), sendable(22, 1500));
+    for (side, interface, frames) in [(&chain.left, "l0", &rightward), (&chain.right, "r0", &leftward)] {
+        let mut sender = Sender::open(Some(side.name()), interface).unwrap();
+        sender.send(frames, frames.len() as u64, Pace::PerSecond(5_000)).unwrap();
+    }
+    wait_for("packets at both ends", || {
+        counter(&chain.left, "l0") >= leftward.len() as u64
+            && counter(&chain.right, "r0") >= rightward.len() as u64
+    });
+    thread::sleep(Duration::from_millis(300));
+    let account = bridge.interrupt().succeeded().account();
+    let counts = (rightward.len() as u64, leftward.len() as u64);
+    assert_eq!((sent(&account, "to_right"), sent(&account, "to_left")), counts);
+    listeners.into_iter().for_each(|listener| drop(listener.interrupt().succeeded()));
+    assert!(bytes_of(packets_of(&at_right)) == rightward, "what arrived at the right differs");
+    assert!(bytes_of(packets_of(&at_left)) == leftward, "what arrived at the left differs");
+}
+
 #[test]
 fn packets_go_back_with_their_addresses_swapped() {
     if !namespaces_or_skip("packets_go_back_with_their_addresses_swapped") {

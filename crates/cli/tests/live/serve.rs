@@ -109,6 +109,11 @@ impl Daemon {
         wait_for("the socket", || Client::connect(&self.socket(), "test").is_ok());
     }
 
+    #[cfg(feature = "view")]
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
@@ -129,8 +134,13 @@ impl Daemon {
 
     /// Starts `tapline capture -i tap:office` into a file, and waits until it reads.
     fn reader(&self, file: &str, arguments: &[&str]) -> Reader {
+        self.reader_of("tap:office", file, arguments)
+    }
+
+    /// The same for a name with a group.
+    fn reader_of(&self, name: &'static str, file: &str, arguments: &[&str]) -> Reader {
         let known = self.readers().len();
-        let mut command = tapline(["capture", "-i", "tap:office", "--json", "--socket"]);
+        let mut command = tapline(["capture", "-i", name, "--json", "--socket"]);
         command.arg(self.socket()).arg("-w").arg(self.file(file)).args(arguments);
         let child = command.spawn().expect("the program was built");
         let reader = Reader { child: Some(child), file: self.file(file) };
@@ -207,12 +217,17 @@ impl Reader {
     }
 
     /// Ctrl-C; what it captured, and its account of what was offered and lost.
-    fn interrupt(mut self) -> (Vec<Vec<u8>>, Value) {
+    fn interrupt(self) -> (Vec<Vec<u8>>, Value) {
+        self.interrupt_as("tap:office")
+    }
+
+    /// The same for a reader of this name.
+    fn interrupt_as(mut self, name: &str) -> (Vec<Vec<u8>>, Value) {
         self.signal("INT");
         let account = self.end().succeeded().account();
         let packets = bytes_of(packets_of(&self.file));
         assert_eq!(packets.len() as u64, account.output("written"));
-        (packets, account.interface("tap:office")["tap"].clone())
+        (packets, account.interface(name)["tap"].clone())
     }
 }
 

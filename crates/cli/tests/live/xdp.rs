@@ -44,7 +44,7 @@ fn namespace_with_queues(test: &str, queues: u32) -> Option<Namespace> {
     Some(namespace)
 }
 
-fn can_use_xdp(test: &str) -> bool {
+pub(crate) fn can_use_xdp(test: &str) -> bool {
     if !namespaces_or_skip(test) {
         return false;
     }
@@ -547,4 +547,41 @@ fn people_see_the_program_and_then_none() {
     assert!(shown().contains("xdp"), "{}", shown());
     live.interrupt().succeeded();
     assert!(!shown().contains("xdp") && !shown().contains("PROMISC"), "{}", shown());
+}
+
+#[test]
+fn a_queue_by_itself_has_its_packets_and_no_others() {
+    let Some(namespace) = namespace_with_queues("a_queue_by_itself_has_its_packets_and_no_others", 2) else {
+        return;
+    };
+    // By AF_PACKET the host keeps all: both queues together have what was sent, each packet once.
+    let both = ["far0@0", "far0@1"].map(|name| start(&namespace, &["-i", name, "--json", "-w", "/dev/null"]));
+    let all = frames(31, 500);
+    send(&namespace, &all, 500);
+    let counts = both.map(|live| live.interrupt().succeeded().account().ring("received"));
+    assert_eq!(counts.iter().sum::<u64>(), 500, "{counts:?}");
+    // By AF_XDP the packets of other queues stay with the host.
+    let live = start(&namespace, &["-i", "xdp:far0@1", "--json", "-w", "/dev/null"]);
+    send(&namespace, &all, 500);
+    let account = live.interrupt().succeeded().account();
+    let left = account.interface(FAR)["kernel_filtered"].as_u64().expect("what was left to the host");
+    assert_eq!(left + account.ring("received"), 500, "{left} left to the host");
+    for name in ["far0@2", "xdp:far0@2"] {
+        run(["capture", "--netns", namespace.name(), "-i", name])
+            .failed_saying(&["there is no receive queue 2: it has 2"]);
+    }
+}
+
+#[test]
+fn a_capture_falls_back_to_af_packet_and_says_so() {
+    let Some(namespace) = namespace("a_capture_falls_back_to_af_packet_and_says_so") else { return };
+    let first = start(&namespace, &["-i", "xdp?:far0", "--json", "-w", "/dev/null", "udp"]);
+    let second = start(&namespace, &["-i", "xdp?:far0", "--json", "-w", "/dev/null", "ip or ip6"]);
+    let all = frames(32, 500);
+    send(&namespace, &all, 500);
+    let first = first.interrupt().succeeded();
+    assert!(first.account().interface(FAR)["xdp"].is_object(), "{}", first.stderr);
+    let second = second.interrupt().succeeded();
+    assert!(second.stderr.contains("captured by AF_PACKET, as AF_XDP cannot be"), "{}", second.stderr);
+    assert!(second.account().interface(FAR)["xdp"].is_null(), "{}", second.stderr);
 }

@@ -28,6 +28,7 @@ fn new_reader(number: u64, rights: &Rights, wish: Wish, start: StartPosition, ui
         start,
         max_latency: Duration::ZERO,
         payer: uid.map(account),
+        group: None,
     }
 }
 

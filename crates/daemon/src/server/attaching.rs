@@ -63,6 +63,7 @@ impl Server {
             reader: number,
             buffers: capture.workers() as u32,
             offer: offer(capture, &access),
+            group: attach.group.as_ref().map_or_else(String::new, |group| group.name.clone()),
         };
         client.reading = Some(Reading { number, capture: at, attach, charge });
         Ok(Answer { buffers, ..Reply::Attached(reply).into() })
@@ -78,6 +79,16 @@ impl Server {
     ) -> Option<String> {
         let (entries, policy) = (attach.entries, attach.policy);
         let used = self.readers_of(client.who.uid, capture);
+        if let Some(group) = &attach.group {
+            if let Err(refusal) = group.check() {
+                return Some(refusal);
+            }
+            if attach.start != StartPosition::Newest {
+                return Some(
+                    "a group shares packets that come; the past belongs to readers without one".to_owned(),
+                );
+            }
+        }
         if entries > ENTRIES_MAX {
             return Some(format!("an index of {entries} entries; {ENTRIES_MAX} are the most"));
         }
@@ -117,7 +128,8 @@ impl Server {
             StartPosition::SinceMs(ms) => RingStart::Since(milliseconds_ago(ms)),
         };
         let max_latency = attach.delay();
-        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer };
+        let group = attach.group.clone();
+        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer, group };
         let parts = self.captures[capture].attach(&reader)?;
         Ok((number, charge, parts))
     }
@@ -128,7 +140,8 @@ impl Server {
                 "" => String::new(),
                 filter => format!(", {}", quoted(filter)),
             };
-            format!("{} reads {}, {}{filter}", name(client), attach.capture, attach.policy.name())
+            let group = attach.group.as_ref().map_or_else(String::new, |group| format!("/{}", group.name));
+            format!("{} reads {}{group}, {}{filter}", name(client), attach.capture, attach.policy.name())
         });
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::pipe;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tapline_packet::Timestamp;
 use tapline_store::Window;
@@ -42,15 +42,20 @@ impl Server {
         find: &FindRequest,
         log: &mut dyn FnMut(&str),
     ) -> Result<Answer, String> {
-        let found = self.captures.iter().position(|capture| capture.rule().name == find.capture);
-        let allowed =
-            found.and_then(|at| Some((at, self.rules.access(&client.who, &find.capture, self.ours)?)));
+        let is_by_name = find.store.is_empty();
+        let wanted =
+            if is_by_name { find.capture.clone() } else { self.recorded_to(&client.who, &find.store) };
+        let found = self.captures.iter().position(|capture| capture.rule().name == wanted);
+        let allowed = found.and_then(|at| Some((at, self.rules.access(&client.who, &wanted, self.ours)?)));
         let Some((at, access)) = allowed.filter(|(_, access)| access.store) else {
-            let what = format!("{}: no search of {} for them", name(client), quoted(&find.capture));
+            let asked = if is_by_name { &find.capture } else { &find.store };
+            let what = format!("{}: no search of {} for them", name(client), quoted(asked));
             self.refuse(client.who.uid, log, &what);
-            return Err(format!("no recording of {:?} is there for you to search", find.capture));
+            let of = if is_by_name { "of" } else { "to" };
+            return Err(format!("no recording {of} {asked:?} is there for you to search"));
         };
-        let store = self.store_of(&find.capture).ok_or("the capture is not recorded")?;
+        let of_name = self.store_of(&wanted).ok_or("the capture is not recorded")?;
+        let store = if is_by_name { of_name } else { PathBuf::from(&find.store) };
         self.end_searches(log);
         let running = self.searches.iter().filter(|search| search.who.uid == client.who.uid).count();
         let is_privileged = self.is_privileged(&client.who);
@@ -74,9 +79,20 @@ impl Server {
         let system = |error: std::io::Error| format!("no search can be begun: {error}");
         let (reader, writer) = pipe().map_err(system)?;
         let searching = Searching::start(subject, writer).map_err(system)?;
-        let (who, name, capture) = (client.who.clone(), name(client), find.capture.clone());
+        let (who, name, capture) = (client.who.clone(), name(client), wanted);
         self.searches.push(ClientSearch { who, capture, rights, name, searching });
         Ok(Answer { pipe: Some(OwnedFd::from(reader)), ..Reply::Found(offered).into() })
+    }
+
+    /// The name of the capture that is recorded to a directory and that the client may search; empty if there is none.
+    fn recorded_to(&self, who: &ClientIdentity, store: &str) -> String {
+        let is_there = |rule: &&crate::RecordRule| {
+            std::path::absolute(&rule.to).is_ok_and(|to| to == Path::new(store)) && {
+                let access = self.rules.access(who, &rule.capture, self.ours);
+                access.is_some_and(|access| access.store)
+            }
+        };
+        self.recorded.iter().find(is_there).map_or_else(String::new, |rule| rule.capture.clone())
     }
 
     /// The store that a capture is recorded to: the first one.

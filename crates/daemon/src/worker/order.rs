@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tapline_filterset::Filter;
 use tapline_ring::{ReaderParts, ReaderSpec, StartPosition};
+use tapline_tap::GroupRequest;
 use tapline_tap::protocol::{ControlAction, ReaderCounts};
 
 use super::report::Report;
@@ -50,6 +51,8 @@ pub(crate) struct Joining {
     pub(crate) start: StartPosition,
     /// The longest time that packets may wait before the reader can read them.
     pub(crate) max_latency: Duration,
+    /// The group whose share of the packets it gets.
+    pub(crate) group: Option<GroupRequest>,
     /// The user that pays for the reader's costs; none for root and the owner of the daemon.
     pub(crate) payer: Option<Payer>,
     /// A buffer for readers of its rights, if they have none yet.

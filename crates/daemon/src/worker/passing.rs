@@ -61,6 +61,8 @@ impl Dispatcher {
         self.passed.select(batch, self.state);
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
+        let Readers { groups, list, .. } = &mut self.readers;
+        groups.share(batch, self.setting.link_type, list);
         let wanted = self.readers.select_wanted();
         self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();

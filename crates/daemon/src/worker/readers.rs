@@ -13,9 +13,11 @@ use tapline_filterset::{Filter, FilterId, FilterSet, MatchPolicy};
 use tapline_packet::Selection;
 use tapline_ring::{DetachedReader, Guarantee, Policy, ReaderId, ReaderParts, StartPosition};
 use tapline_sys::clock;
+use tapline_tap::GroupRequest;
 use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 
 use super::filter::PastFilter;
+use super::groups::Groups;
 use super::order::{Joining, Wish};
 use super::report::{ReaderReport, ViewReport};
 use super::verdicts::Verdicts;
@@ -55,6 +57,8 @@ pub(super) struct Reader {
     /// The filters of its labels, in the same set, by their order.
     labels: Vec<FilterId>,
     max_latency: Duration,
+    /// The group whose share of the packets it gets.
+    pub(super) group: Option<GroupRequest>,
     /// Wake-ups that its user has paid for.
     pub(super) wakes_paid: u64,
 }
@@ -81,6 +85,7 @@ pub(super) struct Readers {
     pub(super) uses: Vec<Use>,
     /// Filters of other users.
     pub(super) sections: Vec<Section>,
+    pub(super) groups: Groups,
     /// Counters of readers whose processes are gone, until they are asked for.
     left: HashMap<u64, ReaderCounts>,
     /// Packets stored, and not stored, in buffers that were given back.
@@ -99,6 +104,7 @@ impl Readers {
             set: FilterSet::new(MatchPolicy::All),
             uses: Vec::new(),
             sections: Vec::new(),
+            groups: Groups::default(),
             left: HashMap::new(),
             closed: (0, 0),
             max_latency: Duration::ZERO,
@@ -176,8 +182,11 @@ impl Readers {
     /// # Errors
     /// The ring's error, in words.
     pub(super) fn join(&mut self, joining: Joining, view: usize) -> Result<ReaderParts, String> {
-        let Joining { number, wish, spec, start, max_latency, payer, .. } = joining;
+        let Joining { number, wish, spec, start, max_latency, payer, group, .. } = joining;
         let Wish { filter, asked, verdicts } = wish;
+        if let Some(group) = &group {
+            self.groups.admit(group, payer.map(|payer| payer.uid), view)?;
+        }
         let View { writer, is_lent, .. } = &mut self.views[view];
         let attachment = writer.attach(&spec).map_err(|error| error.to_string())?;
         *is_lent |= payer.is_some();
@@ -203,6 +212,7 @@ impl Readers {
             verdicts: Verdicts::new(verdicts),
             labels,
             max_latency,
+            group,
             wakes_paid,
         });
         self.rebuild_filter_index();
@@ -280,6 +290,7 @@ impl Readers {
     pub(super) fn rebuild_filter_index(&mut self) {
         let latency = self.list.iter().map(|reader| reader.max_latency).min();
         self.max_latency = latency.unwrap_or(DELAY_MAX).min(DELAY_MAX);
+        self.groups.rebuild(&self.list);
         self.sections.retain(|section| !section.set.is_empty());
         for section in &mut self.sections {
             section.uses.clear();
@@ -413,7 +424,7 @@ pub(super) mod tests {
         Arc::new(Filter::compile(text, &Options::default()).expect("a filter"))
     }
 
-    fn view(snap_len: u32) -> View {
+    pub(in super::super) fn view(snap_len: u32) -> View {
         let rights = Rights { filter: String::new(), snap_len };
         View::new(rights, LinkType::ETHERNET, 65_535, 4, 0).expect("a buffer")
     }
@@ -435,6 +446,7 @@ pub(super) mod tests {
             spec: ReaderSpec::new(Policy::Lossy),
             start,
             max_latency: Duration::from_millis(number),
+            group: None,
             payer,
             view: None,
         };

@@ -84,6 +84,9 @@ pub struct WriteOptions {
     pub has_part_name: bool,
     /// The most bytes of a packet, for the header if the interface gives none; 0 for no limit.
     pub snap_len: u32,
+    /// Whether packets that are longer than the snap length of their interface keep all bytes. `snap_len` is 0 then:
+    /// descriptions in pcapng give no limit, a pcap header that of the link type.
+    pub keeps_all_bytes: bool,
     /// The section header of pcapng: the program that writes, and its machine.
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
@@ -104,6 +107,7 @@ impl WriteOptions {
             is_flushed_each_batch: false,
             has_part_name: false,
             snap_len: 0,
+            keeps_all_bytes: false,
             section: Section::default(),
             statistics_interval_ns: 10_000_000_000,
             blocks: None,

@@ -89,8 +89,27 @@ pub(crate) fn packet(
     limit: u32,
     options: &[u8],
 ) {
+    // A frame of three parts goes to the stack in words and is read in wider ones, before they are there: by perf a
+    // tenth of the time in which packets of 60 bytes are recorded.
+    if packet.meta.vlan.is_none() {
+        let cap_len = if limit == 0 { packet.data.len() } else { packet.data.len().min(limit as usize) };
+        let write = |buffer: &mut Vec<u8>| buffer.extend_from_slice(&packet.data[..cap_len]);
+        return packet_block(buffer, packet, (cap_len, packet.meta.wire_len), options, write);
+    }
     let frame = Frame::new(packet, link_type, limit);
-    let cap_len = frame.len();
+    let write = |buffer: &mut Vec<u8>| frame.write(buffer);
+    packet_block(buffer, packet, (frame.len(), frame.wire_len), options, write);
+}
+
+/// Appends the block of a packet with these lengths, captured and on the wire; `write` appends the captured bytes.
+#[inline(always)]
+fn packet_block(
+    buffer: &mut Vec<u8>,
+    packet: &Packet<'_>,
+    (cap_len, wire_len): (usize, u32),
+    options: &[u8],
+    write: impl FnOnce(&mut Vec<u8>),
+) {
     let padding = cap_len.wrapping_neg() % 4;
     let nanos = packet.meta.timestamp.as_nanos().max(0) as u64;
     let mut header = [0; PACKET_HEADER_LEN];
@@ -101,14 +120,14 @@ pub(crate) fn packet(
         (nanos >> 32) as u32,
         nanos as u32,
         cap_len as u32,
-        frame.wire_len,
+        wire_len,
     ];
     for (field, number) in header.chunks_exact_mut(4).zip(numbers) {
         field.copy_from_slice(&number.to_ne_bytes());
     }
     let block = Block { start: buffer.len() };
     buffer.extend_from_slice(&header);
-    frame.write(buffer);
+    write(buffer);
     buffer.extend_from_slice(&[0; 3][..padding]);
     if options.is_empty() && packet.meta.direction == Direction::Unknown && packet.meta.drops_before == 0 {
         buffer.extend_from_slice(&numbers[1].to_ne_bytes());

@@ -121,7 +121,9 @@ impl FileWriter {
         }
         let encoder = match options.format {
             Format::Pcap => {
-                let encoder = pcap::Encoder::new(options.precision, interfaces, options.snap_len);
+                let known: Vec<Interface> =
+                    interfaces.iter().map(|interface| described(interface, &options)).collect();
+                let encoder = pcap::Encoder::new(options.precision, &known, options.snap_len);
                 Encoder::Pcap { encoder, fits: None }
             }
             Format::Pcapng => Encoder::Pcapng { interfaces: interfaces.to_vec() },
@@ -280,7 +282,10 @@ impl FileWriter {
                             let have = encoder.link_type;
                             return Err(link_types(self.path(), have, interface));
                         }
-                        let limit = encoder.limit(interface.snap_len);
+                        let limit = match self.options.keeps_all_bytes {
+                            true => encoder.limit(0),
+                            false => encoder.limit(interface.snap_len),
+                        };
                         *fits = Some((id, limit));
                         limit
                     }
@@ -289,7 +294,10 @@ impl FileWriter {
             }
             Encoder::Pcapng { interfaces } => {
                 let (interface, options) = (interface(interfaces, id)?, batch.options(index));
-                let limit = pcapng::limit(interface, self.options.snap_len);
+                let limit = match self.options.keeps_all_bytes {
+                    true => 0,
+                    false => pcapng::limit(interface, self.options.snap_len),
+                };
                 pcapng::packet(&mut self.buffer, &packet, interface.link_type, limit, options);
             }
             Encoder::Erf => {
@@ -311,7 +319,8 @@ impl FileWriter {
     fn describe_new_interfaces(&mut self, interfaces: &[Interface]) {
         let Encoder::Pcapng { interfaces: known } = &mut self.encoder else { return };
         for interface in interfaces.get(known.len()..).unwrap_or(&[]) {
-            pcapng::interface_description(&mut self.buffer, interface, self.options.snap_len);
+            let described = described(interface, &self.options);
+            pcapng::interface_description(&mut self.buffer, &described, self.options.snap_len);
             known.push(interface.clone());
         }
     }
@@ -397,7 +406,8 @@ impl FileWriter {
             Encoder::Pcapng { interfaces } => {
                 pcapng::section_header(&mut self.buffer, &self.options.section);
                 for interface in interfaces {
-                    pcapng::interface_description(&mut self.buffer, interface, self.options.snap_len);
+                    let described = described(interface, &self.options);
+                    pcapng::interface_description(&mut self.buffer, &described, self.options.snap_len);
                 }
                 let repeated = self.blocks.as_ref().map_or(&[][..], Blocks::repeated);
                 self.buffer.extend_from_slice(repeated);
@@ -508,9 +518,8 @@ impl FileWriter {
         let name = name.to_owned();
         match source.kind() {
             io::ErrorKind::BrokenPipe => WriteError::BrokenPipe { name },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                WriteError::DiskFull { name }
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull { name },
+            io::ErrorKind::FileTooLarge => WriteError::FileTooLarge { name },
             _ => WriteError::Write { name, source },
         }
     }
@@ -527,6 +536,12 @@ impl Drop for FileWriter {
     fn drop(&mut self) {
         let _ = self.end_file();
     }
+}
+
+/// An interface as files describe it.
+fn described(interface: &Interface, options: &WriteOptions) -> Interface {
+    let snap_len = if options.keeps_all_bytes { 0 } else { interface.snap_len };
+    Interface { snap_len, ..interface.clone() }
 }
 
 fn interface(interfaces: &[Interface], id: InterfaceId) -> Result<&Interface, WriteError> {

@@ -123,6 +123,52 @@ pub(super) fn of_stream(bytes: &[u8]) -> Option<Application> {
     bytes.starts_with(b"SSH-").then_some(SSH)
 }
 
+/// The application that the first payload of a flow shows, else that of its ports: `caller` sent the flow's first
+/// packet to `called`. `None` if neither is known.
+pub fn recognise(protocol: u8, caller: u16, called: u16, payload: &[u8]) -> Option<Application> {
+    let shown = match protocol {
+        TCP => of_stream(payload).or_else(|| of_text_or_record(payload)),
+        UDP => of_datagram(payload),
+        _ => None,
+    };
+    shown.or_else(|| of_ports(protocol, caller, called))
+}
+
+/// The names that [`recognise`] may give.
+pub fn names() -> impl Iterator<Item = Application> {
+    PORTS.iter().map(|(_, _, name)| *name).chain([TLS, DTLS])
+}
+
+/// A request or answer of HTTP/1, or a handshake record of TLS.
+fn of_text_or_record(bytes: &[u8]) -> Option<Application> {
+    const BEGINS: [&[u8]; 10] = [
+        b"GET ",
+        b"POST ",
+        b"HEAD ",
+        b"PUT ",
+        b"DELETE ",
+        b"OPTIONS ",
+        b"PATCH ",
+        b"CONNECT ",
+        b"TRACE ",
+        b"HTTP/1.",
+    ];
+    match bytes {
+        [22, 3, 0..=4, ..] => Some(TLS),
+        _ if BEGINS.iter().any(|begin| bytes.starts_with(begin)) => Some(HTTP),
+        _ => None,
+    }
+}
+
+/// A long header of QUIC, version 1 or 2 (RFC 9000 17.2, RFC 9369), or a handshake record of DTLS.
+fn of_datagram(bytes: &[u8]) -> Option<Application> {
+    match bytes {
+        [0xc0..=0xff, 0, 0, 0, 1, ..] | [0xc0..=0xff, 0x6b, 0x33, 0x43, 0xcf, ..] => Some(QUIC),
+        [22, 0xfe, 0xfd | 0xff, ..] => Some(DTLS),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +185,20 @@ mod tests {
             (of_ports(UDP, 80, 51001), of_ports(1, 0, 53), of_ports(TCP, 40000, 50000)),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn payloads_are_recognised_before_ports() {
+        let tcp = |payload: &[u8]| recognise(TCP, 50_000, 443, payload);
+        assert_eq!(tcp(b""), Some("https"));
+        assert_eq!(tcp(&[22, 3, 1, 2, 0, 1]), Some("tls"));
+        assert_eq!(tcp(b"SSH-2.0-x"), Some("ssh"));
+        assert_eq!(tcp(b"GET / HTTP/1.1"), Some("http"));
+        assert_eq!(tcp(b"GETTING"), Some("https"));
+        assert_eq!(recognise(UDP, 50_000, 50_001, &[0xc3, 0, 0, 0, 1, 8]), Some("quic"));
+        assert_eq!(recognise(UDP, 50_000, 50_001, &[0xc3, 0, 0, 0, 9, 8]), None);
+        assert_eq!(recognise(UDP, 50_000, 50_001, &[22, 0xfe, 0xfd]), Some("dtls"));
+        assert_eq!(recognise(UDP, 50_000, 53, &[1]), Some("domain"));
+        assert!(["tls", "domain", "sip"].iter().all(|name| names().any(|known| known == *name)));
     }
 }

@@ -19,7 +19,7 @@ mod stream;
 mod tcp;
 mod text_pool;
 
-pub use application::Application;
+pub use application::{Application, names as application_names, recognise};
 pub use gaps::InterarrivalTimes;
 pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use sizes::{SIZES, SizeCounts};
@@ -390,6 +390,17 @@ impl DetailTable {
             payloads.finish(slot, (protocol, ports), first, &mut details);
         }
         details
+    }
+
+    /// Application and name of a flow that goes on, as far as they are known.
+    pub(crate) fn said(
+        &self,
+        slot: u32,
+        protocol: u8,
+        ports: [u16; 2],
+        first: usize,
+    ) -> (Option<Application>, Option<Box<str>>) {
+        self.payloads.as_ref().map_or((None, None), |payloads| payloads.said(slot, (protocol, ports), first))
     }
 
     /// Packets of a side by size. The size of a single packet follows from the flow.

@@ -44,6 +44,11 @@ impl<T: Copy + Default> Pool<T> {
         self.entries.get_mut(number as usize)
     }
 
+    /// The same, to be looked at.
+    pub(super) fn peek(&self, number: u32) -> Option<&T> {
+        self.entries.get(number as usize)
+    }
+
     /// Asks for the lines of an entry, if there is one.
     #[inline]
     pub(super) fn prefetch(&self, number: u32) {

@@ -116,6 +116,27 @@ impl TextPool {
         }
     }
 
+    /// The last note of a list with this tag.
+    pub(super) fn find(&self, list: &TextList, tag: u8) -> Option<Vec<u8>> {
+        let mut at = list.0;
+        while let Some(first) = self.blocks.get(at as usize) {
+            if first.bytes[2] != tag {
+                at = first.next;
+                continue;
+            }
+            let len = usize::from(u16::from_ne_bytes([first.bytes[0], first.bytes[1]]));
+            let mut text = first.bytes[4..].to_vec();
+            let mut more = first.more;
+            while let Some(block) = self.blocks.get(more as usize) {
+                text.extend_from_slice(&block.bytes);
+                more = block.more;
+            }
+            text.truncate(len);
+            return Some(text);
+        }
+        None
+    }
+
     fn give(&mut self, at: u32) {
         self.blocks[at as usize].more = std::mem::replace(&mut self.free, at);
         self.free_count += 1;

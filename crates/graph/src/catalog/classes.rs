@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
+use tapline_filterset::MatchPolicy;
 use tapline_ir::CompiledFilter;
 
 use super::{
@@ -19,15 +20,18 @@ pub const CLASSES: &[StageClass] = &[
     GENERATE,
     FILTER,
     stages::filters::CLASS,
+    stages::rules::CLASS,
     stages::fpl::CLASS,
     stages::r#match::CLASS,
     stages::signatures::CLASS,
     stages::first::CLASS,
+    stages::shunt::CLASS,
     stages::sample::CLASS,
     stages::dedup::CLASS,
     stages::rate::CLASS,
     stages::cut::CLASS,
     stages::decap::CLASS,
+    stages::trailer::CLASS,
     stages::mask::CLASS,
     stages::streams::reassemble::CLASS,
     stages::delay::CLASS,
@@ -44,6 +48,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::streams::extract::CLASS,
     stages::flow::CLASS,
     stages::flowtop::CLASS,
+    stages::view::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
     PRINT,
@@ -259,7 +264,7 @@ const STORE: StageClass = StageClass {
 fn filter(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let text = arguments.text("text").to_owned();
     if arguments.text("fragments") == "follow" {
-        return Ok(stages::filters::of_texts(vec![text], arguments, site));
+        return Ok(stages::filters::of_texts(vec![text], MatchPolicy::All, vec![0], arguments, site));
     }
     let options = Arc::clone(&site.common.options);
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));

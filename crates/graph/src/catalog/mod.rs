@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tapline_packet::Interface;
+use tapline_view::ViewFile;
 
 pub use arguments::{Arguments, Parameter, ParameterType};
 pub use classes::CLASSES;
@@ -21,6 +22,7 @@ pub use manual::{index, page};
 
 use crate::engine::Control;
 use crate::stage::Stage;
+use crate::stages::RuleFiles;
 
 /// A class of stages.
 #[derive(Debug)]
@@ -127,6 +129,10 @@ pub struct GraphSettings {
     pub interpret: bool,
     /// The directory of relative file names.
     pub directory: PathBuf,
+    /// The file of the stage `view`; without one it writes for this process alone.
+    pub view: Option<Arc<ViewFile>>,
+    /// Files of rules, which workers share.
+    pub rule_files: RuleFiles,
 }
 
 /// The options for compiling a filter for an interface.

@@ -59,7 +59,12 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
     let Some(class) = catalog::class("filters") else { return };
     let first = filters[0];
     let texts: Vec<&str> = filters.iter().map(|&filter| plan.nodes[filter].arguments.text("text")).collect();
-    let arguments = Arguments::of(&[("texts", texts.join("\n")), ("fragments", "own".to_owned())]);
+    let arguments = Arguments::of(&[
+        ("texts", texts.join("\n")),
+        ("fragments", "own".to_owned()),
+        ("match", "all".to_owned()),
+        ("priorities", String::new()),
+    ]);
     let name = super::share::unique(plan, format!("{}/filters", plan.nodes[output.0].name));
     plan.notes.push(format!(
         "{} filters behind {} are asked as one set: {name}",

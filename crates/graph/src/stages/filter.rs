@@ -82,14 +82,14 @@ impl Stage for FilterStage {
 }
 
 /// The filter as native code, or why there is none: the interpreter goes on.
-fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
+pub(super) fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
     Native::of(filter)
         .map(|native| Arc::new(native) as Arc<dyn PacketFilter>)
         .map_err(|error| error.to_string())
 }
 
 /// The filters of a run.
-struct Filters {
+pub(super) struct Filters {
     faster: CompileNative,
     /// By interface; `None` accepts everything.
     filters: Vec<Option<Filter>>,
@@ -123,12 +123,12 @@ fn program(filter: &Option<Filter>) -> Option<&CompiledFilter> {
 
 impl Filters {
     /// Programs are handed to `faster` once they have seen enough packets.
-    fn new(faster: CompileNative) -> Filters {
+    pub(super) fn new(faster: CompileNative) -> Filters {
         Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 
     /// The engine that runs the filters at present.
-    fn account(&self) -> FilterAccount {
+    pub(super) fn account(&self) -> FilterAccount {
         let mut account = FilterAccount { compiled_after: self.faster_after, ..FilterAccount::default() };
         for filter in self.filters.iter().flatten() {
             match &filter.faster {
@@ -142,12 +142,12 @@ impl Filters {
     }
 
     /// How many interfaces have theirs.
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.filters.len()
     }
 
     /// Adds those of further interfaces.
-    fn extend(&mut self, programs: impl IntoIterator<Item = Option<CompiledFilter>>) {
+    pub(super) fn extend(&mut self, programs: impl IntoIterator<Item = Option<CompiledFilter>>) {
         let filter =
             |program: Option<CompiledFilter>| program.map(|program| Filter { program, faster: None });
         self.filters.extend(programs.into_iter().map(filter));
@@ -155,7 +155,7 @@ impl Filters {
     }
 
     /// Leaves in the selection what the filters accept.
-    fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection) {
+    pub(super) fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection) {
         let seen_before = self.seen;
         self.seen += batch.len() as u64;
         if self.seen > NATIVE_AFTER && self.tried < self.filters.len() {

@@ -25,7 +25,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "filters",
     summary: "many filters asked at once, each with an output of its own",
     description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
-        (docs/filter/sets.md). A packet goes to the output of every filter that accepts it. The planner makes this of filters that stand side by side.",
+        (docs/filter/sets.md). A packet goes to the output of every filter that accepts it, or with match=first to that of the first by priority. The planner makes this of filters that stand side by side.",
     parameters: &[
         Parameter {
             name: "texts",
@@ -34,6 +34,18 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "the filters, one a line (\\n between them); the first has output 0",
         },
         FRAGMENTS,
+        Parameter {
+            name: "match",
+            kind: ParameterType::Choice(&["all", "first"]),
+            default: Some("all"),
+            meaning: "all: a packet goes to the output of every filter that accepts it. first: to the one with the least priority number among these",
+        },
+        Parameter {
+            name: "priorities",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "a number for each filter, with blanks or commas between (match=first): the least comes first, among equals the earlier line; without it the lines' order",
+        },
     ],
     outputs: Outputs::Many,
     input: StageInput::Packets,
@@ -56,16 +68,46 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     for text in &texts {
         tapline_filter::parse(text).map_err(|error| error.render(text))?;
     }
-    Ok(of_texts(texts, arguments, site))
+    let is_first = arguments.text("match") == "first";
+    let priorities = priorities(arguments.text("priorities"), texts.len(), is_first)?;
+    let policy = if is_first { MatchPolicy::First } else { MatchPolicy::All };
+    Ok(of_texts(texts, policy, priorities, arguments, site))
+}
+
+/// The priorities of so many filters; all alike without a text, so that the earlier comes first.
+fn priorities(text: &str, filters: usize, is_first: bool) -> Result<Vec<u32>, String> {
+    let is_between = |c: char| c == ',' || c.is_whitespace();
+    let words: Vec<&str> = text.split(is_between).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        return Ok(vec![0; filters]);
+    }
+    if !is_first {
+        return Err("priorities decide nothing with match=all: write match=first".to_owned());
+    }
+    if words.len() != filters {
+        return Err(format!("priorities: {} numbers for {filters} filters: give one for each", words.len()));
+    }
+    let number = |word: &&str| {
+        word.parse().map_err(|_| format!("priorities: `{word}` is no number from 0 to {}", u32::MAX))
+    };
+    words.iter().map(number).collect()
 }
 
 /// Filters of these texts, each with an output.
-pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &BuildContext<'_>) -> Box<dyn Stage> {
+pub(crate) fn of_texts(
+    texts: Vec<String>,
+    policy: MatchPolicy,
+    priorities: Vec<u32>,
+    arguments: &Arguments,
+    site: &BuildContext<'_>,
+) -> Box<dyn Stage> {
     let follows = arguments.text("fragments") == "follow";
     let shares = texts.iter().map(|_| Vec::new()).collect();
     let options = Arc::clone(&site.common.options);
     Box::new(Filters {
         texts,
+        policy,
+        priorities,
         follows,
         options,
         sets: Vec::new(),
@@ -81,6 +123,9 @@ pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &BuildCo
 
 struct Filters {
     texts: Vec<String>,
+    policy: MatchPolicy,
+    /// Of each filter; the least comes first.
+    priorities: Vec<u32>,
     /// Whether later fragments follow their first fragment.
     follows: bool,
     options: InterfaceOptions,
@@ -122,12 +167,12 @@ impl Filters {
                 continue;
             }
             let options = (self.options)(interface);
-            let mut set = FilterSet::new(MatchPolicy::All);
+            let mut set = FilterSet::new(self.policy);
             let mut ids = Vec::new();
-            for text in &self.texts {
+            for (text, priority) in self.texts.iter().zip(&self.priorities) {
                 let filter = compile(text, &options);
                 let filter = filter.map_err(|error| Error::Filter(error.render(text)))?;
-                ids.push(set.insert(filter, 0));
+                ids.push(set.insert(filter, *priority));
             }
             if self.follows {
                 set.follow_fragments(interface.link_type, Some(FragmentLimits::default()))
@@ -232,7 +277,7 @@ impl Stage for Filters {
 }
 
 /// A filter of the set; what must run as a program runs as native code where there is any.
-fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
+pub(super) fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
     Filter::compile_with(text, options, &|filter| tapline_jit::NativeResiduals::shared().ready(filter))
 }
 
@@ -258,6 +303,38 @@ mod tests {
         let udp = Udp { src: 1024, dst: port }.datagram(IpPair::between(&a, &b, IpVersion::V4), &[7; 2000]);
         let header = Ipv4 { id, ..Ipv4::new(a.v4, b.v4, 17) };
         fragments_v4(&header, &udp, 800).iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect()
+    }
+
+    /// The numbers of packets that arrived at each of three ends.
+    fn shares(arguments: &str) -> [usize; 3] {
+        let text = format!(
+            "f :: filters(\"udp\\nudp port 53\\nip\", {arguments}); file(\"in\") -> f; \
+             f[0] -> json; f[1] -> json; f[2] -> json"
+        );
+        let mut trial = Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        let (a, b) = (Host::number(1), Host::number(2));
+        let frame = |dst: u16| {
+            let packet = Udp { src: 1024, dst }.packet(IpPair::between(&a, &b, IpVersion::V4), &[]);
+            Ethernet::between(&a, &b).ip(&packet)
+        };
+        trial.push_frames(&[frame(53), frame(53), frame(80)]);
+        trial.assert_balanced();
+        [0, 1, 2].map(|end| trial.arrived_at(end).len())
+    }
+
+    #[test]
+    fn the_first_by_priority_gets_the_packet() {
+        assert_eq!(shares("match=all"), [3, 2, 3]);
+        assert_eq!(shares("match=first"), [3, 0, 0]);
+        assert_eq!(shares("match=first, priorities=\"7 3 9\""), [1, 2, 0]);
+        assert_eq!(shares("match=first, priorities=\"7, 7, 3\""), [0, 0, 3]);
+        let fault = |arguments: &str| {
+            let text = format!("f :: filters(\"udp\\nip\", {arguments}); file(\"in\") -> f -> json");
+            Trial::graph(&text).err().unwrap_or_else(|| panic!("{arguments} is taken"))
+        };
+        assert!(fault("priorities=\"1 2\"").contains("match=first"));
+        assert!(fault("match=first, priorities=\"1\"").contains("1 numbers for 2 filters"));
+        assert!(fault("match=first, priorities=\"1 x\"").contains("`x` is no number"));
     }
 
     #[test]

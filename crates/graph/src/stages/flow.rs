@@ -8,18 +8,19 @@
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use tapline_capture::Error;
+use tapline_capture::{Error, InterfaceAccount};
 use tapline_flow::{
-    DetailFields, EndReason, Flow, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Statistics, UnmeteredCause,
+    DetailFields, EndReason, Flow, FlowChange, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Statistics,
+    UnmeteredCause,
 };
-use tapline_packet::{ClockReading, Timestamp};
+use tapline_packet::{ClockReading, Interface, Timestamp};
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, Stage, StageStatus, TickContext};
+use crate::stage::{ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageStatus, TickContext};
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
 
@@ -29,6 +30,9 @@ const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
 const AHEAD_NS: i64 = 1_000_000_000;
 /// A step back of the wall clock beyond which all flows are ended; a lesser one only keeps them that much longer.
 const SET_BACK_NS: i64 = 1_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+/// Changes of flows that go on which are handed on at a time.
+const CHANGES_PER_PART: usize = 512;
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -98,6 +102,12 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "bytes of each side's first payload that are kept, if details has payload",
         },
         Parameter {
+            name: "view",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether a `view` behind it is told once a second what each flow counted; 16 bytes a flow",
+        },
+        Parameter {
             name: "min_packets",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("1"),
@@ -116,9 +126,14 @@ pub(crate) const CLASS: StageClass = StageClass {
     example: "device(eth0) -> flow(active=60s, idle=15s) -> ipfix(\"127.0.0.1:4739\")",
     make: Constructor::Stage(|arguments, site| {
         let settings = settings(arguments)?;
-        let meter = Meter::new(&settings).map_err(|error| error.to_string())?;
+        let mut meter = Meter::new(&settings).map_err(|error| error.to_string())?;
+        let is_viewed = arguments.text("view") == "yes";
+        if is_viewed {
+            meter.track_changes().map_err(|error| error.to_string())?;
+        }
         Ok(Box::new(FlowStage {
             meter,
+            seconds: is_viewed.then(Seconds::default),
             sampler: Sampler { interval: arguments.number("sample"), seed: site.worker as u64, blocks: None },
             min_packets: arguments.number("min_packets"),
             scale: if arguments.text("scale") == "yes" { arguments.number("sample") } else { 1 },
@@ -151,8 +166,21 @@ fn both(one: (Timestamp, Timestamp), other: (Timestamp, Timestamp)) -> (Timestam
     (one.0.min(other.0), one.1.max(other.1))
 }
 
+/// What a view is told once a second.
+#[derive(Default)]
+struct Seconds {
+    /// The second of the last packets or the last tick.
+    now: Option<i64>,
+    /// Changes of flows that go on, a part at a time.
+    part: Vec<FlowChange>,
+    interfaces: Vec<(u32, String)>,
+    accounts: Vec<InterfaceAccount>,
+}
+
 struct FlowStage {
     meter: Meter,
+    /// With `view=yes`.
+    seconds: Option<Seconds>,
     sampler: Sampler,
     min_packets: u64,
     /// The factor of what flows counted.
@@ -202,6 +230,11 @@ impl FlowStage {
         if self.ended.is_empty() {
             return Ok(());
         }
+        let mut told = Ok(());
+        if let Some(changes) = self.meter.ended_changes() {
+            told = out.pass_changes(&FlowChanges { changes, second: None });
+            changes.clear();
+        }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
         let small_packets = self.select();
         let sampling = if self.scale > 1 { 1 } else { self.sampler.interval as u32 };
@@ -217,7 +250,7 @@ impl FlowStage {
             small_packets,
         });
         self.ended.clear();
-        handed
+        told.and(handed)
     }
 
     fn expire(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
@@ -256,6 +289,50 @@ impl FlowStage {
         }
     }
 
+    /// Tells the views behind that the second `second`, in seconds since 1970, has begun, if it is a new one: what each
+    /// flow counted in the one before, and the totals.
+    fn tell_second(&mut self, second: i64, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(seconds) = &mut self.seconds else { return Ok(()) };
+        match seconds.now.replace(second) {
+            Some(before) if before != second => self.tell_changes(now, out),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell_changes(&mut self, end: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        let FlowStage { meter, seconds: Some(Seconds { part, interfaces, accounts, .. }), .. } = self else {
+            return Ok(());
+        };
+        let mut told = Ok(());
+        meter.changes(&mut |change| {
+            part.push(change);
+            if part.len() == CHANGES_PER_PART {
+                let sent = out.pass_changes(&FlowChanges { changes: part, second: None });
+                told = std::mem::replace(&mut told, Ok(())).and(sent);
+                part.clear();
+            }
+        });
+        let statistics = meter.statistics();
+        let (interfaces, accounts) = (interfaces.clone(), accounts.clone());
+        let second = MeteredSecond { end, is_live: self.is_live, statistics, interfaces, accounts };
+        let sent = out.pass_changes(&FlowChanges { changes: part, second: Some(&second) });
+        part.clear();
+        told.and(sent)
+    }
+
+    /// Keeps names of interfaces, by the numbers that flows have.
+    fn learn_interfaces(&mut self, known: &[Interface]) {
+        let Some(seconds) = self.seconds.as_mut().filter(|seconds| seconds.interfaces.len() != known.len())
+        else {
+            return;
+        };
+        let number = |(at, interface): (usize, &Interface)| match interface.if_index {
+            0 => (at as u32 + 1, interface.name.clone()),
+            index => (index, interface.name.clone()),
+        };
+        seconds.interfaces = known.iter().enumerate().map(number).collect();
+    }
+
     fn statistics(&self) -> Statistics {
         let mut statistics = self.meter.statistics();
         statistics.merge(&self.absorbed);
@@ -274,11 +351,22 @@ impl Stage for FlowStage {
         self.sampler.choose(packets, &mut self.meter, self.is_live);
         self.meter.push(&packets.batch, &mut packets.selection, packets.interfaces, &mut self.ended);
         let passed = out.pass(packets);
-        passed.and(self.expire(now, out))
+        self.learn_interfaces(packets.interfaces);
+        let expired = self.expire(now, out);
+        let told = match self.meter.clock().filter(|_| !self.is_live && self.seconds.is_some()) {
+            Some(clock) => self.tell_second(clock.as_nanos().div_euclid(SECOND_NS), clock, out),
+            None => Ok(()),
+        };
+        passed.and(expired).and(told)
     }
 
     fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         // Flows of a meter before this one are not metered again.
+        Ok(())
+    }
+
+    fn changes(&mut self, _: &FlowChanges<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        // Nor is what they counted.
         Ok(())
     }
 
@@ -288,11 +376,23 @@ impl Stage for FlowStage {
             self.meter.set_clock(tick.now.plus_nanos(-ON_THEIR_WAY_NS));
             self.expire(tick.now, out)?;
         }
+        if let Some(seconds) = &mut self.seconds {
+            seconds.accounts.clear();
+            seconds.accounts.extend_from_slice(tick.interfaces);
+        }
+        if self.is_live {
+            self.tell_second(tick.now.as_nanos().div_euclid(SECOND_NS), tick.now, out)?;
+        }
         Ok(StageStatus::Running)
     }
 
     fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.end_all(tick.now, out)
+        let ended = self.end_all(tick.now, out);
+        if let Some(seconds) = &mut self.seconds {
+            seconds.accounts = tick.interfaces.to_vec();
+        }
+        let end = if self.is_live { tick.now } else { self.meter.clock().unwrap_or(tick.now) };
+        ended.and(self.tell_changes(end, out))
     }
 
     fn result(&self) -> Option<Table> {

@@ -20,7 +20,7 @@ impl Folder {
     /// Takes a folder, which is made unless it is there. Others than its user and group may not look into it.
     ///
     /// # Errors
-    /// It cannot be made, or there is an index of another run.
+    /// The folder cannot be made, or has the index of another run.
     pub(super) fn make(path: &Path) -> Result<Folder, String> {
         let why = |error: io::Error| format!("{}: {error}", path.display());
         DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(why)?;
@@ -46,7 +46,7 @@ impl Folder {
     /// Makes a file that is not there yet.
     ///
     /// # Errors
-    /// It is there, or cannot be made.
+    /// The file is there, or cannot be made.
     pub(super) fn create(&self, name: &str) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).mode(0o640).open(self.path(name))
     }

@@ -3,7 +3,7 @@
 use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Error, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_packet::{Interface, Timestamp};
-use tapline_store::{Losses, Overload, Recorder, Totals};
+use tapline_store::{Losses, Recorder, Totals};
 
 use super::record::statistics;
 use crate::graph::Out;
@@ -100,13 +100,10 @@ impl Stage for StoreOutput {
         let name = self.name.clone();
         let mut unsent = DropReasons::default();
         unsent.add(DropReason::Cut, cut);
-        match self.recorder.overload() {
-            Overload::Wait => {}
-            Overload::Newest => unsent.add(DropReason::OverloadNewest, overload),
-            Overload::Oldest => unsent.add(DropReason::OverloadOldest, overload),
-            Overload::Flows => unsent.add(DropReason::OverloadFlows, overload),
-        }
-        let lost = lost + overload;
+        // In the order of `Overload::LOSING`.
+        let reasons = [DropReason::OverloadNewest, DropReason::OverloadOldest, DropReason::OverloadFlows];
+        reasons.into_iter().zip(overload).for_each(|(reason, packets)| unsent.add(reason, packets));
+        let lost = lost + overload.iter().sum::<u64>();
         StageCounters::of_output(OutputAccount { name, written, lost, buffered, unsent })
     }
 }

@@ -87,8 +87,14 @@ fn a_hundred_changes_lose_no_packet() {
     let mut source = Endless { lent, interfaces, batches: 0, is_over: false };
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let common =
-        GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+    let common = GraphSettings {
+        options: Arc::new(options),
+        workers: 1,
+        interpret: false,
+        directory: PathBuf::new(),
+        view: None,
+        rule_files: Default::default(),
+    };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
     let context =
@@ -202,6 +208,8 @@ impl Changing {
             workers: 1,
             interpret: false,
             directory: PathBuf::new(),
+            view: None,
+            rule_files: Default::default(),
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let context = WorkerContext {

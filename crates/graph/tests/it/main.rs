@@ -4,3 +4,4 @@ mod change;
 mod plan;
 mod stages;
 mod trial;
+mod view;

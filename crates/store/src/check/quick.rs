@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::erase::rewrite;
 use crate::error::Error;
 use crate::index::rollup::{self, RollUp};
-use crate::index::{Contents, Index, SlotRow};
+use crate::index::{Contents, Index, SlotRow, Summary};
 use crate::restore::read_intact;
 use crate::walk::Walk;
 
@@ -188,20 +188,20 @@ impl Segment {
     }
 }
 
-/// How the index is of a segment with these chunks.
-fn state(catalog: &Catalog, number: u64, rows: &[SlotRow]) -> State {
+/// How the index is of a segment with these chunks; `last_hash` is that of the last one, if it is intact.
+fn state(catalog: &Catalog, number: u64, contents: &Contents, last_hash: Option<[u8; 32]>) -> State {
     let path = catalog.paths.index(number);
     let Some(index) = Index::read(&path, &catalog.id, number) else {
         return if path.symlink_metadata().is_ok() { State::Damaged } else { State::Missing };
     };
     let Some(told) = index.rows().filter(|_| index.is_whole()) else { return State::Damaged };
-    let nothing = SlotRow::default();
-    let is_alike = |slot: usize| {
-        let (told, there) = (told.get(slot).unwrap_or(&nothing), rows.get(slot).unwrap_or(&nothing));
-        (told.chunks, told.packets, told.pages) == (there.chunks, there.packets, there.pages)
-    };
+    let (nothing, rows) = (SlotRow::default(), &contents.rows);
+    let row_of = |rows: &[SlotRow], slot: usize| rows.get(slot).copied().unwrap_or(nothing);
     let slots = told.len().max(rows.len());
-    if (0..slots).all(is_alike) { State::Whole } else { State::Different }
+    let has_rows = (0..slots).all(|slot| row_of(&told, slot) == row_of(rows, slot));
+    let last_hash = last_hash.unwrap_or(index.summary.last_hash);
+    let has_head = index.summary.tells_of(&Summary { last_hash, ..contents.summary.clone() });
+    if has_rows && has_head { State::Whole } else { State::Different }
 }
 
 /// How the index of a segment is, by its intact chunks; `None` if the segment cannot be read.
@@ -215,19 +215,21 @@ pub(crate) fn segment_state(catalog: &Catalog, number: u64) -> Option<State> {
         heads.note(&found.head, found.offset, [0; 32]);
         founds.push(found);
     }
-    let by_heads = state(catalog, number, &heads.rows);
+    let mut buffer = Vec::new();
+    let last_hash = founds.last().and_then(|found| read_intact(&file, found, &mut buffer));
+    let by_heads = state(catalog, number, &heads, last_hash);
     if by_heads != State::Different {
         return Some(by_heads);
     }
     // Chunks whose head is there and whose packets are damaged are in no index.
     let mut contents = Contents::new(catalog.segment_len());
-    let mut buffer = Vec::new();
     for found in founds {
         if let Some(hash) = read_intact(&file, &found, &mut buffer) {
             contents.note(&found.head, found.offset, hash);
         }
     }
-    Some(state(catalog, number, &contents.rows))
+    let last_hash = Some(contents.summary.last_hash);
+    Some(state(catalog, number, &contents, last_hash))
 }
 
 /// Roll-ups that should be there, of segments that all are sealed, and are not, or not whole.

@@ -68,7 +68,7 @@ fn fill_up(chunk: &mut Vec<u8>, len: usize) -> Option<()> {
 }
 
 /// The blocks of a section, each with its type; ends where one contradicts itself.
-struct Blocks<'a>(&'a [u8]);
+pub(crate) struct Blocks<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Blocks<'a> {
     type Item = (u32, &'a [u8]);

@@ -72,7 +72,8 @@ pub(super) struct Flows {
     /// Places of flows by their fingerprints; a fingerprint of 0 is none.
     table: Vec<Place>,
     count: usize,
-    count_max: usize,
+    /// Flows for which there is room; with keys by themselves half as many entries more.
+    flows_max: usize,
     /// The fingerprint of each flow.
     prints: Vec<u64>,
     /// Where the keys of each flow end.
@@ -202,15 +203,29 @@ impl Builder {
         flow
     }
 
-    /// Notes the facts of a packet. `flow` is its [fingerprint](Self::fingerprint).
+    /// Whether [`note`](Self::note) needs the headers of each packet.
     #[inline]
-    pub(crate) fn note(&mut self, interface: &Interface, packet: Packet<'_>, flow: u64) {
+    pub(crate) fn needs_headers(&self) -> bool {
+        self.options.names
+    }
+
+    /// Notes the facts of a packet. `flow` is its [fingerprint](Self::fingerprint), `headers` are its headers if they
+    /// are known already.
+    #[inline]
+    pub(crate) fn note(
+        &mut self,
+        interface: &Interface,
+        packet: Packet<'_>,
+        flow: u64,
+        headers: Option<&Headers>,
+    ) {
         if self.options.names {
-            let headers = Headers::parse(interface.link_type, packet);
-            names::messages(packet.data, &headers)
-                .into_iter()
-                .flatten()
-                .for_each(|said| self.note_names(said));
+            let parse = || Headers::parse(interface.link_type, packet);
+            let messages = match headers {
+                Some(headers) => names::messages(packet.data, headers),
+                None => names::messages(packet.data, &parse()),
+            };
+            messages.into_iter().flatten().for_each(|said| self.note_names(said));
         }
         let place = &mut self.seen[flow as usize % SEEN_LEN];
         if flow != 0 && *place == flow {
@@ -293,35 +308,37 @@ impl Builder {
         keys.into_iter().for_each(|key| self.note_key(key));
     }
 
-    /// Flows that the segment may have now. Half may come at once, as they do when a segment begins; a quarter belongs
-    /// to all slots alike. The rest is for keys by themselves, of which a slot may bring so many that others still find
-    /// room.
+    /// Entries that the segment may have now. Half of the flows may come at once, as they do when a segment begins; a
+    /// quarter belongs to all slots alike. The rest is for keys by themselves, of which a slot may bring so many that
+    /// others still find room.
     fn room(&self) -> usize {
-        let (max, slots) = (self.flows.count_max, self.slots.max(1) as usize);
-        let share = max / 2 + (max / 4) * (self.slot as usize + 1) / slots;
-        let quarter_of_slot = max / 4 / slots;
+        let (flows_max, slots) = (self.flows.flows_max, self.slots.max(1) as usize);
+        let share = flows_max / 2 + (flows_max / 4) * (self.slot as usize + 1) / slots;
+        let of_slot = self.base + flows_max / 4 / slots * 64;
         match self.detail {
             Detail::Whole => share,
-            Detail::Hosts => (share + max / 8).min(self.base + quarter_of_slot * 64),
-            Detail::Kinds | Detail::Nothing => (share + max / 4).min(self.base + quarter_of_slot * 64),
+            Detail::Hosts => (share + flows_max / 2).min(of_slot),
+            Detail::Kinds | Detail::Nothing => (share + flows_max / 4 * 3).min(of_slot),
         }
     }
 }
 
 impl Flows {
-    fn new(count_max: usize, words: usize) -> Flows {
-        let mut table = vec![Place::default(); (count_max * 2).next_power_of_two()];
+    fn new(flows_max: usize, words: usize) -> Flows {
+        // At most three quarters of the places are taken.
+        let mut table = vec![Place::default(); (flows_max * 2).next_power_of_two()];
         advise_large_pages(&mut table);
+        let entries_max = flows_max / 2 * 3;
         Flows {
             table,
             count: 0,
-            count_max,
+            flows_max,
             // All of it at once: no allocation while packets come.
-            prints: Vec::with_capacity(count_max),
-            ends: Vec::with_capacity(count_max),
-            keys: Vec::with_capacity(count_max * KEYS_PER_FLOW),
+            prints: Vec::with_capacity(entries_max),
+            ends: Vec::with_capacity(entries_max),
+            keys: Vec::with_capacity(flows_max * KEYS_PER_FLOW),
             words,
-            sets: Vec::with_capacity(count_max * words),
+            sets: Vec::with_capacity(entries_max * words),
             slot: 0,
             met: Vec::with_capacity(MET_MAX),
         }
@@ -404,7 +421,7 @@ impl Flows {
         at
     }
 
-    /// Adds a flow that is not there. The table has twice as many places as there may be flows.
+    /// Adds a flow that is not there. The table has more places than there may be entries.
     fn add(&mut self, fingerprint: u64, keys: &[u64]) {
         let (at, slot) = (self.find(fingerprint), self.slot);
         self.table[at] = Place { fingerprint, flow: self.count as u32, last: slot };

@@ -112,6 +112,13 @@ impl SlotRow {
 }
 
 impl Summary {
+    /// Whether it has the totals of these chunks. The store, the segment's number, and what the index says of its own
+    /// keys are not compared.
+    pub(crate) fn tells_of(&self, chunks: &Summary) -> bool {
+        let Summary { store, segment, slots, classes, open, .. } = self.clone();
+        *self == Summary { store, segment, slots, classes, open, ..chunks.clone() }
+    }
+
     fn note(&mut self, head: &ChunkHead, hash: [u8; 32]) {
         span((&mut self.first, &mut self.last), self.packets, self.chunks, head);
         self.chunks += 1;

@@ -36,7 +36,7 @@ fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
             let (data, meta) = (frame(*ends), Meta { wire_len: 60, ..Meta::default() });
             let packet = Packet { data: &data, meta: &meta };
             let flow = builder.fingerprint(&interface, packet);
-            builder.note(&interface, packet, flow);
+            builder.note(&interface, packet, flow, None);
         }
         let head =
             ChunkHead { len: SLOT_LEN as u32, number: slot as u64 + 1, packets: 1, ..ChunkHead::default() };
@@ -213,4 +213,23 @@ fn twins_give_a_flow_one_fingerprint() {
         Builder::new(SEGMENT_LEN, IndexOptions::default()).fingerprint(&interface, packet),
         fingerprint
     );
+}
+
+/// Packets of mixed sizes, of more flows than a segment has room for, in random order: flows and ports go, the hosts
+/// stay.
+#[test]
+fn many_flows_in_random_order_leave_the_hosts() {
+    let mut random = Random::new(31);
+    let client = |number: u64| [10, 0, (number >> 8) as u8, number as u8];
+    let flows: Vec<Ends> = (0..12_500)
+        .map(|number| (client(number), 1024 + random.below(60_000) as u16, [10, 1, 0, 1], 443))
+        .collect();
+    let slot = |_| (0..2_680).map(|_| flows[random.below(12_500) as usize]).collect();
+    let slots = with_needle((0..64).map(slot).collect());
+    let (_folder, index) = index_of(&slots);
+    check(&slots, &index);
+    assert_eq!(read_for(&index, needle_key()), [17, 40], "{:?}", index.summary.open);
+    let open = |way: Way| index.summary.open[way as usize];
+    assert!(open(Way::Flows) > 0);
+    assert_eq!((open(Way::Addresses), open(Way::All)), (0, 0));
 }

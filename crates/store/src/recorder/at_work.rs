@@ -4,17 +4,20 @@
 //! ```text
 //! job: chunk --number, hash--> on its way --written--> counted, when all before it are
 //!                                  '-- failed: all behind it are awaited, and written again in the next segment
-//! job: seal, sync, finish          when no write is on its way
+//! job: sync                        once all writes on their way now have ended; another thread waits for the disk
+//! job: seal, finish                when no write is on its way
 //! ```
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use super::overload::Jobs;
 use super::sealer::{Sealer, Sealing};
-use super::writers::{Request, Writers};
+use super::syncer::Syncer;
+use super::writers::{Request, Target, Writers};
 use super::writing::{Event, Job, Place, Writing};
 use crate::chunk::{ChunkBuffer, ChunkHead};
 use crate::index::Builder;
@@ -24,6 +27,7 @@ pub(super) struct AtWork {
     pub(super) writing: Writing,
     pub(super) writers: Writers,
     pub(super) sealer: Sealer,
+    pub(super) syncer: Syncer,
     pub(super) events: Receiver<Event>,
     pub(super) buffers: SyncSender<ChunkBuffer>,
     /// Jobs that wait, perhaps for writes that are on their way.
@@ -33,6 +37,12 @@ pub(super) struct AtWork {
     pub(super) flown: u64,
     /// Segments whose index is being made.
     pub(super) sealing: Vec<u64>,
+    /// A file is being made ready for the next segment.
+    pub(super) is_preparing: bool,
+    /// The segment in which that was asked for last.
+    pub(super) prepared_in: u64,
+    /// A file that the disk is to keep, once no write up to this ticket is on its way.
+    pub(super) wanted_sync: Option<(u64, Arc<Target>, PathBuf)>,
 }
 
 /// A chunk on its way to the disk.
@@ -83,12 +93,41 @@ impl AtWork {
         match event {
             Event::Job => {}
             Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
+            Event::Prepared(prepared) => {
+                self.is_preparing = false;
+                self.writing.take_prepared(prepared);
+            }
+            Event::Synced => self.syncer.end(),
             Event::Written { ticket, buffer, result } => {
                 if let Some(flight) = self.flights.iter_mut().find(|flight| flight.ticket == ticket) {
                     flight.ended = Some((buffer, result));
                 }
                 self.land();
             }
+        }
+        self.start_sync();
+        self.prepare_next();
+    }
+
+    /// Has the disk keep what is wanted, once the writes that count have ended.
+    fn start_sync(&mut self) {
+        let first = self.flights.front().map_or(u64::MAX, |flight| flight.ticket);
+        let is_due = |wanted: &mut (u64, Arc<Target>, PathBuf)| wanted.0 < first;
+        if self.syncer.is_idle()
+            && let Some((_, target, path)) = self.wanted_sync.take_if(is_due)
+        {
+            self.syncer.sync(target, path);
+        }
+    }
+
+    /// Has a file made ready for the next segment, once for each segment.
+    fn prepare_next(&mut self) {
+        let number = self.writing.number();
+        if self.prepared_in == number || self.is_preparing || !self.writing.wants_next() {
+            return;
+        }
+        if self.sealer.prepare(&self.writing.segments) {
+            (self.is_preparing, self.prepared_in) = (true, number);
         }
     }
 
@@ -115,21 +154,25 @@ impl AtWork {
                 self.writing.begin_next();
                 Step::Done
             }
-            Some(Job::Sync { now }) if is_still => {
-                self.writing.sync();
-                if self.sealing.is_empty() {
+            // A disk that takes longer than the interval holds up what comes: else more would be at stake than two
+            // intervals.
+            Some(Job::Sync { now }) if self.wanted_sync.is_none() && self.syncer.is_idle() => {
+                let wanted = self.writing.begin_sync(!is_still);
+                self.wanted_sync = wanted.map(|(target, path)| (self.flown, target, path));
+                if self.sealing.is_empty() && !self.is_preparing {
                     self.writing.expire(now);
                 }
+                self.start_sync();
                 Step::Done
             }
-            Some(Job::Finish { index }) if is_still => {
+            Some(Job::Finish { index }) if is_still && !self.is_preparing => {
                 self.writing.sync();
                 self.seal(index);
                 self.sealer.finish();
                 self.writing.release_room();
                 Step::Over
             }
-            Some(Job::End) if is_still => {
+            Some(Job::End) if is_still && !self.is_preparing => {
                 self.writing.sync();
                 Step::Over
             }
@@ -140,9 +183,9 @@ impl AtWork {
         }
     }
 
-    /// Nothing is on its way, and no index is being made: segments may change.
+    /// Nothing is on its way, and no other thread works on segments: they may change.
     fn is_quiet(&self) -> bool {
-        self.flights.is_empty() && self.sealing.is_empty()
+        self.flights.is_empty() && self.sealing.is_empty() && !self.is_preparing
     }
 
     /// Whether a chunk must be written by this thread, and waited for.
@@ -186,7 +229,7 @@ impl AtWork {
     /// The first chunk on its way failed and all others have ended: all are written once more, in their order and one
     /// at a time.
     fn write_again(&mut self) {
-        while !self.sealing.is_empty() {
+        while !self.sealing.is_empty() || self.is_preparing {
             let Ok(event) = self.events.recv() else { return };
             self.take_while_failing(event);
         }
@@ -213,6 +256,11 @@ impl AtWork {
         match event {
             Event::Job => {}
             Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
+            Event::Prepared(prepared) => {
+                self.is_preparing = false;
+                self.writing.take_prepared(prepared);
+            }
+            Event::Synced => self.syncer.end(),
             // All writes have ended.
             Event::Written { .. } => {}
         }

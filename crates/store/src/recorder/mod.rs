@@ -4,7 +4,8 @@
 //! caller's thread   batch --encode, keys--> chunk buffer --full, or older than `flush_ns`--> job
 //! store             job --number, hash, checksum--> write;   segment full --> next segment
 //! store-write (4)   write --> disk, with O_DIRECT where the file system takes it
-//! store-index       full segment --> index
+//! store-index       full segment --> index;   segment almost full --> a file for the next one, cleared
+//! store-sync        fdatasync(2), every `sync_ns`
 //! buffers           are allocated when the recorder opens, and go back to the caller's thread after the write
 //! ```
 //!
@@ -22,6 +23,7 @@ mod retention;
 mod sealer;
 mod segments;
 mod settings;
+mod syncer;
 mod writers;
 mod writing;
 
@@ -30,13 +32,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use tapline_file::InterfaceStatistics;
+use tapline_file::{InterfaceStatistics, blocks};
 use tapline_packet::{Batch, Headers, Interface, Packet, Selection, Timestamp};
 
-use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
+use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder, STATISTICS_LEN};
 use crate::error::Error;
 use crate::index::Builder;
-use crate::layout::{Paths, SLOT_LEN};
+use crate::layout::{PAGE_LEN, Paths, SLOT_LEN};
 pub use cutoff::Cutoff;
 use cutoff::{Cutter, FlowVerdict};
 pub use overload::Overload;
@@ -191,6 +193,17 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// Bytes of a chunk that the description of an interface takes, with room for its statistics. A chunk describes
+    /// each interface of the recording, in [`DESCRIPTIONS_LEN_MAX`](Self::DESCRIPTIONS_LEN_MAX) at most.
+    pub fn description_len(interface: &Interface, snap_len: u32) -> usize {
+        let mut block = Vec::new();
+        blocks::interface(&mut block, interface, snap_len);
+        block.len() + STATISTICS_LEN
+    }
+
+    /// Bytes of a chunk that descriptions of interfaces may take.
+    pub const DESCRIPTIONS_LEN_MAX: usize = OPENING_LEN_MAX - PAGE_LEN;
+
     /// Copies the selected packets into chunks. `interfaces` is the source's table, which may grow between calls. While
     /// all buffers wait for the disk, it blocks or gives packets up, as [`Overload`] says. `now` is the wall clock.
     ///
@@ -216,18 +229,22 @@ impl Recorder {
         } else if !self.is_open {
             self.begin(interfaces, 0, now).inspect_err(|_| self.lost += left)?;
         }
-        let (mut selected, mut group) = (selection.iter(), [(0, 0, None); GROUP]);
+        let (mut selected, mut group, mut headers) = (selection.iter(), [(0, 0); GROUP], [None; GROUP]);
+        let has_headers = self.needs_headers();
         loop {
             let mut len = 0;
             for (place, packet) in group.iter_mut().zip(selected.by_ref()) {
-                let (flow, headers) = self.look(batch.packet(packet), interfaces);
-                *place = (packet, flow, headers);
+                let (flow, parsed) = self.look(batch.packet(packet), interfaces);
+                *place = (packet, flow);
+                if has_headers {
+                    headers[len] = parsed;
+                }
                 len += 1;
             }
             if len == 0 {
                 return Ok(());
             }
-            for (packet, flow, headers) in &group[..len] {
+            for ((packet, flow), headers) in group[..len].iter().zip(&headers) {
                 let known = (*flow, headers.as_ref());
                 self.write_packet(batch, *packet, known, interfaces, now)
                     .inspect_err(|_| self.lost += left)?;
@@ -236,14 +253,21 @@ impl Recorder {
         }
     }
 
-    /// The fingerprint of a packet's flow, for the index, and its headers, for cut-offs and the policy under overload.
+    /// Whether headers of packets are needed for more than the fingerprint of their flow.
+    #[inline]
+    fn needs_headers(&self) -> bool {
+        self.cutter.is_some() || self.index.as_ref().is_some_and(|index| index.needs_headers())
+    }
+
+    /// The fingerprint of a packet's flow, for the index, and its headers, for names, cut-offs and the policy under
+    /// overload: parsed once for all of them.
     #[inline]
     fn look(&self, packet: Packet<'_>, interfaces: &[Interface]) -> (u64, Option<Headers>) {
         let Some(interface) = interfaces.get(packet.meta.interface.0 as usize) else { return (0, None) };
         match (&self.index, &self.cutter) {
             (None, None) => (0, None),
-            (Some(index), None) => (index.fingerprint(interface, packet), None),
-            (index, Some(_)) => {
+            (Some(index), _) if !self.needs_headers() => (index.fingerprint(interface, packet), None),
+            (index, _) => {
                 let headers = Headers::parse(interface.link_type, packet);
                 let of = |index: &Builder| index.fingerprint_parsed(interface, packet, &headers);
                 (index.as_deref().map_or(0, of), Some(headers))
@@ -279,12 +303,12 @@ impl Recorder {
         match (room, interfaces.get(packet.meta.interface.0 as usize)) {
             (ChunkRoom::There, Some(interface)) => {
                 if let Some(index) = &mut self.index {
-                    index.note(interface, packet, flow);
+                    index.note(interface, packet, flow, headers);
                 }
                 self.chunk.push(&packet, interface, options);
                 self.begun.get_or_insert(now);
             }
-            (ChunkRoom::Overloaded, Some(_)) => self.load.refused.0 += 1,
+            (ChunkRoom::Overloaded, Some(_)) => self.load.refuse_without_buffer(),
             (ChunkRoom::Never, _) | (_, None) => self.lost += 1,
         }
         Ok(())
@@ -385,19 +409,16 @@ impl Recorder {
         let mut totals = self.progress.totals();
         totals.lost += self.lost;
         totals.cut = self.cut.0;
-        let done = totals.written + totals.lost - self.lost + totals.overload;
-        totals.overload += self.load.refused.0;
+        let done = totals.written + totals.lost - self.lost + totals.overloaded();
+        let [newest, _, flows] = &mut totals.overload;
+        *newest += self.load.without_buffer;
+        *flows += self.load.refused.0 - self.load.without_buffer;
         totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
         if self.is_finished {
             // The thread has ended: chunks that it did not write are lost.
             totals.lost += std::mem::take(&mut totals.buffered);
         }
         totals
-    }
-
-    /// The policy under overload.
-    pub fn overload(&self) -> Overload {
-        self.load.policy
     }
 
     /// Messages for the user since the last call, one sentence each: disk errors, segments left, indexes made again.

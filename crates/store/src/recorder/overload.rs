@@ -115,6 +115,8 @@ pub(super) struct OverloadState {
     pub(super) is_overloaded: bool,
     /// Packets that the caller's thread gave up: all of them, and those that heads of chunks already count.
     pub(super) refused: (u64, u64),
+    /// Of these, packets that came while no buffer was free. All others are of flows that were refused.
+    pub(super) without_buffer: u64,
 }
 
 impl OverloadState {
@@ -127,6 +129,12 @@ impl OverloadState {
     /// Whether flows that begin now are refused.
     pub(super) fn refuses_flows(&self) -> bool {
         self.is_overloaded && self.policy == Overload::Flows
+    }
+
+    /// Counts a packet that came while no buffer was free.
+    pub(super) fn refuse_without_buffer(&mut self) {
+        self.refused.0 += 1;
+        self.without_buffer += 1;
     }
 
     /// Packets given up since the head of the last chunk.

@@ -1,10 +1,12 @@
-//! Segments that are full: kept by the disk, their indexes made, beside the writing of the next one.
+//! Work on segments beside the writing of the current one: full ones are kept by the disk and their indexes made; a file
+//! is made ready for the next one.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use super::reserve::Reserve;
+use super::segments::Segments;
 use super::writers::Target;
 use super::writing::{Event, Progress, add, note};
 use crate::catalog::Catalog;
@@ -20,7 +22,14 @@ pub(super) struct Sealing {
     pub(super) index: Option<Box<Builder>>,
 }
 
-/// Seals segments.
+/// Work for the thread.
+enum Job {
+    Seal(Sealing),
+    /// The segments as they are now.
+    Prepare(Segments),
+}
+
+/// Seals segments, and prepares the next one.
 struct Work {
     catalog: Catalog,
     progress: Arc<Progress>,
@@ -33,7 +42,7 @@ struct Work {
 /// The thread that does.
 pub(super) struct Sealer {
     work: Arc<Work>,
-    jobs: Option<SyncSender<Sealing>>,
+    jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,9 +66,15 @@ impl Sealer {
     /// Hands a segment over. One at a time: the one before is done.
     pub(super) fn seal(&self, sealing: Sealing) {
         match &self.jobs {
-            Some(jobs) => drop(jobs.send(sealing)),
+            Some(jobs) => drop(jobs.send(Job::Seal(sealing))),
             None => self.work.seal(sealing),
         }
+    }
+
+    /// Has a file made ready for the next segment; `false` if the thread has other work now.
+    pub(super) fn prepare(&self, segments: &Segments) -> bool {
+        let jobs = self.jobs.as_ref();
+        jobs.is_some_and(|jobs| jobs.try_send(Job::Prepare(segments.clone())).is_ok())
     }
 
     /// Gives a builder back whose segment there is not.
@@ -84,8 +99,13 @@ impl Drop for Sealer {
 }
 
 impl Work {
-    fn run(&self, jobs: &Receiver<Sealing>) {
-        jobs.iter().for_each(|sealing| self.seal(sealing));
+    fn run(&self, jobs: &Receiver<Job>) {
+        jobs.iter().for_each(|job| match job {
+            Job::Seal(sealing) => self.seal(sealing),
+            Job::Prepare(segments) => {
+                let _ = self.events.send(Event::Prepared(segments.prepare()));
+            }
+        });
     }
 
     fn seal(&self, Sealing { number, target, mut contents, index }: Sealing) {

@@ -1,7 +1,8 @@
 //! The files of a store that is recorded: reserved, taken, recycled.
 //!
 //! ```text
-//! seg/spare-N --taken--> seg/NUMBER.pcapng --oldest, room is wanted--> seg/NUMBER+k.pcapng
+//! seg/spare-N --cleared, taken--> seg/NUMBER.pcapng --oldest, the newest is almost full--> seg/spare-NUMBER
+//!                                                  '-- oldest, the newest is full--> seg/NUMBER+k.pcapng
 //! ```
 
 use std::collections::{HashMap, VecDeque};
@@ -23,11 +24,14 @@ use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, re
 use crate::walk::Walk;
 
 /// Segments that exist, and files that wait to become one.
+#[derive(Clone)]
 pub(super) struct Segments {
     catalog: Catalog,
     /// Numbers of segments, ascending; the last is the current one.
     numbers: VecDeque<u64>,
     spares: Vec<PathBuf>,
+    /// One of these whose slots are all unused already.
+    cleared: Option<PathBuf>,
     /// Of these the last ones, which were made for this recording.
     made: usize,
     /// Segments and spares that there may be.
@@ -36,6 +40,15 @@ pub(super) struct Segments {
     lasts: HashMap<u64, i64>,
     /// Files are opened for writing past the page cache too.
     is_direct: bool,
+}
+
+/// A spare file for the next segment.
+pub(super) struct Prepared {
+    path: PathBuf,
+    /// Whether all its slots are unused.
+    is_cleared: bool,
+    /// The number of the segment whose packets made room.
+    pub(super) recycled: Option<u64>,
 }
 
 /// A segment that is begun.
@@ -56,6 +69,7 @@ impl Segments {
         }
         let mut segments = Segments {
             spares: Vec::new(),
+            cleared: None,
             made: 0,
             catalog,
             numbers,
@@ -105,12 +119,54 @@ impl Segments {
         Ok(target)
     }
 
+    /// Whether a file is ready for the next segment.
+    pub(super) fn has_cleared(&self) -> bool {
+        self.cleared.is_some()
+    }
+
+    /// Makes a spare file ready for the next segment, or that of the oldest segment, which is none from then on: for
+    /// another thread, with a copy of the segments. [`take_prepared`](Self::take_prepared) tells the recorder's own.
+    pub(super) fn prepare(&self) -> Result<Prepared, Error> {
+        let (path, recycled) = match self.spares.last() {
+            Some(spare) => (spare.clone(), None),
+            None => {
+                let oldest = self.oldest_free()?;
+                (self.retire(oldest)?, Some(oldest))
+            }
+        };
+        let file = disk::open_regular(&path, OpenOptions::new().read(true).write(true));
+        // Where that fails the segment is cleared when it begins, and the error is told then.
+        let is_cleared = file.and_then(|file| clear(&file, 0, self.catalog.segment_len())).is_ok();
+        Ok(Prepared { path, is_cleared, recycled })
+    }
+
+    /// Learns of a file that another thread made ready.
+    pub(super) fn take_prepared(&mut self, prepared: Prepared) {
+        let Prepared { path, is_cleared, recycled } = prepared;
+        if let Some(oldest) = recycled {
+            self.drop_number(oldest);
+            self.spares.push(path.clone());
+        }
+        self.cleared = is_cleared.then_some(path);
+    }
+
+    /// Gives the file of a segment up to be a spare one.
+    fn retire(&self, number: u64) -> Result<PathBuf, Error> {
+        self.forget(number)?;
+        let (path, spare) = (self.catalog.segment_path(number), self.spare_path(number));
+        fs::rename(&path, &spare)
+            .and_then(|()| sync_directory(&spare))
+            .map_err(Error::file("rename", &path))?;
+        Ok(spare)
+    }
+
     /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where
     /// that fails the file stays what it was, or becomes a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
-        let (from, recycled) = match self.spares.last() {
-            Some(spare) => (spare.clone(), None),
+        let cleared = self.cleared.take();
+        let (from, recycled) = match cleared.clone().or_else(|| self.spares.last().cloned()) {
+            Some(spare) => (spare, None),
             None => {
                 let oldest = self.oldest_free()?;
                 (self.catalog.segment_path(oldest), Some(oldest))
@@ -125,11 +181,11 @@ impl Segments {
         match recycled {
             Some(oldest) => self.drop_number(oldest),
             None => {
-                self.spares.pop();
+                self.spares.retain(|spare| *spare != from);
                 self.made = self.made.saturating_sub(1);
             }
         }
-        match self.begin(&path) {
+        match self.begin(&path, cleared.is_some()) {
             Ok(target) => {
                 self.numbers.push_back(number);
                 Ok(Fresh { number, target, recycled })
@@ -144,10 +200,12 @@ impl Segments {
         }
     }
 
-    fn begin(&self, path: &Path) -> Result<Target, Error> {
+    fn begin(&self, path: &Path, is_cleared: bool) -> Result<Target, Error> {
         sync_directory(path).map_err(Error::file("rename a segment to", path))?;
         let target = Target::open(path, self.is_direct).map_err(Error::file("open", path))?;
-        clear(&target.file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
+        if !is_cleared {
+            clear(&target.file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
+        }
         Ok(target)
     }
 
@@ -191,10 +249,7 @@ impl Segments {
         let holds = self.catalog.holds()?;
         let expired: Vec<u64> = old.into_iter().filter(|number| !self.is_held(&holds, *number)).collect();
         for &number in &expired {
-            self.forget(number)?;
-            let path = self.catalog.segment_path(number);
-            let spare = self.spare_path(number);
-            fs::rename(&path, &spare).map_err(Error::file("rename", &path))?;
+            let spare = self.retire(number)?;
             self.drop_number(number);
             self.spares.push(spare);
         }
@@ -356,11 +411,12 @@ fn fill_slot(file: &File, from: u64) -> io::Result<u64> {
 /// that it is old.
 fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
     let block = filler(SLOT_LEN);
-    let (head, tail) = (&block[..32], &block[SLOT_LEN - 4..]);
+    // Whole pages, so that no page has to be read before.
+    let (head, tail) = (&block[..PAGE_LEN], &block[SLOT_LEN - PAGE_LEN..]);
     for slot in from / SLOT_LEN as u64..len / SLOT_LEN as u64 {
         let at = slot * SLOT_LEN as u64;
         file.write_all_at(head, at)?;
-        file.write_all_at(tail, at + SLOT_LEN as u64 - 4)?;
+        file.write_all_at(tail, at + (SLOT_LEN - PAGE_LEN) as u64)?;
     }
     file.sync_data()
 }

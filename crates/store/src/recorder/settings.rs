@@ -73,8 +73,9 @@ pub struct Totals {
     pub lost: u64,
     /// Packets not recorded because their flow had reached its [`Cutoff`].
     pub cut: u64,
-    /// Packets given up because the disk was too slow, by the policy of the recording ([`Overload`]).
-    pub overload: u64,
+    /// Packets given up because the disk was too slow, in the order of [`Overload::LOSING`]: those that came while no
+    /// buffer was free, those of the chunks that waited longest, those of flows that were refused.
+    pub overload: [u64; 3],
     /// Packets in chunks that are not written yet; 0 after [`Recorder::finish`].
     pub buffered: u64,
     /// Bytes of chunks whose write succeeded.
@@ -85,4 +86,11 @@ pub struct Totals {
     pub segments: u64,
     /// Segments that were deleted so that their files could be used again.
     pub recycled: u64,
+}
+
+impl Totals {
+    /// Packets given up because the disk was too slow, for any reason.
+    pub fn overloaded(&self) -> u64 {
+        self.overload.iter().sum()
+    }
 }

@@ -19,10 +19,12 @@ use super::overload::{FreeBuffers, Jobs, Overload};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
-use super::segments::{Fresh, Segments};
+use super::segments::{Fresh, Prepared, Segments};
+use super::syncer::Syncer;
 use super::writers::{Target, Writers};
 use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead};
+use crate::error::Error;
 use crate::index::{Builder, Contents};
 use crate::layout::{PAGE_LEN, SLOT_LEN, gap};
 use crate::log::{self, now};
@@ -30,6 +32,8 @@ use crate::log::{self, now};
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
+/// The last part of a segment in which a file is made ready for the next one.
+const PREPARED_SHARE: u64 = 8;
 /// How often a segment is asked for where there is none, in nanoseconds.
 const RETRY_EVERY_NS: i64 = 1_000_000_000;
 /// What the thread is to do.
@@ -56,6 +60,10 @@ pub(super) enum Event {
     Written { ticket: u64, buffer: ChunkBuffer, result: io::Result<()> },
     /// The index of a segment was made, as far as it could be.
     Sealed(u64),
+    /// A file was made ready for the next segment, or not.
+    Prepared(Result<Prepared, Error>),
+    /// The disk keeps what was written when that was asked for, or an error was told.
+    Synced,
 }
 
 /// What others may see of the thread.
@@ -80,7 +88,7 @@ impl Progress {
             written: self.written.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
             cut: 0,
-            overload: self.shed.load(Ordering::Relaxed),
+            overload: [0, self.shed.load(Ordering::Relaxed), 0],
             buffered: 0,
             bytes: self.bytes.load(Ordering::Relaxed),
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
@@ -188,17 +196,22 @@ impl Writing {
         let (sender, received) = events;
         let writers = Writers::start(self.segments.is_direct(), &sender);
         let catalog = self.segments.catalog().clone();
+        let syncer = Syncer::start(self.progress(), sender.clone());
         let sealer = Sealer::start(catalog, self.progress(), self.reserve.clone(), indexes, sender);
         let mut at_work = AtWork {
             writing: self,
             writers,
             sealer,
+            syncer,
             events: received,
             buffers,
             jobs,
             flights: VecDeque::new(),
             flown: 0,
             sealing: Vec::new(),
+            is_preparing: false,
+            prepared_in: 0,
+            wanted_sync: None,
         };
         at_work.run();
     }
@@ -472,6 +485,31 @@ impl Writing {
         }
     }
 
+    /// Whether a file should be made ready for the next segment.
+    pub(super) fn wants_next(&self) -> bool {
+        let len = self.segments.catalog().segment_len();
+        self.end > len - len / PREPARED_SHARE && !self.is_full && !self.segments.has_cleared()
+    }
+
+    /// Learns of the file that was made ready. Where there is none the next segment is asked for when it begins, and
+    /// the error is told then.
+    pub(super) fn take_prepared(&mut self, prepared: Result<Prepared, Error>) {
+        let Ok(prepared) = prepared else { return };
+        if let Some(oldest) = prepared.recycled {
+            add(&self.progress.recycled, 1);
+            self.note("recycled", oldest);
+        }
+        self.segments.take_prepared(prepared);
+    }
+
+    /// What the disk is to keep next: the segment's file, if chunks were written to it or `is_flying` says that some
+    /// are being written.
+    pub(super) fn begin_sync(&mut self, is_flying: bool) -> Option<(Arc<Target>, PathBuf)> {
+        self.clear_doubtful();
+        let is_needed = std::mem::take(&mut self.is_unsynced) || is_flying;
+        is_needed.then(|| (self.target(), self.path.clone()))
+    }
+
     /// Has the disk keep what was written.
     pub(super) fn sync(&mut self) {
         self.clear_doubtful();
@@ -524,54 +562,4 @@ fn mark_gap(file: &File, place: Range<u64>) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use tapline_packet::{Interface, LinkType, Meta, Packet};
-
-    use std::path::Path;
-
-    use super::super::RecorderSettings;
-    use super::*;
-    use crate::check::verify;
-
-    fn chunk_of(offset: u64, packets: u32) -> (ChunkBuffer, ChunkHead) {
-        let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
-        let mut builder = ChunkBuilder::new(65_535);
-        builder.begin(ChunkBuffer::of_slot(), SLOT_LEN, &interfaces);
-        let meta = Meta { wire_len: 60, ..Meta::default() };
-        (0..packets).for_each(|_| builder.push(&Packet { data: &[0; 60], meta: &meta }, &interfaces[0], &[]));
-        let (buffer, mut head) = builder.finish(&[], Timestamp::EPOCH);
-        head.slot = (offset / SLOT_LEN as u64) as u32;
-        (buffer, head)
-    }
-
-    fn packets(root: &Path) -> u64 {
-        let verified = verify(&Catalog::open(root).unwrap(), &mut |_, _| true).unwrap();
-        assert_eq!(verified.findings, Vec::new());
-        verified.packets
-    }
-
-    #[test]
-    fn chunks_are_found_behind_a_write_that_failed() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings =
-            RecorderSettings { size: 16 << 20, segment_len: Some(4 << 20), ..RecorderSettings::default() };
-        let mut writing = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
-        let put = |writing: &mut Writing, offset: u64| {
-            let (buffer, head) = chunk_of(offset, 1);
-            writing.chunk(buffer, head, offset, None);
-        };
-        put(&mut writing, 0);
-        // A file that cannot be written stands for a disk that fails.
-        writing.target = Arc::new(Target::read_only(&writing.path));
-        put(&mut writing, 2 * SLOT_LEN as u64 + 8 * PAGE_LEN as u64);
-        assert_eq!(packets(folder.path()), 2, "{:?}", writing.progress.news());
-        // Once more, with the segment after it failing too: chunks of this slot are then missing before the next one.
-        writing.end = 2 * SLOT_LEN as u64 + 9 * PAGE_LEN as u64;
-        put(&mut writing, 2 * SLOT_LEN as u64 + 12 * PAGE_LEN as u64);
-        put(&mut writing, 3 * SLOT_LEN as u64);
-        assert_eq!(packets(folder.path()), 4, "{:?}", writing.progress.news());
-        drop(writing);
-        let going_on = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
-        assert_eq!(going_on.last.0, 5);
-    }
-}
+mod tests;

@@ -16,12 +16,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tapline_packet::Timestamp;
-use tapline_sys::disk;
+use tapline_sys::{disk, open_files};
 
 use super::plan::{Plan, Stretch};
 use super::tail::Tail;
 use super::{Search, SearchAccount, Window};
 use crate::layout::SLOT_LEN;
+use crate::log;
 
 /// Segments that are looked into ahead of those whose chunks are read, for each thread.
 const AHEAD: usize = 4;
@@ -31,6 +32,13 @@ const SPARE_MAX: usize = 4;
 const NAP_MAX: Duration = Duration::from_millis(50);
 /// How often a recording that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(50);
+/// The time after the end of the window for which a followed recording is still read, in nanoseconds: packets are
+/// written 800 ms after their arrival, unless the recorder was told otherwise.
+const FOLLOW_AFTER_NS: i64 = 2_000_000_000;
+/// Open files that are left to the rest of the process.
+const FILES_LEFT: u64 = 32;
+/// Open files of a segment: two for its packets, one for its index.
+const FILES_PER_SEGMENT: u64 = 3;
 
 /// Makes something of intact sections: they stand at a place in a buffer, which may be taken. The time is the least
 /// that a packet of the next [`REACH`](super::REACH) slots may have: packets up to it are in the order of time already,
@@ -60,6 +68,8 @@ pub struct ParallelSearch<T> {
     /// Threads so far.
     begun: usize,
     tail: Option<Tail>,
+    /// The followed recording has reached the end of the window.
+    is_over: bool,
 }
 
 struct Shared<T> {
@@ -113,7 +123,10 @@ impl<T: Send + 'static> ParallelSearch<T> {
         examiners: Examiners<T>,
     ) -> ParallelSearch<T> {
         let Search { plan, segments, stretches, total, account, tail, .. } = search;
-        let threads_max = threads.max(1);
+        // Each segment that is planned, and each that is read, has open files.
+        let files = open_files::limit().unwrap_or(u64::MAX).saturating_sub(FILES_LEFT);
+        let open_max = usize::try_from(files / FILES_PER_SEGMENT).unwrap_or(usize::MAX).max(2);
+        let threads_max = threads.clamp(1, open_max / 2);
         let state = State {
             segments,
             total,
@@ -134,11 +147,11 @@ impl<T: Send + 'static> ParallelSearch<T> {
             work: Condvar::new(),
             done: Condvar::new(),
             room: 2 * threads_max + 2,
-            ahead: AHEAD * threads_max,
+            ahead: (AHEAD * threads_max).min(open_max - threads_max).max(1),
             rate,
         };
         let (shared, threads) = (Arc::new(shared), Vec::new());
-        ParallelSearch { shared, examiners, threads, threads_max, begun: 0, tail }
+        ParallelSearch { shared, examiners, threads, threads_max, begun: 0, tail, is_over: false }
     }
 
     /// Makes the threads, with the rights of this one.
@@ -193,12 +206,19 @@ impl<T: Send + 'static> ParallelSearch<T> {
             }
             let mut left = until.saturating_duration_since(Instant::now());
             if state.is_done() {
-                let Some(tail) = &mut self.tail else { return Next::End };
+                let Some(tail) = self.tail.as_mut().filter(|_| !self.is_over) else { return Next::End };
                 drop(state);
+                let is_over = shared.is_past_window();
                 let is_new = shared.look(tail);
                 state = shared.state();
                 if is_new {
                     continue;
+                }
+                if is_over {
+                    self.is_over = true;
+                    state.is_following = false;
+                    shared.work.notify_all();
+                    return Next::End;
                 }
                 left = left.min(LOOK);
             }
@@ -349,6 +369,12 @@ impl<T> Shared<T> {
             self.work.notify_all();
         }
         is_new
+    }
+
+    /// Whether no more packets of the window are expected from a recorder.
+    fn is_past_window(&self) -> bool {
+        let to = self.plan.window.to;
+        to != Window::ALL.to && log::now() > to.plus_nanos(FOLLOW_AFTER_NS)
     }
 
     /// Waits until so many bytes more may be read.

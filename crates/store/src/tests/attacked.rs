@@ -1,10 +1,12 @@
 //! Stores as kills, full disks, other users and other files leave them.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use super::*;
-use crate::{Error, check, repair};
+use crate::{Error, Examiners, Next, ParallelSearch, check, repair};
 
 /// A store whose recorder recycled segments; gives its segments' numbers.
 fn recycled(root: &Path) -> Vec<u64> {
@@ -113,13 +115,13 @@ fn a_hold_that_no_reader_would_take_is_refused() {
     for refused in [
         hold("reason", "", "x".repeat(70_000)),
         hold("filter", &long, String::new()),
-        // No link type has both.
-        hold("link", "vpi 5 and type mgt", String::new()),
+        // The store has Ethernet, no 802.11.
+        hold("link", "type mgt", String::new()),
     ] {
         assert!(matches!(catalog.hold(&refused), Err(Error::Setting(_))), "{}", refused.name);
     }
     assert_eq!(catalog.holds().unwrap(), Vec::new());
-    catalog.hold(&hold("all", "type mgt", "x".repeat(60_000))).unwrap();
+    catalog.hold(&hold("all", "tcp", "x".repeat(60_000))).unwrap();
     assert!(catalog.holds().unwrap()[0].hold.is_ok());
 }
 
@@ -162,4 +164,52 @@ fn the_description_of_another_store_is_refused() {
     assert!(refused.contains(&id), "{refused}");
     fs::write(&path, own).unwrap();
     assert_eq!(found(&mut search(folder.path(), Window::ALL)), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_followed_recording_ends_with_its_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Arc::new({
+        record_range(folder.path(), &SETTINGS, 0..10, 10);
+        Catalog::open(folder.path()).unwrap()
+    });
+    let window = Window { from: at(0), to: at(5) };
+    let mut search = Search::new(catalog, window, Question::Anything).unwrap();
+    search.follow();
+    let examiners: Examiners<usize> = Arc::new(|_| Box::new(|_, place: Range<usize>, _| place.len()));
+    let mut search = ParallelSearch::new(search, 2, None, examiners);
+    search.resume();
+    let mut found = 0;
+    loop {
+        match search.next(Duration::from_secs(60)) {
+            Next::Found(_) => found += 1,
+            Next::Idle => panic!("nothing more can come"),
+            Next::End => break,
+        }
+    }
+    assert!(found > 0 && search.account().is_balanced(), "{:?}", search.account());
+    assert_eq!(search.next(Duration::ZERO), Next::End);
+    search.pause();
+}
+
+/// Checksums of an index's pages are no secret: its totals and times are compared with the heads of the chunks.
+#[test]
+fn a_forged_head_of_an_index_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..10, 10);
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let path = catalog.paths.index(1);
+    let whole = std::fs::read(&path).unwrap();
+    assert_eq!(check(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
+    // The places are those of docs/format/store.md: times, packets, bytes, losses, the last chunk, counts.
+    for place in [32, 40, 48, 56, 64, 72, 80, 88, 96, 127, 128, 156, 192, 256 + 16, 256 + 32] {
+        let mut forged = whole.clone();
+        forged[place] ^= 1;
+        Owner { store: catalog.id, number: 1 }.reseal(&mut forged);
+        std::fs::write(&path, &forged).unwrap();
+        let findings = check(&catalog, &mut |_, _| true).unwrap().findings;
+        assert_eq!(findings, [Finding::IndexDiffers { segment: 1 }], "byte {place}");
+    }
+    assert_eq!(repair(&catalog, &mut |_, _| true).unwrap().made, 1);
+    assert_eq!(check(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
 }

@@ -203,3 +203,32 @@ fn chunks_on_their_way_to_the_disk_are_not_damaged() {
     let account = search().1;
     assert_eq!((account.chunks_damaged, account.places_damaged), (2, 2));
 }
+
+/// The oldest segment makes room before its file is needed: no chunk waits until the slots of a long file are cleared.
+#[test]
+fn the_next_file_is_ready_before_it_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::open(folder.path(), SETTINGS, &ethernet(), at(0)).unwrap();
+    let spares = || {
+        let entries = std::fs::read_dir(folder.path().join("seg")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("spare-")).count()
+    };
+    // 64 packets fill a slot: the last of four segments of four slots is more than seven eighths full.
+    let packets: Vec<_> = (0..1_010).map(|number| numbered(number, 16_000)).collect();
+    record(&mut recorder, &packets, at(1_010));
+    recorder.tick(Losses::default(), &[], &ethernet(), at(1_020)).unwrap();
+    let numbers = || Catalog::open(folder.path()).unwrap().numbers().unwrap();
+    let begun = std::time::Instant::now();
+    while numbers() != [2, 3, 4] {
+        assert!(begun.elapsed().as_secs() < 60, "{:?} {:?}", recorder.totals(), recorder.news());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(spares(), 1);
+    let packets: Vec<_> = (1_010..1_100).map(|number| numbered(number, 16_000)).collect();
+    record(&mut recorder, &packets, at(1_100));
+    recorder.finish(&[], Losses::default(), at(1_101)).unwrap();
+    assert_eq!((numbers(), spares(), recorder.totals().recycled), (vec![2, 3, 4, 5], 0, 1));
+    let found = found(&mut search(folder.path(), Window::ALL));
+    assert_eq!(found.len() as u64 + found[0], 1_100, "{found:?}");
+    assert_eq!(findings(folder.path()), Vec::new());
+}

@@ -265,8 +265,9 @@ fn findings_are_true(store: &Path, promised: &Packets, told: &str) -> Vec<Findin
     findings
 }
 
-/// A power failure costs the packets of the time that was asked for: a chunk is synced before one is written that was
-/// closed later by more than that.
+/// A power failure costs the packets since the last flush that ended: a chunk is synced before one is written that was
+/// closed later by more than two intervals. The clock of this test runs much faster than the disk; where a flush takes
+/// no time it is one interval.
 #[test]
 fn chunks_are_synced_in_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +285,7 @@ fn chunks_are_synced_in_time() {
             let is_synced = synced.is_some_and(|synced| synced.contains_key(&chunk.number));
             let age_ns = newest - chunk.closed_ns;
             assert!(
-                is_synced || age_ns <= SYNC_NS + FLUSH_NS,
+                is_synced || age_ns <= 2 * SYNC_NS + FLUSH_NS,
                 "chunk {} waits for {age_ns} ns",
                 chunk.number
             );

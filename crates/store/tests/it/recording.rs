@@ -62,7 +62,8 @@ pub(crate) struct Told {
     pub(crate) written: u64,
     pub(crate) lost: u64,
     pub(crate) recycled: u64,
-    pub(crate) overload: u64,
+    /// Given up under overload: packets that came, those that waited, those of new flows.
+    pub(crate) overload: [u64; 3],
     /// Whether it ended by itself.
     pub(crate) is_over: bool,
 }
@@ -115,8 +116,10 @@ impl Recording {
         let Some(line) = whole.lines().last() else { return Told::default() };
         let numbers: Vec<u64> =
             line.split(' ').map(|number| number.parse().expect("lines are written at once")).collect();
-        let &[handed, written, lost, recycled, overload, over] = &numbers[..] else { panic!("{line}") };
-        Told { handed, written, lost, recycled, overload, is_over: over == 1 }
+        let &[handed, written, lost, recycled, newest, oldest, flows, over] = &numbers[..] else {
+            panic!("{line}")
+        };
+        Told { handed, written, lost, recycled, overload: [newest, oldest, flows], is_over: over == 1 }
     }
 }
 
@@ -137,8 +140,9 @@ fn the_recording_process() {
     let Some(what) = Recording::from_environment() else { return };
     let mut progress = fs::OpenOptions::new().create(true).append(true).open(&what.progress).unwrap();
     let mut tell = |handed: u64, totals: Totals, is_over: bool| {
-        let Totals { written, lost, recycled, overload, .. } = totals;
-        let line = format!("{handed} {written} {lost} {recycled} {overload} {}\n", u8::from(is_over));
+        let Totals { written, lost, recycled, overload: [newest, oldest, flows], .. } = totals;
+        let over = u8::from(is_over);
+        let line = format!("{handed} {written} {lost} {recycled} {newest} {oldest} {flows} {over}\n");
         progress.write_all(line.as_bytes()).unwrap();
     };
     // Each recording goes on where the clock of the one before may have been.

@@ -367,6 +367,71 @@ fn a_wakeup_follows_the_requested_amount() {
     daemon.end();
 }
 
+/// The flow of a frame, both directions alike; fragments by themselves.
+fn flow_of(frame: &[u8]) -> u64 {
+    tapline_packet::headers::Headers::parse_data(tapline_packet::LinkType::ETHERNET, frame)
+        .flow_hash(frame, 5)
+}
+
+#[test]
+fn readers_of_a_group_share_the_packets() {
+    const GROUP: &str = "tap:office/ids";
+    let Some(mut daemon) = Daemon::start("readers_of_a_group_share_the_packets", &[]) else { return };
+    let all = daemon.reader("all.pcap", &[]);
+    let mut members: Vec<Reader> =
+        ["a.pcap", "b.pcap", "c.pcap"].iter().map(|file| daemon.reader_of(GROUP, file, &[])).collect();
+    let first = frames(41, 3000);
+    daemon.send_in_parts(&first, 0, 4);
+    // One leaves: the others keep their flows.
+    let (third, account) = members.pop().expect("three").interrupt_as(GROUP);
+    assert_eq!(account["offered"], third.len() as u64);
+    wait_for("a reader to leave", || daemon.readers().len() == 3);
+    daemon.send_in_parts(&first, 3000, 3);
+    let shares: Vec<Vec<Vec<u8>>> = members
+        .into_iter()
+        .map(|reader| {
+            let (packets, account) = reader.interrupt_as(GROUP);
+            assert_eq!(
+                account["offered"],
+                packets.len() as u64,
+                "no other reader's packets are offered: {account}"
+            );
+            packets
+        })
+        .collect();
+    let (everything, _) = all.interrupt();
+    assert_eq!(everything.len(), 6000);
+    assert_eq!(
+        third.len() + shares.iter().map(Vec::len).sum::<usize>(),
+        6000,
+        "the group's sum is the capture"
+    );
+    assert!(shares.iter().chain([&third]).all(|share| share.len() > 300), "each has a share");
+    let of: Vec<std::collections::HashSet<u64>> =
+        shares.iter().map(|share| share.iter().map(|frame| flow_of(frame)).collect()).collect();
+    assert!(of[0].is_disjoint(&of[1]), "a flow has one reader");
+    let gone: std::collections::HashSet<u64> = third.iter().map(|frame| flow_of(frame)).collect();
+    for (share, flows) in shares.iter().zip(&of) {
+        for flow in flows.difference(&gone) {
+            let times = |packets: &[Vec<u8>]| packets.iter().filter(|frame| flow_of(frame) == *flow).count();
+            assert_eq!(times(share), 2 * times(&first), "a flow of a reader that stayed is all its own");
+        }
+    }
+    // Another way to share, and the past, are refused.
+    let refused = |arguments: &[&str], expected: &str| {
+        let mut command = tapline(["capture", "-c", "1", "--socket"]);
+        finish(command.arg(daemon.socket()).args(arguments)).failed_saying(&[expected]);
+    };
+    let _member = daemon.reader_of(GROUP, "d.pcap", &[]);
+    refused(
+        &["-i", "tap:office/ids?by=host"],
+        "the group ids shares by flow: write ?by=flow behind its name",
+    );
+    refused(&["-i", "tap:office/ids?by=port"], "?by=flow, ?by=host, ?by=turn or ?by=first:NUMBER");
+    refused(&["-i", "tap:office/ids", "--since", "all"], "a group shares packets that come");
+    daemon.end();
+}
+
 /// The daemon's classification reaches the reader's output.
 #[test]
 fn labels_are_printed_and_in_json() {

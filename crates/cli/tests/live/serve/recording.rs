@@ -43,14 +43,21 @@ impl Daemon {
         self.status()["captures"][0]["recordings"][0].clone()
     }
 
-    /// SIGTERM; the account of the recording, and the log.
+    /// SIGTERM; the account of the recording, and the log. The exit status tells of packets that the store lacks.
     pub(super) fn terminate(&mut self) -> (Value, String) {
         let live = self.live.take().expect("it runs");
         live.signal("TERM");
-        let finished = live.wait().succeeded();
+        let finished = live.wait();
         let account: Value = serde_json::from_slice(&finished.stdout).expect("JSON");
         assert_eq!(account["account"]["balanced"], true, "{account}");
-        (account["account"]["recordings"][0].clone(), finished.stderr)
+        let recording = account["account"]["recordings"][0].clone();
+        let (lost, told) = (output(&recording, "lost"), &finished.stderr);
+        assert_eq!(
+            (finished.status.success(), told.contains("not in the store")),
+            (lost == 0, lost > 0),
+            "{told}"
+        );
+        (recording, finished.stderr)
     }
 }
 

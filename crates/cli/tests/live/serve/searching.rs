@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use tapline_testkit::capture_file::read_packets;
+
 use super::recording::{count, record_table, recording};
 use super::*;
 
@@ -70,6 +72,15 @@ fn a_user_finds_what_the_rule_shows() {
         assert!(found.iter().all(|packet| packet.len() <= 60), "{filter:?}");
         assert_eq!(found.is_empty(), matches!(filter, "tcp" | "ether[70] >= 0"), "{filter:?}");
     }
+    // Under the name of the directory, whose files are closed.
+    let mut command = tapline(["find", "--json", "--socket"]);
+    command.arg(daemon.socket()).args(["-w", "-"]).arg(daemon.file("store")).arg("udp port 53");
+    let named = finish(command.uid(NOBODY).gid(NOBODY)).succeeded();
+    assert_eq!(read_packets(&named.stdout).unwrap().len(), daemon.found(NOBODY, &["udp port 53"]).len());
+    let other = daemon.file("store/seg");
+    let refused =
+        finish(tapline(["find", "--socket"]).arg(daemon.socket()).arg(&other).uid(NOBODY).gid(NOBODY));
+    refused.failed_saying(&["asked in vain", "no recording to"]);
     // Root finds all, whole; times bound.
     assert!(daemon.found(0, &[]) == frames);
     assert_eq!(daemon.found(NOBODY, &["--to", "-1h"]).len(), 0);

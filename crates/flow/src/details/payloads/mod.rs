@@ -16,9 +16,10 @@ use super::pool::{NONE, PerSlot, Pool};
 use super::stream::{Buffers, Stream};
 use super::tcp::{RST, SYN, Segment};
 use super::text_pool::TextPool;
-use super::{DetailFields, Details, PacketView, RefusedDetails, application};
+use super::{Application, DetailFields, Details, PacketView, RefusedDetails, application};
 pub use records::{Dns, DnsAnswer, Http, Tls};
 use state::{Exchange, PayloadState, ReadContext, TRIES};
+use text::escaped;
 pub use text::is_plain;
 
 const UDP_HEADER: usize = 8;
@@ -281,6 +282,27 @@ impl PayloadTable {
             let of_ports = || application::of_ports(protocol, ports[first], ports[1 - first]);
             details.application = application.or_else(of_ports);
         }
+    }
+
+    /// Application and name of a flow that goes on.
+    pub(super) fn said(
+        &self,
+        slot: u32,
+        (protocol, ports): (u8, [u16; 2]),
+        first: usize,
+    ) -> (Option<Application>, Option<Box<str>>) {
+        let state = self.flows.peek(slot).and_then(|flow| self.payloads.peek(flow.state));
+        let known = state.and_then(|state| state.application);
+        let of_ports = || application::of_ports(protocol, ports[first], ports[1 - first]);
+        let application = self.fields.application.then(|| known.or_else(of_ports)).flatten();
+        let wanted = state.and_then(|state| match state.exchange {
+            Exchange::Nothing => None,
+            Exchange::Dns { .. } => self.fields.dns.then_some((state, tag::NAME)),
+            Exchange::Tls(_) => self.fields.tls.then_some((state, tag::NAME)),
+            Exchange::Http(_) => self.fields.http.then_some((state, tag::HOST)),
+        });
+        let text = wanted.and_then(|(state, tag)| self.text_pool.find(&state.text_pool, tag));
+        (application, text.filter(|text| !text.is_empty()).map(|text| escaped(&text)))
     }
 
     pub(super) fn clear(&mut self) {

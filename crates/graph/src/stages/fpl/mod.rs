@@ -39,16 +39,16 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)",
         },
         Parameter {
-            name: "memory",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "a file for the memory: other processes read and change it meanwhile (tapline memory), and it outlives the graph",
-        },
-        Parameter {
             name: "n",
             kind: ParameterType::Number(1, 1 << 24),
             default: Some("20"),
             meaning: "how many cells the result shows, the first ones",
+        },
+        Parameter {
+            name: "memory",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "a file for the memory: other processes read and change it meanwhile (tapline memory), and it outlives the graph",
         },
     ],
     outputs: Outputs::One,

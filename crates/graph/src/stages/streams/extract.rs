@@ -101,7 +101,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     Ok(Box::new(Extract { streams: Streams::new(arguments), known: HashMap::new(), bodies, failure: None }))
 }
 
-/// What became of a body.
+/// The fate of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Kept,

@@ -21,7 +21,7 @@ use crate::packets::Packets;
 use crate::stage::TickContext;
 use crate::table::Table;
 
-/// How many connections are known.
+/// The most connections that are known at a time.
 pub(crate) const ROOM: Parameter = Parameter {
     name: "room",
     kind: ParameterType::Number(1, 10_000_000),

@@ -51,7 +51,7 @@ struct Due {
     /// Bytes and records of copies.
     bytes: Vec<u8>,
     records: Vec<Record>,
-    /// What the interface numbers of copies mean.
+    /// The interfaces that the copies' interface numbers stand for.
     interfaces: Vec<Interface>,
 }
 

@@ -13,6 +13,7 @@ use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
     Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
+    ViewFile,
 };
 use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
@@ -35,6 +36,7 @@ pub(crate) struct Trial {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) now: ClockReading,
     delivered: u64,
+    control: Arc<Control>,
 }
 
 struct End {
@@ -78,12 +80,19 @@ impl Trial {
 
     /// Any graph with the source `file("in")` and ends of the class `json`.
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
+        Trial::viewed(text, None)
+    }
+
+    /// The same with a file for the stage `view`.
+    pub(crate) fn viewed(text: &str, view: Option<Arc<ViewFile>>) -> Result<Trial, String> {
         let plan = Plan::new(&[GraphText { name: "trial", text }])?;
         let common = GraphSettings {
             options: Arc::new(options),
             workers: 1,
             interpret: false,
             directory: PathBuf::from("."),
+            view,
+            rule_files: Default::default(),
         };
         let mut ends = Vec::new();
         let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
@@ -102,7 +111,13 @@ impl Trial {
             interfaces: vec![Interface::new("eth0", LinkType::ETHERNET)],
             now: ClockReading::default(),
             delivered: 0,
+            control,
         })
+    }
+
+    /// Requests to the run.
+    pub(crate) fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
     }
 
     /// Pushes a batch, a nanosecond later than what came before.

@@ -1,0 +1,48 @@
+//! Cost of the view to a meter: the same file through `flow`, with and without `view` behind it.
+//!
+//! ```text
+//! file -> flow(view=yes) -> view     once a second of the file's time, all flows are looked at
+//! file -> flow                       the meter alone
+//! ```
+
+use clap::Args;
+
+use crate::Options;
+use crate::accounting::once;
+use crate::flows::make_file;
+use crate::report::{Goal, Report, Series};
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// Numbers of conversations.
+    #[arg(long, value_delimiter = ',', default_value = "100000,1000000")]
+    conversations: Vec<u64>,
+    /// Packets of a file.
+    #[arg(long, default_value_t = 6_000_000)]
+    packets: u64,
+    /// Packets in a second of the file's time.
+    #[arg(long, default_value = "1500k")]
+    rate: String,
+}
+
+impl Default for ViewArgs {
+    fn default() -> ViewArgs {
+        ViewArgs { conversations: vec![100_000, 1_000_000], packets: 6_000_000, rate: "1500k".to_owned() }
+    }
+}
+
+pub(crate) fn run(args: &ViewArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let tapline = options.tapline()?;
+    let folder = options.folder()?;
+    let path = folder.path().join("flows.pcap");
+    for &conversations in &args.conversations {
+        make_file(&tapline, &path, "64", (conversations, args.packets), &args.rate)?;
+        let goal = Some(Goal::ShareOfTime(if conversations > 100_000 { 1.05 } else { 1.02 }));
+        let mut series = Series::new(format!("view/{conversations}"), &["with view", "meter alone"], goal);
+        let meter = |view: &str| format!("flow(flows=2097152, idle=1h, active=1h, view={view})");
+        let graphs = [format!("{} -> view", meter("yes")), meter("no")];
+        series.interleave(options.runs, |peer| once(&path, &graphs[peer], true, args.packets))?;
+        report.add(&series)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `tapline view`: the traffic of a running meter in a browser.
+//!
+//! What was typed stands here; a build without the feature `view` says that it has no page.
+
+#[cfg(feature = "view")]
+mod packets;
+#[cfg(feature = "view")]
+mod serving;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+#[cfg(not(feature = "view"))]
+use std::process::ExitCode;
+
+use clap::Args;
+use tapline_syntax::units::size_in;
+
+#[cfg(feature = "view")]
+pub(crate) use serving::run;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  sudo tapline probe -i eth0 --view          meter an interface, for the page
+  sudo tapline view                          print the address of the page, with its token
+  ssh -L 7070:127.0.0.1:7070 probe           from elsewhere: then open the same address
+  tapline view --packets tap:office          packets of the daemon's past, behind every chart
+  tapline view --packets store:/srv/store    packets of a store
+  tapline view --rights look                 an address for counts alone: no names from payloads, no packets
+  tapline view --history-size 200M           bound the history
+
+The page reads a file that the meter writes once a second: browsers cost the capture nothing. The token in the address is made anew at each
+start. Other hosts are served through ssh, or by a proxy with TLS in front (--listen, --behind-proxy, --host). docs/view.md has the pages.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// Address and port of the page; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070", help_heading = "Server")]
+    listen: SocketAddr,
+    /// A proxy with TLS stands in front: other addresses than loopback's are allowed, and the cookie is for HTTPS alone.
+    #[arg(long, help_heading = "Server")]
+    behind_proxy: bool,
+    /// A host name under which browsers reach the page, besides localhost and loopback addresses. May be repeated.
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    host: Vec<String>,
+    /// The rights of the printed address. look: counts and addresses; names: also names that clients asked for; packets:
+    /// also packets. Each includes those before it.
+    #[arg(long, value_name = "RIGHTS", default_value = "packets", value_parser = ["look", "names", "packets"], help_heading = "Server")]
+    rights: String,
+    /// Show this process. Default: the one that began last.
+    #[arg(long, value_name = "PID", help_heading = "Source")]
+    pid: Option<u32>,
+    /// Where packets of the past come from: tap:NAME, a capture of tapline serve with a history, or store:DIRECTORY. May
+    /// be repeated. Default: the captures of the daemon that this user may read.
+    #[arg(long, value_name = "SOURCE", help_heading = "Source")]
+    packets: Vec<String>,
+    /// The socket of tapline serve.
+    #[arg(long, value_name = "PATH", help_heading = "Source")]
+    socket: Option<PathBuf>,
+    /// The file of the history. Default: tapline/history.sqlite in /var/lib, or in the user's state directory.
+    #[arg(long, value_name = "FILE", help_heading = "History")]
+    history: Option<PathBuf>,
+    /// Keep no history.
+    #[arg(long, help_heading = "History", conflicts_with = "history")]
+    no_history: bool,
+    /// The most bytes of the history; then the oldest minutes go first.
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = size_in::<u64>(1_000_000..), help_heading = "History")]
+    history_size: u64,
+    /// Run as this user. Default for root: the caller of sudo.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    relinquish_privileges: Option<String>,
+}
+
+/// Says that this build has no page.
+#[cfg(not(feature = "view"))]
+pub(crate) fn run(_: &ViewArgs) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("this build has no page: build it with `cargo build --release --features view`")
+}

@@ -1,0 +1,230 @@
+//! Packets behind a chart: of the past that a capture of the daemon keeps, by the daemon's rules, or of a store.
+//!
+//! ```text
+//! tap:NAME         a reader that begins in the past, ends with the window
+//! store:DIRECTORY  a search of the window
+//! ```
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tapline_capture::{Advance, Source};
+use tapline_file::{FileCreator, FileWriter, Section, WriteOptions};
+use tapline_packet::Selection;
+use tapline_print::{Options, Printer, Services, TimeStyle};
+use tapline_tap::protocol::{AttachRequest, StartPosition};
+use tapline_tap::{Client, WakeThreshold, socket_path};
+use tapline_web::{PacketAnswer, PacketRequest, PacketSource};
+
+use crate::args::LanguageArgs;
+use crate::compiler::Compiler;
+use crate::live::{self, TAP};
+use crate::session::{clock, clocks};
+use crate::stored::{self, PastArgs};
+
+/// How long the daemon may take to say which captures it has.
+const DAEMON_PATIENCE: Duration = Duration::from_millis(300);
+/// Packets of the window that are still on their way come within this time.
+const QUIET: Duration = Duration::from_millis(400);
+/// How long one question may take.
+const QUESTION_MAX: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_millis(50);
+
+/// The sources of packets.
+pub(super) struct Sources {
+    names: Vec<String>,
+    socket: PathBuf,
+}
+
+impl Sources {
+    /// Those that were named; else the captures of the daemon that we may read.
+    pub(super) fn find(named: &[String], socket: Option<&Path>) -> Result<Sources> {
+        for name in named {
+            if !name.starts_with(TAP) && stored::store_name(Path::new(name))?.is_none() {
+                bail!("--packets {name}: a source of packets is tap:NAME or store:DIRECTORY");
+            }
+        }
+        let names = match named {
+            [] => {
+                let offered = live::captures(socket, DAEMON_PATIENCE).unwrap_or_default();
+                offered.iter().map(|capture| format!("{TAP}{}", capture.name)).collect()
+            }
+            named => named.to_vec(),
+        };
+        Ok(Sources { names, socket: socket_path(socket) })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The directories of stores.
+    pub(super) fn directories(&self) -> Vec<PathBuf> {
+        self.names.iter().filter_map(|name| stored::directory(Path::new(name))).collect()
+    }
+
+    fn open(&self, request: &PacketRequest) -> Result<Box<dyn Source>> {
+        match request.source.strip_prefix(TAP) {
+            Some(capture) => self.open_tap(capture, request),
+            None => open_store(request),
+        }
+    }
+
+    fn open_tap(&self, capture: &str, request: &PacketRequest) -> Result<Box<dyn Source>> {
+        let ago_ns = clock().as_nanos().saturating_sub(request.from_ns).max(0);
+        let attach = AttachRequest {
+            capture: capture.to_owned(),
+            filter: request.filter.clone(),
+            start: StartPosition::SinceMs(ago_ns as u64 / 1_000_000 + 1),
+            ..AttachRequest::default()
+        };
+        let client = Client::connect(&self.socket, "tapline view")?;
+        let mut tap = client.attach(&attach)?;
+        tap.set_wake(WakeThreshold::IMMEDIATE);
+        Ok(Box::new(tap))
+    }
+}
+
+fn open_store(request: &PacketRequest) -> Result<Box<dyn Source>> {
+    let name = stored::store_name(Path::new(&request.source))?;
+    let mut name = name.ok_or_else(|| anyhow!("{} is no store", request.source))?;
+    let time = |ns: i64| -> Result<String> { Ok(jiff::Timestamp::from_nanosecond(ns.into())?.to_string()) };
+    (name.from, name.to) = (Some(time(request.from_ns)?), Some(time(request.to_ns)?));
+    let compiler = Arc::new(Compiler::new(crate::args::SNAP_LEN, true, LanguageArgs::default(), false, None));
+    Ok(Box::new(stored::open_filtered(&name, &PastArgs::default(), &request.filter, &compiler)?))
+}
+
+/// Reads the packets of a window, a batch at a time, until the window or a limit is over.
+fn read(
+    source: &mut dyn Source,
+    request: &PacketRequest,
+    take: &mut dyn FnMut(&dyn Source, &Selection) -> Result<()>,
+) -> Result<PacketAnswer> {
+    let mut answer = PacketAnswer::default();
+    let (begin, mut bytes, mut last) = (Instant::now(), 0, Instant::now());
+    let is_of_past = request.source.starts_with(TAP);
+    loop {
+        match source.advance(STEP)? {
+            Advance::End => break,
+            Advance::Idle if last.elapsed() > QUIET || begin.elapsed() > QUESTION_MAX => break,
+            Advance::Idle => continue,
+            Advance::Batch => last = Instant::now(),
+        }
+        let batch = source.batch();
+        let mut selection = Selection::none();
+        selection.select_all(batch.len());
+        let mut is_past_window = is_of_past;
+        selection.retain(|index| {
+            let meta = &batch.records()[index].meta;
+            let ns = meta.timestamp.as_nanos();
+            is_past_window &= ns >= request.to_ns;
+            let fits = (request.from_ns..request.to_ns).contains(&ns);
+            let is_room = answer.packets < request.packets_max && bytes < request.bytes_max;
+            answer.is_cut |= fits && !is_room;
+            if fits && is_room {
+                answer.packets += 1;
+                bytes += u64::from(meta.wire_len);
+                let (first, _) = answer.span_ns.unwrap_or((ns, ns));
+                answer.span_ns = Some((first.min(ns), ns));
+            }
+            fits && is_room
+        });
+        if !selection.is_empty() {
+            take(source, &selection)?;
+        }
+        if is_past_window || answer.is_cut || begin.elapsed() > QUESTION_MAX {
+            break;
+        }
+    }
+    for account in source.account() {
+        if let Some(tap) = account.tap.filter(|tap| tap.lost() > 0) {
+            answer.notes.push(format!("{} packets were overwritten before they were read", tap.lost()));
+        }
+    }
+    if answer.packets == 0 {
+        answer.notes.push("no packet of this window and filter is kept, or any longer".to_owned());
+    }
+    Ok(answer)
+}
+
+impl PacketSource for Sources {
+    fn sources(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn list(&self, request: &PacketRequest) -> Result<PacketAnswer, String> {
+        let listed = || -> Result<PacketAnswer> {
+            let mut source = self.open(request)?;
+            let mut printer = Printer::new(Options { time: TimeStyle::None, ..Options::default() });
+            printer.set_services(Services::system());
+            let mut lines = Vec::new();
+            let mut answer = read(source.as_mut(), request, &mut |source, selection| {
+                let batch = source.batch();
+                for index in selection.iter() {
+                    let packet = batch.packet(index);
+                    let interface = &source.interfaces()[packet.meta.interface.0 as usize];
+                    let mut text = Vec::new();
+                    printer.print(packet, interface, &mut text);
+                    let line = String::from_utf8_lossy(&text).trim().to_owned();
+                    lines.push((packet.meta.timestamp.as_nanos(), packet.meta.wire_len, line));
+                }
+                Ok(())
+            })?;
+            answer.lines = lines;
+            Ok(answer)
+        };
+        listed().map_err(|error| format!("{error:#}"))
+    }
+
+    fn write(&self, request: &PacketRequest, to: &mut dyn Write) -> Result<PacketAnswer, String> {
+        let mut written = || -> Result<PacketAnswer> {
+            let mut source = self.open(request)?;
+            let (mut reader, writer) = io::pipe().context("a pipe for the packets")?;
+            let file = File::from(OwnedFd::from(writer));
+            thread::scope(|scope| {
+                let reading = scope.spawn(move || write_pcapng(source.as_mut(), request, file));
+                let copied = io::copy(&mut reader, to);
+                // A writer whose reader has gone ends with an error.
+                drop(reader);
+                let answer = reading.join().map_err(|_| anyhow!("the reading thread has panicked"))?;
+                copied.context("the browser took no more")?;
+                answer
+            })
+        };
+        written().map_err(|error| format!("{error:#}"))
+    }
+}
+
+fn write_pcapng(source: &mut dyn Source, request: &PacketRequest, file: File) -> Result<PacketAnswer> {
+    let interfaces = source.interfaces().to_vec();
+    let path = Path::new("packets.pcapng");
+    let section = Section { application: "tapline view".to_owned(), ..Section::default() };
+    let options = WriteOptions { section, ..WriteOptions::new(path, &interfaces) };
+    let mut writer = FileWriter::create(options, &interfaces, clocks(), Box::new(OnePipe(Some(file))))?;
+    let answer = read(source, request, &mut |source, selection| {
+        Ok(writer.write(&source.batch(), selection, source.interfaces())?)
+    });
+    let finished = writer.finish(&[]);
+    let answer = answer?;
+    finished?;
+    Ok(answer)
+}
+
+/// The one file of a download.
+struct OnePipe(Option<File>);
+
+impl FileCreator for OnePipe {
+    fn create(&mut self, _: &Path) -> io::Result<File> {
+        self.0.take().ok_or_else(|| io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn rename(&mut self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! The page itself.
+//!
+//! ```text
+//! listen, open history, find sources of packets --> rights given up, confined --> Server::run until Ctrl-C
+//! ```
+
+use std::fs::DirBuilder;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tapline_profile::run_folders;
+use tapline_sys::sandbox::{self, AllowedAccess};
+use tapline_sys::{capability, privilege};
+use tapline_web::{Access, Feed, History, HistoryLimits, PacketSource, Rights, Server, ServerSettings};
+
+use super::ViewArgs;
+use super::packets::Sources;
+use crate::privileges;
+
+/// Runs the command.
+pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
+    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let rights = Rights::of_name(&args.rights).context("--rights is look, names or packets")?;
+    let access = Access::new(rights, &args.host, args.behind_proxy).context("cannot make a token")?;
+    let token = access.token().to_owned();
+    let sources = Sources::find(&args.packets, args.socket.as_deref())?;
+    // From here on this process is the user's, without a capability: the history is made by that user.
+    privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
+    let history = open_history(args)?;
+    let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
+    let stores = sources.directories();
+    let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy };
+    let packets = (!sources.is_empty()).then(|| Arc::new(sources) as Arc<dyn PacketSource>);
+    let server = Server::bind(&settings, access, Feed::new(args.pid), packets, history, Box::new(tell))?;
+    let address = server.address()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    confine(folder, stores);
+    writeln!(io::stdout(), "http://{address}/#token={token}")?;
+    server.run(&stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves this process the files of meters, the folder of the history, and the connections of browsers.
+fn confine(history: Option<PathBuf>, stores: Vec<PathBuf>) {
+    debug_assert!(capability::effective().is_ok_and(|rights| rights == 0));
+    let folders = run_folders();
+    // A folder that is made later could not be read.
+    if !folders.iter().any(|folder| folder.path().is_dir()) {
+        let _ = folders.iter().find(|folder| folder.prepare().is_ok());
+    }
+    let reads = folders.iter().map(|folder| folder.path().to_owned()).chain(stores).collect();
+    let needs = AllowedAccess {
+        reads,
+        makes: history.into_iter().collect(),
+        is_server: true,
+        ..AllowedAccess::default()
+    };
+    for lack in sandbox::confine(&needs) {
+        tell(&lack);
+    }
+}
+
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "tapline: {line}");
+}
+
+/// The history, unless none is wanted.
+fn open_history(args: &ViewArgs) -> Result<Option<History>> {
+    if args.no_history {
+        return Ok(None);
+    }
+    let path = match &args.history {
+        Some(path) => std::path::absolute(path)?,
+        None => match usual_history() {
+            Some(path) => path,
+            None => {
+                bail!("there is no state directory for the history: name a file (--history), or --no-history")
+            }
+        },
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+        // Addresses and names: for the user alone.
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
+            format!("cannot make {} for the history (--history, --no-history)", folder.display())
+        })?;
+    }
+    let limits = HistoryLimits { bytes: args.history_size, ..HistoryLimits::default() };
+    Ok(Some(History::open(&path, limits)?))
+}
+
+/// Where the history of this user is, by the rules of the XDG base directories.
+fn usual_history() -> Option<PathBuf> {
+    let folder = if privilege::is_root() {
+        PathBuf::from("/var/lib")
+    } else {
+        let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
+    };
+    Some(folder.join("tapline/history.sqlite"))
+}

@@ -1,0 +1,156 @@
+use std::collections::{HashMap, HashSet};
+
+use tapline_packet::Selection;
+use tapline_ring::StartPosition;
+use tapline_testkit::frame_batches::FrameBatches;
+use tapline_testkit::traffic::Traffic;
+
+use super::super::readers::Readers;
+use super::super::readers::tests::{join, view};
+use super::*;
+
+fn request(by: ShareBy) -> GroupRequest {
+    GroupRequest { name: "ids".to_owned(), by, priority: 0 }
+}
+
+/// Readers of these numbers in one group, and their descriptors.
+fn group_of(numbers: &[u64], by: ShareBy) -> (Readers, Vec<tapline_ring::ReaderParts>) {
+    let mut readers = Readers::new();
+    let view = readers.add_view(view(65_535), None, None);
+    let join = |number: &u64| join(&mut readers, *number, (view, StartPosition::Newest, None));
+    let parts = numbers.iter().map(join).collect();
+    readers.list.iter_mut().for_each(|reader| reader.group = Some(request(by)));
+    readers.rebuild_filter_index();
+    (readers, parts)
+}
+
+/// The reader of each packet that some reader of `wants` wants.
+fn owners(
+    readers: &mut Readers,
+    pool: &FrameBatches,
+    wants: &dyn Fn(u64, usize) -> bool,
+) -> Vec<Option<u64>> {
+    let mut owners = Vec::new();
+    for batch in pool.batches() {
+        for reader in &mut readers.list {
+            let mut wanted = Selection::none();
+            let is_wanted = |index: &usize| wants(reader.number, owners.len() + index);
+            (0..batch.len()).filter(is_wanted).for_each(|index| wanted.push(index));
+            reader.wanted = wanted;
+        }
+        let Readers { groups, list, .. } = readers;
+        groups.share(&batch, LinkType::ETHERNET, list);
+        for index in 0..batch.len() {
+            let has = |reader: &&Reader| reader.wanted.iter().any(|wanted| wanted == index);
+            let having: Vec<u64> = list.iter().filter(has).map(|reader| reader.number).collect();
+            assert!(having.len() <= 1, "{having:?} have packet {index}");
+            owners.push(having.first().copied());
+        }
+    }
+    owners
+}
+
+fn pool() -> FrameBatches {
+    FrameBatches::new(&Traffic::new(9).take(6000).map(|(_, frame)| frame).collect::<Vec<_>>())
+}
+
+fn flows(pool: &FrameBatches) -> Vec<u64> {
+    let hash = |batch: &Batch<'_>, index| {
+        let packet = batch.packet(index);
+        Headers::parse(LinkType::ETHERNET, packet).flow_hash(packet.data, 77)
+    };
+    pool.batches()
+        .flat_map(|batch| (0..batch.len()).map(|index| hash(&batch, index)).collect::<Vec<_>>())
+        .collect()
+}
+
+#[test]
+fn each_packet_has_one_reader_and_each_flow_the_same() {
+    let pool = pool();
+    let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::Flow);
+    let owners = owners(&mut readers, &pool, &|_, _| true);
+    let mut by_flow: HashMap<u64, HashSet<u64>> = HashMap::new();
+    for (flow, owner) in flows(&pool).into_iter().zip(&owners) {
+        by_flow.entry(flow).or_default().insert(owner.expect("every packet has a reader"));
+    }
+    assert!(by_flow.values().all(|owners| owners.len() == 1) && by_flow.len() > 30, "{}", by_flow.len());
+    for reader in [11, 22, 33] {
+        let flows = by_flow.values().filter(|owners| owners.contains(&reader)).count();
+        assert!(flows * 6 > by_flow.len(), "reader {reader} has {flows} of {} flows", by_flow.len());
+    }
+}
+
+#[test]
+fn joining_and_leaving_move_no_flow_between_others() {
+    let pool = pool();
+    for by in [ShareBy::Flow, ShareBy::Host] {
+        let (mut three, _parts) = group_of(&[11, 22, 33], by);
+        let (mut four, _parts) = group_of(&[11, 22, 33, 44], by);
+        let before = owners(&mut three, &pool, &|_, _| true);
+        let after = owners(&mut four, &pool, &|_, _| true);
+        let moved = before.iter().zip(&after).filter(|(before, after)| before != after);
+        let moved: Vec<_> = moved.collect();
+        assert!(moved.iter().all(|(_, after)| **after == Some(44)), "{by:?}");
+        assert!(!moved.is_empty() && moved.len() < before.len() * 2 / 3, "{by:?}: {}", moved.len());
+        // Back to three by a departure.
+        let at = four.position(44).expect("it is here");
+        four.remove(at);
+        assert_eq!(owners(&mut four, &pool, &|_, _| true), before, "{by:?}");
+    }
+}
+
+#[test]
+fn a_packet_goes_to_a_reader_that_wants_it() {
+    let pool = pool();
+    for by in [ShareBy::Flow, ShareBy::Host, ShareBy::Turn, ShareBy::First] {
+        let (mut readers, _parts) = group_of(&[11, 22, 33], by);
+        let wants = |reader: u64, packet: usize| match packet % 4 {
+            0 => reader == 22,
+            1 => reader != 22,
+            2 => false,
+            _ => true,
+        };
+        for (packet, owner) in owners(&mut readers, &pool, &wants).into_iter().enumerate() {
+            match owner {
+                Some(reader) => assert!(wants(reader, packet), "{by:?}: {packet} to {reader}"),
+                None => assert_eq!(packet % 4, 2, "{by:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_by_priority_gets_what_it_wants() {
+    let pool = pool();
+    let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::First);
+    for (reader, priority) in readers.list.iter_mut().zip([20, 10, 20]) {
+        reader.group = Some(GroupRequest { priority, ..request(ShareBy::First) });
+    }
+    readers.rebuild_filter_index();
+    let wants = |reader: u64, packet: usize| reader != 22 || packet.is_multiple_of(2);
+    for (packet, owner) in owners(&mut readers, &pool, &wants).into_iter().enumerate() {
+        assert_eq!(owner, Some(if packet.is_multiple_of(2) { 22 } else { 11 }), "{packet}");
+    }
+}
+
+#[test]
+fn in_turn_all_have_the_same_number() {
+    let pool = pool();
+    let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::Turn);
+    let owners = owners(&mut readers, &pool, &|_, _| true);
+    for reader in [11, 22, 33] {
+        assert_eq!(owners.iter().filter(|owner| **owner == Some(reader)).count(), owners.len() / 3);
+    }
+}
+
+#[test]
+fn groups_refuse_other_ways_and_too_many() {
+    let numbers: Vec<u64> = (1..=GROUP_MEMBERS_MAX as u64).collect();
+    let (few, _parts) = group_of(&numbers[..2], ShareBy::Host);
+    let refusal = few.groups.admit(&request(ShareBy::Flow), None, 0).expect_err("another way");
+    assert!(refusal.contains("?by=host"), "{refusal}");
+    assert!(few.groups.admit(&request(ShareBy::Host), None, 0).is_ok());
+    // Another user's, or another buffer's, is another group.
+    assert!(few.groups.admit(&request(ShareBy::Flow), Some(1000), 0).is_ok());
+    assert!(few.groups.admit(&request(ShareBy::Flow), None, 1).is_ok());
+}

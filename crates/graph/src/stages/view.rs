@@ -1,0 +1,146 @@
+//! `view`: the greatest hosts, pairs, services and flows of each second, in a file that others read meanwhile.
+//!
+//! ```text
+//! flow(view=yes) --changes of flows--> Rankings \
+//!                --totals, once a second-------> ViewFile, shared by all workers
+//! ```
+
+use std::any::Any;
+use std::sync::Arc;
+
+use tapline_capture::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
+use tapline_view::{Dimension, Key, KeyValue, Rankings, Second, ViewFile};
+
+use crate::catalog::{Arguments, BuildContext, Constructor, Order, Outputs, StageClass, StageInput};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{
+    ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
+};
+
+/// The class of this stage.
+pub(crate) const CLASS: StageClass = StageClass {
+    name: "view",
+    summary: "the greatest hosts, pairs, services and flows of each second, for `tapline view`",
+    description: "Right behind `flow(view=yes)`. Once a second it writes totals, the account and tables of hosts, pairs, services, names, segments, interfaces and \
+        flows into a file of fixed size, which other processes read meanwhile (docs/format/view.md). Each table ends with the others, and sums to the packets metered.",
+    parameters: &[],
+    outputs: Outputs::None,
+    input: StageInput::Flows(check_meters),
+    order: Order::Flow,
+    example: "device(eth0) -> flow(view=yes, details=\"tls,dns,application\") -> view",
+    make: Constructor::Stage(make),
+};
+
+fn check_meters(meters: &[&Arguments], _: &Arguments) -> Result<(), String> {
+    match meters.iter().all(|meter| meter.text("view") == "yes") {
+        true => Ok(()),
+        false => Err("its meter does not tell what flows count each second: write flow(view=yes)".to_owned()),
+    }
+}
+
+fn make(_: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let file = site.common.view.clone().unwrap_or_else(|| Arc::new(ViewFile::private()));
+    let worker = file.join(1);
+    Ok(Box::new(ViewStage {
+        file,
+        worker,
+        rankings: Rankings::default(),
+        before: Second::default(),
+        steady_ns: (0, 0),
+        received: 0,
+    }))
+}
+
+struct ViewStage {
+    file: Arc<ViewFile>,
+    worker: usize,
+    rankings: Rankings,
+    /// Totals since the start, at the end of the last second.
+    before: Second,
+    /// The steady clock at the end of the last second, and at the last tick.
+    steady_ns: (i64, i64),
+    received: u64,
+}
+
+impl ViewStage {
+    fn publish(&mut self, metered: &MeteredSecond) {
+        if metered.is_live {
+            self.file.set_live();
+        }
+        let end_ns = metered.end.as_nanos().max(0).unsigned_abs();
+        let totals = Second { end_ns, ..totals(metered) };
+        let len_ns = match (metered.is_live, self.steady_ns) {
+            (true, (before, now)) if before > 0 => now.saturating_sub(before).unsigned_abs(),
+            (false, _) if self.before.end_ns > 0 => end_ns.saturating_sub(self.before.end_ns),
+            _ => 1_000_000_000,
+        };
+        let second = Second { len_ns, ..totals.since(&self.before) };
+        let mut tables = self.rankings.take();
+        for row in &mut tables[Dimension::Interface as usize].rows {
+            let KeyValue::Interface(number) = row.key.value(Dimension::Interface) else { continue };
+            let known = metered.interfaces.iter().find(|(known, _)| *known == number);
+            row.name = known.map_or(row.name, |(_, name)| Key::name(name));
+        }
+        self.file.contribute(self.worker, &second, &tables);
+        (self.before, self.steady_ns.0) = (totals, self.steady_ns.1);
+    }
+}
+
+/// All numbers since the start of the meter.
+fn totals(metered: &MeteredSecond) -> Second {
+    let sum = |of: &dyn Fn(&InterfaceAccount) -> u64| metered.accounts.iter().map(of).sum();
+    // The counts of a capture of the daemon are those of all its interfaces, and stand at one of them.
+    let before = |account: &InterfaceAccount| {
+        let counted = |loss: &&Loss| {
+            matches!(loss.place, LossPoint::Nic | LossPoint::Driver) && !loss.counts_unwanted_frames()
+        };
+        account.losses.iter().filter(counted).filter_map(|loss| loss.count.known()).sum()
+    };
+    Second {
+        lost_ring: sum(&|account| account.ring.map_or(0, |ring| ring.dropped)),
+        lost_daemon: sum(&|account| account.tap.map_or(0, |tap| tap.lost())),
+        lost_before: sum(&before),
+        delivered: sum(&|account| account.delivered),
+        ..Second::of_statistics(&metered.statistics)
+    }
+}
+
+impl Stage for ViewStage {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.received += packets.len() as u64;
+        Ok(())
+    }
+
+    fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn changes(&mut self, changes: &FlowChanges<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        changes.changes.iter().for_each(|change| self.rankings.add(change));
+        if let Some(metered) = changes.second {
+            self.publish(metered);
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.steady_ns.1 = tick.steady_ns;
+        Ok(StageStatus::Running)
+    }
+
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.file.leave(self.worker);
+        Ok(())
+    }
+
+    fn counters(&self) -> StageCounters {
+        let output =
+            OutputAccount { name: "view".to_owned(), written: self.received, ..OutputAccount::default() };
+        StageCounters::of_output(output)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

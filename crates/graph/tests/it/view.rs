@@ -1,0 +1,182 @@
+//! The stage `view`: its tables against exact sums of random traffic, every second, with losses.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tapline_capture::{InterfaceAccount, RingAccount};
+use tapline_graph::{TickContext, ViewFile};
+use tapline_packet::{ClockReading, Meta, Timestamp};
+use tapline_profile::RunFolder;
+use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, arp};
+use tapline_view::{Amount, Dimension, Key, Reader, Reading, Table};
+
+use crate::trial::{Trial, whole};
+
+const GRAPH: &str = "file(\"in\") -> f :: flow(view=yes, idle=2s, active=5s, flows=4000) -> v :: view";
+
+/// Numbers that look random, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// What a second had, by each dimension that the frames tell.
+#[derive(Default)]
+struct Exact {
+    hosts_in: HashMap<Key, Amount>,
+    hosts_out: HashMap<Key, Amount>,
+    pairs: HashMap<Key, Amount>,
+    services: HashMap<Key, Amount>,
+    all: Amount,
+    frames: u64,
+    frame_bytes: u64,
+    not_ip: u64,
+}
+
+impl Exact {
+    /// A frame between two hosts; the server has the lower port.
+    fn add(&mut self, from: IpAddr, to: IpAddr, (protocol, port): (u8, u16), frame: &[u8]) {
+        let amount = Amount { packets: 1, bytes: frame.len() as u64 - 14 };
+        self.hosts_in.entry(Key::host(to)).or_default().add(amount);
+        self.hosts_out.entry(Key::host(from)).or_default().add(amount);
+        self.pairs.entry(Key::pair(from, to)).or_default().add(amount);
+        self.services.entry(Key::service(protocol, port)).or_default().add(amount);
+        self.all.add(amount);
+    }
+}
+
+/// A frame of some kind, counted.
+fn frame(dice: &mut Dice, exact: &mut Exact, most: u64) -> Vec<u8> {
+    let (a, b) = (Host::number(1 + dice.roll(most) as u16), Host::number(30_001 + dice.roll(most) as u16));
+    let is_back = dice.roll(3) == 0;
+    let (from, to) = if is_back { (&b, &a) } else { (&a, &b) };
+    if dice.roll(20) == 0 {
+        let frame = Ethernet::broadcast(from).frame(0x0806, &arp(1, from, [0; 6], to.v4));
+        exact.not_ip += 1;
+        return frame;
+    }
+    let version = if dice.roll(4) == 0 { IpVersion::V6 } else { IpVersion::V4 };
+    let pair = IpPair::between(from, to, version);
+    let payload = vec![7; 46 + dice.roll(1000) as usize];
+    let (client, server) = (40_000 + dice.roll(100) as u16, [53, 80, 443, 5060][dice.roll(4) as usize]);
+    let (src, dst) = if is_back { (server, client) } else { (client, server) };
+    let (packet, protocol) = match dice.roll(2) {
+        0 => (Udp { src, dst }.packet(pair, &payload), 17),
+        _ => (Tcp { src, dst, flags: 0x10, ..Tcp::default() }.packet(pair, &payload), 6),
+    };
+    let frame = Ethernet::between(from, to).ip(&packet);
+    let address = |host: &Host| -> IpAddr {
+        match version {
+            IpVersion::V4 => host.v4.into(),
+            IpVersion::V6 => host.v6.into(),
+        }
+    };
+    exact.add(address(from), address(to), (protocol, server), &frame);
+    frame
+}
+
+fn assert_table(name: &str, table: &Table, exact: &HashMap<Key, Amount>, all: Amount) {
+    assert_eq!(table.sum(), all, "{name}: rows and others");
+    for row in &table.rows {
+        let had = exact.get(&row.key).copied().unwrap_or_default();
+        assert!(
+            row.amount.bytes <= had.bytes && row.amount.packets <= had.packets,
+            "{name}: {row:?}, {had:?}"
+        );
+        assert!(had.bytes <= row.amount.bytes + row.error.bytes, "{name}: {row:?}, {had:?}");
+    }
+    if table.missing == Amount::default() {
+        assert_eq!(table.rows.len(), exact.len(), "{name}: every key has a row");
+    }
+}
+
+fn assert_second(reading: &Reading, exact: &Exact, lost: u64) {
+    let second = &reading.second;
+    assert_eq!((second.metered, second.flow_bytes), (exact.all.packets, exact.all.bytes));
+    assert_eq!((second.not_ip, second.lost_ring), (exact.not_ip, lost));
+    assert_eq!(second.offered(), exact.frames + lost, "the interface");
+    assert_eq!(second.offered_bytes(), exact.frame_bytes);
+    for (name, dimension, exact_rows) in [
+        ("hosts in", Dimension::HostIn, &exact.hosts_in),
+        ("hosts out", Dimension::HostOut, &exact.hosts_out),
+        ("pairs", Dimension::Pair, &exact.pairs),
+        ("services", Dimension::Service, &exact.services),
+    ] {
+        assert_table(name, reading.table(dimension), exact_rows, exact.all);
+    }
+    for dimension in [Dimension::Name, Dimension::Segment, Dimension::Interface, Dimension::Flow] {
+        assert_eq!(reading.table(dimension).sum(), exact.all, "{}", dimension.name());
+    }
+}
+
+/// Pushes `seconds` seconds of random traffic between hosts, each with a loss, and checks each.
+fn seconds_are_exact(seconds: u64, hosts: u64, seed: u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let view = Arc::new(ViewFile::create_in(&RunFolder::of(folder.path()), "a test").expect("a view"));
+    let reader = Reader::open(view.path().expect("a file")).expect("a reader");
+    let mut trial = Trial::viewed(GRAPH, Some(view)).unwrap_or_else(|why| panic!("{why}"));
+    let (mut dice, mut exact) = (Dice(seed), Exact::default());
+    let (mut received, mut dropped, mut lost, mut checked) = (0, 0, 0, 0);
+    for second in 0..seconds {
+        let batches = 1 + dice.roll(12);
+        for batch in 0..batches {
+            let mut packets = Vec::new();
+            for _ in 0..1 + dice.roll(256) {
+                let frame = frame(&mut dice, &mut exact, hosts);
+                exact.frames += 1;
+                exact.frame_bytes += frame.len() as u64;
+                // The batch that crosses into a second belongs to the one before.
+                let ns = second * 1_000_000_000 + batch * 1_000_000;
+                let meta = Meta { timestamp: Timestamp::from_nanos(ns as i64), ..whole(&frame) };
+                packets.push((frame, meta));
+            }
+            received += packets.len() as u64;
+            trial.push_all(&packets, 256);
+            if reader.published().expect("readable") > checked {
+                checked += 1;
+                let reading = reader.last().expect("readable").expect("a second");
+                assert_second(&reading, &exact, lost);
+                (exact, lost) = (Exact::default(), 0);
+            }
+        }
+        let more = dice.roll(5);
+        (dropped, lost) = (dropped + more, lost + more);
+        let ring = RingAccount { received: received + dropped, dropped, ..RingAccount::default() };
+        let account = InterfaceAccount { ring: Some(ring), ..InterfaceAccount::of_file("eth0", received) };
+        trial.graph.tick(&TickContext::new(ClockReading::default(), &[account])).expect("nothing fails");
+    }
+    let ring = RingAccount { received: received + dropped, dropped, ..RingAccount::default() };
+    let account = InterfaceAccount { ring: Some(ring), ..InterfaceAccount::of_file("eth0", received) };
+    trial.graph.finish(&TickContext::new(ClockReading::default(), &[account])).expect("nothing fails");
+    assert_eq!(reader.published().expect("readable"), seconds);
+    assert_second(&reader.last().expect("readable").expect("a second"), &exact, lost);
+    trial.assert_balanced();
+}
+
+#[test]
+fn few_hosts_are_exact_every_second() {
+    seconds_are_exact(40, 12, 1);
+}
+
+#[test]
+fn many_hosts_sum_to_the_interface_every_second() {
+    seconds_are_exact(20, 30_000, 2);
+}
+
+#[test]
+fn a_full_flow_table_loses_nothing_to_the_view() {
+    for seed in 3..6 {
+        seconds_are_exact(8, 3000, seed);
+    }
+}
+
+#[test]
+fn a_view_needs_a_meter_that_tells_changes() {
+    let why = Trial::graph("file(\"in\") -> flow -> view").err().expect("an error");
+    assert!(why.contains("flow(view=yes)"), "{why}");
+}

@@ -1,0 +1,542 @@
+//! Exact rules: a hash table of flows.
+//!
+//! ```text
+//! slots    [ tag | number ][ tag | number ][ empty ] ...      8 bytes each, 1.5 to 3 of them for each rule
+//!                     |
+//! rules    [ key | directions | actions | packets | bytes ]   32 bytes (IPv4), 56 (IPv6)
+//! key      lower end: address, port | higher end: address, port | protocol
+//! ```
+//!
+//! Both directions of a flow have one key: its ends are in the order of their bytes. A rule says which of the two
+//! directions it is for. A lookup reads two cache lines; [`ExactTable::find`] makes the lookups of a batch in three
+//! passes, so that they wait for memory together.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tapline_packet::{BATCH_MAX, FiveTuple};
+
+use crate::set::Counts;
+
+/// Bytes of a key of IPv4, and of IPv6.
+const V4: usize = 13;
+const V6: usize = 37;
+
+/// Directions of a flow: bit 0 from the lower end to the higher, bit 1 back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Directions(pub u8);
+
+impl Directions {
+    /// Both.
+    pub const BOTH: Directions = Directions(3);
+
+    /// Whether one is in both.
+    #[inline]
+    pub fn overlap(self, other: Directions) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// A flow as a key: its ends in order, and the direction that it was given in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    key: Key,
+    /// The direction; both if the ends are equal.
+    pub directions: Directions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    V4([u8; V4]),
+    V6([u8; V6]),
+}
+
+impl Flow {
+    /// The flow of a packet; `None` if its addresses are of two versions.
+    #[inline]
+    pub fn of(tuple: &FiveTuple) -> Option<Flow> {
+        let ports = (tuple.src_port, tuple.dst_port);
+        let (key, directions) = match (tuple.src, tuple.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let (key, directions) = in_order::<4, V4>(src.octets(), dst.octets(), ports, tuple.protocol);
+                (Key::V4(key), directions)
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let (key, directions) = in_order::<16, V6>(src.octets(), dst.octets(), ports, tuple.protocol);
+                (Key::V6(key), directions)
+            }
+            _ => return None,
+        };
+        Some(Flow { key, directions })
+    }
+}
+
+/// The key of two ends, lower end first, and the direction from the first to the second.
+#[inline]
+fn in_order<const A: usize, const K: usize>(
+    src: [u8; A],
+    dst: [u8; A],
+    ports: (u16, u16),
+    protocol: u8,
+) -> ([u8; K], Directions) {
+    let directions = match (src, ports.0).cmp(&(dst, ports.1)) {
+        std::cmp::Ordering::Less => Directions(1),
+        std::cmp::Ordering::Greater => Directions(2),
+        std::cmp::Ordering::Equal => Directions::BOTH,
+    };
+    let (low, low_port, high, high_port) =
+        if directions.0 == 2 { (dst, ports.1, src, ports.0) } else { (src, ports.0, dst, ports.1) };
+    let mut key = [0; K];
+    key[..A].copy_from_slice(&low);
+    key[A..A + 2].copy_from_slice(&low_port.to_be_bytes());
+    key[A + 2..2 * A + 2].copy_from_slice(&high);
+    key[2 * A + 2..2 * A + 4].copy_from_slice(&high_port.to_be_bytes());
+    key[2 * A + 4] = protocol;
+    (key, directions)
+}
+
+/// A rule of the table as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExactRule {
+    /// The flow, in a direction that the rule is for.
+    pub tuple: FiveTuple,
+    /// Whether it is for the other direction too.
+    pub is_both: bool,
+    /// The number of its list of actions.
+    pub actions: u16,
+}
+
+/// A rule with its counters.
+#[derive(Debug)]
+struct Entry<const K: usize> {
+    key: [u8; K],
+    directions: u8,
+    actions: u16,
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Entry<V4>>() == 32 && size_of::<Entry<V6>>() == 56);
+
+/// Rules of one IP version.
+#[derive(Debug, Default)]
+struct Rules<const K: usize> {
+    slots: Vec<u64>,
+    entries: Vec<Entry<K>>,
+}
+
+/// Number of slots for so many rules.
+fn slots_for(rules: usize) -> usize {
+    rules + rules / 2 + 1
+}
+
+impl<const K: usize> Rules<K> {
+    #[inline]
+    fn slot(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    /// The slot behind another one; the first is behind the last.
+    #[inline]
+    fn next(&self, slot: usize) -> usize {
+        if slot + 1 == self.slots.len() { 0 } else { slot + 1 }
+    }
+
+    /// The number of the rule for a key and one of these directions.
+    #[inline]
+    fn find(&self, hash: u64, key: &[u8; K], directions: Directions) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut slot = self.slot(hash);
+        // A third of the slots is empty, so this ends.
+        while let Some(number) = number(self.slots[slot]) {
+            if tag(self.slots[slot]) == hash as u32 {
+                let entry = &self.entries[number as usize];
+                if entry.key == *key && Directions(entry.directions).overlap(directions) {
+                    return Some(number);
+                }
+            }
+            slot = self.next(slot);
+        }
+        None
+    }
+
+    /// Adds a rule; gives the number of one that is for the same packets, if there is any.
+    fn insert(&mut self, hash_of: impl Fn(&[u8]) -> u64, entry: Entry<K>) -> Result<(), u32> {
+        let directions = Directions(entry.directions);
+        if let Some(other) = self.find(hash_of(&entry.key), &entry.key, directions) {
+            return Err(other);
+        }
+        if self.slots.len() < slots_for(self.entries.len() + 1) {
+            self.resize(&hash_of, slots_for(2 * (self.entries.len() + 1)));
+        }
+        self.file(hash_of(&entry.key), self.entries.len() as u32);
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn file(&mut self, hash: u64, number: u32) {
+        let mut slot = self.slot(hash);
+        while self.slots[slot] != 0 {
+            slot = self.next(slot);
+        }
+        self.slots[slot] = hash << 32 | u64::from(number + 1);
+    }
+
+    fn resize(&mut self, hash_of: impl Fn(&[u8]) -> u64, slots: usize) {
+        self.slots = vec![0; slots];
+        for number in 0..self.entries.len() {
+            self.file(hash_of(&self.entries[number].key), number as u32);
+        }
+    }
+}
+
+/// The tag of a slot: the lower half of the hash, whose upper half chose the slot.
+#[inline]
+fn tag(slot: u64) -> u32 {
+    (slot >> 32) as u32
+}
+
+/// The number of the rule of a slot.
+#[inline]
+fn number(slot: u64) -> Option<u32> {
+    (slot as u32).checked_sub(1)
+}
+
+/// All exact rules of a file.
+#[derive(Debug)]
+pub struct ExactTable {
+    seed: u64,
+    v4: Rules<V4>,
+    v6: Rules<V6>,
+}
+
+/// Rules are numbered: those of IPv6 from here.
+const OF_V6: u32 = 1 << 31;
+
+impl Default for ExactTable {
+    fn default() -> ExactTable {
+        // Without the seed, an attacker cannot choose flows that collide.
+        let seed = RandomState::new().hash_one(0_u8);
+        ExactTable { seed, v4: Rules::default(), v6: Rules::default() }
+    }
+}
+
+/// Without more rules than this, the table lies in the processor's caches.
+const CACHED_MAX: usize = 1 << 14;
+
+impl ExactTable {
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.v4.entries.len() + self.v6.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that the table takes.
+    pub fn memory(&self) -> usize {
+        self.v4.memory() + self.v6.memory()
+    }
+
+    /// The numbers of the rules: those of IPv4 in their order, then those of IPv6.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
+        let (v4, v6) = (self.v4.entries.len() as u32, self.v6.entries.len() as u32);
+        (0..v4).chain((0..v6).map(|number| number | OF_V6))
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// The number of a rule that is for the same packets, or for some of them. Nothing is added.
+    pub fn insert(&mut self, rule: &ExactRule) -> Result<(), u32> {
+        let Some(Flow { key, directions }) = Flow::of(&rule.tuple) else { return Ok(()) };
+        let directions = if rule.is_both { Directions::BOTH.0 } else { directions.0 };
+        let (seed, actions) = (self.seed, rule.actions);
+        let (packets, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        match key {
+            Key::V4(key) => {
+                let entry = Entry { key, directions, actions, packets, bytes };
+                self.v4.insert(|key| hash(key, seed), entry)
+            }
+            Key::V6(key) => {
+                let entry = Entry { key, directions, actions, packets, bytes };
+                self.v6.insert(|key| hash(key, seed), entry).map_err(|other| other | OF_V6)
+            }
+        }
+    }
+
+    /// Gives back memory that was reserved for more rules.
+    pub(crate) fn shrink(&mut self) {
+        self.v4.entries.shrink_to_fit();
+        self.v6.entries.shrink_to_fit();
+    }
+
+    /// The number of the rule for a packet of this flow and direction.
+    #[inline]
+    pub fn find(&self, flow: &Flow) -> Option<u32> {
+        self.find_hashed(flow, self.hash(flow))
+    }
+
+    #[inline]
+    fn hash(&self, flow: &Flow) -> u64 {
+        match &flow.key {
+            Key::V4(key) => hash(key, self.seed),
+            Key::V6(key) => hash(key, self.seed),
+        }
+    }
+
+    #[inline]
+    fn find_hashed(&self, flow: &Flow, hash: u64) -> Option<u32> {
+        match &flow.key {
+            Key::V4(key) => self.v4.find(hash, key, flow.directions),
+            Key::V6(key) => self.v6.find(hash, key, flow.directions).map(|number| number | OF_V6),
+        }
+    }
+
+    /// Looks up the flows of a batch, and tells of each packet the number of its rule.
+    pub fn find_all(&self, probes: &mut Probes, mut found: impl FnMut(usize, Option<u32>)) {
+        for probe in &mut probes.0 {
+            probe.hash = self.hash(&probe.flow);
+        }
+        if self.len() > CACHED_MAX {
+            self.touch(probes);
+        }
+        for Probe { packet, flow, hash } in &probes.0 {
+            found(usize::from(*packet), self.find_hashed(flow, *hash));
+        }
+    }
+
+    /// Reads the slots where lookups begin, then the rules that they name, so that the waits for memory overlap.
+    fn touch(&self, probes: &Probes) {
+        let mut all = 0;
+        for Probe { flow, hash, .. } in &probes.0 {
+            all ^= if matches!(flow.key, Key::V4(_)) { self.v4.begin(*hash) } else { self.v6.begin(*hash) };
+        }
+        std::hint::black_box(all);
+        for Probe { flow, hash, .. } in &probes.0 {
+            all ^= if matches!(flow.key, Key::V4(_)) { self.v4.touch(*hash) } else { self.v6.touch(*hash) };
+        }
+        std::hint::black_box(all);
+    }
+
+    /// Counts a packet of a rule, and gives the number of packets before it. With `is_shared` other threads count too.
+    #[inline]
+    pub fn count(&self, number: u32, bytes: u64, is_shared: bool) -> u64 {
+        let (packets, sum) = self.counters(number);
+        crate::set::count(packets, sum, bytes, is_shared)
+    }
+
+    fn counters(&self, number: u32) -> (&AtomicU64, &AtomicU64) {
+        if number & OF_V6 == 0 {
+            let entry = &self.v4.entries[number as usize];
+            (&entry.packets, &entry.bytes)
+        } else {
+            let entry = &self.v6.entries[(number & !OF_V6) as usize];
+            (&entry.packets, &entry.bytes)
+        }
+    }
+
+    /// Packets and bytes of a rule.
+    pub fn counts(&self, number: u32) -> Counts {
+        let (packets, bytes) = self.counters(number);
+        Counts { packets: packets.load(Ordering::Relaxed), bytes: bytes.load(Ordering::Relaxed) }
+    }
+
+    /// The number of a rule's list of actions.
+    #[inline]
+    pub fn actions(&self, number: u32) -> u16 {
+        if number & OF_V6 == 0 {
+            self.v4.entries[number as usize].actions
+        } else {
+            self.v6.entries[(number & !OF_V6) as usize].actions
+        }
+    }
+
+    /// The rule of a number.
+    pub fn rule(&self, number: u32) -> ExactRule {
+        if number & OF_V6 == 0 {
+            let entry = &self.v4.entries[number as usize];
+            entry.rule(|address: [u8; 4]| IpAddr::V4(Ipv4Addr::from(address)))
+        } else {
+            let entry = &self.v6.entries[(number & !OF_V6) as usize];
+            entry.rule(|address: [u8; 16]| IpAddr::V6(Ipv6Addr::from(address)))
+        }
+    }
+
+    /// The rule with the same ends and directions in another table.
+    pub(crate) fn same_in(&self, number: u32, other: &ExactTable) -> Option<u32> {
+        let rule = self.rule(number);
+        let flow = Flow::of(&rule.tuple)?;
+        other.find(&flow).filter(|found| {
+            let ExactRule { tuple, is_both, .. } = other.rule(*found);
+            (tuple, is_both) == (rule.tuple, rule.is_both)
+        })
+    }
+}
+
+impl<const K: usize> Rules<K> {
+    fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<u64>() + self.entries.capacity() * size_of::<Entry<K>>()
+    }
+
+    /// The slot where a lookup begins.
+    #[inline]
+    fn begin(&self, hash: u64) -> u64 {
+        if self.slots.is_empty() { 0 } else { self.slots[self.slot(hash)] }
+    }
+
+    /// The first bytes of the rule that a lookup most likely finds.
+    #[inline]
+    fn touch(&self, hash: u64) -> u64 {
+        let slot = self.begin(hash);
+        let entry =
+            number(slot).filter(|_| tag(slot) == hash as u32).map(|number| &self.entries[number as usize]);
+        entry.map_or(0, |entry| u64::from(entry.key[0]))
+    }
+}
+
+impl<const K: usize> Entry<K> {
+    /// The rule as it was written, or its other direction.
+    fn rule<const A: usize>(&self, address: impl Fn([u8; A]) -> IpAddr) -> ExactRule {
+        let side = |at: usize| {
+            let mut bytes = [0; A];
+            bytes.copy_from_slice(&self.key[at..at + A]);
+            (address(bytes), u16::from_be_bytes([self.key[at + A], self.key[at + A + 1]]))
+        };
+        let ((src, src_port), (dst, dst_port)) = (side(0), side(A + 2));
+        let low_first = FiveTuple { src, dst, protocol: self.key[2 * A + 4], src_port, dst_port };
+        let tuple = if self.directions == 2 { low_first.reversed() } else { low_first };
+        ExactRule { tuple, is_both: self.directions == Directions::BOTH.0, actions: self.actions }
+    }
+}
+
+/// Flows of a batch that are to be looked up.
+#[derive(Debug)]
+pub struct Probes(Vec<Probe>);
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    packet: u8,
+    flow: Flow,
+    hash: u64,
+}
+
+impl Default for Probes {
+    fn default() -> Probes {
+        Probes(Vec::with_capacity(BATCH_MAX))
+    }
+}
+
+impl Probes {
+    /// Forgets those of the batch before.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds the flow of a packet, whose index in the batch is at most 255.
+    #[inline]
+    pub fn add(&mut self, packet: usize, flow: Flow) {
+        self.0.push(Probe { packet: packet as u8, flow, hash: 0 });
+    }
+}
+
+/// All 64 bits of a key's hash are good.
+#[inline]
+fn hash(key: &[u8], seed: u64) -> u64 {
+    const ODD: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
+    let word = |at: usize| key[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let last = key.len() - 8;
+    let mut state = seed;
+    let mut at = 0;
+    while at < last {
+        state = fold(state ^ word(at), ODD[0]);
+        at += 8;
+    }
+    fold(fold(state ^ word(last), ODD[1]), ODD[0])
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// A rule by chance, of few hosts and ports so that many are alike.
+    fn rule(chance: &mut u64, kinds: u64) -> ExactRule {
+        let mut below = |bound: u64| {
+            *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*chance >> 33) % bound
+        };
+        let is_v4 = below(2) == 0;
+        let mut address = || {
+            let host = below(kinds) as u16;
+            match is_v4 {
+                true => IpAddr::from([10, 0, (host >> 8) as u8, host as u8]),
+                false => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]),
+            }
+        };
+        let (src, dst) = (address(), address());
+        let (src_port, dst_port) = (below(3) as u16, below(3) as u16);
+        let protocol = if below(2) == 0 { 6 } else { 17 };
+        let tuple = FiveTuple { src, dst, protocol, src_port, dst_port };
+        ExactRule { tuple, is_both: below(2) == 0, actions: below(4) as u16 }
+    }
+
+    #[test]
+    fn the_table_finds_what_a_map_of_directions_finds() {
+        let mut chance = 1;
+        let (mut table, mut map) = (ExactTable::default(), HashMap::new());
+        for _ in 0..20_000 {
+            let rule = rule(&mut chance, 60);
+            let ways = [Some(rule.tuple), rule.is_both.then(|| rule.tuple.reversed())];
+            let is_free = ways.iter().flatten().all(|way| !map.contains_key(way));
+            assert_eq!(table.insert(&rule).is_ok(), is_free, "{rule:?}");
+            if is_free {
+                map.extend(ways.iter().flatten().map(|way| (*way, rule.actions)));
+            }
+        }
+        assert!(table.len() > 5_000);
+        let mut probes = Probes::default();
+        for _ in 0..400 {
+            let asked: Vec<FiveTuple> = (0..256).map(|_| rule(&mut chance, 70).tuple).collect();
+            probes.clear();
+            let flows = asked.iter().filter_map(Flow::of).enumerate();
+            flows.for_each(|(packet, flow)| probes.add(packet, flow));
+            let mut answers = Vec::new();
+            table.find_all(&mut probes, |packet, number| {
+                answers.push((packet, number.map(|number| table.actions(number))))
+            });
+            let expected: Vec<_> = asked.iter().map(|tuple| map.get(tuple).copied()).enumerate().collect();
+            assert_eq!(answers, expected);
+        }
+        for number in table.numbers() {
+            let rule = table.rule(number);
+            assert_eq!(table.same_in(number, &table), Some(number), "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn a_million_rules_take_the_bytes_that_the_manual_says() {
+        let mut table = ExactTable::default();
+        for number in 0..1_000_000_u32 {
+            let src = IpAddr::from((0x0a00_0000 + number).to_be_bytes());
+            let tuple =
+                FiveTuple { src, dst: IpAddr::from([192, 0, 2, 1]), protocol: 6, src_port: 9, dst_port: 80 };
+            table.insert(&ExactRule { tuple, is_both: true, actions: 0 }).expect("each is new");
+        }
+        table.shrink();
+        let bytes = table.memory() / table.len();
+        assert!((44..=56).contains(&bytes), "{bytes} bytes a rule");
+    }
+}

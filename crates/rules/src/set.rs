@@ -1,0 +1,349 @@
+//! Rules with their counters, shared by the workers that obey them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::action::{Actions, Outputs};
+use crate::parse::RuleFile;
+
+/// Packets and bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+
+    /// The rest without `other`.
+    fn minus(self, other: Counts) -> Counts {
+        let Counts { packets, bytes } = self;
+        Counts { packets: packets.saturating_sub(other.packets), bytes: bytes.saturating_sub(other.bytes) }
+    }
+}
+
+/// A counter that workers add to.
+#[derive(Debug, Default)]
+struct Counter {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counter {
+    fn counts(&self) -> Counts {
+        Counts { packets: self.packets.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+
+    fn count(&self, bytes: u64, is_shared: bool) -> u64 {
+        count(&self.packets, &self.bytes, bytes, is_shared)
+    }
+}
+
+/// Counts a packet, and gives the number of packets before. Where one thread counts, no locked instruction is needed.
+#[inline]
+pub(crate) fn count(packets: &AtomicU64, sum: &AtomicU64, bytes: u64, is_shared: bool) -> u64 {
+    if is_shared {
+        sum.fetch_add(bytes, Ordering::Relaxed);
+        return packets.fetch_add(1, Ordering::Relaxed);
+    }
+    let before = packets.load(Ordering::Relaxed);
+    packets.store(before + 1, Ordering::Relaxed);
+    sum.store(sum.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    before
+}
+
+/// The fate of a packet as far as it is decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Outputs that it goes to.
+    pub outputs: Outputs,
+    /// Whether no further rule is asked.
+    pub is_final: bool,
+}
+
+impl Decision {
+    #[inline]
+    fn obey(&mut self, actions: &Actions, number: u64, salt: u64) {
+        self.outputs = self.outputs.and(actions.outputs_of(number, salt));
+        self.is_final = !actions.goes_on;
+    }
+}
+
+/// Counts of the parts of a file besides its exact rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListTotals {
+    /// Packets that the filter refused.
+    pub refused: Counts,
+    /// Of each rule of the list.
+    pub list: Vec<Counts>,
+    /// Packets that the sample dropped.
+    pub unsampled: Counts,
+    /// Packets that came to the default.
+    pub default: Counts,
+    /// Packets of rules of earlier files that are gone.
+    pub removed: Counts,
+}
+
+/// All counts of a set of rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Of all parts but the exact rules.
+    pub totals: ListTotals,
+    /// Of each exact rule that has counted a packet, by its number.
+    pub exact: Vec<(u32, Counts)>,
+}
+
+/// Rules with their counters. Workers share one; a changed file makes another.
+#[derive(Debug)]
+pub struct RuleSet {
+    file: RuleFile,
+    is_shared: bool,
+    refused: Counter,
+    list: Vec<Counter>,
+    sampled: Counter,
+    unsampled: Counter,
+    default: Counter,
+    /// The rules before these. Workers may still count there.
+    previous: Mutex<Option<Arc<RuleSet>>>,
+    /// Counts of the rules before these, once no worker counts there any more.
+    carried: OnceLock<Carried>,
+}
+
+/// Counts from earlier rules.
+#[derive(Debug, Default)]
+struct Carried {
+    totals: ListTotals,
+    /// In the order of the table's numbers.
+    exact: HashMap<u32, Counts>,
+}
+
+/// Salts of samples, so that neighbours do not choose alike.
+const OF_EXACT: u64 = 1 << 32;
+const OF_SAMPLE: u64 = 2 << 32;
+
+impl RuleSet {
+    /// Rules of a file; `is_shared` if several threads obey them.
+    pub fn new(file: RuleFile, is_shared: bool) -> RuleSet {
+        let list = file.list.iter().map(|_| Counter::default()).collect();
+        RuleSet {
+            file,
+            is_shared,
+            refused: Counter::default(),
+            list,
+            sampled: Counter::default(),
+            unsampled: Counter::default(),
+            default: Counter::default(),
+            previous: Mutex::new(None),
+            carried: OnceLock::new(),
+        }
+    }
+
+    /// The same after other rules, whose counts go on where a rule stays.
+    pub fn after(file: RuleFile, is_shared: bool, previous: Arc<RuleSet>) -> RuleSet {
+        RuleSet { previous: Mutex::new(Some(previous)), ..RuleSet::new(file, is_shared) }
+    }
+
+    /// The rules.
+    pub fn file(&self) -> &RuleFile {
+        &self.file
+    }
+
+    /// Counts packets that the filter refused.
+    pub fn refuse(&self, packets: u64, bytes: u64) {
+        self.refused.packets.fetch_add(packets, Ordering::Relaxed);
+        self.refused.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A packet of an exact rule.
+    #[inline]
+    pub fn obey_exact(&self, rule: u32, bytes: u64, decision: &mut Decision) {
+        let number = self.file.exact.count(rule, bytes, self.is_shared);
+        let actions = &self.file.actions[usize::from(self.file.exact.actions(rule))];
+        decision.obey(actions, number, OF_EXACT | u64::from(rule));
+    }
+
+    /// A packet of a rule of the list.
+    ///
+    /// # Panics
+    /// If there is no such rule.
+    #[inline]
+    pub fn obey_list(&self, rule: usize, bytes: u64, decision: &mut Decision) {
+        let number = self.list[rule].count(bytes, self.is_shared);
+        decision.obey(&self.file.list[rule].actions, number, rule as u64);
+    }
+
+    /// A packet that no rule has decided: the sample and the default.
+    #[inline]
+    pub fn obey_rest(&self, bytes: u64, decision: &mut Decision) {
+        if let Some(share) = self.file.sample {
+            let number = self.sampled.count(bytes, self.is_shared);
+            if !share.chooses(number, OF_SAMPLE) {
+                self.unsampled.count(bytes, self.is_shared);
+                decision.is_final = true;
+                return;
+            }
+        }
+        let number = self.default.count(bytes, self.is_shared);
+        decision.obey(&self.file.default, number, OF_SAMPLE + 1);
+        decision.is_final = true;
+    }
+
+    /// All counts, with those before a change.
+    pub fn report(&self) -> Report {
+        self.with_carried(|carried| {
+            let exact = self.file.exact.numbers();
+            let exact = exact.map(|rule| (rule, self.exact_counts(rule, carried)));
+            let exact = exact.filter(|(_, counts)| counts.packets > 0).collect();
+            Report { totals: self.totals(carried), exact }
+        })
+    }
+
+    fn exact_counts(&self, rule: u32, carried: &Carried) -> Counts {
+        self.file.exact.counts(rule).plus(carried.exact.get(&rule).copied().unwrap_or_default())
+    }
+
+    fn totals(&self, carried: &Carried) -> ListTotals {
+        let mut totals = carried.totals.clone();
+        totals.list.resize(self.list.len(), Counts::default());
+        let list = totals.list.iter_mut().zip(&self.list);
+        list.for_each(|(sum, counter)| *sum = sum.plus(counter.counts()));
+        totals.refused = totals.refused.plus(self.refused.counts());
+        totals.unsampled = totals.unsampled.plus(self.unsampled.counts());
+        totals.default = totals.default.plus(self.default.counts());
+        totals
+    }
+
+    /// Takes over the counts of the rules before these. No worker may count there any more.
+    pub fn settle(&self) {
+        let previous = self.lock().clone();
+        if let Some(previous) = previous {
+            let _ = self.carried.set(self.carry(&previous));
+            *self.lock() = None;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<RuleSet>>> {
+        self.previous.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_carried<T>(&self, look: impl FnOnce(&Carried) -> T) -> T {
+        if let Some(carried) = self.carried.get() {
+            return look(carried);
+        }
+        let previous = self.lock().clone();
+        match (previous, self.carried.get()) {
+            (Some(previous), None) => look(&self.carry(&previous)),
+            (_, Some(carried)) => look(carried),
+            (None, None) => look(&Carried::default()),
+        }
+    }
+
+    /// The counts of rules that stay, and those of the others as one sum.
+    fn carry(&self, previous: &RuleSet) -> Carried {
+        let Report { totals: before, exact: old } = previous.report();
+        let all = before.list.iter().chain(old.iter().map(|(_, counts)| counts)).copied();
+        let all = all.fold(Counts::default(), Counts::plus);
+        let actions = |set: &RuleSet, rule| set.file.actions[usize::from(set.file.exact.actions(rule))];
+        let stays = |(rule, counts): (u32, Counts)| {
+            let same = previous.file.exact.same_in(rule, &self.file.exact)?;
+            (actions(self, same) == actions(previous, rule)).then_some((same, counts))
+        };
+        let exact: HashMap<u32, Counts> = old.into_iter().filter_map(stays).collect();
+        let list = self.carry_list(previous, &before);
+        let kept = list.iter().chain(exact.values()).copied().fold(Counts::default(), Counts::plus);
+        let removed = before.removed.plus(all.minus(kept));
+        Carried { totals: ListTotals { list, removed, ..before }, exact }
+    }
+
+    /// For each rule of the list the counts of the same rule before.
+    fn carry_list(&self, previous: &RuleSet, before: &ListTotals) -> Vec<Counts> {
+        let mut old: HashMap<_, Vec<Counts>> = HashMap::new();
+        for (rule, counts) in previous.file.list.iter().zip(&before.list).rev() {
+            old.entry(rule.identity()).or_default().push(*counts);
+        }
+        let rules = self.file.list.iter();
+        rules.map(|rule| old.get_mut(&rule.identity()).and_then(Vec::pop).unwrap_or_default()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse;
+    use crate::{ExactRule, Flow};
+
+    fn file(text: &str) -> RuleFile {
+        parse(text, &["web".to_owned()]).unwrap_or_else(|error| panic!("{}", error.render(text)))
+    }
+
+    /// The number of the rule for the flow of an exact rule.
+    fn exact(set: &RuleSet, text: &str) -> u32 {
+        let written = file(text);
+        let ExactRule { tuple, .. } = written.exact.rule(written.exact.numbers().next().expect("one rule"));
+        set.file().exact.find(&Flow::of(&tuple).expect("of one version")).expect("the rule is there")
+    }
+
+    #[test]
+    fn rules_that_stay_keep_their_counts() {
+        let (a, b) = ("flow tcp 1.1.1.1:1 <-> 2.2.2.2:2 => drop\n", "flow tcp [::1]:1 -> [::2]:2 => pass\n");
+        let (x, y) = ("rule x: ip => drop\n", "rule: udp => count\n");
+        let first = Arc::new(RuleSet::new(file(&[a, b, x, y].concat()), false));
+        let mut decision = Decision::default();
+        for _ in 0..3 {
+            first.obey_exact(exact(&first, a), 100, &mut decision);
+            first.obey_exact(exact(&first, b), 10, &mut decision);
+            first.obey_list(0, 7, &mut decision);
+            first.obey_list(1, 8, &mut decision);
+            first.obey_rest(1, &mut decision);
+        }
+        // b has another action now, x another place, y is gone.
+        let text = [a, "flow tcp [::1]:1 -> [::2]:2 => drop\nrule: arp => pass\n", x].concat();
+        let second = RuleSet::after(file(&text), false, Arc::clone(&first));
+        second.obey_exact(exact(&second, a), 100, &mut decision);
+        first.obey_list(0, 7, &mut decision);
+        second.obey_list(1, 7, &mut decision);
+        let expect = |report: Report| {
+            assert_eq!(report.exact, [(exact(&second, a), Counts { packets: 4, bytes: 400 })]);
+            assert_eq!(report.totals.list, [Counts::default(), Counts { packets: 5, bytes: 35 }]);
+            assert_eq!(report.totals.default, Counts { packets: 3, bytes: 3 });
+            assert_eq!(report.totals.removed, Counts { packets: 6, bytes: 54 });
+        };
+        expect(second.report());
+        second.settle();
+        expect(second.report());
+        let third = RuleSet::after(file(&text), false, Arc::new(second));
+        third.settle();
+        assert_eq!(third.report().totals.removed, Counts { packets: 6, bytes: 54 });
+        assert_eq!(third.report().exact.len(), 1);
+    }
+
+    #[test]
+    fn decisions_follow_the_actions() {
+        let text =
+            "rule: ip => sample 1/2, to web, go on\nrule: ip => sample 1/2\nsample 0/1\ndefault to web";
+        let set = RuleSet::new(file(text), true);
+        let decide = |rule: usize| {
+            let mut decision = Decision::default();
+            set.obey_list(rule, 1, &mut decision);
+            decision
+        };
+        let copies: Vec<Decision> = (0..100).map(|_| decide(0)).collect();
+        assert_eq!(copies.iter().filter(|decision| decision.outputs == Outputs::of(1)).count(), 50);
+        assert!(copies.iter().all(|decision| !decision.is_final));
+        let chosen: Vec<Decision> = (0..100).map(|_| decide(1)).collect();
+        assert_eq!(chosen.iter().filter(|decision| decision.outputs == Outputs::PASS).count(), 50);
+        assert!(chosen.iter().all(|decision| decision.is_final));
+        let mut rest = Decision::default();
+        set.obey_rest(60, &mut rest);
+        assert_eq!((rest.outputs, rest.is_final), (Outputs::default(), true));
+        assert_eq!(set.report().totals.unsampled, Counts { packets: 1, bytes: 60 });
+    }
+}

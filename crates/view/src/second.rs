@@ -1,0 +1,226 @@
+//! The totals and the account of a second.
+
+use tapline_flow::{EndReason, Statistics, UnmeteredCause};
+
+use crate::layout::SECOND_WORDS;
+
+/// Totals and account of a second, or of several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Its end, in nanoseconds since 1970 UTC.
+    pub end_ns: u64,
+    /// Its length, in nanoseconds.
+    pub len_ns: u64,
+    /// Packets metered.
+    pub metered: u64,
+    /// Bytes of their frames.
+    pub metered_bytes: u64,
+    /// Their bytes as flows count them.
+    pub flow_bytes: u64,
+    /// Packets without IP.
+    pub not_ip: u64,
+    /// Bytes of their frames.
+    pub not_ip_bytes: u64,
+    /// Packets whose headers were cut short.
+    pub cut: u64,
+    /// Bytes of their frames.
+    pub cut_bytes: u64,
+    /// Packets that sampling left out.
+    pub sampled_out: u64,
+    /// Bytes of their frames.
+    pub sampled_out_bytes: u64,
+    /// Packets lost in the kernel's ring, or between XDP program and meter.
+    pub lost_ring: u64,
+    /// Packets lost between the daemon and the meter.
+    pub lost_daemon: u64,
+    /// Packets lost in card and driver, by their own counters: beside the sum.
+    pub lost_before: u64,
+    /// Flows at the end.
+    pub active: u64,
+    /// Flows that began.
+    pub made: u64,
+    /// Flows that ended, by reason.
+    pub ended: [u64; 5],
+    /// Packets older than one before them.
+    pub late: u64,
+    /// Room of the flow table.
+    pub room: u64,
+    /// Packets that the sources lent.
+    pub delivered: u64,
+    /// Workers whose packets are in it.
+    pub workers: u64,
+}
+
+impl Second {
+    /// The totals of a meter since its start.
+    pub fn of_statistics(statistics: &Statistics) -> Second {
+        let not = |cause: UnmeteredCause| statistics.not_metered[cause as usize];
+        let (not_ip, cut, sampled) =
+            (not(UnmeteredCause::NotIp), not(UnmeteredCause::Cut), not(UnmeteredCause::Sampled));
+        Second {
+            metered: statistics.metered.packets,
+            metered_bytes: statistics.metered.bytes,
+            flow_bytes: statistics.flow_bytes,
+            not_ip: not_ip.packets,
+            not_ip_bytes: not_ip.bytes,
+            cut: cut.packets,
+            cut_bytes: cut.bytes,
+            sampled_out: sampled.packets,
+            sampled_out_bytes: sampled.bytes,
+            active: statistics.active,
+            made: statistics.made,
+            ended: EndReason::ALL.map(|reason| statistics.ended.of(reason)),
+            late: statistics.late,
+            room: statistics.flows_max,
+            workers: 1,
+            ..Second::default()
+        }
+    }
+
+    /// Packets lost between the wire and the meter, as far as the sum has them.
+    pub fn lost(&self) -> u64 {
+        self.lost_ring + self.lost_daemon
+    }
+
+    /// Packets of the interface: metered, not metered by cause, and lost.
+    pub fn offered(&self) -> u64 {
+        self.metered + self.not_ip + self.cut + self.sampled_out + self.lost()
+    }
+
+    /// Bytes of the frames of these packets; of lost packets none are known.
+    pub fn offered_bytes(&self) -> u64 {
+        self.metered_bytes + self.not_ip_bytes + self.cut_bytes + self.sampled_out_bytes
+    }
+
+    /// Totals since `before`, where both are totals since the start of a meter.
+    #[must_use]
+    pub fn since(&self, before: &Second) -> Second {
+        let mut since = *self;
+        for (ours, theirs) in since.sums_mut().into_iter().zip(before.sums()) {
+            *ours = ours.saturating_sub(theirs);
+        }
+        since
+    }
+
+    /// Adds another worker's part of the same second.
+    pub fn merge(&mut self, other: &Second) {
+        self.add_sums(other);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.len_ns = self.len_ns.max(other.len_ns);
+        (self.active, self.room) = (self.active + other.active, self.room + other.room);
+        self.workers += other.workers;
+    }
+
+    /// Adds the second that follows.
+    pub fn append(&mut self, next: &Second) {
+        self.add_sums(next);
+        self.len_ns += next.len_ns;
+        (self.end_ns, self.active, self.room, self.workers) =
+            (next.end_ns, next.active, next.room, next.workers);
+    }
+
+    fn add_sums(&mut self, other: &Second) {
+        for (ours, theirs) in self.sums_mut().into_iter().zip(other.sums()) {
+            *ours = ours.saturating_add(theirs);
+        }
+    }
+
+    /// The counters that add up over time.
+    fn sums_mut(&mut self) -> [&mut u64; 20] {
+        let [idle, active, end, forced, full] = &mut self.ended;
+        [
+            &mut self.metered,
+            &mut self.metered_bytes,
+            &mut self.flow_bytes,
+            &mut self.not_ip,
+            &mut self.not_ip_bytes,
+            &mut self.cut,
+            &mut self.cut_bytes,
+            &mut self.sampled_out,
+            &mut self.sampled_out_bytes,
+            &mut self.lost_ring,
+            &mut self.lost_daemon,
+            &mut self.lost_before,
+            &mut self.made,
+            idle,
+            active,
+            end,
+            forced,
+            full,
+            &mut self.late,
+            &mut self.delivered,
+        ]
+    }
+
+    fn sums(&self) -> [u64; 20] {
+        let mut copy = *self;
+        copy.sums_mut().map(|sum| *sum)
+    }
+
+    /// The words of the file, without the first: `docs/format/view.md`, "A second".
+    pub fn to_words(&self) -> [u64; SECOND_WORDS] {
+        let mut words = [0; SECOND_WORDS];
+        words[1..29].copy_from_slice(&[
+            self.end_ns,
+            self.len_ns,
+            self.offered(),
+            self.offered_bytes(),
+            self.metered,
+            self.metered_bytes,
+            self.flow_bytes,
+            self.not_ip,
+            self.not_ip_bytes,
+            self.cut,
+            self.cut_bytes,
+            self.sampled_out,
+            self.sampled_out_bytes,
+            self.lost_ring,
+            self.lost_daemon,
+            self.lost_before,
+            self.active,
+            self.made,
+            self.ended[0],
+            self.ended[1],
+            self.ended[2],
+            self.ended[3],
+            self.ended[4],
+            self.late,
+            self.room,
+            self.delivered,
+            self.workers,
+            0,
+        ]);
+        words
+    }
+
+    /// What such words mean. `None` if their sum does not add up: the file is damaged.
+    pub fn of_words(words: &[u64]) -> Option<Second> {
+        let at = |place: usize| words.get(place).copied().unwrap_or(0);
+        let mut parts = [5, 8, 10, 12, 14, 15].map(at).into_iter();
+        let sum = parts.try_fold(0u64, |sum, part| sum.checked_add(part));
+        let second = Second {
+            end_ns: at(1),
+            len_ns: at(2),
+            metered: at(5),
+            metered_bytes: at(6),
+            flow_bytes: at(7),
+            not_ip: at(8),
+            not_ip_bytes: at(9),
+            cut: at(10),
+            cut_bytes: at(11),
+            sampled_out: at(12),
+            sampled_out_bytes: at(13),
+            lost_ring: at(14),
+            lost_daemon: at(15),
+            lost_before: at(16),
+            active: at(17),
+            made: at(18),
+            ended: [at(19), at(20), at(21), at(22), at(23)],
+            late: at(24),
+            room: at(25),
+            delivered: at(26),
+            workers: at(27),
+        };
+        (sum == Some(at(3))).then_some(second)
+    }
+}

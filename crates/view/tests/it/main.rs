@@ -1,0 +1,4 @@
+//! One program for the integration tests of this crate.
+
+mod file;
+mod sums;

@@ -1,0 +1,53 @@
+//! Errors of the page's server and its history.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// A server that cannot begin, or a history that cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is taken, or not one of this host.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// An address that others reach, without TLS in front.
+    #[error(
+        "{address} can be reached by other hosts, and this server speaks plain HTTP: listen on 127.0.0.1 and use ssh -L, or put a proxy with TLS in front and say --behind-proxy"
+    )]
+    Open {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The runtime of the server.
+    #[error("cannot wait for connections: {0}")]
+    Runtime(io::Error),
+    /// The history.
+    #[error("history {}: {source}", .path.display())]
+    History {
+        /// Its file.
+        path: PathBuf,
+        /// The error of SQLite.
+        source: rusqlite::Error,
+    },
+    /// A history of another version.
+    #[error("history {}: it has version {version}; this program knows version 1", .path.display())]
+    HistoryVersion {
+        /// Its file.
+        path: PathBuf,
+        /// The version that it has.
+        version: i64,
+    },
+}
+
+impl Error {
+    pub(crate) fn history(path: &Path) -> impl FnOnce(rusqlite::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::History { path, source }
+    }
+}

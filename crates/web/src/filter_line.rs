@@ -1,0 +1,166 @@
+//! The filter line: words of the view, and pcap-filter text.
+//!
+//! ```text
+//! host:10.0.0.7 app:tls tcp port 443
+//! '---words of the view---' '--pcap-filter--'
+//! ```
+//!
+//! A flow fits if all words fit and the pcap-filter text accepts a packet with the flow's addresses, protocol and
+//! ports, in either direction. Names in that text are looked up in files only: a name server would learn what is
+//! watched.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tapline_filter::{Options, SystemNames};
+use tapline_ir::CompiledFilter;
+use tapline_packet::numbers::ip_protocol::{TCP, UDP};
+use tapline_packet::{LinkType, Meta, Packet};
+use tapline_view::{Dimension, KeyValue, Row};
+
+use crate::access::Rights;
+
+/// The most bytes of a filter line.
+const LEN_MAX: usize = 1000;
+
+/// A filter line that was understood.
+#[derive(Clone, Debug, Default)]
+pub struct FilterLine {
+    hosts: Vec<IpAddr>,
+    applications: Vec<String>,
+    hides_names: bool,
+    text: String,
+    program: Option<Arc<CompiledFilter>>,
+}
+
+impl FilterLine {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// A text that says what is wrong, with its place.
+    pub fn parse(line: &str) -> Result<FilterLine, String> {
+        if line.len() > LEN_MAX {
+            return Err(format!("the filter has {} bytes; {LEN_MAX} are the most", line.len()));
+        }
+        let mut filter = FilterLine::default();
+        let mut rest = Vec::new();
+        for word in line.split_whitespace() {
+            match word.split_once(':') {
+                Some(("host", address)) => match address.parse() {
+                    Ok(address) => filter.hosts.push(address),
+                    Err(_) => return Err(format!("`{word}`: {address} is no address of IPv4 or IPv6")),
+                },
+                Some(("app", name)) if !name.is_empty() => {
+                    filter.applications.push(name.to_lowercase());
+                }
+                Some(("app", _)) => {
+                    return Err(format!("`{word}`: an application or a name belongs behind app:"));
+                }
+                _ => rest.push(word),
+            }
+        }
+        filter.text = rest.join(" ");
+        if !filter.text.is_empty() {
+            let names = Arc::new(SystemNames::in_directory("/etc").files_only());
+            let options = Options { resolver: names, ..Options::new(LinkType::RAW) };
+            let program =
+                tapline_filter::compile(&filter.text, &options).map_err(|error| error.to_string())?;
+            filter.program = Some(Arc::new(program));
+        }
+        Ok(filter)
+    }
+
+    /// The flows of a host.
+    pub(crate) fn of_host(host: IpAddr) -> FilterLine {
+        FilterLine { hosts: vec![host], ..FilterLine::default() }
+    }
+
+    /// The same for a browser with these rights: without that to names `app:` means applications alone.
+    pub(crate) fn seeing(self, rights: Rights) -> FilterLine {
+        FilterLine { hides_names: rights < Rights::Names, ..self }
+    }
+
+    /// Whether every flow fits.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty() && self.applications.is_empty() && self.program.is_none()
+    }
+
+    /// The pcap-filter text for packets: that of the line, and its hosts. Applications cannot be said in it.
+    ///
+    /// # Errors
+    /// The line asks for an application.
+    pub fn packets_text(&self) -> Result<String, String> {
+        if !self.applications.is_empty() {
+            return Err(
+                "packets cannot be chosen by app:, which is known of flows: name hosts and ports".to_owned()
+            );
+        }
+        let hosts = self.hosts.iter().map(|host| format!("host {host}"));
+        let text = (!self.text.is_empty()).then(|| format!("({})", self.text));
+        Ok(hosts.chain(text).collect::<Vec<_>>().join(" and "))
+    }
+
+    /// Whether a flow fits.
+    pub fn fits(&self, row: &Row) -> bool {
+        let KeyValue::Flow(protocol, from, to) = row.key.value(Dimension::Flow) else { return false };
+        if !self.hosts.iter().all(|host| *host == from.0 || *host == to.0) {
+            return false;
+        }
+        if !self.applications.is_empty() {
+            let KeyValue::Name(name) = row.name.value(Dimension::Name) else { return false };
+            let seen =
+                if self.hides_names { name.split(' ').next().unwrap_or_default() } else { name.as_str() };
+            let name = seen.to_lowercase();
+            if !self.applications.iter().all(|wanted| name.contains(wanted.as_str())) {
+                return false;
+            }
+        }
+        let Some(program) = &self.program else { return true };
+        let accepts = |from, to| {
+            let data = headers(protocol, from, to);
+            let meta = Meta { wire_len: data.len() as u32, ..Meta::default() };
+            program.run(Packet { data: &data, meta: &meta }) > 0
+        };
+        accepts(from, to) || accepts(to, from)
+    }
+}
+
+/// The headers of a packet of a flow: IP, and what of the transport filters look at.
+fn headers(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
+    let payload = match protocol {
+        TCP => 20,
+        UDP => 8,
+        _ => 4,
+    };
+    let mut data = match (from.0, to.0) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut header = vec![0x45, 0, 0, 20 + payload, 0, 0, 0, 0, 64, protocol, 0, 0];
+            header.extend(source.octets());
+            header.extend(destination.octets());
+            header
+        }
+        (source, destination) => {
+            let octets = |address: IpAddr| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            let mut header = vec![0x60, 0, 0, 0, 0, payload, protocol, 64];
+            header.extend(octets(source));
+            header.extend(octets(destination));
+            header
+        }
+    };
+    match protocol {
+        1 | 58 => data.extend([(to.1 >> 8) as u8, to.1 as u8, 0, 0]),
+        _ => {
+            data.extend(from.1.to_be_bytes());
+            data.extend(to.1.to_be_bytes());
+        }
+    }
+    data.resize(data.len() + usize::from(payload) - 4, 0);
+    if protocol == TCP {
+        let offset = data.len() - 8;
+        data[offset] = 0x50;
+    }
+    data
+}

@@ -1,0 +1,327 @@
+//! The history: minutes for 60 days, hours for two years, in one SQLite file of bounded size.
+//!
+//! ```text
+//! Reading, each second --TableSum--> minute --+--> roll(tier, dimension, bucket): rows of the greatest, others
+//!                      --TableSum--> hour ----'    total(tier, bucket): counters, losses
+//! ```
+//!
+//! Hours are made of seconds, not of cut minutes. The file is in WAL mode, so that other programs read it while this
+//! one writes; `docs/view.md` has its tables.
+
+mod answer;
+mod record;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tapline_view::{Dimension, Key, Reading, Second, Table, TableSum};
+
+pub use answer::HistoryAnswer;
+pub(crate) use answer::HistoryQuestion;
+
+use crate::error::Error;
+
+const VERSION: i64 = 1;
+const MINUTE_NS: u64 = 60_000_000_000;
+/// Rows of a sum that is being made, beyond which it is cut to half.
+const SUM_ROWS_MAX: usize = 4096;
+
+/// Dimensions that are kept. Flows are not: the probe's Parquet has each.
+const KEPT: [Dimension; 7] = [
+    Dimension::HostIn,
+    Dimension::HostOut,
+    Dimension::Pair,
+    Dimension::Service,
+    Dimension::Name,
+    Dimension::Segment,
+    Dimension::Interface,
+];
+
+/// A length of buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    Minute = 1,
+    Hour = 2,
+}
+
+impl Tier {
+    /// The length of a bucket.
+    pub(crate) const fn len_ns(self) -> u64 {
+        match self {
+            Tier::Minute => MINUTE_NS,
+            Tier::Hour => 60 * MINUTE_NS,
+        }
+    }
+
+    /// Rows of a table.
+    const fn rows(self) -> usize {
+        match self {
+            Tier::Minute => 50,
+            Tier::Hour => 200,
+        }
+    }
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// Minutes are kept for so long.
+    pub minutes: Duration,
+    /// Hours are kept for so long.
+    pub hours: Duration,
+    /// The most bytes of the file; then the oldest minutes go first.
+    pub bytes: u64,
+}
+
+impl Default for HistoryLimits {
+    fn default() -> HistoryLimits {
+        const DAY: u64 = 86_400;
+        HistoryLimits {
+            minutes: Duration::from_secs(60 * DAY),
+            hours: Duration::from_secs(2 * 365 * DAY),
+            bytes: 1_000_000_000,
+        }
+    }
+}
+
+/// A history, which one process writes.
+#[derive(Debug)]
+pub struct History {
+    path: PathBuf,
+    connection: Connection,
+    limits: HistoryLimits,
+    minute: Bucket,
+    hour: Bucket,
+}
+
+/// A bucket that is being filled.
+#[derive(Debug)]
+struct Bucket {
+    tier: Tier,
+    number: Option<u64>,
+    second: Second,
+    sums: [TableSum; KEPT.len()],
+}
+
+impl Bucket {
+    fn new(tier: Tier) -> Bucket {
+        Bucket { tier, number: None, second: Second::default(), sums: Default::default() }
+    }
+
+    fn add(&mut self, reading: &Reading) {
+        self.second.append(&reading.second);
+        for (sum, dimension) in self.sums.iter_mut().zip(KEPT) {
+            sum.append(reading.table(dimension));
+            sum.bound(SUM_ROWS_MAX);
+        }
+    }
+}
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE);
+    CREATE TABLE IF NOT EXISTS roll (k INTEGER PRIMARY KEY, v BLOB NOT NULL);
+    CREATE TABLE IF NOT EXISTS total (
+        tier INTEGER NOT NULL, bucket INTEGER NOT NULL, seconds REAL NOT NULL,
+        packets INTEGER NOT NULL, bytes INTEGER NOT NULL, metered INTEGER NOT NULL, metered_bytes INTEGER NOT NULL,
+        flow_bytes INTEGER NOT NULL, not_ip INTEGER NOT NULL, cut INTEGER NOT NULL, sampled_out INTEGER NOT NULL,
+        lost_ring INTEGER NOT NULL, lost_daemon INTEGER NOT NULL, lost_before INTEGER NOT NULL,
+        flows INTEGER NOT NULL, active INTEGER NOT NULL, PRIMARY KEY (tier, bucket)) WITHOUT ROWID;
+    PRAGMA user_version = 1;";
+
+impl History {
+    /// Opens or makes a history.
+    ///
+    /// # Errors
+    /// [`Error::History`], [`Error::HistoryVersion`].
+    pub fn open(path: &Path, limits: HistoryLimits) -> Result<History, Error> {
+        let of = || Error::history(path);
+        let connection = Connection::open(path).map_err(of())?;
+        connection.busy_timeout(Duration::from_secs(5)).map_err(of())?;
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(of())?;
+        if version != 0 && version != VERSION {
+            return Err(Error::HistoryVersion { path: path.to_owned(), version });
+        }
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(of())?;
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(of())?;
+        // The file stays in one folder, which is all that this process may write to.
+        connection.pragma_update(None, "temp_store", "MEMORY").map_err(of())?;
+        connection.execute_batch(SCHEMA).map_err(of())?;
+        let (minute, hour) = (Bucket::new(Tier::Minute), Bucket::new(Tier::Hour));
+        Ok(History { path: path.to_owned(), connection, limits, minute, hour })
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a second. A minute that is over is written, and an hour.
+    ///
+    /// # Errors
+    /// [`Error::History`].
+    pub fn add(&mut self, reading: &Reading) -> Result<(), Error> {
+        // A second that ends with the minute belongs to it.
+        let inside = reading.second.end_ns.saturating_sub(1);
+        let (minute, hour) = (inside / Tier::Minute.len_ns(), inside / Tier::Hour.len_ns());
+        let mut written = Ok(());
+        if self.minute.number.is_some_and(|number| number != minute) {
+            let is_hour_over = self.hour.number.is_some_and(|number| number != hour);
+            written = self.write(is_hour_over);
+        }
+        (self.minute.number, self.hour.number) = (Some(minute), Some(hour));
+        self.minute.add(reading);
+        self.hour.add(reading);
+        written
+    }
+
+    /// Writes what is not whole yet, at the end.
+    ///
+    /// # Errors
+    /// [`Error::History`].
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if self.minute.number.is_none() { Ok(()) } else { self.write(true) }
+    }
+
+    /// Writes the minute, and the hour if it is over, in one transaction.
+    fn write(&mut self, is_hour_over: bool) -> Result<(), Error> {
+        let minute = std::mem::replace(&mut self.minute, Bucket::new(Tier::Minute));
+        let hour = is_hour_over.then(|| std::mem::replace(&mut self.hour, Bucket::new(Tier::Hour)));
+        let now = minute.second.end_ns;
+        let of = Error::history(&self.path);
+        let write = || -> rusqlite::Result<()> {
+            let transaction = self.connection.unchecked_transaction()?;
+            for bucket in [Some(minute), hour].into_iter().flatten() {
+                write_bucket(&transaction, bucket)?;
+            }
+            expire(&transaction, now, &self.limits)?;
+            transaction.commit()
+        };
+        write().map_err(of)
+    }
+}
+
+/// Adds a bucket to what the file has of it: a meter that began anew in the midst of an hour goes on with it.
+fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()> {
+    let Bucket { tier, number: Some(number), second, sums } = bucket else { return Ok(()) };
+    connection
+        .prepare_cached(
+            "INSERT INTO total VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)
+             ON CONFLICT DO UPDATE SET seconds = seconds + excluded.seconds, packets = packets + excluded.packets,
+             bytes = bytes + excluded.bytes, metered = metered + excluded.metered,
+             metered_bytes = metered_bytes + excluded.metered_bytes, flow_bytes = flow_bytes + excluded.flow_bytes,
+             not_ip = not_ip + excluded.not_ip, cut = cut + excluded.cut, sampled_out = sampled_out + excluded.sampled_out,
+             lost_ring = lost_ring + excluded.lost_ring, lost_daemon = lost_daemon + excluded.lost_daemon,
+             lost_before = lost_before + excluded.lost_before, flows = flows + excluded.flows, active = excluded.active",
+        )?
+        .execute(params![
+            tier as i64,
+            number as i64,
+            second.len_ns as f64 / 1e9,
+            second.offered() as i64,
+            second.offered_bytes() as i64,
+            second.metered as i64,
+            second.metered_bytes as i64,
+            second.flow_bytes as i64,
+            second.not_ip as i64,
+            second.cut as i64,
+            second.sampled_out as i64,
+            second.lost_ring as i64,
+            second.lost_daemon as i64,
+            second.lost_before as i64,
+            second.made as i64,
+            second.active as i64,
+        ])?;
+    for (mut sum, dimension) in sums.into_iter().zip(KEPT) {
+        let key = roll_key(tier, dimension, number);
+        let before: Option<Vec<u8>> = connection
+            .prepare_cached("SELECT v FROM roll WHERE k = ?1")?
+            .query_row([key], |row| row.get(0))
+            .optional()?;
+        if let Some(table) = before.and_then(|blob| record::table_of(&blob)) {
+            sum.append(&named(connection, table)?);
+        }
+        let table = sum.finish(tier.rows());
+        let ids = table.rows.iter().map(|row| id_of(connection, &row.key)).collect::<Result<Vec<_>, _>>()?;
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO roll VALUES (?1, ?2)")?
+            .execute(params![key, record::blob_of(&table, &ids)])?;
+    }
+    Ok(())
+}
+
+/// The keys of a table that was read: its rows have numbers of names.
+fn named(connection: &Connection, table: record::NumberedTable) -> rusqlite::Result<Table> {
+    let rows =
+        table.rows.into_iter().map(|(id, row)| Ok(tapline_view::Row { key: key_of(connection, id)?, ..row }));
+    Ok(Table { rows: rows.collect::<rusqlite::Result<_>>()?, ..table.rest })
+}
+
+/// The number of a key, made if there is none.
+fn id_of(connection: &Connection, key: &Key) -> rusqlite::Result<i64> {
+    let bytes = record::key_bytes(key);
+    let known = connection
+        .prepare_cached("SELECT id FROM name WHERE key = ?1")?
+        .query_row([&bytes], |row| row.get(0))
+        .optional()?;
+    match known {
+        Some(id) => Ok(id),
+        None => {
+            connection.prepare_cached("INSERT INTO name (key) VALUES (?1)")?.execute([&bytes])?;
+            Ok(connection.last_insert_rowid())
+        }
+    }
+}
+
+fn key_of(connection: &Connection, id: i64) -> rusqlite::Result<Key> {
+    let mut statement = connection.prepare_cached("SELECT key FROM name WHERE id = ?1")?;
+    let bytes: Option<Vec<u8>> = statement.query_row([id], |row| row.get(0)).optional()?;
+    Ok(record::key_of_bytes(&bytes.unwrap_or_default()))
+}
+
+/// The key of a roll: tier in bits 56 to 62, dimension in 48 to 55, bucket in 0 to 47.
+pub(crate) fn roll_key(tier: Tier, dimension: Dimension, bucket: u64) -> i64 {
+    (tier as i64) << 56 | (dimension as i64) << 48 | (bucket & 0xffff_ffff_ffff) as i64
+}
+
+/// Takes away what is too old, and the oldest minutes while the file is too large.
+fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusqlite::Result<()> {
+    for (tier, kept) in [(Tier::Minute, limits.minutes), (Tier::Hour, limits.hours)] {
+        let oldest = now_ns.saturating_sub(kept.as_nanos() as u64) / tier.len_ns();
+        take_away(connection, tier, oldest)?;
+    }
+    let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+    let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
+    let size: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    if ((pages - free) * size) as u64 > limits.bytes {
+        for tier in [Tier::Minute, Tier::Hour] {
+            let (first, last): (Option<i64>, Option<i64>) = connection.query_row(
+                "SELECT min(bucket), max(bucket) FROM total WHERE tier = ?1",
+                [tier as i64],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
+            if let (Some(first), Some(last)) = (first, last)
+                && last > first
+            {
+                // A sixteenth at a time, so that the next minutes find room.
+                take_away(connection, tier, (first + 1 + (last - first) / 16) as u64)?;
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes away all buckets of a tier before one.
+fn take_away(connection: &Connection, tier: Tier, oldest: u64) -> rusqlite::Result<()> {
+    let gone = connection
+        .prepare_cached("DELETE FROM total WHERE tier = ?1 AND bucket < ?2")?
+        .execute(params![tier as i64, oldest as i64])?;
+    if gone > 0 {
+        for dimension in KEPT {
+            let (from, to) = (roll_key(tier, dimension, 0), roll_key(tier, dimension, oldest));
+            connection.prepare_cached("DELETE FROM roll WHERE k >= ?1 AND k < ?2")?.execute([from, to])?;
+        }
+    }
+    Ok(())
+}

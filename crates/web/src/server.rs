@@ -1,0 +1,502 @@
+//! The server: one thread that waits for connections, and one that reads the meter once a second.
+//!
+//! ```text
+//! thread `feed`  Feed::read --Snapshot--> watch channel --> every event stream: one answer for each question and second
+//! this thread    accept --> connection --> request: host, token, method --> asset, page, events, packets
+//! ```
+//!
+//! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts, and a stream whose
+//! queue stays full for two seconds is ended. Everything has a most: connections, streams, bytes of a request.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use crate::access::{Access, Refusal, Rights};
+use crate::assets;
+use crate::body::Answer;
+use crate::error::Error;
+use crate::feed::{Feed, Snapshot};
+use crate::filter_line::FilterLine;
+use crate::history::{History, HistoryQuestion};
+use crate::packets::{PacketRequest, PacketSource};
+use crate::page::{self, PageRequest};
+use crate::query::Query;
+
+/// Connections at a time; a browser has six at most.
+const CONNECTIONS_MAX: usize = 256;
+/// Event streams at a time.
+const STREAMS_MAX: usize = 32;
+/// Requests for packets at a time.
+const FETCHES_MAX: usize = 4;
+/// How long a stream may leave what was sent to it unread, and a client take for the head of its request.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the head of a request may take, and a connection stand idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a request's head.
+const HEAD_LEN_MAX: usize = 16 << 10;
+/// How often the meter is looked at: it publishes once a second, at a moment that we do not know.
+const POLL: Duration = Duration::from_millis(100);
+/// The most packets of a list, and of a file.
+const LIST_MAX: u64 = 500;
+const FILE_PACKETS_MAX: u64 = 1_000_000;
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// The policy of the page: everything from here, nothing inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// A proxy in front speaks TLS, so that an address which others reach is allowed.
+    pub is_behind_proxy: bool,
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    feed: Feed,
+}
+
+struct Shared {
+    access: Access,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+    /// Answers of the present second, by question.
+    answers: Mutex<(u64, HashMap<String, Bytes>)>,
+    connections: AtomicUsize,
+    streams: AtomicUsize,
+    fetches: AtomicUsize,
+    packets: Option<Arc<dyn PacketSource>>,
+    history: Option<Arc<Mutex<History>>>,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// One of a bounded number of things at a time.
+struct Place {
+    shared: Arc<Shared>,
+    of: fn(&Shared) -> &AtomicUsize,
+}
+
+impl Place {
+    fn take(shared: &Arc<Shared>, of: fn(&Shared) -> &AtomicUsize, most: usize) -> Option<Place> {
+        let is_room = of(shared).fetch_add(1, Relaxed) < most;
+        let place = Place { shared: Arc::clone(shared), of };
+        is_room.then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        (self.of)(&self.shared).fetch_sub(1, Relaxed);
+    }
+}
+
+impl Server {
+    /// Listens. `log` gets a line for each event that an administrator should know of.
+    ///
+    /// # Errors
+    /// [`Error::Open`] for an address that others reach, unless a proxy stands in front; [`Error::Listen`].
+    pub fn bind(
+        settings: &ServerSettings,
+        access: Access,
+        feed: Feed,
+        packets: Option<Arc<dyn PacketSource>>,
+        history: Option<History>,
+        log: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Server, Error> {
+        let address = settings.listen;
+        if !address.ip().is_loopback() && !settings.is_behind_proxy {
+            return Err(Error::Open { address });
+        }
+        let listen = || -> std::io::Result<TcpListener> {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener = listen().map_err(|source| Error::Listen { address, source })?;
+        let (snapshot, _) = watch::channel(Arc::new(Snapshot::default()));
+        let shared = Shared {
+            access,
+            snapshot,
+            answers: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            fetches: AtomicUsize::new(0),
+            packets,
+            history: history.map(|history| Arc::new(Mutex::new(history))),
+            log,
+        };
+        Ok(Server { listener, shared: Arc::new(shared), feed })
+    }
+
+    /// The address on which it listens.
+    ///
+    /// # Errors
+    /// The system does not tell it.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is set.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`].
+    pub fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
+        let Server { listener, shared, feed } = self;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
+        let runtime = runtime.map_err(Error::Runtime)?;
+        let reader = {
+            let (shared, stop) = (Arc::clone(&shared), Arc::clone(stop));
+            thread::Builder::new().name("feed".to_owned()).spawn(move || follow(feed, &shared, &stop))
+        };
+        let reader = reader.map_err(Error::Runtime)?;
+        let served = runtime.block_on(serve(listener, &shared, stop));
+        stop.store(true, Relaxed);
+        drop(reader.join());
+        runtime.shutdown_background();
+        served.map_err(Error::Runtime)
+    }
+}
+
+/// Reads the meter again and again, and keeps the history.
+fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
+    let (mut was_alive, mut complaint) = (false, String::new());
+    while !stop.load(Relaxed) {
+        let fresh = feed.read();
+        let snapshot = feed.snapshot();
+        if !fresh.is_empty() || snapshot.is_alive != was_alive {
+            was_alive = snapshot.is_alive;
+            shared.snapshot.send_replace(Arc::new(snapshot));
+        }
+        if let Some(history) = &shared.history {
+            let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+            for reading in fresh {
+                if let Err(error) = history.add(&reading)
+                    && complaint != error.to_string()
+                {
+                    complaint = error.to_string();
+                    (shared.log)(&complaint);
+                }
+            }
+        }
+        thread::sleep(POLL);
+    }
+    if let Some(history) = &shared.history {
+        let ended = history.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        ended.err().into_iter().for_each(|error| (shared.log)(&error.to_string()));
+    }
+}
+
+async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    while !stop.load(Relaxed) {
+        let Ok(accepted) = tokio::time::timeout(POLL, listener.accept()).await else { continue };
+        let Ok((stream, _)) = accepted else {
+            // No descriptor is free: a connection that ends gives one back.
+            tokio::time::sleep(POLL).await;
+            continue;
+        };
+        let Some(place) = Place::take(shared, |shared| &shared.connections, CONNECTIONS_MAX) else {
+            continue;
+        };
+        let shared = Arc::clone(shared);
+        let connection = Connection::default();
+        let of_service = connection.clone();
+        let task = tokio::task::spawn(async move {
+            let _place = place;
+            let service = service_fn(move |request| {
+                let (shared, connection) = (Arc::clone(&shared), of_service.clone());
+                async move { Ok::<_, Infallible>(answer(&shared, request, &connection).await) }
+            });
+            let mut connection = http1::Builder::new();
+            connection.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
+            // A browser that goes away is no event.
+            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+        });
+        let _ = connection.0.set(task.abort_handle());
+    }
+    Ok(())
+}
+
+/// A connection, to be given up by whoever answers it.
+#[derive(Clone, Default)]
+struct Connection(Arc<OnceLock<AbortHandle>>);
+
+impl Connection {
+    fn give_up(&self) {
+        if let Some(task) = self.0.get() {
+            task.abort();
+        }
+    }
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    connection: &Connection,
+) -> Response<Answer> {
+    match route(shared, &request, connection).await {
+        Ok(response) => response,
+        Err((status, reason)) => {
+            plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
+        }
+    }
+}
+
+type Routed = Result<Response<Answer>, (u16, String)>;
+
+fn refused((status, reason): Refusal) -> (u16, String) {
+    (status, reason.to_owned())
+}
+
+async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &Connection) -> Routed {
+    shared.access.check_origin(request.headers()).map_err(refused)?;
+    if request.method() != Method::GET {
+        return Err((405, "only GET is answered".to_owned()));
+    }
+    let path = request.uri().path();
+    if let Some((_, kind, content)) = assets::find(path) {
+        return Ok(plain(200, kind, content.to_vec()));
+    }
+    if path == "/api/session" {
+        let cookie = shared.access.session(request.headers()).map_err(refused)?;
+        let mut response = plain(200, "application/json", b"{}".to_vec());
+        let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
+        response.headers_mut().insert("set-cookie", value);
+        return Ok(response);
+    }
+    let rights = shared.access.rights(request.headers()).map_err(refused)?;
+    let text = request.uri().query().unwrap_or_default();
+    let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
+    match path {
+        "/api/page" => {
+            let asked = PageRequest::parse(&query, rights).map_err(|why| (400, why))?;
+            let key = format!("{}?{text}", rights.name());
+            Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
+        }
+        "/api/events" => events(shared, (&query, text), rights, connection.clone()),
+        "/api/seconds" => {
+            let snapshot = Arc::clone(&shared.snapshot.borrow());
+            let most = query.number("last", 60, 1, crate::feed::SECONDS_MAX as u64) as usize;
+            Ok(json_answer(&page::seconds_json(&snapshot, most)))
+        }
+        "/api/history" => history(shared, &query, rights).await,
+        "/api/packets" | "/api/packets.pcapng" => packets(shared, path, &query, rights, request).await,
+        _ => Err((404, "there is no such page".to_owned())),
+    }
+}
+
+impl Shared {
+    /// The answer of the present second, which all who ask the same share.
+    fn answer(&self, key: &str, asked: &PageRequest) -> Bytes {
+        let snapshot = Arc::clone(&self.snapshot.borrow());
+        let number =
+            snapshot.seconds.back().map_or(0, |(number, _)| number + 1) << 1 | u64::from(snapshot.is_alive);
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.0 != number || answers.1.len() > 4 * STREAMS_MAX {
+            *answers = (number, HashMap::new());
+        }
+        if let Some(known) = answers.1.get(key) {
+            return known.clone();
+        }
+        let bytes = Bytes::from(asked.answer(&snapshot).to_string());
+        answers.1.insert(key.to_owned(), bytes.clone());
+        bytes
+    }
+}
+
+/// An event a second: what the page shows.
+fn events(
+    shared: &Arc<Shared>,
+    (query, text): (&Query, &str),
+    rights: Rights,
+    connection: Connection,
+) -> Routed {
+    let asked = PageRequest::parse(query, rights).map_err(|why| (400, why))?;
+    let Some(place) = Place::take(shared, |shared| &shared.streams, STREAMS_MAX) else {
+        return Err((503, format!("{STREAMS_MAX} pages are open already")));
+    };
+    let (to, parts) = mpsc::channel::<Bytes>(2);
+    let (shared, key) = (Arc::clone(shared), format!("{}?{text}", rights.name()));
+    tokio::task::spawn(async move {
+        let _place = place;
+        let mut snapshot = shared.snapshot.subscribe();
+        snapshot.mark_changed();
+        loop {
+            // A line now and then finds out whether anybody is there still.
+            let part = match tokio::time::timeout(Duration::from_secs(10), snapshot.changed()).await {
+                Ok(Ok(())) => {
+                    snapshot.borrow_and_update();
+                    let answer = shared.answer(&key, &asked);
+                    let mut event = Vec::with_capacity(answer.len() + 8);
+                    event.extend_from_slice(b"data: ");
+                    event.extend_from_slice(&answer);
+                    event.extend_from_slice(b"\n\n");
+                    Bytes::from(event)
+                }
+                Ok(Err(_)) => return,
+                Err(_) => Bytes::from_static(b": still here\n\n"),
+            };
+            let sent = tokio::time::timeout(PATIENCE, to.send(part)).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                return connection.give_up();
+            }
+        }
+    });
+    let mut response = headed(200, "text/event-stream", Answer::Parts(parts));
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed {
+    let Some(history) = shared.history.clone() else {
+        return Err((404, "no history is kept: see --history".to_owned()));
+    };
+    let asked = HistoryQuestion::parse(query, rights).map_err(|why| (400, why))?;
+    let answered = tokio::task::spawn_blocking(move || {
+        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.answer(&asked).map(|answer| answer.to_json(&asked))
+    });
+    match answered.await {
+        Ok(Ok(answer)) => Ok(json_answer(&answer)),
+        Ok(Err(error)) => Err((500, error.to_string())),
+        Err(_) => Err((500, "the history could not be asked".to_owned())),
+    }
+}
+
+async fn packets(
+    shared: &Arc<Shared>,
+    path: &str,
+    query: &Query,
+    rights: Rights,
+    request: &Request<Incoming>,
+) -> Routed {
+    if rights < Rights::Packets {
+        return Err((403, "this token is for counts, not for packets".to_owned()));
+    }
+    let Some(source) = shared.packets.clone() else {
+        return Err((
+            404,
+            "no packets can be had: give --packets tap:NAME or --packets store:DIRECTORY".to_owned(),
+        ));
+    };
+    let Some(place) = Place::take(shared, |shared| &shared.fetches, FETCHES_MAX) else {
+        return Err((503, format!("{FETCHES_MAX} others ask for packets just now: try again")));
+    };
+    let is_file = path.ends_with(".pcapng");
+    let asked = packet_request(query, source.as_ref(), is_file).map_err(|why| (400, why))?;
+    if !is_file {
+        let answered = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            source.list(&asked)
+        });
+        let answer = answered.await.unwrap_or_else(|_| Err("the packets could not be read".to_owned()));
+        let answer = answer.map_err(|why| (502, why))?;
+        return Ok(json_answer(&json!({
+            "packets": answer.packets,
+            "span_ns": answer.span_ns,
+            "is_cut": answer.is_cut,
+            "notes": answer.notes,
+            "lines": answer.lines.iter().map(|(time, len, line)| json!([time, len, line])).collect::<Vec<_>>(),
+        })));
+    }
+    let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or("-");
+    (shared.log)(&format!(
+        "download from {} of {} to {} ns, filter {:?}, by {agent:?}",
+        asked.source, asked.from_ns, asked.to_ns, asked.filter
+    ));
+    let (to, parts) = mpsc::channel::<Bytes>(4);
+    let log = Arc::clone(shared);
+    tokio::task::spawn_blocking(move || {
+        let _place = place;
+        if let Err(error) = source.write(&asked, &mut Parts(to)) {
+            (log.log)(&format!("download from {}: {error}", asked.source));
+        }
+    });
+    let mut response = headed(200, "application/x-pcapng", Answer::Parts(parts));
+    let name = HeaderValue::from_static("attachment; filename=\"packets.pcapng\"");
+    response.headers_mut().insert("content-disposition", name);
+    Ok(response)
+}
+
+fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Result<PacketRequest, String> {
+    let sources = source.sources();
+    let asked = query.text("source");
+    let name = sources.iter().find(|known| *known == asked || asked.is_empty());
+    let name = name.ok_or_else(|| format!("packets are there from: {}", sources.join(", ")))?;
+    let time = |name: &str| {
+        query.text(name).parse::<i64>().map_err(|_| format!("{name} is no time in nanoseconds since 1970"))
+    };
+    let (from_ns, to_ns) = (time("from")?, time("to")?);
+    if from_ns >= to_ns {
+        return Err("the window ends before it begins".to_owned());
+    }
+    Ok(PacketRequest {
+        source: name.clone(),
+        filter: FilterLine::parse(query.text("filter"))?.packets_text()?,
+        from_ns,
+        to_ns,
+        packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", LIST_MAX, 1, LIST_MAX) },
+        bytes_max: FILE_BYTES_MAX,
+    })
+}
+
+/// A writer into the body of an answer: waits while the browser is slow, ends when it has gone.
+struct Parts(mpsc::Sender<Bytes>);
+
+impl Write for Parts {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let sent = self.0.blocking_send(Bytes::copy_from_slice(bytes));
+        sent.map(|()| bytes.len()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn json_answer(value: &Value) -> Response<Answer> {
+    plain(200, "application/json", value.to_string().into_bytes())
+}
+
+fn plain(status: u16, kind: &'static str, content: Vec<u8>) -> Response<Answer> {
+    headed(status, kind, content.into())
+}
+
+/// An answer with the headers that all have.
+fn headed(status: u16, kind: &'static str, content: Answer) -> Response<Answer> {
+    let mut response = Response::new(content);
+    *response.status_mut() = status.try_into().unwrap_or_default();
+    for (name, value) in [
+        ("content-type", kind),
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cache-control", "no-store"),
+    ] {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}

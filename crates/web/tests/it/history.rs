@@ -1,0 +1,234 @@
+//! The history: exact where it says so, bounded, and open to others.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tapline_view::{Amount, Dimension, Key, Reading, Row, Second, Table};
+use tapline_web::{Error, History, HistoryLimits};
+
+const BEGIN: u64 = 1_790_000_000 / 3600 * 3600;
+
+fn host(number: u32) -> Key {
+    Key::host(Ipv4Addr::from(0x0a00_0000 + number).into())
+}
+
+/// A second in which each of `hosts` hosts has something, and others and losses have, too.
+fn reading(end: u64, hosts: u32) -> Reading {
+    let row = |number: u32| {
+        let amount =
+            Amount { packets: u64::from(number) + end % 7, bytes: 1000 * u64::from(number) + end % 11 };
+        Row { key: host(number), amount, flows: 1, ..Row::default() }
+    };
+    let rows: Vec<Row> = (1..=hosts).rev().map(row).collect();
+    let others = Amount { packets: 3, bytes: 3000 };
+    let table = Table { rows, others, others_flows: 2, missing: Amount { packets: 1, bytes: 500 } };
+    let sum = table.sum();
+    let second = Second {
+        end_ns: end * 1_000_000_000,
+        len_ns: 1_000_000_000,
+        metered: sum.packets,
+        metered_bytes: sum.bytes + 14 * sum.packets,
+        flow_bytes: sum.bytes,
+        not_ip: 2,
+        lost_ring: end % 3,
+        ..Second::default()
+    };
+    Reading { number: end, second, tables: std::array::from_fn(|_| table.clone()) }
+}
+
+fn open(path: &Path, limits: HistoryLimits) -> History {
+    History::open(path, limits).expect("a history")
+}
+
+#[test]
+fn minutes_and_hours_add_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    let (mut exact, mut offered, mut lost) = (HashMap::<Key, Amount>::new(), 0, 0);
+    for end in (BEGIN..BEGIN + 4 * 3600).step_by(15).map(|end| end + 1) {
+        let reading = reading(end, 20);
+        history.add(&reading).expect("it is written");
+        offered += reading.second.offered();
+        lost += reading.second.lost();
+        reading.tables[0].rows.iter().for_each(|row| exact.entry(row.key).or_default().add(row.amount));
+    }
+    history.finish().expect("it is written");
+    let days = 10 * 86_400;
+    for (from, to) in [(BEGIN, BEGIN + 4 * 3600), (BEGIN - days, BEGIN + days)] {
+        for dimension in [Dimension::HostIn, Dimension::Pair, Dimension::Interface] {
+            let answer = history.greatest(dimension, from, to, 100).expect("an answer");
+            assert_eq!(answer.packets(), (offered as i64, lost as i64));
+            assert_eq!(answer.table.rows.len(), 20);
+            for row in &answer.table.rows {
+                assert_eq!((row.amount, row.error), (exact[&row.key], Amount::default()), "{:?}", row.key);
+            }
+            assert_eq!(answer.table.rows[0].key, host(20), "the greatest first");
+        }
+    }
+    let part = history.greatest(Dimension::HostIn, BEGIN + 60, BEGIN + 120, 100).expect("an answer");
+    assert_eq!((part.buckets, part.table.rows.len()), (1, 20));
+}
+
+#[test]
+fn keys_without_a_row_are_in_doubt_and_sums_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut history = open(&folder.path().join("history.sqlite"), HistoryLimits::default());
+    let mut all = Amount::default();
+    for minute in 0..30 {
+        // 250 hosts, of which a minute keeps 50; and one that is there in every second minute alone.
+        let mut reading = reading(BEGIN + minute * 60 + 1, 250);
+        if minute % 2 == 0 {
+            reading.tables[0].rows.insert(
+                0,
+                Row { key: host(9999), amount: Amount { packets: 1, bytes: 1 << 30 }, ..Row::default() },
+            );
+        }
+        all.add(reading.tables[0].sum());
+        history.add(&reading).expect("it is written");
+    }
+    history.finish().expect("it is written");
+    let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1800, 100).expect("an answer");
+    assert_eq!(answer.table.sum(), all, "rows and others");
+    let first = answer.table.rows[0];
+    assert_eq!((first.key, first.amount.bytes), (host(9999), 15 << 30));
+    assert!(first.error.bytes > 0, "absent in 15 minutes, it may have had something there");
+    let exact = answer.table.rows.iter().find(|row| row.key == host(250)).expect("a host of every minute");
+    assert_eq!(exact.error, Amount::default());
+}
+
+#[test]
+fn a_killed_writer_loses_at_most_a_minute() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    for end in BEGIN + 1..=BEGIN + 5 * 60 + 30 {
+        history.add(&reading(end, 3)).expect("it is written");
+    }
+    // As after kill -9: nothing is finished, nothing is closed.
+    std::mem::forget(history);
+    let mut history = open(&path, HistoryLimits::default());
+    let minutes = |history: &History| {
+        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets
+    };
+    assert_eq!(minutes(&history), 5, "five minutes were over");
+    for end in BEGIN + 5 * 60 + 40..=BEGIN + 6 * 60 + 1 {
+        history.add(&reading(end, 3)).expect("it is written");
+    }
+    assert_eq!(minutes(&history), 6);
+}
+
+#[test]
+fn size_and_age_are_bounded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let limits =
+        HistoryLimits { bytes: 300_000, minutes: Duration::from_secs(86_400), ..HistoryLimits::default() };
+    let mut history = open(&path, limits);
+    for minute in 0..1500 {
+        history.add(&reading(BEGIN + minute * 60 + 1, 40)).expect("it is written");
+    }
+    history.finish().expect("it is written");
+    let len = std::fs::metadata(&path).expect("the file").len();
+    assert!(len < 600_000, "{len} bytes");
+    let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1500 * 60, 10).expect("an answer");
+    assert!((10..1440).contains(&answer.buckets), "the oldest went first: {} are left", answer.buckets);
+    let last =
+        history.greatest(Dimension::HostIn, BEGIN + 1490 * 60, BEGIN + 1500 * 60, 10).expect("an answer");
+    assert_eq!(last.buckets, 10, "the latest stay");
+}
+
+#[test]
+fn other_programs_read_it_while_it_is_written() {
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        eprintln!("other_programs_read_it_while_it_is_written: skipped: no sqlite3");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    for end in (BEGIN + 1..BEGIN + 600).step_by(5) {
+        history.add(&reading(end, 3)).expect("it is written");
+        if end % 100 == 1 {
+            let question = "SELECT count(*), sum(lost_ring) >= 0 FROM total WHERE tier = 1";
+            let read = Command::new("sqlite3").arg(&path).arg(question).output().expect("sqlite3");
+            let text = String::from_utf8_lossy(&read.stdout).into_owned();
+            let minutes = (end - BEGIN) / 60;
+            assert!(read.status.success() && text.starts_with(&format!("{minutes}|")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn another_version_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    drop(open(&path, HistoryLimits::default()));
+    // `user_version` stands at byte 60 of the file (SQLite file format, 1.3).
+    let mut bytes = std::fs::read(&path).expect("the file");
+    bytes[60..64].copy_from_slice(&9u32.to_be_bytes());
+    std::fs::write(&path, bytes).expect("written");
+    assert!(matches!(
+        History::open(&path, HistoryLimits::default()),
+        Err(Error::HistoryVersion { version: 9, .. })
+    ));
+    std::fs::write(&path, [7; 8192]).expect("written");
+    assert!(matches!(History::open(&path, HistoryLimits::default()), Err(Error::History { .. })));
+}
+
+/// `cargo test -p tapline-web --test it a_year -- --ignored --nocapture` prints size and times: some minutes.
+#[test]
+#[ignore = "takes minutes; prints figures"]
+fn a_year_is_small_and_answered_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    let mut dice = 1u64;
+    let mut roll = |sides: u64| {
+        dice = dice.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (dice >> 33) % sides
+    };
+    let (hours, minutes) = (365 * 24, 60 * 24 * 60);
+    let end = BEGIN + hours * 3600;
+    let starts = (0..hours - minutes / 60).map(|hour| BEGIN + hour * 3600);
+    for at in starts.chain((0..minutes).map(|minute| end - (minutes - minute) * 60)) {
+        let mut reading = reading(at + 1, 0);
+        for table in &mut reading.tables {
+            let rows = (0..200).map(|rank| {
+                let amount = Amount {
+                    packets: 90_000 / (rank + 1) + roll(99),
+                    bytes: 90_000_000 / (rank + 1) + roll(99_999),
+                };
+                // The greatest are mostly the same, the others come and go.
+                let key = host(if rank < 40 { rank as u32 } else { roll(20_000) as u32 });
+                Row { key, amount, flows: 1 + roll(50), ..Row::default() }
+            });
+            let rows: HashMap<Key, Row> = rows.map(|row| (row.key, row)).collect();
+            table.rows = rows.into_values().collect();
+            table.cut(256);
+        }
+        history.add(&reading).expect("it is written");
+    }
+    history.finish().expect("it is written");
+    let len = std::fs::metadata(&path).expect("the file").len();
+    println!("a year of hours, 60 days of minutes: {:.1} MB", len as f64 / 1e6);
+    assert!(len < 1_000_000_000);
+    for (name, from) in [
+        ("a year", BEGIN),
+        ("30 days", end - 30 * 86_400),
+        ("two days", end - 2 * 86_400),
+        ("an hour", end - 3600),
+    ] {
+        let begin = std::time::Instant::now();
+        let answer = history.greatest(Dimension::Pair, from, end, 100).expect("an answer");
+        println!(
+            "{name}: {} buckets, {} rows, {:.1} ms",
+            answer.buckets,
+            answer.table.rows.len(),
+            begin.elapsed().as_secs_f64() * 1e3
+        );
+    }
+}
