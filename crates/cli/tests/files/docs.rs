@@ -237,7 +237,8 @@ const NOT_RUN: [(&str, &str); 9] = [
     ("json", "read below"),
 ];
 /// Kinds of blocks that tests run or read: here, in `parquet.rs`, and in `documents.rs` of the program.
-const TESTED: [&str; 8] = ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules"];
+const TESTED: [&str; 9] =
+    ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules", "signatures"];
 
 /// Every block is run or read, holds command lines that the program takes, or is of a kind with a reason.
 #[test]
@@ -293,6 +294,13 @@ fn texts_of_the_documents_are_right() {
                     let patterns: String = block.lines.iter().map(pattern).collect();
                     tapline_search::Patterns::from_list(patterns.as_bytes())
                         .unwrap_or_else(|error| panic!("{place}: {error}"));
+                    vec![]
+                }
+                ("signatures", _) => {
+                    let variables = tapline_signature::Variables::default();
+                    let ruleset = tapline_signature::Ruleset::parse(text.as_bytes(), variables);
+                    assert_eq!(ruleset.refusals, [], "{place}");
+                    assert!(!ruleset.signatures.is_empty(), "{place}");
                     vec![]
                 }
                 ("rules", _) => {
