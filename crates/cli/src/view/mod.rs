@@ -33,8 +33,8 @@ start. Other hosts are served through ssh, or by a proxy with TLS in front (--li
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// Address and port of the page; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070", help_heading = "Server")]
+    /// Where browsers reach the page, as ADDRESS:PORT; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070", help_heading = "Server")]
     listen: SocketAddr,
     /// A proxy with TLS stands in front: other addresses than loopback's are allowed, and the cookie is for HTTPS alone.
     #[arg(long, help_heading = "Server")]
@@ -51,7 +51,7 @@ pub(crate) struct ViewArgs {
     pid: Option<u32>,
     /// Where packets of the past come from: tap:NAME, a capture of tapline serve with a history, or store:DIRECTORY. May
     /// be repeated. Default: the captures of the daemon that this user may read.
-    #[arg(long, value_name = "SOURCE", help_heading = "Source")]
+    #[arg(long, value_name = "NAME", help_heading = "Source")]
     packets: Vec<String>,
     /// The socket of tapline serve.
     #[arg(long, value_name = "PATH", help_heading = "Source")]
