@@ -142,12 +142,12 @@ fn round(number: u16) -> Vec<Vec<u8>> {
         }
     }
     let (client, server) = (Host::number(33), Host::number(53));
-    let version = if number % 2 == 0 { IpVersion::V4 } else { IpVersion::V6 };
+    let version = if number.is_multiple_of(2) { IpVersion::V4 } else { IpVersion::V6 };
     let pair = IpPair::between(&client, &server, version);
     let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x01\0\x01";
     let datagram = Udp { src: 50_000 + number, dst: 53 }.packet(pair, question);
     frames.push(Ethernet::between(&client, &server).ip(&datagram));
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         frames.push(Ethernet::broadcast(&client).frame(0x0806, &arp(1, &client, [0; 6], server.v4)));
     }
     frames.extend(Traffic::new(u64::from(number % 10)).take(10).map(|(_, frame)| frame));
