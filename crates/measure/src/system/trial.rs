@@ -280,6 +280,9 @@ pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<SendRe
     let (output, errors) = talk.text();
     let report: Value =
         serde_json::from_str(output.trim()).with_context(|| format!("the generator: {}", errors.trim()))?;
+    if let Some(error) = report["error"].as_str() {
+        bail!("the generator: {error}");
+    }
     let account = &report["account"];
     let of =
         |key: &str| account[key].as_u64().with_context(|| format!("the generator's account has no {key:?}"));
