@@ -45,9 +45,9 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     transmitter.finish();
     let (packets, left) = (schedule.packets, pacer.report().left);
     let taken = SendInput { verb: "made", packets, passes: 1, backwards: 0, left };
-    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
-    sent?;
-    Ok(ExitCode::SUCCESS)
+    let failure = sent.err().map(|failure| failure.to_string());
+    let outcome = Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json);
+    conclude(&outcome, failure.as_deref())
 }
 
 /// Generated packets with their departure times.

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use tapline_capture::transmit::Pacer;
 use tapline_capture::transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
@@ -134,12 +134,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         backwards: read.backwards,
         left: end.left + pacer.report().left,
     };
-    conclude(&Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json))?;
     input.unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
-    match sent.err().or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error()) {
-        Some(failure) => bail!("{failure}"),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    let failure =
+        sent.err().or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error());
+    let outcome = Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json);
+    conclude(&outcome, failure.as_deref())
 }
 
 fn settings(args: &ReplayArgs) -> ReplaySettings {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -102,15 +103,21 @@ impl ReportNumbers {
     }
 }
 
-/// Tells how it went.
-pub(crate) fn conclude(outcome: &Outcome<'_>) -> Result<()> {
+/// Tells how it went, and the failure that ended it: as JSON, a key beside the account. Gives the exit status.
+pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>) -> Result<ExitCode> {
     let numbers = ReportNumbers::of(outcome);
     if outcome.json {
-        writeln!(io::stdout(), "{}", to_json(&numbers, outcome))?;
+        let mut object = to_json(&numbers, outcome);
+        if let Some(failure) = failure {
+            object["error"] = failure.into();
+        }
+        writeln!(io::stdout(), "{object}")?;
     } else {
         io::stderr().write_all(to_text(&numbers, outcome).as_bytes())?;
     }
-    Ok(())
+    let Some(failure) = failure else { return Ok(ExitCode::SUCCESS) };
+    let _ = writeln!(io::stderr(), "tapline: {failure}");
+    Ok(ExitCode::FAILURE)
 }
 
 /// Tells how it goes, on standard error.
