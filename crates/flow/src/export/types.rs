@@ -52,6 +52,7 @@ struct Type {
 const QUANTITY: u8 = 1;
 const DELTA_COUNTER: u8 = 3;
 const IDENTIFIER: u8 = 4;
+const BITS: u16 = 1;
 const OCTETS: u16 = 2;
 const PACKETS: u16 = 3;
 const NANOSECONDS: u16 = 8;
@@ -81,7 +82,8 @@ impl Type {
                 Detail::Retransmitted | Detail::OutOfOrder | Detail::ZeroWindows | Detail::Size(_),
             ) => (DELTA_COUNTER, PACKETS),
             Value::Detail(Detail::RetransmittedOctets) => (DELTA_COUNTER, OCTETS),
-            Value::Detail(Detail::SegmentSize) => (QUANTITY, OCTETS),
+            Value::Detail(Detail::SegmentSize | Detail::WindowMin | Detail::WindowMax) => (QUANTITY, OCTETS),
+            Value::Throughput => (QUANTITY, BITS),
             Value::Detail(Detail::DnsAnswers) => (QUANTITY, ENTRIES),
             Value::Detail(Detail::DnsType | Detail::DnsCode | Detail::TlsVersion | Detail::TlsCipher) => {
                 (IDENTIFIER, 0)
