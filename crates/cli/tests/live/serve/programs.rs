@@ -90,8 +90,7 @@ fn unmodified_programs_share_a_capture_by_filter() {
         daemon.reader("5.pcapng", &[filters[4]]),
     ];
     let oracles = Oracles::start(&daemon, &filters);
-    daemon.send(&frames(18, 8000));
-    daemon.settle(8000, 5);
+    daemon.send_in_parts(&frames(18, 8000), 0, 5);
     let counts: Vec<Value> = daemon.readers().iter().map(|reader| reader["counts"].clone()).collect();
     for ((mut reader, expected), filter) in readers.into_iter().zip(oracles.end()).zip(filters) {
         reader.signal("INT");
