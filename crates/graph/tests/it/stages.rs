@@ -44,10 +44,19 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
 
 /// The class with arguments at random; those that need not be given are missing at times.
 fn call(class: &StageClass, random: &mut Random) -> String {
+    if class.name == "switch" {
+        // Two cases of the kind that is asked for, and the rest.
+        let cases = ["\"udp\\ntcp\"", "\"6,17\", by=protocol", "\"80,443\", by=dst_port", "\"5,7\", by=vlan"];
+        return format!("switch({})", random.pick(&cases));
+    }
     let mut arguments = Vec::new();
     for parameter in class.parameters {
         // Slow collectors keep packets waiting, and small packets have no room for templates: neither is for here.
         if class.name == "ipfix" && matches!(parameter.name, "rate" | "mtu") {
+            continue;
+        }
+        // Directories are for the stage's own tests; lines go to standard output.
+        if class.name == "streams" && parameter.name == "to" {
             continue;
         }
         if class.name == "flowlog" && parameter.name == "to" {
@@ -100,6 +109,9 @@ fn packets(random: &mut Random, start: i64) -> Vec<(Vec<u8>, Meta)> {
     (0..600).map(packet).collect()
 }
 
+/// Stages whose packets have other bytes or another time, as their own tests say.
+const CHANGING: [&str; 3] = ["mask", "reassemble", "trailer"];
+
 #[test]
 fn every_stage_balances_and_makes_no_packet_up() {
     for class in classes() {
@@ -131,12 +143,11 @@ fn every_stage_balances_and_makes_no_packet_up() {
             assert!(has_all && stage.counters.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
             let ends = if class.outputs == Outputs::Many { 2 } else { 1 };
             let arrived: Vec<_> = (0..ends).flat_map(|end| trial.arrived_at(end)).collect();
-            for packet in arrived {
+            for packet in arrived.into_iter().filter(|_| !CHANGING.contains(&class.name)) {
                 // Each packet that came out is one that went in, or lies within it.
                 let is_of = |(data, meta): &&(Vec<u8>, Meta)| {
                     let tail = packet.data.get(12..).unwrap_or(&[]);
-                    // A trailer holds a time of its own.
-                    (meta.timestamp == packet.meta.timestamp || class.name == "trailer")
+                    meta.timestamp == packet.meta.timestamp
                         && packet.data.len() <= data.len()
                         && (tail.is_empty() || data.windows(tail.len()).any(|window| window == tail))
                 };
