@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The program's filter runs at the daemon, which offers only packets that it accepts, each with the number that the
-//! filter returned: so many bytes are kept, as the kernel does for an interface. The filter runs here too: a packet may
+//! filter returned, which is the number of bytes to be kept, as for an interface. The filter runs here too: a packet may
 //! have been offered before it was set.
 
 use std::ffi::c_int;

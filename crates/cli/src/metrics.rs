@@ -4,9 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -16,9 +15,7 @@ use tapline_metrics::{Address, Collector, Format, Server, write_file};
 use tapline_tap::socket_path;
 
 use crate::args::parse_interval;
-
-/// Interval at which signals are looked for.
-const GLANCE: Duration = Duration::from_millis(100);
+use crate::signals;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +65,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
     if let Some(path) = &args.textfile {
         loop {
             write_file(path, &collector.collect())?;
-            if args.once || !wait(args.interval, &is_over) {
+            if args.once || !signals::sleep(args.interval, &is_over) {
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -91,17 +88,4 @@ fn listen(address: &Address, collector: Collector, is_over: &AtomicBool) -> Resu
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     server.run(is_over)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Sleeps; `false` once a signal came.
-fn wait(time: Duration, is_over: &AtomicBool) -> bool {
-    let start = Instant::now();
-    while !is_over.load(Ordering::Relaxed) {
-        let left = time.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(GLANCE));
-    }
-    false
 }

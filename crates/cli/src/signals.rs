@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -14,6 +14,22 @@ use tapline_graph::Control;
 /// Grace after a first SIGINT. Until then others are taken for the same one: shells and
 /// timeout(1) signal a program and then its group.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Interval at which a sleeping command looks for signals.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Sleeps; `false` once a signal has set `is_over`.
+pub(crate) fn sleep(time: Duration, is_over: &AtomicBool) -> bool {
+    let start = Instant::now();
+    while !is_over.load(Ordering::Relaxed) {
+        let left = time.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(GLANCE));
+    }
+    false
+}
 
 /// Signals that are caught and wait to be obeyed.
 pub(crate) struct CaughtSignals {

@@ -22,7 +22,7 @@ pub enum Error {
     Untrusted {
         /// The file.
         path: PathBuf,
-        /// Who may write it.
+        /// The users with a right to write it.
         why: String,
     },
     /// The text of a file is no TOML.

@@ -105,7 +105,7 @@ fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// A file has options of a program that may run as root: nobody else may have written it.
+/// A file has options of a program that may run as root: no other user may have written it.
 fn ensure_trusted(path: &Path, about: &fs::Metadata) -> Result<(), Error> {
     let (owner, user) = (about.uid(), privilege::user());
     let untrusted = |why: String| Err(Error::Untrusted { path: path.to_owned(), why });

@@ -105,7 +105,7 @@ impl Journal {
     fn connect(path: &Path) -> io::Result<Journal> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
-        // A journal that is stopped keeps nobody waiting.
+        // A journal that is stopped keeps no thread waiting.
         socket.set_nonblocking(true)?;
         Ok(Journal(socket))
     }

@@ -152,14 +152,14 @@ impl Server {
     }
 }
 
-/// Whether the failure is of one client, who has left.
+/// Whether the failure is of one client, which has left.
 fn is_of_one_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
 }
 
 impl Shared {
-    /// The text of samples that are fresh. Who asks meanwhile waits for the same ones.
+    /// The text of samples that are fresh. A request in between waits for the same ones.
     fn text(&self, format: Format) -> String {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let known = latest.take().filter(|(when, _)| when.elapsed() < FRESH);

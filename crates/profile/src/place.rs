@@ -65,7 +65,7 @@ fn places_of(
 }
 
 impl RunFolder {
-    /// This folder, whoever made it.
+    /// This folder, whichever user made it.
     pub fn of(folder: &Path) -> RunFolder {
         RunFolder { folder: folder.to_owned(), is_public: false }
     }

@@ -270,7 +270,7 @@ impl Detector {
     /// [`prepare`](Self::prepare) gave. `payload` gives the payload of the packet at an index.
     ///
     /// # Panics
-    /// If the batch has no packet of an index in the selection.
+    /// If there is no such set, or the batch has no packet of an index in the selection.
     pub fn search<'b>(
         &mut self,
         set: usize,
@@ -291,10 +291,8 @@ impl Detector {
                 is_suspect
             });
         }
-        match self.sets.get_mut(set) {
-            Some(of) if !suspects.is_empty() => of.set.classify(batch, &suspects, &mut self.matches),
-            _ => self.matches = Matches::new(),
-        }
+        // Without suspects too, so that matches of the last batch are gone.
+        self.sets[set].set.classify(batch, &suspects, &mut self.matches);
     }
 
     fn search_payload(&mut self, packet: u8, payload: &[u8]) {

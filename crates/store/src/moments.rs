@@ -125,7 +125,7 @@ fn units_of(text: &str) -> Result<u64, String> {
     units::nanoseconds(text).map_err(|error| error.to_string())
 }
 
-/// The moment so many nanoseconds after another; `text` says it.
+/// A moment, moved by nanoseconds; `text` is the form in which it was given.
 fn within(from: Timestamp, text: &str, nanoseconds: i128) -> Result<Timestamp, String> {
     timestamp(i128::from(from.as_nanos()) + nanoseconds, &text)
 }

@@ -308,7 +308,7 @@ fn bytes_sent_before_a_reset_arrived_are_delivered() {
     assert_eq!(bench.found.ends(), [Some(EndCause::Reset); 2]);
 }
 
-/// Who opened is known by SYN, or by the answer to it.
+/// The opening end is known by SYN, or by the answer to it.
 #[test]
 fn the_client_is_the_one_that_opens() {
     let mut bench = Bench::new(Limits::default());

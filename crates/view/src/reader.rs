@@ -36,7 +36,7 @@ pub struct Process {
     pub created_ns: u64,
     /// Whether its packets are of live interfaces.
     pub is_live: bool,
-    /// One packet in so many is metered.
+    /// The sampling interval N: 1 packet in N is metered.
     pub sampling: u64,
 }
 

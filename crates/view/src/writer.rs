@@ -23,7 +23,7 @@ use crate::table::{TableSum, Tables};
 /// Files of views: for the user and the group of the meter.
 pub(crate) const VIEWS: FileKind = FileKind { suffix: ".view", mode: 0o640 };
 
-/// A view file and those who write to it: one worker or several, each a part of every second.
+/// A view file and its writers: one worker or several, each with a part of every second.
 #[derive(Debug)]
 pub struct ViewFile {
     words: SharedWords,

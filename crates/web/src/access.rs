@@ -1,4 +1,4 @@
-//! Who may look, and at what.
+//! Rights of a browser: pages, names, packets.
 //!
 //! ```text
 //! address with #token --Authorization--> /api/session --Set-Cookie--> every other request

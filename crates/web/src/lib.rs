@@ -3,7 +3,7 @@
 //! ```text
 //! PID.view, PID.meters --Feed, once a second--> Snapshot --+--> history: minutes and hours in SQLite
 //!                                                          |
-//! browser --GET--> Server: who may, which page --> Page: JSON of the snapshot, as an answer or once a second as an event
+//! browser --GET--> Server: rights, page --> Page: JSON of the snapshot, as an answer or once a second as an event
 //!                                              --> Packets: of the daemon's past or a store, by its rules
 //! ```
 //!

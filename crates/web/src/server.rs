@@ -238,7 +238,7 @@ async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -
     Ok(())
 }
 
-/// A connection, to be given up by whoever answers it.
+/// A connection, to be given up by its answer.
 #[derive(Clone, Default)]
 struct Connection(Arc<OnceLock<AbortHandle>>);
 
@@ -307,7 +307,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
 }
 
 impl Shared {
-    /// The answer of the present second, which all who ask the same share.
+    /// The answer of the present second, shared by equal requests.
     fn answer(&self, key: &str, asked: &PageRequest) -> Bytes {
         let snapshot = Arc::clone(&self.snapshot.borrow());
         let number =

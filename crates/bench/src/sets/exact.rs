@@ -18,7 +18,7 @@ use tapline_testkit::random::Random;
 use super::workload::{flow, frame};
 use super::{SetsArgs, median};
 
-/// Rules, and packets of which three of four belong to one of them; of so many flows however many rules there are.
+/// Rules, and packets of which three of four belong to one of them; the number of flows does not depend on the number of rules.
 struct Exact {
     count: usize,
     set: RuleSet,

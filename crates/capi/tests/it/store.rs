@@ -160,7 +160,7 @@ fn a_filter_passes_over_chunks() {
     assert!(rare * 2 < all, "{rare} bytes for a rare host, {all} for all");
 }
 
-/// The user who has no right to the store's files.
+/// A user without a right to the store's files.
 const NOBODY: u32 = 65_534;
 
 /// A process that ends with the test.
@@ -214,7 +214,7 @@ fn the_daemon_is_asked_for_a_store_of_its_own() {
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     };
     if let Err(error) = as_nobody(&library, &socket, &["--version"]) {
-        return eprintln!("skipped: {TEST}: nobody may run no tcpdump: {error}");
+        return eprintln!("skipped: {TEST}: a user without rights cannot run tcpdump: {error}");
     }
     // The daemon serves before its recorder reads.
     wait_for("the first packets to be found", || {

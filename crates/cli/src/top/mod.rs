@@ -11,20 +11,17 @@ mod table;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::parse_interval;
+use crate::signals;
 use reading::{Readings, Report};
 use screen::Screen;
-
-/// Polling interval of signals.
-const GLANCE: Duration = Duration::from_millis(50);
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -67,7 +64,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     if is_terminal && !args.json && !args.once {
         return on_terminal(args, readings, &first, &is_over);
     }
-    while wait(args.interval, &is_over) {
+    while signals::sleep(args.interval, &is_over) {
         let report = readings.read();
         tell(args, &report)?;
         if args.once || report.processes.is_empty() {
@@ -95,19 +92,6 @@ fn tell(args: &TopArgs, report: &Report) -> Result<()> {
         writeln!(out)?;
     }
     Ok(out.flush()?)
-}
-
-/// Sleeps; `false` once a signal came.
-fn wait(time: Duration, is_over: &AtomicBool) -> bool {
-    let start = Instant::now();
-    while !is_over.load(Ordering::Relaxed) {
-        let left = time.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(GLANCE));
-    }
-    false
 }
 
 fn on_terminal(

@@ -74,7 +74,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     Ok(of_texts(texts, policy, priorities, arguments, site))
 }
 
-/// The priorities of so many filters; all alike without a text, so that the earlier comes first.
+/// The priorities of `filters` filters; all alike without a text, so that the earlier comes first.
 fn priorities(text: &str, filters: usize, is_first: bool) -> Result<Vec<u32>, String> {
     let is_between = |c: char| c == ',' || c.is_whitespace();
     let words: Vec<&str> = text.split(is_between).filter(|word| !word.is_empty()).collect();

@@ -309,8 +309,8 @@ impl Builder {
     }
 
     /// Entries that the segment may have now. Half of the flows may come at once, as they do when a segment begins; a
-    /// quarter belongs to all slots alike. The rest is for keys by themselves, of which a slot may bring so many that
-    /// others still find room.
+    /// quarter belongs to all slots alike. The rest is for keys by themselves, of which a slot may bring only as many
+    /// as leave room for the others.
     fn room(&self) -> usize {
         let (flows_max, slots) = (self.flows.flows_max, self.slots.max(1) as usize);
         let share = flows_max / 2 + (flows_max / 4) * (self.slot as usize + 1) / slots;

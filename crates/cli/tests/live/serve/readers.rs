@@ -464,7 +464,7 @@ fn labels_are_printed_and_in_json() {
     daemon.end();
 }
 
-/// What comes in a pause goes nowhere and is counted; who may not pause is refused.
+/// Packets of a pause go nowhere and are counted; a client without the right to pause is refused.
 #[test]
 fn a_paused_capture_captures_nothing() {
     let Some(mut daemon) = Daemon::start("a_paused_capture_captures_nothing", &[]) else { return };

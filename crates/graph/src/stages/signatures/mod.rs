@@ -13,7 +13,7 @@ use std::path::Path;
 use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
-use tapline_packet::{Packet, Selection, Timestamp};
+use tapline_packet::{BATCH_MAX, Packet, Selection, Timestamp};
 use tapline_signature::{
     Action, Conversation, Detector, Direction, Finding, Refusal, Ruleset, Signature, Threshold,
     ThresholdState, Track, Variables,
@@ -194,7 +194,12 @@ impl Signatures {
     }
 
     /// Evaluates the packets of one set of headers; keeps those that go on.
-    fn inspect(&mut self, set: usize, packets: &Packets<'_>, kept: &mut Vec<u8>) -> Result<(), Error> {
+    fn inspect(
+        &mut self,
+        set: usize,
+        packets: &Packets<'_>,
+        kept: &mut [bool; BATCH_MAX],
+    ) -> Result<(), Error> {
         let mut selection = packets.selection.clone();
         selection.retain(|index| self.set_of.get(interface_of(packets, index)) == Some(&set));
         let headers = |index: usize| packets.headers(index);
@@ -202,9 +207,7 @@ impl Signatures {
             payload(&headers(index), packets.batch.packet(index).data)
         });
         for index in selection.iter() {
-            if self.inspect_packet(index, &headers(index), packets)? {
-                kept.push(index as u8);
-            }
+            kept[index] = self.inspect_packet(index, &headers(index), packets)?;
         }
         Ok(())
     }
@@ -332,15 +335,13 @@ impl Stage for Signatures {
             packets.selection = Selection::none();
             return Err(error);
         }
-        let mut sets: Vec<usize> = self.set_of.clone();
-        sets.sort_unstable();
-        sets.dedup();
-        let (mut kept, mut result) = (Vec::new(), Ok(()));
-        for set in sets {
+        let (mut kept, mut result) = ([false; BATCH_MAX], Ok(()));
+        // Sets have numbers from 0 on, one for each link type.
+        let sets = self.set_of.iter().max().map_or(0, |last| last + 1);
+        for set in 0..sets {
             result = result.and(self.inspect(set, packets, &mut kept));
         }
-        kept.sort_unstable();
-        packets.selection.retain(|index| kept.binary_search(&(index as u8)).is_ok());
+        packets.selection.retain(|index| kept[index]);
         result.and(out.pass(packets))
     }
 
