@@ -31,6 +31,8 @@ const SEED: u64 = 0x7368_6172_6500;
 const BLOCK_LEN: usize = 256 << 10;
 /// The longest time that the reader waits before it checks for a stop.
 const WAIT: Duration = Duration::from_millis(100);
+/// The longest time that a worker waits for the first block of a source.
+const BEGINNING_WAIT: Duration = Duration::from_secs(1);
 /// The longest time that a stopped worker waits for the reader's last account.
 const ACCOUNT_WAIT: Duration = Duration::from_millis(500);
 
@@ -408,7 +410,19 @@ impl FlowShardSource {
             }
             let begin = tsc::now();
             state.sleeping += 1;
-            state = desk.filled.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            // Files begin together, however late the thread of one gets a processor.
+            let is_first = state.at[self.worker] == 0 && self.waited == 0;
+            state = match is_first {
+                true => {
+                    let is_awaited = |state: &mut State| {
+                        !state.is_over && !state.is_stopped && state.filled.len() <= ahead
+                    };
+                    desk.filled.wait_timeout_while(state, wait.max(BEGINNING_WAIT), is_awaited)
+                }
+                false => desk.filled.wait_timeout(state, wait),
+            }
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
             state.sleeping -= 1;
             self.waited = self.waited.wrapping_add(tsc::now().wrapping_sub(begin));
             has_waited = true;

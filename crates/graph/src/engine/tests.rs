@@ -526,3 +526,41 @@ fn intervals_go_by_the_steady_clock() {
     assert!((seconds..=seconds + 2).contains(&(told.len() as u64 + 1)), "{told:?} in {tenths} tenths");
     assert!(told.is_sorted());
 }
+
+/// A source whose first packets take their time.
+struct LateBeginning(Counting);
+
+impl Source for LateBeginning {
+    fn interfaces(&self) -> &[Interface] {
+        self.0.interfaces()
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        if self.0.lent == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.0.advance(wait)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        self.0.batch()
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.0.stop()
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        self.0.account()
+    }
+}
+
+#[test]
+fn the_first_packets_of_a_shared_source_are_waited_for() {
+    let source = Box::new(LateBeginning(Counting::new(1, 3)));
+    let mut shares = crate::FlowShardSource::all(source, 1);
+    let start = std::time::Instant::now();
+    let found = shares[0].advance(Duration::ZERO).expect("it does not fail");
+    // A machine that is slow for longer than the wait gets an idle round, as before it.
+    assert!(found == Advance::Batch || start.elapsed() >= Duration::from_secs(1), "{found:?}");
+}
