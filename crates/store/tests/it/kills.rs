@@ -34,7 +34,9 @@ fn a_killed_recorder_keeps_what_it_wrote() {
             is_finished: true,
             overload: Overload::Wait,
         };
-        let before = if kill == 0 { Vec::new() } else { all(&store) };
+        // Recorders killed before they had opened a store leave none.
+        let is_there = Catalog::open(&store).is_ok();
+        let before = if is_there { all(&store) } else { Vec::new() };
         let mut child = recording.start();
         // Now and then before it has opened the store.
         if !random.one_of(1, 10) {
@@ -48,7 +50,7 @@ fn a_killed_recorder_keeps_what_it_wrote() {
         child.wait().unwrap();
         let told = recording.told();
         if Catalog::open(&store).is_err() {
-            assert_eq!((told.written, kill), (0, 0));
+            assert!(!is_there && told.written == 0, "kill {kill}: {told:?}");
             continue;
         }
         let found = all(&store);
