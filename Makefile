@@ -20,6 +20,7 @@ optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-
 
 # What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
 PROFILE ?= dist
+DIST_FEATURES = --features tapline-cli/view
 PACKAGES = target/packages
 MUSL = $(shell uname -m)-unknown-linux-musl
 # Paths of this machine are in no binary.
@@ -99,7 +100,7 @@ fuzz:
 dist: export RUSTFLAGS = $(REMAP)
 dist: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 dist:
-	TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked -p tapline-cli -p tapline-capi
+	TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) -p tapline-cli -p tapline-capi
 
 package-trees: dist
 	@bash scripts/package-trees.sh target/$(PROFILE)/tapline target/$(PROFILE)/libpcap.so target/package-trees
@@ -114,7 +115,7 @@ static: export RUSTFLAGS = $(REMAP) -C target-feature=+crt-static
 static: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 static:
 	@rustc --print target-libdir --target $(MUSL) | xargs test -d || rustup target add $(MUSL)
-	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) -p tapline-cli
+	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) $(DIST_FEATURES) -p tapline-cli
 	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
 	@sha256sum target/static/tapline
 

@@ -35,7 +35,7 @@ find docs -name '*.md' | sort | while read -r document; do
 done
 
 # The service.
-for unit in tapline.service tapline-metrics.service tapline-record@.service; do
+for unit in tapline.service tapline-metrics.service tapline-view.service tapline-record@.service; do
     put tapline-daemon "$contrib/systemd/$unit" "usr/lib/systemd/system/$unit"
 done
 put tapline-daemon "$contrib/systemd/tapline.sysusers" usr/lib/sysusers.d/tapline.conf

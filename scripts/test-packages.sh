@@ -69,7 +69,7 @@ in_root /usr/libexec/tapline/tapline-extcap --extcap-interfaces | grep -q '^extc
 [ "$(stat -c '%U %a' "$root/var/lib/tapline" 2>/dev/null | sed "s/^UNKNOWN/$(in_root id -un tapline)/")" != "" ] || fail "no /var/lib/tapline"
 
 step "units"
-for unit in tapline.service tapline-metrics.service tapline-record@.service; do
+for unit in tapline.service tapline-metrics.service tapline-view.service tapline-record@.service; do
     found=$(in_root systemd-analyze verify --man=no "/usr/lib/systemd/system/$unit" 2>&1 | grep tapline || true)
     [ -z "$found" ] || fail "systemd-analyze verify: $found"
 done
@@ -79,6 +79,7 @@ exposure() {
 exposure tapline.service 25
 exposure tapline-record@.service 25
 exposure tapline-metrics.service 15
+exposure tapline-view.service 15
 
 step "the daemon as its user, with two capabilities"
 cat >"$root/etc/tapline/serve.toml" <<'RULES'

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
@@ -43,6 +44,8 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    // Before the process gives up the right to open the socket of systemd.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
     confine(folder, stores);
     writeln!(io::stdout(), "http://{address}/#token={token}")?;
     server.run(&stop)?;
