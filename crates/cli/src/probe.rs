@@ -104,8 +104,8 @@ pub(crate) struct ProbeArgs {
     #[arg(long, help_heading = "Flows")]
     layer2: bool,
     /// Collect further details of flows: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server
-    /// name, JA3, JA4), http, application, payload, with commas; or all. They are shown with the flows, and their
-    /// elements are added to the template.
+    /// name, JA3, JA4), http, application, payload, ethernet (MAC addresses, VLAN tags), mpls (label stack), with
+    /// commas; or all. They are shown with the flows, and their elements are added to the template.
     #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
     details: String,
     /// With --details payload: bytes of the first payload to keep for each direction [default: 64].

@@ -30,8 +30,9 @@ mod wheel;
 
 pub use change::FlowChange;
 pub use details::{
-    Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, PAYLOAD_MAX, RefusedDetails,
-    SIZES, SizeCounts, Tcp, TcpSide, Tls, application_names, is_plain, recognise,
+    Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, LABELS_KEPT, LabelStack,
+    LinkHeader, MacAddress, PAYLOAD_MAX, RefusedDetails, SIZES, SizeCounts, Tcp, TcpSide, Tls,
+    application_names, is_plain, recognise,
 };
 pub use error::Error;
 pub use flow::{EndReason, Endpoint, Flow, FlowContext};

@@ -296,7 +296,7 @@ fn add(
                 Some(extra) => extra.span,
                 None => TransportSpan::of_plain(data),
             };
-            table.observe(slot, summary, data, span);
+            table.observe(slot, summary, window, data, span);
         }
     }
     statistics.flow_bytes += bytes;

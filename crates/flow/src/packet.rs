@@ -62,6 +62,13 @@ impl Window<'_> {
         self.extras.get(usize::from(summary.extra))
     }
 
+    /// A packet with its link type.
+    pub(crate) fn packet(&self, summary: &PacketSummary) -> (LinkType, Packet<'_>) {
+        let packet = self.batch.packet(summary.index.into());
+        let interface = self.interfaces.get(packet.meta.interface.0 as usize);
+        (interface.map_or(LinkType::ETHERNET, |interface| interface.link_type), packet)
+    }
+
     /// The context of a plain packet.
     pub(crate) fn plain_context(&self, summary: &PacketSummary) -> FlowContext {
         let meta = self.batch.packet(summary.index.into()).meta;

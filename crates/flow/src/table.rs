@@ -208,6 +208,7 @@ impl Table {
         &mut self,
         slot: u32,
         summary: &PacketSummary,
+        window: &Window<'_>,
         data: &[u8],
         span: Option<TransportSpan>,
     ) {
@@ -217,7 +218,7 @@ impl Table {
         {
             let sent = hot.sent(cold, usize::from(summary.side & 1), summary);
             let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
-            details.packet(slot, protocol, ports, sent, PacketView { summary, data, span });
+            details.packet(slot, protocol, ports, sent, PacketView { summary, data, span, window });
         }
     }
 

@@ -1,5 +1,6 @@
 //! Flows that are left out, scaled or packed: the account still has every packet.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -131,4 +132,61 @@ fn by_tshark(path: &Path, port: u64) -> (u64, u64) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let windows: Vec<u64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
     (windows.iter().min().copied().unwrap_or(0), windows.iter().max().copied().unwrap_or(0))
+}
+
+/// The lines of fields that tshark prints of a file, once each.
+fn fields_of_tshark(path: &Path, filter: &str, fields: &[&str]) -> BTreeSet<String> {
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-T", "fields", "-E", "occurrence=f", "-Y", filter, "-r"]).arg(path);
+    tshark.args(fields.iter().flat_map(|field| ["-e", field]));
+    let output = tshark.output().expect("tshark runs");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// MAC addresses, VLANs and labels of flows are those of packets that tshark shows, in lines and in IPFIX.
+#[test]
+fn link_headers_are_those_of_tshark() {
+    let test = "link_headers_are_those_of_tshark";
+    let Some(captures) = captures_or_skip(test).filter(|_| program_or_skip(test, "tshark")) else { return };
+    let folder = tempfile::tempdir().expect("there is room");
+    let (lines, messages) = (folder.path().join("flows.json"), folder.path().join("flows.ipfix"));
+    let elements = "sourceMacAddress,destinationMacAddress,mplsTopLabelStackSection";
+    let (mut with_labels, mut checked) = (0, 0);
+    for path in captures
+        .iter()
+        .filter(|path| ["http", "vlan", "mpls", "tls"].iter().any(|word| text(path).contains(word)))
+    {
+        let packets = fields_of_tshark(path, "ip || ipv6", &["eth.src", "eth.dst", "mpls.label"]);
+        let probe = ["probe", "-r", text(path), "--details", "ethernet,mpls", "--template", elements];
+        let _ = (fs::remove_file(&lines), fs::remove_file(&messages));
+        for to in [format!("json:{}", lines.display()), format!("file:{}", messages.display())] {
+            run(probe.into_iter().chain(["--export", &to]));
+        }
+        let Ok(written) = fs::read_to_string(&lines) else { continue };
+        let records = written.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        let word = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
+        let mut ours = BTreeSet::new();
+        for record in records.filter(|record| record["destinationMacAddress"].is_string()) {
+            let [source, destination, label] = elements.split(',').collect::<Vec<_>>()[..] else {
+                unreachable!()
+            };
+            // A flow without labels has zeros there: the bottom of a stack has its bit.
+            let label = u32::from_str_radix(&word(&record, label), 16).unwrap_or(0);
+            let label = if label == 0 { String::new() } else { (label >> 4).to_string() };
+            with_labels += usize::from(!label.is_empty());
+            let [source, destination] = [source, destination].map(|name| word(&record, name));
+            assert!(
+                packets.contains(&format!("{source}\t{destination}\t{label}")),
+                "{}: {record}",
+                path.display()
+            );
+            ours.insert(format!("{source}\t{destination}"));
+            checked += 1;
+        }
+        let mut theirs = fields_of_tshark(&messages, "cflow.srcmac", &["cflow.srcmac", "cflow.dstmac"]);
+        // Packets of loopback have zeros as addresses, as flows without addresses have in IPFIX.
+        [&mut theirs, &mut ours].map(|pairs| pairs.retain(|pair| !pair.contains("00:00:00:00:00:00")));
+        assert!(theirs.is_subset(&ours) && theirs.is_empty() == ours.is_empty(), "{theirs:?}, {ours:?}");
+    }
+    assert!(checked > 50 && with_labels > 0, "{checked} flows, {with_labels} with labels");
 }

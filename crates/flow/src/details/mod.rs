@@ -12,6 +12,7 @@
 mod application;
 mod gaps;
 mod http;
+mod link;
 mod payloads;
 mod pool;
 mod sizes;
@@ -21,11 +22,12 @@ mod text_pool;
 
 pub use application::{Application, names as application_names, recognise};
 pub use gaps::InterarrivalTimes;
+pub use link::{LABELS_KEPT, LabelStack, LinkHeader, MacAddress};
 pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
 
-use crate::packet::{PacketSummary, TransportSpan};
+use crate::packet::{PacketSummary, TransportSpan, Window};
 use crate::{Endpoint, Error};
 use payloads::PayloadTable;
 use pool::{NONE, PerSlot, Pool};
@@ -53,10 +55,14 @@ pub struct DetailFields {
     pub application: bool,
     /// The first bytes of payload of each side.
     pub payload: bool,
+    /// MAC addresses and VLAN tags of each side's first packet.
+    pub ethernet: bool,
+    /// The MPLS label stack of each side's first packet.
+    pub mpls: bool,
 }
 
 /// Words of the groups.
-const GROUPS: [(&str, Group); 8] = [
+const GROUPS: [(&str, Group); 10] = [
     ("tcp", |fields| &mut fields.tcp),
     ("sizes", |fields| &mut fields.sizes),
     ("gaps", |fields| &mut fields.gaps),
@@ -65,6 +71,8 @@ const GROUPS: [(&str, Group); 8] = [
     ("http", |fields| &mut fields.http),
     ("application", |fields| &mut fields.application),
     ("payload", |fields| &mut fields.payload),
+    ("ethernet", |fields| &mut fields.ethernet),
+    ("mpls", |fields| &mut fields.mpls),
 ];
 
 type Group = fn(&mut DetailFields) -> &mut bool;
@@ -80,6 +88,8 @@ impl DetailFields {
         http: false,
         application: false,
         payload: false,
+        ethernet: false,
+        mpls: false,
     };
 
     /// The group that a word names.
@@ -162,6 +172,10 @@ pub struct Details {
     pub application: Option<Application>,
     /// The first bytes of payload of each side.
     pub payload: [Box<[u8]>; 2],
+    /// The link header of each side's first packet.
+    pub link: Option<[LinkHeader; 2]>,
+    /// The label stack of each side's first packet, if either has one.
+    pub labels: Option<[LabelStack; 2]>,
 }
 
 /// Details that were left out because their pool was full.
@@ -188,6 +202,9 @@ pub(crate) struct DetailTable {
     sizes: Sides<SizeCounts>,
     gaps: Sides<gaps::GapSums>,
     payloads: Option<PayloadTable>,
+    links: PerSlot<[LinkHeader; 2]>,
+    /// Only for sides whose first packet has labels.
+    labels: Sides<LabelStack>,
 }
 
 /// Details of each side of the flows.
@@ -253,6 +270,8 @@ pub(crate) struct PacketView<'p> {
     pub(crate) data: &'p [u8],
     /// The place of the transport header; `None` for later fragments.
     pub(crate) span: Option<TransportSpan>,
+    /// The window that has the packet, for what only the first one of a side is asked.
+    pub(crate) window: &'p Window<'p>,
 }
 
 impl DetailTable {
@@ -271,6 +290,8 @@ impl DetailTable {
             sizes: Sides::new(fields.sizes, flows_max)?,
             gaps: Sides::new(fields.gaps, flows_max)?,
             payloads,
+            links: PerSlot::new(fields.ethernet, flows_max)?,
+            labels: Sides::new(fields.mpls, flows_max)?,
         })
     }
 
@@ -281,11 +302,14 @@ impl DetailTable {
             + of(fields.sizes, Sides::<SizeCounts>::flow_len())
             + of(fields.gaps, Sides::<gaps::GapSums>::flow_len())
             + of(fields.reads_payload(), PayloadTable::flow_len(fields, payload))
+            + of(fields.ethernet, size_of::<[LinkHeader; 2]>())
+            + of(fields.mpls, Sides::<LabelStack>::flow_len())
     }
 
     pub(crate) fn refused(&self) -> RefusedDetails {
         let mut refused = self.payloads.as_ref().map_or_else(RefusedDetails::default, PayloadTable::refused);
-        refused.texts += self.tcp.refused() + self.sizes.pool.refused + self.gaps.pool.refused;
+        refused.texts +=
+            self.tcp.refused() + self.sizes.pool.refused + self.gaps.pool.refused + self.labels.pool.refused;
         refused
     }
 
@@ -302,6 +326,12 @@ impl DetailTable {
         }
         if let Some(payloads) = &mut self.payloads {
             payloads.begin(slot);
+        }
+        if self.fields.ethernet {
+            self.links.begin(slot, [LinkHeader::default(); 2]);
+        }
+        if self.fields.mpls {
+            self.labels.begin(slot);
         }
     }
 
@@ -339,6 +369,8 @@ impl DetailTable {
         let side = usize::from(view.summary.side & 1);
         if sent.packets > 1 {
             self.again(slot, side, sent, &view);
+        } else if self.fields.ethernet || self.fields.mpls {
+            self.first(slot, side, &view);
         }
         let segment = tcp::Segment::read(protocol, &view);
         if let Some(segment) = segment.as_ref().filter(|_| self.fields.tcp) {
@@ -346,6 +378,20 @@ impl DetailTable {
         }
         if let Some(payloads) = &mut self.payloads {
             payloads.packet(slot, protocol, ports, side, &view, segment.as_ref());
+        }
+    }
+
+    /// Notes the link header and the labels of the first packet of a side.
+    fn first(&mut self, slot: u32, side: usize, view: &PacketView<'_>) {
+        let (link_type, packet) = view.window.packet(view.summary);
+        if let Some(links) = self.links.get(slot).filter(|_| self.fields.ethernet) {
+            links[side] = LinkHeader::of(link_type, packet);
+        }
+        if self.fields.mpls {
+            let stack = LabelStack::of(link_type, packet);
+            if let Some(labels) = (!stack.is_empty()).then(|| self.labels.of(slot, side)).flatten() {
+                *labels = stack;
+            }
         }
     }
 
@@ -384,8 +430,14 @@ impl DetailTable {
                 .fields
                 .gaps
                 .then(|| in_order.map(|(at, _)| self.gaps.end(slot, at).unwrap_or_default().finish())),
+            link: self.links.get(slot).map(|links| [links[first & 1], links[(first & 1) ^ 1]]),
             ..Details::default()
         });
+        if self.fields.mpls {
+            let labels = in_order.map(|(at, _)| self.labels.end(slot, at));
+            details.labels =
+                labels.iter().any(Option::is_some).then(|| labels.map(Option::unwrap_or_default));
+        }
         if let Some(payloads) = &mut self.payloads {
             payloads.finish(slot, (protocol, ports), first, &mut details);
         }
@@ -421,6 +473,8 @@ impl DetailTable {
         if let Some(payloads) = &mut self.payloads {
             payloads.clear();
         }
+        self.links.clear();
+        self.labels.clear();
     }
 }
 
@@ -435,6 +489,7 @@ mod tests {
         assert_eq!([len("tcp"), len("sizes"), len("gaps")], [240, 72, 112]);
         assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);
         assert_eq!(len("payload") - len("application"), 256);
+        assert_eq!([len("ethernet"), len("mpls")], [44, 78]);
     }
 
     #[test]
@@ -443,7 +498,7 @@ mod tests {
         assert_eq!((both.tcp, both.tls, both.dns, both.words().as_str()), (true, true, false, "tcp,tls"));
         assert_eq!(DetailFields::parse("none").unwrap().words(), "none");
         let all = DetailFields::parse("all").unwrap();
-        assert_eq!(all.words(), "tcp,sizes,gaps,dns,tls,http,application,payload");
+        assert_eq!(all.words(), "tcp,sizes,gaps,dns,tls,http,application,payload,ethernet,mpls");
         assert_eq!(both.without(DetailFields::of_word("tcp").unwrap()).words(), "tls");
         let error = DetailFields::parse("tcp,quick").unwrap_err().to_string();
         assert!(error.contains("`quick`") && error.contains("application"), "{error}");

@@ -7,7 +7,7 @@ mod registry;
 use std::net::IpAddr;
 
 use crate::{DetailFields, Error};
-pub(crate) use record::{FieldValue, RecordView, millis};
+pub(crate) use record::{FieldValue, RecordView, mac_text, millis};
 pub use registry::ELEMENTS;
 
 /// An information element that the exporter can fill.
@@ -118,6 +118,14 @@ pub(crate) enum Detail {
     HttpStatus,
     Application,
     Payload,
+    SourceMac,
+    DestinationMac,
+    /// Priority of the VLAN tag at this place, 0 the outer one.
+    TagPriority(u8),
+    /// Identifier of the VLAN of this tag.
+    TagVlan(u8),
+    /// An entry of the label stack, from 1 on.
+    Label(u8),
 }
 
 /// The IP version of an element.
@@ -166,7 +174,7 @@ impl Element {
             match DetailFields::of_word(&word.to_ascii_lowercase()) {
                 _ if word.eq_ignore_ascii_case("default") => names.extend(Element::names(default, "")),
                 Some(group) => {
-                    let of_group = ELEMENTS.iter().filter(|element| element.needs() == group);
+                    let of_group = ELEMENTS.iter().filter(|element| element.is_of(group));
                     let names_of_group = of_group.map(|element| element.name.to_owned());
                     let new: Vec<String> = names_of_group.filter(|name| !names.contains(name)).collect();
                     names.extend(new);
@@ -250,17 +258,33 @@ impl Element {
             | Detail::HttpStatus => DetailFields { http: true, ..none },
             Detail::Application => DetailFields { application: true, ..none },
             Detail::Payload => DetailFields { payload: true, ..none },
+            Detail::SourceMac | Detail::DestinationMac | Detail::TagPriority(_) | Detail::TagVlan(_) => {
+                DetailFields { ethernet: true, ..none }
+            }
+            Detail::Label(_) => DetailFields { mpls: true, ..none },
         }
+    }
+
+    /// Whether the word of a group of details stands for it: the top of a stack is known without, but for its traffic
+    /// class.
+    fn is_of(&self, group: DetailFields) -> bool {
+        self.needs() == group || group.mpls && self.value == Value::MplsTop
     }
 
     /// Whether its text is a number (RFC 7373).
     pub(crate) fn is_number(&self) -> bool {
-        !self.is_octets() && !self.is_text() && self.time_digits().is_none() && !self.is_address()
+        let is_written_otherwise = self.is_octets() || self.is_text() || self.is_address() || self.is_mac();
+        !is_written_otherwise && self.time_digits().is_none()
+    }
+
+    /// Whether its type is macAddress.
+    pub(crate) fn is_mac(&self) -> bool {
+        matches!(self.value, Value::Detail(Detail::SourceMac | Detail::DestinationMac))
     }
 
     /// Whether its type is octetArray.
     pub(crate) fn is_octets(&self) -> bool {
-        matches!(self.value, Value::MplsTop | Value::Detail(Detail::Payload))
+        matches!(self.value, Value::MplsTop | Value::Detail(Detail::Payload | Detail::Label(_)))
     }
 
     /// Whether its type is string.
@@ -361,7 +385,9 @@ mod tests {
         assert_eq!((names[0].as_str(), names[1].as_str()), ("octetDeltaCount", "gapMinimumNanoseconds"));
         assert_eq!(Element::needs_of("default,gaps,tlsServerName,octetDeltaCount").words(), "gaps,tls");
         assert_eq!(Element::names("", "octetDeltaCount"), ["octetDeltaCount"]);
-        for word in ["tcp", "sizes", "gaps", "dns", "tls", "http", "application", "payload"] {
+        for word in
+            ["tcp", "sizes", "gaps", "dns", "tls", "http", "application", "payload", "ethernet", "mpls"]
+        {
             assert_eq!(Element::needs_of(word).words(), word);
         }
     }

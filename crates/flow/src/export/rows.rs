@@ -17,7 +17,7 @@ use std::path::Path;
 use tapline_packet::Timestamp;
 
 use super::community::community_id;
-use super::element::{Element, FieldValue, IpFamily, RecordView};
+use super::element::{Element, FieldValue, IpFamily, RecordView, mac_text};
 use super::file::MessageFile;
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow};
@@ -334,6 +334,7 @@ fn value(what: &ColumnSource, field_value: Option<FieldValue<'_>>, view: &Record
         Some(FieldValue::Number(number)) if element.is_octets() => {
             write!(out, "{number:0width$x}", width = 2 * usize::from(element.len))
         }
+        Some(FieldValue::Number(number)) if element.is_mac() => write!(out, "{}", mac_text(number)),
         Some(FieldValue::Number(number)) => write!(out, "{number}"),
         Some(FieldValue::Address(address)) => write!(out, "{address}"),
         Some(FieldValue::Time(time)) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),

@@ -11,7 +11,7 @@ use tapline_testkit::frames::*;
 use tapline_testkit::random::Random;
 
 const MS: i64 = 1_000_000;
-const ALL: &str = "tcp,sizes,gaps,dns,tls,http,application,payload";
+const ALL: &str = "tcp,sizes,gaps,dns,tls,http,application,payload,ethernet,mpls";
 
 fn settings(details: &str) -> MeterSettings {
     MeterSettings { details: DetailFields::parse(details).unwrap(), ..MeterSettings::default() }

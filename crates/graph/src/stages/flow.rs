@@ -93,7 +93,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "details",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "groups of details to collect: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each costs time per packet and memory per flow",
+            meaning: "groups of details to collect: tcp, sizes, gaps, dns, tls, http, application, payload, ethernet, mpls, with commas; or all. Each costs time per packet and memory per flow",
         },
         Parameter {
             name: "payload",

@@ -5,7 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
-use tapline_flow::{Details, Dns, DnsAnswer, Endpoint, Flow, Http, SIZES, SizeCounts, Tcp, TcpSide, Tls};
+use tapline_flow::{
+    Details, Dns, DnsAnswer, Endpoint, Flow, Http, LinkHeader, MacAddress, SIZES, SizeCounts, Tcp, TcpSide,
+    Tls,
+};
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 
 use super::top;
@@ -203,6 +206,17 @@ fn details_text(flow: &Flow) -> String {
             parts.push(format!("{way} {mean} mean, {least} to {greatest}"));
         }
     }
+    for (link, way) in details.link.iter().flatten().zip(["from", "back from"]) {
+        parts.extend(link_text(link, way));
+    }
+    for (stack, way) in details.labels.iter().flatten().zip(["labels", "labels back"]) {
+        let labels = stack
+            .entries()
+            .iter()
+            .map(|&[one, two, three]| (u32::from_be_bytes([0, one, two, three]) >> 4).to_string());
+        let labels = labels.collect::<Vec<_>>();
+        parts.extend((!labels.is_empty()).then(|| format!("{way} {}", labels.join(" "))));
+    }
     for (payload, way) in details.payload.iter().zip(["says", "answers"]) {
         if !payload.is_empty() {
             let shown = &payload[..payload.len().min(PAYLOAD_SHOWN)];
@@ -211,6 +225,16 @@ fn details_text(flow: &Flow) -> String {
         }
     }
     parts.join("; ")
+}
+
+/// MAC addresses and VLAN tags, if there are any.
+fn link_text(link: &LinkHeader, way: &str) -> Option<String> {
+    let text = |address: MacAddress| address.map(|octet| format!("{octet:02x}")).join(":");
+    let mut words = vec![way.to_owned(), text(link.source?)];
+    words.extend(link.destination.map(|address| format!("to {}", text(address))));
+    let tags = link.tags.iter().flatten();
+    words.extend(tags.map(|tag| format!("vlan {} priority {}", tag & 0x0fff, tag >> 13)));
+    Some(words.join(" "))
 }
 
 fn dns_text(dns: &Dns) -> String {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, Value};
-use crate::{Endpoint, Flow, FlowContext, Http, TcpSide, Tls};
+use crate::{Details, Endpoint, Flow, FlowContext, Http, MacAddress, TcpSide, Tls};
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +87,11 @@ impl<'f> RecordView<'f> {
                     6
                 }
             }
-            Value::MplsTop => {
-                if context.mpls == FlowContext::NO_LABEL {
-                    0
-                } else {
-                    u64::from(context.mpls) << 4
-                }
-            }
+            Value::MplsTop => match self.detail(Detail::Label(1), is_reverse) {
+                Some(FieldValue::Number(entry)) => entry,
+                _ if context.mpls == FlowContext::NO_LABEL => 0,
+                _ => u64::from(context.mpls) << 4,
+            },
             Value::EndReason => flow.end_reason as u64,
             Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
                 return FieldValue::Time(self.first);
@@ -158,6 +156,15 @@ impl<'f> RecordView<'f> {
             Detail::HttpUserAgent => http(|http| &http.user_agent),
             Detail::HttpStatus => number(details.http.as_ref()?.status?.into()),
             Detail::Application => text(details.application?),
+            Detail::SourceMac => mac(details.link.as_ref()?[side].source),
+            Detail::DestinationMac => mac(details.link.as_ref()?[side].destination),
+            Detail::TagPriority(at) => number(u64::from(tag(details, side, at)? >> 13)),
+            Detail::TagVlan(at) => number(u64::from(tag(details, side, at)? & 0x0fff)),
+            Detail::Label(place) => {
+                let stack = &details.labels.as_ref()?[side];
+                let &[one, two, three] = stack.entries().get(usize::from(place.checked_sub(1)?))?;
+                number(u64::from(u32::from_be_bytes([0, one, two, three])))
+            }
             Detail::Payload => (has_sent && !details.payload[side].is_empty())
                 .then_some(FieldValue::Bytes(&details.payload[side])),
         }
@@ -191,6 +198,22 @@ impl<'f> RecordView<'f> {
             len => out.extend_from_slice(&bytes[8 - usize::from(len.min(8))..]),
         }
     }
+}
+
+/// The address as the number of 48 bits.
+fn mac<'f>(address: Option<MacAddress>) -> Option<FieldValue<'f>> {
+    let [a, b, c, d, e, f] = address?;
+    Some(FieldValue::Number(u64::from_be_bytes([0, 0, a, b, c, d, e, f])))
+}
+
+/// A MAC address as RFC 7373, 4.6 writes it.
+pub(crate) fn mac_text(number: u64) -> String {
+    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+fn tag(details: &Details, side: usize, at: u8) -> Option<u16> {
+    details.link.as_ref()?[side].tags.get(usize::from(at)).copied()?
 }
 
 /// Bits a second between the first and the last packet of a side; `None` for a single one.

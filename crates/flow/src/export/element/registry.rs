@@ -21,6 +21,11 @@ const fn each_way(element: Element) -> Element {
     Element { is_directional: true, ..element }
 }
 
+/// An entry of the label stack below the top one (RFC 7012).
+const fn label(name: &'static str, id: u16) -> Element {
+    each_way(detail(name, id, 3, Detail::Label((id - 69) as u8)))
+}
+
 const TEXT: u16 = Element::VARIABLE;
 
 /// Every element that templates can have.
@@ -45,10 +50,21 @@ pub const ELEMENTS: &[Element] = &[
     element("samplingAlgorithm", 35, 1, Value::SamplingAlgorithm, false),
     element("minimumTTL", 52, 1, Value::TtlMin, true),
     element("maximumTTL", 53, 1, Value::TtlMax, true),
+    each_way(detail("sourceMacAddress", 56, 6, Detail::SourceMac)),
     element("vlanId", 58, 2, Value::Vlan, false),
     element("ipVersion", 60, 1, Value::IpVersion, false),
     element("flowDirection", 61, 1, Value::Direction, false),
     element("mplsTopLabelStackSection", 70, 3, Value::MplsTop, false),
+    label("mplsLabelStackSection2", 71),
+    label("mplsLabelStackSection3", 72),
+    label("mplsLabelStackSection4", 73),
+    label("mplsLabelStackSection5", 74),
+    label("mplsLabelStackSection6", 75),
+    label("mplsLabelStackSection7", 76),
+    label("mplsLabelStackSection8", 77),
+    label("mplsLabelStackSection9", 78),
+    label("mplsLabelStackSection10", 79),
+    each_way(detail("destinationMacAddress", 80, 6, Detail::DestinationMac)),
     element("octetTotalCount", 85, 8, Value::Octets, true),
     element("packetTotalCount", 86, 8, Value::Packets, true),
     element("exporterIPv4Address", 130, 4, Value::ExporterV4, false),
@@ -68,6 +84,9 @@ pub const ELEMENTS: &[Element] = &[
     element("icmpTypeIPv6", 178, 1, Value::IcmpType, false),
     element("icmpCodeIPv6", 179, 1, Value::IcmpCode, false),
     element("dot1qVlanId", 243, 2, Value::Vlan, false),
+    each_way(detail("dot1qPriority", 244, 1, Detail::TagPriority(0))),
+    each_way(detail("dot1qCustomerVlanId", 245, 2, Detail::TagVlan(1))),
+    each_way(detail("dot1qCustomerPriority", 246, 1, Detail::TagPriority(1))),
     Element { registry: Registry::Cert, ..element("initialTCPFlags", 14, 1, Value::TcpFlagsFirst, true) },
     element("layer2SegmentId", 351, 8, Value::Tunnel, false),
     detail("applicationName", 96, TEXT, Detail::Application),

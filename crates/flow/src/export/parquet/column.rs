@@ -27,7 +27,7 @@ use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::export::community::community_id;
-use crate::export::element::{FieldValue, IpFamily, RecordView, millis};
+use crate::export::element::{FieldValue, IpFamily, RecordView, mac_text, millis};
 use crate::export::rows::{Column, ColumnSource};
 
 /// Values of a column.
@@ -210,6 +210,10 @@ impl Values {
             (FieldValue::Number(number), Data::Bytes { .. }, ColumnType::Octets(len)) => {
                 let octets = number.to_be_bytes();
                 return self.push_bytes(&octets[8 - usize::from(len.min(8))..]);
+            }
+            // No other number is a text: a MAC address.
+            (FieldValue::Number(number), Data::Bytes { .. }, ColumnType::Text) => {
+                return self.push_text(&mac_text(number));
             }
             (FieldValue::Address(address), Data::Bytes { .. }, _) => {
                 let mut text = [0; 64];
