@@ -22,12 +22,24 @@ optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-
 PROFILE ?= dist
 DIST_FEATURES = --features tapline-cli/view
 PACKAGES = target/packages
-MUSL = $(shell uname -m)-unknown-linux-musl
+# Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
+# program writes its manual.
+TARGET ?=
+BUILT = target/$(if $(TARGET),$(TARGET)/)$(PROFILE)
+export MACHINE = $(firstword $(subst -, ,$(or $(TARGET),$(shell uname -m))))
+MUSL = $(MACHINE)-unknown-linux-musl
+ifneq ($(MACHINE),$(shell uname -m))
+MUSL_CC = $(MACHINE)-linux-gnu-gcc
+export RUNNER ?= qemu-$(MACHINE) -L /usr/$(MACHINE)-linux-gnu
+cross = $(foreach target,$(1),CARGO_TARGET_$(shell echo $(target) | tr a-z- A-Z_)_LINKER=$(MACHINE)-linux-gnu-gcc \
+	CC_$(subst -,_,$(target))=$(MACHINE)-linux-gnu-gcc)
+endif
+MUSL_CC ?= musl-gcc
 # Paths of this machine are in no binary.
 REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .PHONY: help demo quick test test-configurations test-tools loom lint book bench fuzz libpcap
-.PHONY: dist package-trees deb rpm static test-packages
+.PHONY: dist package-trees deb rpm static test-packages test-emulated
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
@@ -41,6 +53,7 @@ help:
 	@echo "make deb     packages of Debian in $(PACKAGES); make rpm: of Fedora"
 	@echo "make static  one file that needs no library, in target/static"
 	@echo "make test-packages  install, upgrade, run and purge the packages in a Debian of their own (root)"
+	@echo "make test-emulated TARGET=aarch64-unknown-linux-gnu  unit tests of another processor in qemu-user"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
 
 demo:
@@ -87,7 +100,7 @@ bench:
 	./target/release/tapline-bench $(BENCH)
 
 libpcap:
-	TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --release --locked -p tapline-capi
+	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --release --locked -p tapline-capi
 	rm -rf $(LIBPCAP) && mkdir -p $(LIBPCAP)/lib $(LIBPCAP)/include
 	strip --strip-unneeded -o $(LIBPCAP)/lib/$(SONAME) $${CARGO_TARGET_DIR:-target}/release/libpcap.so
 	ln -s $(SONAME) $(LIBPCAP)/lib/libpcap.so
@@ -100,10 +113,10 @@ fuzz:
 dist: export RUSTFLAGS = $(REMAP)
 dist: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 dist:
-	TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) -p tapline-cli -p tapline-capi
+	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) $(if $(TARGET),--target $(TARGET)) -p tapline-cli -p tapline-capi
 
 package-trees: dist
-	@bash scripts/package-trees.sh target/$(PROFILE)/tapline target/$(PROFILE)/libpcap.so target/package-trees
+	@bash scripts/package-trees.sh $(BUILT)/tapline $(BUILT)/libpcap.so target/package-trees
 
 deb: package-trees
 	@bash scripts/package-deb.sh target/package-trees $(PACKAGES)
@@ -115,9 +128,16 @@ static: export RUSTFLAGS = $(REMAP) -C target-feature=+crt-static
 static: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 static:
 	@rustc --print target-libdir --target $(MUSL) | xargs test -d || rustup target add $(MUSL)
-	CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) $(DIST_FEATURES) -p tapline-cli
+	$(call cross,$(MUSL)) CC_$(subst -,_,$(MUSL))=$(MUSL_CC) $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) $(DIST_FEATURES) -p tapline-cli
 	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
 	@sha256sum target/static/tapline
+
+# Unit tests of another processor, in qemu-user: those that ask no more of the kernel than qemu passes on.
+EMULATED = $(COMPILERS) packet file ring syntax wire flow search store stream rules cells
+test-emulated:
+	@test -n '$(TARGET)' || { echo 'of which processor? make $@ TARGET=aarch64-unknown-linux-gnu' >&2; exit 2; }
+	$(call cross,$(TARGET)) CARGO_TARGET_$(shell echo $(TARGET) | tr a-z- A-Z_)_RUNNER="$(RUNNER)" \
+		$(CARGO) test --locked --target $(TARGET) $(addprefix -p tapline-,$(EMULATED)) --lib $(TEST_ARGS)
 
 test-packages: deb
 	@bash scripts/test-tools.sh packages

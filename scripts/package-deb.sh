@@ -11,7 +11,14 @@ debian=$PWD/contrib/packages/debian
 version=${3:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)-1}
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}" LC_ALL=C
 umask 022
-architecture=$(dpkg --print-architecture)
+machine=${MACHINE:-$(uname -m)}
+[ "$machine" != "$(uname -m)" ] || machine=
+case $machine in
+"") architecture=$(dpkg --print-architecture) ;;
+aarch64) architecture=arm64 ;;
+x86_64) architecture=amd64 ;;
+*) echo "MACHINE=$machine: Debian's name of it is not known here (aarch64, x86_64)" >&2 && exit 2 ;;
+esac
 maintainer=$(sed -n 's/^Maintainer: //p' "$debian/control")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,6 +26,11 @@ mkdir "$work/debian" && cp "$debian/control" "$work/debian/control"
 
 # The libraries that a program needs, and since when they have what it uses.
 libraries() {
+    # Those of another processor are not installed; the newest version of their symbols that the program uses stands in it.
+    if [ -n "$machine" ]; then
+        readelf -V "$1" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | sed -n '$s/GLIBC_\(.*\)/libc6 (>= \1), libgcc-s1 (>= 4.2)/p'
+        return
+    fi
     (cd "$work" && dpkg-shlibdeps -O --ignore-missing-info "$@" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 

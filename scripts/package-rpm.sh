@@ -67,6 +67,6 @@ install -d -o tapline -g tapline -m 0750 /var/lib/tapline || :
 %files daemon -f $work/tapline-daemon.files
 %files libpcap -f $work/tapline-libpcap.files
 SPEC
-rpmbuild -bb --quiet --nodeps --define "_topdir $work/top" --define "_rpmdir $out" --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
+rpmbuild -bb --quiet --nodeps --target "${MACHINE:-$(uname -m)}" --define "_topdir $work/top" --define "_rpmdir $out" --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
     "$work/tapline.spec"
 ls -l "$out"/*.rpm

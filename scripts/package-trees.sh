@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Usage: package-trees.sh PROGRAM LIBPCAP OUT
 # The files of the packages as trees, for dpkg-deb and rpmbuild alike: OUT/tapline, OUT/tapline-daemon, OUT/tapline-libpcap. Man pages and
-# completions are made by the program itself. The same input gives the same bytes: times are those of the last commit.
+# completions are made by the program itself; RUNNER='qemu-aarch64 -L ...' runs the program of another processor, MACHINE=aarch64. The same
+# input gives the same bytes: times are those of the last commit.
 set -euo pipefail
 program=$(realpath "$1") libpcap=$(realpath "$2") out=$3
 cd "$(dirname "$0")/.."
 contrib=$PWD/contrib
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}" LC_ALL=C
+RUNNER=${RUNNER:-} MACHINE=${MACHINE:-$(uname -m)}
 umask 022
 
 rm -rf "$out" && mkdir -p "$out"
@@ -21,14 +23,14 @@ mkdir -p "$out/tapline/usr/libexec/tapline"
 ln -s ../../bin/tapline "$out/tapline/usr/libexec/tapline/tapline-extcap"
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
-"$program" manual --pages "$pages"
+$RUNNER "$program" manual --pages "$pages"
 for page in "$pages"/*; do
     section=${page##*.}
     gzip -9n <"$page" | put_text tapline "usr/share/man/man$section/$(basename "$page").gz"
 done
-"$program" manual --completions bash | put_text tapline usr/share/bash-completion/completions/tapline
-"$program" manual --completions zsh | put_text tapline usr/share/zsh/vendor-completions/_tapline
-"$program" manual --completions fish | put_text tapline usr/share/fish/vendor_completions.d/tapline.fish
+$RUNNER "$program" manual --completions bash | put_text tapline usr/share/bash-completion/completions/tapline
+$RUNNER "$program" manual --completions zsh | put_text tapline usr/share/zsh/vendor-completions/_tapline
+$RUNNER "$program" manual --completions fish | put_text tapline usr/share/fish/vendor_completions.d/tapline.fish
 gzip -9n <README.md | put_text tapline usr/share/doc/tapline/README.md.gz
 find docs -name '*.md' | sort | while read -r document; do
     gzip -9n <"$document" | put_text tapline "usr/share/doc/tapline/$document.gz"
@@ -65,7 +67,7 @@ TEXT
     sed 's/^$/./; s/^/ /' LICENSE-MIT
     printf '\nComment: Crates that are compiled in, by name, version and licence:\n'
     # Of the platform alone: others are in the lock file and in no package.
-    cargo metadata --format-version 1 --locked --offline --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" |
+    cargo metadata --format-version 1 --locked --offline --filter-platform "$MACHINE-unknown-linux-gnu" |
         python3 -c '
 import json, sys
 packages = [p for p in json.load(sys.stdin)["packages"] if p["source"]]
