@@ -154,7 +154,7 @@ fn link_headers_are_those_of_tshark() {
     let (mut with_labels, mut checked) = (0, 0);
     for path in captures
         .iter()
-        .filter(|path| ["http", "vlan", "mpls", "tls"].iter().any(|word| text(path).contains(word)))
+        .filter(|path| ["http-", "vlan", "tunnels-mpls"].iter().any(|word| text(path).contains(word)))
     {
         let packets = fields_of_tshark(path, "ip || ipv6", &["eth.src", "eth.dst", "mpls.label"]);
         let probe = ["probe", "-r", text(path), "--details", "ethernet,mpls", "--template", elements];
