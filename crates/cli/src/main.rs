@@ -179,10 +179,16 @@ fn main() -> ExitCode {
         }
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
-        Command::Record(args) => store::record(&args),
+        Command::Record(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            store::record(&args)
+        }
         Command::Find(args) => store::find(&args),
         Command::Store(command) => store::manage(&command),
-        Command::Run(args) => run::run(&args),
+        Command::Run(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            run::run(&args)
+        }
         Command::Probe(mut args) => {
             args.netns = args.netns.take().or(args.container.take());
             probe::run(&args)

@@ -239,6 +239,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         reload: false,
         stages: None,
         netns: args.netns.clone(),
+        container: None,
         xdp: args.xdp,
         i_own_this_network: Vec::new(),
         workers: args.workers,

@@ -8,6 +8,7 @@ use tapline_syntax::units::count_in;
 
 use super::settings::RunSettings;
 use crate::args::{LanguageArgs, parse_duration};
+use crate::container;
 use crate::flows::Style;
 use crate::live::XdpArgs;
 use crate::strict::StrictArgs;
@@ -50,6 +51,10 @@ pub(crate) struct RunArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    /// Open devices in the network of this container: its name, its pod's, or the beginning of its identifier
+    /// (containerd, Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, conflicts_with = "netns")]
+    pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
     /// Allow bounce and reflect to send on this interface. May be repeated. Without it they send on loopback and veth

@@ -18,6 +18,7 @@ use tapline_sys::privilege::Identity;
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
+use crate::container;
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
 use crate::stored;
@@ -46,7 +47,11 @@ pub(crate) struct RecordArgs {
     read: Vec<PathBuf>,
     /// Record in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
+    pub(crate) netns: Option<String>,
+    /// Record in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
     /// Keep at most this many bytes of a packet; 0 is the default of 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     snapshot_length: u32,

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::*;
@@ -208,6 +208,64 @@ fn a_signal_asks_for_the_account_on_the_way() {
     wait_for("the account", || accounts() == 1);
     live.interrupt().succeeded();
     assert_eq!(accounts(), 2, "{}", fs::read_to_string(&told).unwrap());
+}
+
+/// A process in a namespace, told as that of a container by the file in which systemd tells its machines.
+struct Container {
+    process: Child,
+    file: PathBuf,
+}
+
+impl Container {
+    fn start(namespace: &Namespace) -> Container {
+        let mut sleep = Command::new("ip");
+        sleep.args(["netns", "exec", namespace.name(), "sleep", "600"]);
+        let process = sleep.spawn().expect("ip runs");
+        let file = Path::new("/run/systemd/machines").join(format!("tapline-test-{}", process.id()));
+        fs::create_dir_all("/run/systemd/machines").expect("root makes it");
+        fs::write(&file, format!("LEADER={}\n", process.id())).expect("root writes it");
+        let network = format!("/proc/{}/ns/net", process.id());
+        let own = fs::read_link("/proc/self/ns/net").expect("a link");
+        wait_for("the namespace", || fs::read_link(&network).is_ok_and(|link| link != own));
+        Container { process, file }
+    }
+
+    fn name(&self) -> &str {
+        self.file.file_name().and_then(|name| name.to_str()).expect("our names are UTF-8")
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = (fs::remove_file(&self.file), self.process.kill(), self.process.wait());
+    }
+}
+
+#[test]
+fn packets_of_a_container_are_captured_by_its_name() {
+    let Some(namespace) = namespace("packets_of_a_container_are_captured_by_its_name") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let container = Container::start(&namespace);
+    let [captured, written, store] =
+        ["captured.pcap", "written.pcap", "store"].map(|name| folder.path().join(name));
+    let graph = format!("device({FAR}) -> record({:?})", text(&written));
+    let commands = [
+        vec!["capture", "-i", FAR, "-w", text(&captured)],
+        vec!["run", "-e", &graph],
+        vec!["record", "-i", FAR, "--to", text(&store), "--size", "128MiB", "--segment", "4MiB"],
+    ];
+    let frames = frames(12, 100);
+    for words in commands {
+        let mut command = tapline(words);
+        command.args(["--container", container.name()]);
+        let live = Live::start_command(&namespace, 1, &mut command);
+        send(&namespace, &frames, 100);
+        live.interrupt().succeeded();
+    }
+    assert!(bytes_of(packets_of(&captured)) == frames && bytes_of(packets_of(&written)) == frames);
+    let found = folder.path().join("found.pcap");
+    run(["find", text(&store), "-w", text(&found)]).succeeded();
+    assert!(bytes_of(packets_of(&found)) == frames);
 }
 
 #[test]
