@@ -12,7 +12,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, Command, Subcommand};
 use serde_json::json;
 use tapline_config::{
-    Effective, Error, Layers, Places, Scope, apply, defaults, effective, explicit, nearest, scopes,
+    Effective, Error, Layers, Places, Scope, apply, defaults, effective, explicit, nearest, read_bounded,
+    scopes,
 };
 use tapline_daemon::Rules;
 
@@ -195,8 +196,7 @@ fn check(args: &CheckArgs, program: &Command) -> Result<ExitCode> {
         }
     }
     for path in &args.files {
-        let text =
-            fs::read_to_string(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
+        let text = read_bounded(path)?;
         match is_of_rules(&text) {
             true => check_rules(path, &mut good, &mut faults),
             false => check_layers(program, &Places::only(path), Vec::new(), &mut good, &mut faults),

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command};
@@ -168,13 +169,20 @@ fn flag_word(arg: &Arg, value: &str) -> Result<String, String> {
     }
 }
 
-fn read_bounded(path: &Path) -> Result<String, Error> {
+/// The text of a file, also of a pipe or device, of 1 MiB at most.
+///
+/// # Errors
+/// [`Error::File`] if it cannot be read, is longer, or is not UTF-8.
+pub fn read_bounded(path: &Path) -> Result<String, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
-    let len = fs::metadata(path).map_err(failed)?.len();
-    if len > FILE_LEN_MAX {
-        return Err(failed(std::io::Error::other(format!("it has {len} bytes, more than {FILE_LEN_MAX}"))));
+    let mut text = Vec::new();
+    let mut file = fs::File::open(path).map_err(failed)?.take(FILE_LEN_MAX + 1);
+    file.read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_LEN_MAX {
+        let text = format!("it has more than {FILE_LEN_MAX} bytes, the most of a configuration");
+        return Err(failed(std::io::Error::other(text)));
     }
-    fs::read_to_string(path).map_err(failed)
+    String::from_utf8(text).map_err(|error| failed(std::io::Error::other(error)))
 }
 
 /// The line of a byte, from 1 on.

@@ -35,7 +35,7 @@ mod suggestion;
 
 pub use apply::{Effective, apply, defaults, effective, explicit};
 pub use error::Error;
-pub use layer::{Entry, Layers, Origin};
+pub use layer::{Entry, Layers, Origin, read_bounded};
 pub use options::{Scope, scopes, variable};
 pub use places::Places;
 pub use suggestion::nearest;

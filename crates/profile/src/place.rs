@@ -125,13 +125,28 @@ impl RunFolder {
 
     /// Files of processes that live; removes those of others as far as it may.
     pub fn sweep(&self, kind: FileKind) -> Vec<PathBuf> {
+        let mut paths = self.files(kind);
+        paths.retain(|path| !remove_if_stale(path));
+        paths
+    }
+
+    /// Files that this user has no right to read.
+    pub fn refused(&self, kind: FileKind) -> Vec<PathBuf> {
+        let mut paths = self.files(kind);
+        paths.retain(|path| {
+            File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        });
+        paths
+    }
+
+    /// Files of a kind, by name.
+    fn files(&self, kind: FileKind) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| {
                 is_name(path, kind.suffix) && fs::symlink_metadata(path).is_ok_and(|about| about.is_file())
             })
-            .filter(|path| !remove_if_stale(path))
             .collect();
         paths.sort();
         paths

@@ -80,6 +80,12 @@ impl Reader {
         paths.iter().filter_map(|path| Some(Reader::open(path).ok()?.process)).collect()
     }
 
+    /// View files that this user has no right to read: those of meters of other users.
+    pub fn refused() -> Vec<PathBuf> {
+        let folders = run_folders().into_iter().filter(|folder| folder.check().is_ok());
+        folders.flat_map(|folder| folder.refused(VIEWS)).collect()
+    }
+
     /// Opens a view file, even one that a process left behind.
     ///
     /// # Errors

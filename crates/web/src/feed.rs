@@ -1,6 +1,7 @@
 //! What the pages show: the last seconds of one meter, read once a second.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -78,6 +79,11 @@ impl Feed {
     /// Nothing read yet. `pid` names the process; `None` takes the one that began last.
     pub fn new(pid: Option<u32>) -> Feed {
         Feed { pid, open: None, snapshot: Snapshot::default() }
+    }
+
+    /// View files that this user has no right to read: those of meters of other users.
+    pub fn refused() -> Vec<PathBuf> {
+        Reader::refused()
     }
 
     /// Reads what is new. Returns the seconds that came with their tables, for the history.

@@ -33,6 +33,10 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let sources = Sources::find(&args.packets, args.socket.as_deref())?;
     // From here on this process is the user's, without a capability: the history is made by that user.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
+    for path in Feed::refused() {
+        let path = path.display();
+        tell(&format!("no right to read {path}: its meter is another user's; -Z names the user to run as"));
+    }
     let history = open_history(args)?;
     let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
     let stores = sources.directories();

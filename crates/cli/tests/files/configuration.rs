@@ -97,6 +97,12 @@ fn the_shown_configuration_sets_the_same() {
 }
 
 #[test]
+fn endless_files_are_refused() {
+    let folder = Folder::new("");
+    folder.run("config check /dev/zero").failed_saying(&["/dev/zero", "more than 1048576 bytes"]);
+}
+
+#[test]
 fn rules_of_the_daemon_are_checked_too() {
     let folder = Folder::new("[[capture]]\nname = \"office\"\ninterfaces = [\"eth0\"]\n");
     let path = folder.path().display().to_string();

@@ -7,8 +7,9 @@
 //! The browser is driven by `view/browser.cjs` with playwright-core. Pictures of the pages are left in the folder that
 //! `TAPLINE_PICTURES` names; those in `docs/view/` were made so.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -214,6 +215,22 @@ fn the_server_has_no_rights_and_little_in_reach() {
         |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or("");
     assert_eq!((field("CapEff:"), field("CapPrm:")), ("0000000000000000", "0000000000000000"));
     assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1", "2"));
+}
+
+#[test]
+fn views_of_other_users_are_named() {
+    let Some(mut view) = View::start("views_of_other_users_are_named") else { return };
+    fs::set_permissions(view.folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let file = files(&view.folder.path().join("run"), "view").next().expect("it was waited for");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
+    let mut command = view.command(["view", "--listen", "127.0.0.1:0", "--no-history", "-Z", "nobody"]);
+    let mut child =
+        command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the program was built");
+    let mut told = String::new();
+    BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut told).expect("a line");
+    view.children.push(Ended(child));
+    let file = file.display().to_string();
+    assert!(told.contains(&format!("no right to read {file}")) && told.contains("-Z"), "{told}");
 }
 
 #[test]
