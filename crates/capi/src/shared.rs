@@ -55,7 +55,7 @@ fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
     let daemon_ms = (left_ms / 2).min(DAEMON_MS_MAX);
     let max_delay = Duration::from_millis((left_ms - daemon_ms).into());
-    (daemon_ms, WakeThreshold { min_bytes, max_delay })
+    (daemon_ms, WakeThreshold { min_bytes, min_packets: 0, max_delay })
 }
 
 /// The program that decides on packets, and how many of their bytes are kept.

@@ -42,6 +42,7 @@ mod stream;
 mod strict;
 mod top;
 mod view;
+mod wake;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -23,6 +23,7 @@ use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +77,8 @@ pub(crate) struct ProbeArgs {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
+    #[command(flatten)]
+    wake: WakeArgs,
     /// Threads that share the packets by host; each meters and exports on its own, in its own observation domain. Not
     /// for a single output file (file:, json:, csv:).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
@@ -241,6 +244,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         netns: args.netns.clone(),
         container: None,
         xdp: args.xdp,
+        wake: args.wake,
         i_own_this_network: Vec::new(),
         workers: args.workers,
         duration: args.duration,

@@ -243,6 +243,10 @@ impl Table {
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
+            if let Some(counted) = interface.counted {
+                let bytes = format!("{} bytes on the wire", grouped(counted.bytes));
+                self.row(&format!("{name}  counted in the kernel"), Count::Known(counted.packets), &bytes);
+            }
         } else {
             let verb = if interface.is_generated { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
@@ -399,6 +403,11 @@ pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
             "overwritten": tap.overwritten,
             "damaged": tap.damaged,
             "unread": tap.unread,
+        })),
+        // Packets that ended in a count in the kernel, of those received.
+        "counted": interface.counted.map(|counted| json!({
+            "packets": counted.packets,
+            "bytes": counted.bytes,
         })),
         "partial": interface.is_partial,
         "delivered": interface.delivered,

@@ -7,6 +7,7 @@
 mod recording;
 mod viewing;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ use tapline_sys::privilege::{self, Identity};
 use tapline_tap::protocol::{
     CaptureStatus, ControlAction, ReaderStatus, RecordingStatus, Status, UserStatus,
 };
-use tapline_tap::{Client, socket_path};
+use tapline_tap::{Client, ShareBy, socket_path};
 
 use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
@@ -484,8 +485,28 @@ fn status_text(status: &Status) -> String {
             );
         }
         capture.readers.iter().for_each(|reader| text += &reader_text(reader));
+        text += &groups_text(&capture.readers);
     }
     text
+}
+
+/// A line for each group: how it shares, its packets, and its members.
+fn groups_text(readers: &[ReaderStatus]) -> String {
+    let mut groups: BTreeMap<(u32, &str, &str), (u64, Vec<String>)> = BTreeMap::new();
+    for reader in readers {
+        let Some(group) = &reader.group else { continue };
+        let (offered, members) = groups.entry((reader.uid, &group.name, group.by.word())).or_default();
+        *offered += reader.counts.offered;
+        members.push(match group.by {
+            ShareBy::First => format!("{}:{}", reader.number, group.priority),
+            _ => reader.number.to_string(),
+        });
+    }
+    let line = |((uid, name, by), (offered, members)): ((u32, &str, &str), (u64, Vec<String>))| {
+        let members = members.join(" ");
+        format!("  group {name} of user {uid}, by {by}: {} offered, readers {members}\n", grouped(offered))
+    };
+    groups.into_iter().map(line).collect()
 }
 
 fn capture_text(capture: &CaptureStatus) -> String {

@@ -18,6 +18,7 @@ use tapline_tap::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCoun
 
 use crate::budget::Payer;
 use crate::memory::Allowance;
+use crate::rules::MatchRule;
 use crate::union::Asked;
 use crate::view::{Rights, View};
 use crate::worker::{
@@ -61,6 +62,8 @@ pub(crate) struct NewReader {
     pub(crate) payer: Option<(Payer, Allowance)>,
     /// The group whose share of the packets it gets.
     pub(crate) group: Option<tapline_tap::GroupRequest>,
+    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    pub(crate) precedence: Option<u64>,
 }
 
 /// A worker's thread, and the way to it.
@@ -141,6 +144,7 @@ impl Capture {
                 buffer_mib: rule.buffer,
                 worker: number as u32,
                 history: history.clone(),
+                goes_to_first: rule.matching == MatchRule::First,
                 counts_all: is_file || rule.count_all,
                 waits_for_readers: is_file,
                 options: options.clone(),
@@ -280,6 +284,7 @@ impl Capture {
             start: reader.start,
             max_latency: reader.max_latency,
             group: reader.group.clone(),
+            precedence: reader.precedence,
             payer: reader.payer.as_ref().map(|(payer, _)| *payer),
             view: None,
         });

@@ -60,6 +60,6 @@ pub use journal::{EntryKind, JournalEntry};
 pub use listener::Socket;
 pub use log::Log;
 pub use recording::{RecordRule, Recording};
-pub use rules::{AccessRule, CaptureRule, ClientIdentity, Rules, TimeStamps};
+pub use rules::{AccessRule, CaptureRule, ClientIdentity, MatchRule, Rules, TimeStamps};
 pub use sandbox::{Confinement, confine};
 pub use server::{Orders, Server};

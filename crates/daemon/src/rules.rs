@@ -115,6 +115,9 @@ pub struct CaptureRule {
     pub view: bool,
     /// Whether unwanted packets are taken from the kernel all the same, to be counted.
     pub count_all: bool,
+    /// The readers that get a packet, of those that want it.
+    #[serde(rename = "match")]
+    pub matching: MatchRule,
     /// Threads that share the packets.
     pub workers: u32,
     /// Whether interfaces receive what is meant for others.
@@ -123,6 +126,19 @@ pub struct CaptureRule {
     pub kernel_buffer: Option<u32>,
     /// Whose clock stamps the packets.
     pub time_stamps: TimeStamps,
+}
+
+/// The readers that get a packet, of those that want it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MatchRule {
+    /// All of them.
+    #[default]
+    All,
+    /// The first one by [`AccessRule::priority`], then by the number that the reader gives
+    /// ([`GroupRequest::priority`](tapline_tap::GroupRequest)), then by the order in which they came: as CSPF had it
+    /// (Mogul, Rashid, Accetta 1987). Recordings and views of the daemon get their packets besides.
+    First,
 }
 
 /// Whose clock stamps the packets. Not an adapter's that is not kept in step: readers find the past and merge by time.
@@ -149,6 +165,7 @@ impl Default for CaptureRule {
             history: None,
             view: false,
             count_all: false,
+            matching: MatchRule::default(),
             workers: 1,
             promiscuous: true,
             kernel_buffer: None,
@@ -181,6 +198,9 @@ pub struct AccessRule {
     pub store: bool,
     /// Whether they may pause the captures, for all readers.
     pub control: bool,
+    /// Where a packet goes to the first reader alone ([`MatchRule::First`]): the place of their readers, the least
+    /// number first. Root and the owner of the daemon have 0.
+    pub priority: u32,
 }
 
 impl Default for AccessRule {
@@ -196,6 +216,7 @@ impl Default for AccessRule {
             readers: READERS_DEFAULT,
             store: false,
             control: false,
+            priority: 0,
         }
     }
 }
@@ -409,6 +430,7 @@ mod tests {
             ("user_time = 0\n".to_owned() + CAPTURE, "1 to 1000"),
             ("user_memory = 0\n".to_owned() + CAPTURE, "1 to 1048576"),
             (CAPTURE.to_owned() + "kernel_buffer = 4096\n", "1 to 4095"),
+            (CAPTURE.to_owned() + "match = \"last\"\n", "expected `all` or `first`"),
             (CAPTURE.to_owned() + "time_stamps = \"adapter_unsynced\"\n", "expected `host` or `adapter`"),
             (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),
             (CAPTURE.to_owned() + "colour = 1\n", "unknown field"),

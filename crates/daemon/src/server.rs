@@ -497,6 +497,7 @@ impl Server {
                     counts: sum.counts,
                     wakes: sum.wakes,
                     past: sum.past,
+                    group: reading.attach.group.clone(),
                 });
             }
             captures.push(status);

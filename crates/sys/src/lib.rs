@@ -93,7 +93,7 @@ pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{FileOwner, Opener};
 pub use packet_socket::{FanoutMode, PacketSocket, RingStatistics, wait_for_receive_paths};
-pub use poll::{Poller, Wakeup};
+pub use poll::{Poller, Wakeup, measure_waits, measured_waits};
 pub use ring_len::{RING_LEN_MAX, default_ring_len};
 pub use route::{InterfaceAddress, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
 pub use shared_words::{ReadWords, SharedWords, WordRange};

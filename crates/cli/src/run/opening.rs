@@ -162,12 +162,13 @@ fn device(
     });
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
-    let capture = AfPacketSettings {
+    let mut capture = AfPacketSettings {
         netns: settings.netns.clone(),
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
         kernel_filter_runs: settings.kernel_filter_runs.clone(),
+        tally: node.tally.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.
@@ -184,6 +185,9 @@ fn device(
         workers,
         ..AfPacketSettings::new(&[name])
     };
+    if let Some(wish) = settings.wake.filter(|_| !sends) {
+        wish.apply(&mut capture);
+    }
     // Options for AF_XDP are for those devices of the graph that it is meant for.
     let opened = live::open(
         capture,

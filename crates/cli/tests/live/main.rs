@@ -6,6 +6,7 @@ mod support;
 mod backends;
 mod bench;
 mod capture;
+mod counting;
 mod doctor;
 mod extcap;
 mod hostile_daemon;

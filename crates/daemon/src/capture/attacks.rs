@@ -29,6 +29,7 @@ fn new_reader(number: u64, rights: &Rights, wish: Wish, start: StartPosition, ui
         max_latency: Duration::ZERO,
         payer: uid.map(account),
         group: None,
+        precedence: None,
     }
 }
 
