@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use tapline_sys::privilege;
 use tapline_syntax::units::size_in;
 
 #[cfg(feature = "view")]
@@ -74,4 +75,15 @@ pub(crate) struct ViewArgs {
 #[cfg(not(feature = "view"))]
 pub(crate) fn run(_: &ViewArgs) -> anyhow::Result<ExitCode> {
     anyhow::bail!("this build has no page: build it with `cargo build --release --features view`")
+}
+
+/// Where the history of this user is, by the rules of the XDG base directories.
+pub(crate) fn usual_history() -> Option<PathBuf> {
+    let folder = if privilege::is_root() {
+        PathBuf::from("/var/lib")
+    } else {
+        let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
+    };
+    Some(folder.join("tapline/history.sqlite"))
 }

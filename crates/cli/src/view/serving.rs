@@ -15,10 +15,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tapline_pages::{Feed, Rights};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_sys::{capability, privilege};
-use tapline_web::{Access, Feed, History, HistoryLimits, PacketSource, Rights, Server, ServerSettings};
+use tapline_web::{Access, History, HistoryLimits, PacketSource, Server, ServerSettings};
 
 use super::ViewArgs;
 use super::packets::Sources;
@@ -87,7 +88,7 @@ fn open_history(args: &ViewArgs) -> Result<Option<History>> {
     }
     let path = match &args.history {
         Some(path) => std::path::absolute(path)?,
-        None => match usual_history() {
+        None => match super::usual_history() {
             Some(path) => path,
             None => {
                 bail!("there is no state directory for the history: name a file (--history), or --no-history")
@@ -102,15 +103,4 @@ fn open_history(args: &ViewArgs) -> Result<Option<History>> {
     }
     let limits = HistoryLimits { bytes: args.history_size, ..HistoryLimits::default() };
     Ok(Some(History::open(&path, limits)?))
-}
-
-/// Where the history of this user is, by the rules of the XDG base directories.
-fn usual_history() -> Option<PathBuf> {
-    let folder = if privilege::is_root() {
-        PathBuf::from("/var/lib")
-    } else {
-        let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
-    };
-    Some(folder.join("tapline/history.sqlite"))
 }

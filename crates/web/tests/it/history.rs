@@ -61,7 +61,7 @@ fn minutes_and_hours_add_up() {
     for (from, to) in [(BEGIN, BEGIN + 4 * 3600), (BEGIN - days, BEGIN + days)] {
         for dimension in [Dimension::HostIn, Dimension::Pair, Dimension::Interface] {
             let answer = history.greatest(dimension, from, to, 100).expect("an answer");
-            assert_eq!(answer.packets(), (offered as i64, lost as i64));
+            assert_eq!(answer.packets(), (offered, lost));
             assert_eq!(answer.table.rows.len(), 20);
             for row in &answer.table.rows {
                 assert_eq!((row.amount, row.error), (exact[&row.key], Amount::default()), "{:?}", row.key);
@@ -70,7 +70,7 @@ fn minutes_and_hours_add_up() {
         }
     }
     let part = history.greatest(Dimension::HostIn, BEGIN + 60, BEGIN + 120, 100).expect("an answer");
-    assert_eq!((part.buckets, part.table.rows.len()), (1, 20));
+    assert_eq!((part.buckets(), part.table.rows.len()), (1, 20));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_killed_writer_loses_at_most_a_minute() {
     std::mem::forget(history);
     let mut history = open(&path, HistoryLimits::default());
     let minutes = |history: &History| {
-        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets
+        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets()
     };
     assert_eq!(minutes(&history), 5, "five minutes were over");
     for end in BEGIN + 5 * 60 + 40..=BEGIN + 6 * 60 + 1 {
@@ -135,10 +135,10 @@ fn size_and_age_are_bounded() {
     let len = std::fs::metadata(&path).expect("the file").len();
     assert!(len < 600_000, "{len} bytes");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert!((10..1440).contains(&answer.buckets), "the oldest went first: {} are left", answer.buckets);
+    assert!((10..1440).contains(&answer.buckets()), "the oldest went first: {} are left", answer.buckets());
     let last =
         history.greatest(Dimension::HostIn, BEGIN + 1490 * 60, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert_eq!(last.buckets, 10, "the latest stay");
+    assert_eq!(last.buckets(), 10, "the latest stay");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_year_is_small_and_answered_at_once() {
         let answer = history.greatest(Dimension::Pair, from, end, 100).expect("an answer");
         println!(
             "{name}: {} buckets, {} rows, {:.1} ms",
-            answer.buckets,
+            answer.buckets(),
             answer.table.rows.len(),
             begin.elapsed().as_secs_f64() * 1e3
         );
