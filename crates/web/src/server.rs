@@ -284,7 +284,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
         response.headers_mut().insert("set-cookie", value);
         return Ok(response);
     }
-    let rights = shared.access.rights(request.headers()).map_err(refused)?;
+    let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
     let text = request.uri().query().unwrap_or_default();
     let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
     match path {
@@ -300,7 +300,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
             Ok(json_answer(&Series::of(&snapshot, most)))
         }
         "/api/history" => history(shared, &query, rights).await,
-        "/api/packets" | "/api/packets.pcapng" => packets(shared, path, &query, rights, request).await,
+        "/api/packets" | "/api/packets.pcapng" => packets(shared, (path, &query), (rights, user), request).await,
         _ => Err((404, "there is no such page".to_owned())),
     }
 }
@@ -385,9 +385,8 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
 
 async fn packets(
     shared: &Arc<Shared>,
-    path: &str,
-    query: &Query,
-    rights: Rights,
+    (path, query): (&str, &Query),
+    (rights, user): (Rights, &str),
     request: &Request<Incoming>,
 ) -> Routed {
     if rights < Rights::Packets {
@@ -420,8 +419,9 @@ async fn packets(
         })));
     }
     let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or("-");
+    let by = if user.is_empty() { String::new() } else { format!("{user}, ") };
     (shared.log)(&format!(
-        "download from {} of {} to {} ns, filter {:?}, by {agent:?}",
+        "download from {} of {} to {} ns, filter {:?}, by {by}{agent:?}",
         asked.source, asked.from_ns, asked.to_ns, asked.filter
     ));
     let (to, parts) = mpsc::channel::<Bytes>(4);

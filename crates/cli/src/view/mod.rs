@@ -47,6 +47,10 @@ pub(crate) struct ViewArgs {
     /// also packets. Each includes those before it.
     #[arg(long, value_name = "RIGHTS", default_value = "packets", value_parser = ["look", "names", "packets"], help_heading = "Server")]
     rights: String,
+    /// A file of users, which no one else may read: lines of a name, its rights (look, names, packets) and its token of at
+    /// least 32 letters and digits. Downloads are logged with the name.
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    users: Option<PathBuf>,
     /// Show this process. Default: the one that began last.
     #[arg(long, value_name = "PID", help_heading = "Source")]
     pid: Option<u32>,
