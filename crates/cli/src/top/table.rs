@@ -163,7 +163,7 @@ fn cycles(cycles: Option<f64>) -> String {
 }
 
 /// Three digits and a unit: 12.3 k, 1.50 M.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let (mut value, mut unit) = (value, 0);
     const UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
     while value >= 999.5 && unit + 1 < UNITS.len() {
@@ -186,11 +186,11 @@ fn time(seconds: u64) -> String {
 }
 
 /// Names come from other users' processes: nothing in them may command the terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-fn cut(text: &str, width: usize) -> String {
+pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

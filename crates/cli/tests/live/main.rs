@@ -18,6 +18,7 @@ mod replay;
 mod send;
 mod serve;
 mod store;
+mod sums;
 mod top;
 #[cfg(feature = "view")]
 mod view;
