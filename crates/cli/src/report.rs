@@ -240,6 +240,9 @@ impl Table {
             self.xdp(name, ring, xdp);
         } else if let Some(tap) = interface.tap {
             self.tap(name, tap);
+        } else if let Some(ring) = interface.ring.filter(|_| interface.is_socket) {
+            self.row(&format!("{name}  received"), Count::Known(ring.received), "");
+            self.row(&format!("{name}  LOST"), Count::Known(ring.dropped), "no room in the socket");
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);

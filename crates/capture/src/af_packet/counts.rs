@@ -26,6 +26,7 @@ impl AfPacket {
             xdp: None,
             tap: None,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }

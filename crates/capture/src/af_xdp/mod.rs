@@ -410,6 +410,7 @@ impl AfXdp {
             xdp: Some(xdp),
             tap: None,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }

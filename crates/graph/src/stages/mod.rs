@@ -22,6 +22,7 @@ pub(crate) mod filters;
 pub(crate) mod first;
 pub(crate) mod flow;
 mod flow_export;
+pub(crate) mod collect;
 pub(crate) mod flowlog;
 pub(crate) mod flowtop;
 mod folder;

@@ -1,0 +1,1 @@
+//! Whole datagrams through the collector.
