@@ -86,9 +86,8 @@ impl Listener {
         let mut sockets = Vec::new();
         let mut interfaces = Vec::new();
         for &wanted in addresses {
-            let socket = bind(wanted).map_err(|source| {
-                Error::source(&format!("{}{wanted}", Listener::SCHEME), source)
-            })?;
+            let socket = bind(wanted)
+                .map_err(|source| Error::source(&format!("{}{wanted}", Listener::SCHEME), source))?;
             // A small buffer is no fault, and what it loses is counted.
             let _ = socket.set_receive_buffer(RECEIVE_BUFFER);
             let name = format!("{}{}", Listener::SCHEME, socket.local());
@@ -159,7 +158,11 @@ fn bind(address: SocketAddr) -> Result<DatagramSocket, tapline_sys::SyscallError
 }
 
 fn address(word: &str) -> Result<SocketAddr, String> {
-    let wrong = || format!("`{word}` is no address to listen on: write udp://:4739, udp://192.0.2.1:2055 or udp://[::1]:6343");
+    let wrong = || {
+        format!(
+            "`{word}` is no address to listen on: write udp://:4739, udp://192.0.2.1:2055 or udp://[::1]:6343"
+        )
+    };
     let place = word.strip_prefix(Listener::SCHEME).unwrap_or(word);
     match place.strip_prefix(':') {
         Some(port) => Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port.parse().map_err(|_| wrong())?)),

@@ -156,6 +156,8 @@ fn stage_json(stage: &StageAccount) -> Value {
         "name": stage.name,
         "class": stage.class,
         "received": stage.received,
+        // Packets that collected flows count: received beside those of the edges.
+        "reported": stage.counters.reported,
         "bytes": stage.bytes,
         "passed": stage.passed,
         "refused": stage.refused(),
@@ -342,7 +344,8 @@ impl Table {
         if let Some(filter) = &counters.filter {
             remarks.extend(Some(engine(filter)).filter(|engine| !engine.is_empty()));
         }
-        self.row(&format!("{name}  received"), Count::Known(*received), &remarks.join(", "));
+        let received = received + counters.reported;
+        self.row(&format!("{name}  received"), Count::Known(received), &remarks.join(", "));
     }
 
     fn output(&mut self, output: &OutputAccount) {

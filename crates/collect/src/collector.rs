@@ -189,8 +189,12 @@ impl Collector {
 
     /// The sources that have sent a datagram, by address, protocol and domain.
     pub fn sources(&self) -> Vec<&SourceAccount> {
-        let mut all: Vec<&SourceAccount> =
-            self.sources.values().map(|source| &source.account).filter(|source| source.datagrams > 0).collect();
+        let mut all: Vec<&SourceAccount> = self
+            .sources
+            .values()
+            .map(|source| &source.account)
+            .filter(|source| source.datagrams > 0)
+            .collect();
         all.sort_by_key(|source| (source.exporter, source.protocol, source.domain));
         all
     }
@@ -333,7 +337,8 @@ impl FlowSink<'_> {
         if !draft.is_counted() {
             return account.refuse(RefusedCause::NoCounters);
         }
-        let mut flow = draft.flow(self.time, (account.exporter, account.domain), rates.of(draft), self.scales);
+        let mut flow =
+            draft.flow(self.time, (account.exporter, account.domain), rates.of(draft), self.scales);
         let both = |of: fn(&Endpoint) -> u64| flow.endpoints.iter().map(of).fold(0, u64::saturating_add);
         let (packets, bytes) = (both(|side| side.packets), both(|side| side.bytes));
         let sums = (self.sums.0.saturating_add(packets), self.sums.1.saturating_add(bytes));
@@ -465,7 +470,8 @@ impl SetReader<'_> {
         while bytes.len() >= template.record_len {
             let mut draft = Draft::new();
             draft.boot_ns = *boot_ns;
-            let read = template.record(&mut bytes, |field, is_reverse, value| draft.set(field, is_reverse, value));
+            let read =
+                template.record(&mut bytes, |field, is_reverse, value| draft.set(field, is_reverse, value));
             if read.is_none() {
                 account.refuse(RefusedCause::Malformed);
                 self.records = None;
@@ -488,7 +494,8 @@ impl SetReader<'_> {
     fn hold(&mut self, id: u16, bytes: Bytes<'_>) {
         let (source, len) = (&mut *self.source, bytes.len() + HELD_SET_LEN);
         let has_room = source.held.len() < HELD_SETS_MAX
-            && source.held_octets + len <= HELD_OF_SOURCE_MAX && *self.held + len <= HELD_MAX;
+            && source.held_octets + len <= HELD_OF_SOURCE_MAX
+            && *self.held + len <= HELD_MAX;
         if !has_room {
             return source.account.refuse(RefusedCause::NoTemplate);
         }

@@ -288,9 +288,9 @@ impl Draft {
             let delta = self.deltas[at].map(|delta| time.export_ns.saturating_sub(i64::from(delta) * 1000));
             delta.or_else(|| self.of_uptime(self.uptimes[at]?, time))
         };
-        let (mut start, mut end) =
-            (self.start.or_else(|| absolute(0)), self.end.or_else(|| absolute(1)));
-        let lasted = self.uptimes[0].zip(self.uptimes[1]).map(|(from, to)| i64::from(to.wrapping_sub(from)) * MS);
+        let (mut start, mut end) = (self.start.or_else(|| absolute(0)), self.end.or_else(|| absolute(1)));
+        let lasted =
+            self.uptimes[0].zip(self.uptimes[1]).map(|(from, to)| i64::from(to.wrapping_sub(from)) * MS);
         let lasted = self.duration_ns.or(lasted).unwrap_or(0);
         if start.is_none() && end.is_none() {
             end = Some(time.export_ns);
@@ -306,7 +306,8 @@ impl Draft {
         if let Some((now, boot)) = time.uptime {
             let before = now.wrapping_sub(uptime);
             // A little ahead of the message is a fault of the exporter's, not a wrap.
-            let ago = if before > u32::MAX - 600_000 { -i64::from(before.wrapping_neg()) } else { before.into() };
+            let ago =
+                if before > u32::MAX - 600_000 { -i64::from(before.wrapping_neg()) } else { before.into() };
             return Some(boot.saturating_add((i64::from(now) - ago).saturating_mul(MS)));
         }
         Some(self.boot_ns?.saturating_add(i64::from(uptime) * MS))

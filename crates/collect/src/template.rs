@@ -192,8 +192,7 @@ mod tests {
         let seen = fields_of(&fixed, &[6, 9, 9, 9, 1, 2]).unwrap();
         assert_eq!(seen, [(Field::Protocol, vec![6]), (Field::Octets, vec![1, 2])]);
         assert_eq!(fields_of(&fixed, &[6, 9, 9, 9, 1]), None);
-        let (_, varied) =
-            told(&[1, 0, 0, 2, 0, 96, 255, 255, 0, 4, 0, 1], Form::Ipfix, false).unwrap();
+        let (_, varied) = told(&[1, 0, 0, 2, 0, 96, 255, 255, 0, 4, 0, 1], Form::Ipfix, false).unwrap();
         assert_eq!(fields_of(&varied, &[2, b'o', b'k', 17]).unwrap(), [(Field::Protocol, vec![17])]);
         assert_eq!(fields_of(&varied, &[255, 0, 1, 7, 17]).unwrap(), [(Field::Protocol, vec![17])]);
         assert_eq!(fields_of(&varied, &[255, 255, 255, 7, 17]), None);
@@ -202,8 +201,7 @@ mod tests {
     #[test]
     fn scopes_of_version_9_have_their_own_numbers() {
         // Scope 2, interface; option 34.
-        let (_, options) =
-            told(&[1, 1, 0, 4, 0, 4, 0, 2, 0, 4, 0, 34, 0, 4], Form::V9, true).unwrap();
+        let (_, options) = told(&[1, 1, 0, 4, 0, 4, 0, 2, 0, 4, 0, 34, 0, 4], Form::V9, true).unwrap();
         let seen = fields_of(&options, &[0, 0, 0, 3, 0, 0, 0, 100]).unwrap();
         assert_eq!(seen[0], (Field::Ingress, vec![0, 0, 0, 3]));
         assert_eq!(seen[1], (Field::SamplingInterval, vec![0, 0, 0, 100]));

@@ -54,8 +54,14 @@ impl TemplateFile {
         let fault = |source| Error::File { path: path.to_owned(), source };
         let file = output_file::open(path, OpenOptions::new().read(true).append(true).create(true));
         let file = file.map_err(fault)?;
-        let mut opened =
-            TemplateFile { path: path.to_owned(), file, len: 0, refused: 0, line: String::new(), kept: Vec::new() };
+        let mut opened = TemplateFile {
+            path: path.to_owned(),
+            file,
+            len: 0,
+            refused: 0,
+            line: String::new(),
+            kept: Vec::new(),
+        };
         opened.read()?;
         if opened.len == 0 {
             opened.add_line(HEAD).map_err(fault)?;
@@ -109,7 +115,14 @@ impl TemplateFile {
     }
 
     /// Keeps a template.
-    pub(crate) fn keep(&mut self, exporter: IpAddr, protocol: Protocol, domain: u32, id: u16, template: &Template) {
+    pub(crate) fn keep(
+        &mut self,
+        exporter: IpAddr,
+        protocol: Protocol,
+        domain: u32,
+        id: u16,
+        template: &Template,
+    ) {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
         line += &format!("{exporter} {} {domain} {id} {}", protocol.name(), template.scopes);
@@ -145,7 +158,8 @@ fn parse(line: &str) -> Option<Kept> {
     let domain = words.next()?.parse().ok()?;
     let id = words.next()?.parse().ok().filter(|id| *id >= LEAST_ID)?;
     let scopes = words.next()?.parse().ok()?;
-    let fields = words.map(field).collect::<Option<Vec<RawField>>>().filter(|fields| fields.len() <= FIELDS_MAX)?;
+    let fields =
+        words.map(field).collect::<Option<Vec<RawField>>>().filter(|fields| fields.len() <= FIELDS_MAX)?;
     let template = Template::new(fields.into(), scopes, form)?;
     Some(Kept { exporter, protocol, domain, id, template })
 }

@@ -101,8 +101,7 @@ impl DatagramSocket {
         let fd = self.socket.as_raw_fd();
         // SAFETY: `value` points to a sock_fprog, and its `filter` to one instruction; both live through the call, and
         // the kernel only reads them.
-        let result =
-            unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, size) };
+        let result = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, size) };
         crate::error::check(CALL, result).map(|_| ())
     }
 
@@ -217,7 +216,10 @@ mod tests {
         }
         let first = received(&mut socket, &mut memory, 10);
         let of = |at: usize, memory: &[u8]| memory[at * 10 + 4..][..first[at].len].to_vec();
-        assert_eq!([0, 1, 2].map(|at| of(at, &memory)), [b"one".to_vec(), b"longer".to_vec(), b"three".to_vec()]);
+        assert_eq!(
+            [0, 1, 2].map(|at| of(at, &memory)),
+            [b"one".to_vec(), b"longer".to_vec(), b"three".to_vec()]
+        );
         assert_eq!((first.len(), first[0].from), (3, sender.local_addr().unwrap()));
         assert!(!first.iter().any(|datagram| datagram.is_cut));
         let second = received(&mut socket, &mut memory[..7], 7);

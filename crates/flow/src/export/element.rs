@@ -301,8 +301,7 @@ impl Element {
     }
 
     pub(crate) fn is_address(&self) -> bool {
-        let of_flow =
-            matches!(self.value, Value::SourceAddress | Value::DestinationAddress | Value::NextHop);
+        let of_flow = matches!(self.value, Value::SourceAddress | Value::DestinationAddress | Value::NextHop);
         of_flow || self.is_exporter()
     }
 

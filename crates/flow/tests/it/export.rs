@@ -50,7 +50,7 @@ fn flows(seed: u64, count: usize) -> Vec<Flow> {
                 end_reason: EndReason::Idle,
                 context: FlowContext::NONE,
                 details: None,
-            collected: None,
+                collected: None,
             }
         })
         .collect()

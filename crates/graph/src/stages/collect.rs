@@ -255,13 +255,31 @@ impl Stage for CollectStage {
     fn counters(&self) -> StageCounters {
         let refused = DatagramFault::ALL.into_iter().map(|fault| self.collector.refused(fault)).sum();
         // The datagrams that were read end here: they are handed on as flows.
-        StageCounters { refused: Some(refused), matched: Some(self.collector.datagrams()), ..StageCounters::default() }
+        StageCounters {
+            refused: Some(refused),
+            matched: Some(self.collector.datagrams()),
+            ..StageCounters::default()
+        }
     }
 
     fn result(&self) -> Option<Table> {
         let columns = [
-            "exporter", "protocol", "domain", "datagrams", "flows", "packets", "bytes", "lost", "unit", "late",
-            "restarts", "sampling", "templates", "held", "options", "retimed",
+            "exporter",
+            "protocol",
+            "domain",
+            "datagrams",
+            "flows",
+            "packets",
+            "bytes",
+            "lost",
+            "unit",
+            "late",
+            "restarts",
+            "sampling",
+            "templates",
+            "held",
+            "options",
+            "retimed",
         ];
         let causes = RefusedCause::ALL.map(RefusedCause::name);
         let columns = columns.into_iter().chain(causes).chain(["first_ns", "last_ns"]).collect();
@@ -289,11 +307,10 @@ impl Stage for CollectStage {
 }
 
 fn row(source: &SourceAccount) -> Vec<Cell> {
-    let mut cells = vec![
-        Cell::from(source.exporter.to_string()),
-        Cell::from(source.protocol.name().to_owned()),
-    ];
-    let numbers = [source.domain.into(), source.datagrams, source.flows, source.packets, source.bytes, source.lost];
+    let mut cells =
+        vec![Cell::from(source.exporter.to_string()), Cell::from(source.protocol.name().to_owned())];
+    let numbers =
+        [source.domain.into(), source.datagrams, source.flows, source.packets, source.bytes, source.lost];
     cells.extend(numbers.map(Cell::from));
     cells.push(Cell::from(source.protocol.unit().to_owned()));
     let numbers = [

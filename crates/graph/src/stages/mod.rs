@@ -10,6 +10,7 @@
 
 pub(crate) mod balance;
 pub(crate) mod bounce;
+pub(crate) mod collect;
 mod color;
 pub(crate) mod count;
 pub(crate) mod cut;
@@ -22,7 +23,6 @@ pub(crate) mod filters;
 pub(crate) mod first;
 pub(crate) mod flow;
 mod flow_export;
-pub(crate) mod collect;
 pub(crate) mod flowlog;
 pub(crate) mod flowtop;
 mod folder;

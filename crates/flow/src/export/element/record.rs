@@ -110,7 +110,8 @@ impl<'f> RecordView<'f> {
                 flow.collected.as_ref().map_or(self.domain, |collected| collected.domain).into()
             }
             Value::ExporterV4 | Value::ExporterV6 => {
-                let address = flow.collected.as_ref().map_or(self.exporter, |collected| Some(collected.exporter));
+                let address =
+                    flow.collected.as_ref().map_or(self.exporter, |collected| Some(collected.exporter));
                 let is_v4 = value == Value::ExporterV4;
                 let address = address.filter(|address| address.is_ipv4() == is_v4);
                 return address.map_or(FieldValue::Absent, FieldValue::Address);

@@ -32,7 +32,14 @@ fn side(address: &str, port: u16, packets: u64, last: i64) -> Endpoint {
 /// A flow of one direction that ended then.
 fn one_way(packets: u64, last: i64) -> Flow {
     let endpoints = [side("10.0.0.1", 4321, packets, last), side("10.0.0.2", 80, 0, 0)];
-    Flow { endpoints, protocol: 6, end_reason: EndReason::End, context: FlowContext::NONE, details: None, collected: None }
+    Flow {
+        endpoints,
+        protocol: 6,
+        end_reason: EndReason::End,
+        context: FlowContext::NONE,
+        details: None,
+        collected: None,
+    }
 }
 
 fn time(nanos: i64) -> Timestamp {
