@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod collect;
 mod file;
 mod flows;
 mod fpl;
@@ -69,6 +70,8 @@ enum Workload {
     Accounting(accounting::AccountingArgs),
     /// Packets to flows to IPFIX: against softflowd and nfpcapd.
     Flows(flows::FlowsArgs),
+    /// Messages of exporters to flows: against nfcapd.
+    Collect(collect::CollectArgs),
     /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
     View(view::ViewArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
@@ -144,6 +147,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
+        Workload::Collect(args) => collect::run(&args, &options, &mut report),
         Workload::View(args) => view::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
@@ -165,6 +169,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     flows::run(&Default::default(), options, report)?;
+    collect::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
     view::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;

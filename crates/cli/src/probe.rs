@@ -274,7 +274,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
         writeln!(io::stderr(), "tapline: {what}")?;
     }
     let details = DetailFields::parse(&args.details)?;
-    let (rows, collectors) = destinations(args);
+    let (rows, collectors) = destinations(args.export.as_deref());
     if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
         bail!(
             "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
@@ -325,8 +325,8 @@ fn check_sampling(args: &ProbeArgs) -> Result<()> {
 }
 
 /// The destinations of flows: text and Parquet files with their formats, and collectors.
-fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
-    let all = args.export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
+pub(crate) fn destinations(export: Option<&str>) -> (Vec<(&str, &str)>, Vec<&str>) {
+    let all = export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
     let (mut rows, mut collectors) = (Vec::new(), Vec::new());
     for to in all {
         match to.split_once(':') {
@@ -340,7 +340,7 @@ fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
 }
 
 fn has_rows_on_stdout(args: &ProbeArgs) -> bool {
-    destinations(args).0.iter().any(|(_, path)| *path == "-")
+    destinations(args.export.as_deref()).0.iter().any(|(_, path)| *path == "-")
 }
 
 /// The graph that does it.
@@ -366,7 +366,7 @@ fn graph(args: &ProbeArgs) -> String {
     for source in others {
         text += &format!(" {source} -> {meeting};");
     }
-    let (rows, collectors) = destinations(args);
+    let (rows, collectors) = destinations(args.export.as_deref());
     if !collectors.is_empty() {
         text += &format!(" meter -> export :: {};", export(args, &collectors.join(",")));
     }
@@ -455,17 +455,17 @@ fn parquet(args: &ProbeArgs) -> String {
     format!(", parquet_size={size}, parquet_time={time}")
 }
 
-fn yes(is_so: bool) -> &'static str {
+pub(crate) fn yes(is_so: bool) -> &'static str {
     if is_so { "yes" } else { "no" }
 }
 
 /// A time as graphs have it, to the nanosecond.
-fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     format!("{}ns", time.as_nanos())
 }
 
 /// A text as graphs have it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

@@ -156,6 +156,8 @@ fn stage_json(stage: &StageAccount) -> Value {
         "name": stage.name,
         "class": stage.class,
         "received": stage.received,
+        // Packets that collected flows count: received beside those of the edges.
+        "reported": stage.counters.reported,
         "bytes": stage.bytes,
         "passed": stage.passed,
         "refused": stage.refused(),
@@ -240,6 +242,9 @@ impl Table {
             self.xdp(name, ring, xdp);
         } else if let Some(tap) = interface.tap {
             self.tap(name, tap);
+        } else if let Some(ring) = interface.ring.filter(|_| interface.is_socket) {
+            self.row(&format!("{name}  received"), Count::Known(ring.received), "");
+            self.row(&format!("{name}  LOST"), Count::Known(ring.dropped), "no room in the socket");
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
@@ -343,7 +348,8 @@ impl Table {
         if let Some(filter) = &counters.filter {
             remarks.extend(Some(engine(filter)).filter(|engine| !engine.is_empty()));
         }
-        self.row(&format!("{name}  received"), Count::Known(*received), &remarks.join(", "));
+        let received = received + counters.reported;
+        self.row(&format!("{name}  received"), Count::Known(received), &remarks.join(", "));
     }
 
     fn output(&mut self, output: &OutputAccount) {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod collected;
 mod creation_order;
 mod details;
 mod error;
@@ -29,6 +30,7 @@ mod table;
 mod wheel;
 
 pub use change::FlowChange;
+pub use collected::Collected;
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, LABELS_KEPT, LabelStack,
     LinkHeader, MacAddress, PAYLOAD_MAX, RefusedDetails, SIZES, SizeCounts, Tcp, TcpSide, Tls,

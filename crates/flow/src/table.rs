@@ -559,7 +559,7 @@ impl Table {
         let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
         let details = self.details.as_mut();
         let details = details.map(|details| details.take(slot, protocol, ports, first, &endpoints));
-        Flow { endpoints, protocol, end_reason: end, context: cold.context, details }
+        Flow { endpoints, protocol, end_reason: end, context: cold.context, details, collected: None }
     }
 }
 

@@ -5,7 +5,8 @@
 //! each source      delivered = handed on + unexamined
 //! each edge        what one stage handed on = what the next one received
 //! each stage       received = passed + refused + held + unexamined            (stages that hand on)
-//!                  received = written + lost + left + buffered + unexamined   (outputs; only those that send leave any)
+//!                  received = written + lost + left + buffered + unexamined   (outputs; only those that send leave any;
+//!                                         received also has the packets that collected flows count)
 //! ```
 
 use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
@@ -68,12 +69,12 @@ impl StageAccount {
             name,
             received,
             passed,
-            counters: StageCounters { held, unexamined, output, .. },
+            counters: StageCounters { held, unexamined, output, reported, .. },
             ..
         } = self;
         if let Some(output) = output {
-            let sum = output.total() + unexamined;
-            return (sum != *received).then(|| {
+            let (sum, received) = (output.total() + unexamined, received + reported);
+            return (sum != received).then(|| {
                 let OutputAccount { written, lost, buffered, unsent, .. } = output;
                 let left = unsent.left();
                 format!("{name}: received {received} but written {written} + lost {lost} + left {left} + buffered {buffered} + unexamined {unexamined} = {sum}")
@@ -100,6 +101,7 @@ impl StageAccount {
             (ours, theirs) => ours.or(theirs),
         };
         counters.held += theirs.held;
+        counters.reported += theirs.reported;
         counters.unexamined += theirs.unexamined;
         counters.filter = match (counters.filter.take(), theirs.filter) {
             (Some(mut ours), Some(theirs)) => {

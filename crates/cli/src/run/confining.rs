@@ -33,6 +33,10 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         "flowlog" if text("format") == "parquet" => needs.makes.push(existing(Path::new(text("to")))),
         "streams" | "extract" => needs.makes.push(existing(Path::new(text("to")))),
         "flowlog" => needs.makes.extend(folder(text("to"))),
+        "collect" if !text("templates").is_empty() => {
+            needs.reads.extend(folder(text("templates")));
+            needs.makes.extend(folder(text("templates")));
+        }
         "ipfix" => {
             for to in text("to").split(',').map(str::trim) {
                 match to.strip_prefix("file:") {

@@ -124,7 +124,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+    let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if is_live { Some(signals::catch()?) } else { None };

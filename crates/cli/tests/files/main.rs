@@ -5,6 +5,7 @@ mod support;
 
 mod calls;
 mod capture;
+mod collect;
 mod configuration;
 mod copies;
 mod details;

@@ -206,7 +206,7 @@ impl Templates {
         if self.biflow {
             return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
         }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
             self.record(flow, from, (side.first, side.last, side.packets), sink);
         }
     }

@@ -94,6 +94,8 @@ pub struct ExportOptions {
     pub rate: u32,
     /// The private enterprise number of Tapline's own elements (IPFIX only).
     pub enterprise: u32,
+    /// The flows come from other exporters, whose addresses they bring along.
+    pub is_collected: bool,
 }
 
 /// The enterprise number of examples (RFC 5612): Tapline has none of its own.
@@ -113,6 +115,7 @@ impl Default for ExportOptions {
             spreads_flows: false,
             rate: 0,
             enterprise: EXAMPLE_ENTERPRISE,
+            is_collected: false,
         }
     }
 }

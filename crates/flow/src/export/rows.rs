@@ -147,7 +147,7 @@ impl RowWriter {
             true => vec![view(0, flow.first(), flow.last())],
             false => [0, 1]
                 .into_iter()
-                .filter(|from| flow.endpoints[*from].packets > 0)
+                .filter(|from| flow.endpoints[*from].has_sent())
                 .map(|from| view(from, flow.endpoints[from].first, flow.endpoints[from].last))
                 .collect(),
         };
@@ -200,7 +200,7 @@ pub(super) fn columns(options: &ExportOptions) -> Result<Vec<Column>, Error> {
             }
             false => {
                 let element = Element::of_name(name)?;
-                element.check_exporter(options.exporter)?;
+                element.check_exporter(options)?;
                 of_element(element)
             }
         };
@@ -391,6 +391,7 @@ mod tests {
             end_reason: EndReason::End,
             context: FlowContext::NONE,
             details: None,
+            collected: None,
         }
     }
 

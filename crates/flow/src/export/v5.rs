@@ -100,7 +100,8 @@ impl V5 {
         }
         put(&[0; 4]);
         put(&(flow.context.interface as u16).to_be_bytes());
-        put(&[0; 2]);
+        let egress = flow.collected.as_ref().map_or(0, |collected| collected.egress as u16);
+        put(&egress.to_be_bytes());
         for number in [packets, bytes, first, last] {
             put(&number.to_be_bytes());
         }

@@ -50,6 +50,7 @@ fn flows(seed: u64, count: usize) -> Vec<Flow> {
                 end_reason: EndReason::Idle,
                 context: FlowContext::NONE,
                 details: None,
+                collected: None,
             }
         })
         .collect()

@@ -248,6 +248,7 @@ impl FlowStage {
             is_live: self.is_live,
             scale,
             small_packets,
+            is_collected: false,
         });
         self.ended.clear();
         told.and(handed)

@@ -29,16 +29,21 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The name that `RowWriter` gives to standard output.
 const STANDARD_OUTPUT: &str = "standard output";
 
+/// The sampling interval of a meter. Of flows that are collected each record has its own.
+pub(super) fn sampling(meter: &Arguments) -> u64 {
+    meter.get("sample").map_or(1, |_| meter.number("sample"))
+}
+
 /// Checks that the meters collect the details that a template needs.
 pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
-    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { meter.number("sample") } else { 1 };
+    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { sampling(meter) } else { 1 };
     if meters.iter().any(|meter| factor(meter) != factor(&meters[0])) {
         return Err("its meters scale flows by different factors: give each a stage of its own".to_owned());
     }
     let needed = Element::needs_of(own.text("template"));
     for meter in meters {
         // A wrong word is reported by the meter.
-        let asked = DetailFields::parse(meter.text("details")).unwrap_or(needed);
+        let asked = DetailFields::parse(meter.get("details").unwrap_or("none")).unwrap_or(needed);
         let missing = needed.without(asked);
         if missing.any() {
             let words = needed.with(asked).words();
@@ -77,9 +82,12 @@ pub(super) trait Destination: Send {
     }
 }
 
+/// Value of the parameter `exporter` for flows that were collected: each brings its exporter's address.
+pub(super) const RECORDS: &str = "records";
+
 pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> {
     match arguments.text("exporter") {
-        "none" => Ok(None),
+        "none" | RECORDS => Ok(None),
         text => {
             text.parse().map(Some).map_err(|_| format!("exporter=\"{text}\" is no address of IPv4 or IPv6"))
         }
@@ -98,6 +106,7 @@ pub(super) fn stage(
         exporter: Box::new(exporter),
         received: 0,
         given: 0,
+        reported: 0,
         small_packets: 0,
         scale: 1,
         now: None,
@@ -116,6 +125,8 @@ struct ExportStage {
     /// Packets received, and packets counted by the flows received.
     received: u64,
     given: u64,
+    /// Of `given` those that other exporters metered.
+    reported: u64,
     /// Packets of flows that were too small to be handed on.
     small_packets: u64,
     /// The factor of what flows count.
@@ -178,7 +189,9 @@ impl Stage for ExportStage {
         self.checked(set)?;
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
         (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
-        self.given += ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
+        let packets = ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
+        self.given += packets;
+        self.reported += ended.reported();
         self.given += ended.small_packets;
         let exported = self.exporter.export(ended.flows, ended.now);
         self.checked(exported)
@@ -211,7 +224,7 @@ impl Stage for ExportStage {
         let [written, lost, left_out, waiting] =
             [written, lost, left_out, waiting].map(|packets| packets / self.scale);
         // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
-        let rest = self.received.saturating_sub(self.given);
+        let rest = (self.received + self.reported).saturating_sub(self.given);
         let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
         let mut unsent = DropReasons::default();
         unsent.add(DropReason::SmallFlow, self.small_packets);
@@ -222,7 +235,7 @@ impl Stage for ExportStage {
             buffered: waiting + in_flows,
             unsent,
         };
-        StageCounters::of_output(output)
+        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
     }
 
     fn result(&self) -> Option<Table> {

@@ -10,7 +10,7 @@ use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
 use tapline_packet::Timestamp;
 
-use super::flow_export::{DELAY, Destination, check_details, exporter, stage};
+use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -84,6 +84,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let options = ExportOptions {
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
         exporter: exporter(arguments)?,
+        is_collected: arguments.text("exporter") == RECORDS,
         ..ExportOptions::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
     };
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {

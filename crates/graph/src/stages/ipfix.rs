@@ -6,7 +6,7 @@ use tapline_flow::Flow;
 use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, Version};
 use tapline_packet::Timestamp;
 
-use super::flow_export::{Destination, check_details, exporter, stage};
+use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling, stage};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -54,7 +54,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "exporter",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from",
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from; records: each flow's own, behind collect",
         },
         Parameter {
             name: "mtu",
@@ -109,7 +109,7 @@ pub(crate) const CLASS: StageClass = StageClass {
 /// Records and options tell one rate, of all flows, which the protocol must have room for.
 fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     check_details(meters, own)?;
-    let mut rates = meters.iter().map(|meter| meter.number("sample"));
+    let mut rates = meters.iter().map(|meter| sampling(meter));
     let Some(rate) = rates.next() else { return Ok(()) };
     if let Some(other) = rates.find(|other| *other != rate) {
         return Err(format!(
@@ -143,6 +143,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         spreads_flows: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
         enterprise: arguments.number("enterprise") as u32,
+        is_collected: arguments.text("exporter") == RECORDS,
     };
     let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
     if options.rate > 0 {

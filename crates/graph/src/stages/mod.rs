@@ -10,6 +10,7 @@
 
 pub(crate) mod balance;
 pub(crate) mod bounce;
+pub(crate) mod collect;
 mod color;
 pub(crate) mod count;
 pub(crate) mod cut;

@@ -236,7 +236,7 @@ impl ParquetWriter {
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
             self.add_row(&view(from, side.first, side.last), side.packets, now);
         }
     }
