@@ -42,6 +42,7 @@ mod stream;
 mod strict;
 mod top;
 mod view;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -77,6 +78,7 @@ Examples:
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: the busiest flows
   tapline probe -i eth0 --export 10.0.0.1:4739        flows to a collector, as IPFIX
+  tapline watch -i eth0 --rules rules.toml            events by rules: scans, new hosts, silence, losses
   tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
   tapline filter explain 'vlan and tcp port 80'       a filter, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
@@ -105,6 +107,9 @@ enum Command {
     /// Meter flows, and export them to collectors as IPFIX or NetFlow, or show the largest.
     #[command(after_help = probe::EXAMPLES)]
     Probe(Box<probe::ProbeArgs>),
+    /// Watch packets and flows by rules: rates, scans, new hosts, silence, scripts; tell events, record around them.
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(Box<watch::WatchArgs>),
     /// Generate packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
     #[command(after_help = generate::help())]
     Generate(Box<generate::GenerateArgs>),
@@ -192,6 +197,10 @@ fn main() -> ExitCode {
         Command::Probe(mut args) => {
             args.netns = args.netns.take().or(args.container.take());
             probe::run(&args)
+        }
+        Command::Watch(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            watch::run(&args)
         }
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(mut args) => {

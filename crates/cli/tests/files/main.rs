@@ -28,3 +28,4 @@ mod store_reports;
 mod store_rights;
 mod store_scan;
 mod streams;
+mod watch;

@@ -20,4 +20,5 @@ mod store;
 mod top;
 #[cfg(feature = "view")]
 mod view;
+mod watch;
 mod xdp;

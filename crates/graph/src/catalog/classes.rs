@@ -49,6 +49,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::flow::CLASS,
     stages::flowtop::CLASS,
     stages::view::CLASS,
+    stages::watch::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
     PRINT,
