@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TOML --parse--> Rules --Program: filters as sets--> Watch <-- packets, time, accounts
-//!                                                       |--> Event: a line, a command, a webhook, a mark
+//!                                                       |--> Event: a line, a command, a webhook
 //!                                                       '--> recordings: the seconds before and after, each a pcapng
 //! ```
 //!

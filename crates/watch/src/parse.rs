@@ -72,8 +72,6 @@ struct RuleText {
     webhook: String,
     record: Option<RecordText>,
     #[serde(default)]
-    mark: bool,
-    #[serde(default)]
     off: bool,
 }
 
@@ -88,8 +86,6 @@ struct ScriptText {
     #[serde(default)]
     webhook: String,
     record: Option<RecordText>,
-    #[serde(default)]
-    mark: bool,
     #[serde(default)]
     off: bool,
 }
@@ -200,7 +196,7 @@ fn rule(text: RuleText, line: usize) -> Result<Rule, String> {
         keys_max: keys as usize,
         learn_ns,
         message: text.message.as_deref().map(Template::parse).transpose()?,
-        actions: actions(text.run, text.webhook, text.record, text.mark)?,
+        actions: actions(text.run, text.webhook, text.record)?,
         is_off: text.off,
     })
 }
@@ -214,7 +210,7 @@ fn script(text: ScriptText, line: usize) -> Result<ScriptEntry, String> {
         line,
         file: text.file,
         limit: text.limit.as_deref().map_or(Ok(Limit::default()), limit)?,
-        actions: actions(text.run, text.webhook, text.record, text.mark)?,
+        actions: actions(text.run, text.webhook, text.record)?,
         is_off: text.off,
     })
 }
@@ -277,14 +273,14 @@ fn limit(text: &str) -> Result<Limit, String> {
     if events == 0 { Err(form()) } else { Ok(Limit { events, period_ns }) }
 }
 
-fn actions(run: Vec<String>, webhook: String, record: Option<RecordText>, mark: bool) -> Result<Actions, String> {
+fn actions(run: Vec<String>, webhook: String, record: Option<RecordText>) -> Result<Actions, String> {
     if run.first().is_some_and(|program| program.is_empty()) {
         return Err("run: a program, then its arguments".to_owned());
     }
     if !webhook.is_empty() && !webhook.starts_with("https://") && !webhook.starts_with("http://") {
         return Err(format!("webhook = \"{webhook}\": an address that begins with https:// or http://"));
     }
-    Ok(Actions { run, webhook, record: record.map(recording).transpose()?, mark })
+    Ok(Actions { run, webhook, record: record.map(recording).transpose()? })
 }
 
 fn recording(text: RecordText) -> Result<RecordSettings, String> {

@@ -1,7 +1,7 @@
 //! Files of rules: TOML, checked as a whole before any of it is used.
 //!
 //! ```text
-//! [[rule]]  name  on = source  filter | fpl  where   by  count  window  above  below   limit  message   run webhook record mark
+//! [[rule]]  name  on = source  filter | fpl  where   by  count  window  above  below   limit  message   run webhook record
 //!           which events                             a condition over them             what is told     what follows
 //! [[script]]  name  file
 //! ```
@@ -108,8 +108,6 @@ pub struct Actions {
     pub webhook: String,
     /// Packets before and after.
     pub record: Option<RecordSettings>,
-    /// A mark in the history of the view.
-    pub mark: bool,
 }
 
 /// A rule.

@@ -13,12 +13,42 @@ use std::path::Path;
 use crate::delivery::DeliveryCounts;
 use crate::event::Event;
 
+#[cfg(feature = "webhook")]
+mod sending;
+
 /// Calls of addresses for events.
 pub struct Webhooks {
     #[cfg(feature = "webhook")]
-    worker: crate::delivery::Worker<sending::Job>,
+    sender: sending::Sender,
     #[cfg(not(feature = "webhook"))]
     never: std::convert::Infallible,
+}
+
+#[cfg(feature = "webhook")]
+impl Webhooks {
+    /// The thread that calls. What finds no answer is spooled in `directory`.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn start(directory: &Path) -> Result<Webhooks, String> {
+        let sender = sending::Sender::start(directory.join(sending::SPOOL));
+        Ok(Webhooks { sender: sender.map_err(|error| format!("no thread for webhooks: {error}"))? })
+    }
+
+    /// Has an address called for an event, unless too many wait.
+    pub fn offer(&mut self, url: &str, event: &Event) {
+        self.sender.offer(url, event);
+    }
+
+    /// Waits for the calls that are due: each is tried once more, and spooled once one has failed.
+    pub fn finish(&mut self) {
+        self.sender.finish();
+    }
+
+    /// Counters; what is spooled is neither done nor failed.
+    pub fn counts(&self) -> DeliveryCounts {
+        self.sender.counts()
+    }
 }
 
 #[cfg(not(feature = "webhook"))]
