@@ -66,7 +66,11 @@ pub(crate) fn run(args: &WatchArgs, options: &Options, report: &mut Report) -> a
         let file = folder.path().join(name);
         fs::write(&file, rules(count))?;
         let to = folder.path().join("events").display().to_string();
-        Ok(format!("watch({:?}, to={to:?}, directory={:?})", file.display().to_string(), folder.path().display().to_string()))
+        Ok(format!(
+            "watch({:?}, to={to:?}, directory={:?})",
+            file.display().to_string(),
+            folder.path().display().to_string()
+        ))
     };
     let graphs = [graph("many.toml", args.rules)?, graph("one.toml", 4)?];
     let goal = Some(Goal::ShareOfTime(1.3));

@@ -129,7 +129,9 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         bail!("no rules: name a file (--rules rules.toml); tapline watch --help shows one");
     };
     if args.read.is_none() && args.interface.is_empty() {
-        bail!("no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)");
+        bail!(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
+        );
     }
     match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
         Some(store) => args.times.check(&store)?,

@@ -1,8 +1,8 @@
 //! Certificates of TLS servers, out of the packets of their connections. Versions up to 1.2 send them in the clear.
 //!
 //! ```text
-//! packets --Reassembler--> the first 16 KiB of each server's side --records--> message Certificate --> SHA-256 of the first
-//!                          the client's hello ---------------------------------------------------> the name asked for
+//! packets --Reassembler--> the first 16 KiB of a server's side --records--> Certificate --> SHA-256 of the first
+//!                          the client's hello ----------------------------------------> the name asked for
 //! ```
 
 use std::collections::HashMap;
@@ -116,7 +116,7 @@ fn take(connection: &mut Connection, stream: &Stream, bytes: &[u8]) -> Option<Ce
 
 /// The first certificate of a server's side of a connection, if all of it is there.
 fn first_certificate(side: &[u8]) -> Option<&[u8]> {
-    // Most servers put the message into one record; where it is spread over several, their data would have to be joined.
+    // Most servers put the message into one record. One that is spread over several is not put together.
     let mut rest = side;
     while let Some(record) = Record::parse(rest) {
         if record.content_type == HANDSHAKE

@@ -58,8 +58,7 @@ impl<T: Send + 'static> Worker<T> {
         let (sender, receiver) = sync_channel(len);
         let tally = Arc::new(Tally::default());
         let theirs = Arc::clone(&tally);
-        let thread =
-            thread::Builder::new().name(name.to_owned()).spawn(move || work(receiver, theirs))?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(receiver, theirs))?;
         Ok(Worker { sender: Some(sender), thread: Some(thread), tally, refused: 0 })
     }
 
@@ -146,7 +145,8 @@ fn run(job: &CommandJob) -> bool {
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "tapline: rule {}: cannot start {program}: {error}", job.rule);
+            let _ =
+                writeln!(std::io::stderr(), "tapline: rule {}: cannot start {program}: {error}", job.rule);
             return false;
         }
     };

@@ -1,8 +1,9 @@
 //! Events of rules, as text and JSON.
 //!
 //! ```text
-//! {"time":"2023-11-14T22:13:20.000000000Z","rule":"scan","event":"raised","key":{"src":"10.0.0.9"},"value":20,"above":20,
-//!  "message":"10.0.0.9 tried 20 ports","about":{"src":"10.0.0.9", ...},"swallowed":3,"recording":"scan-20231114T221320.000000000Z-1.pcapng"}
+//! {"time":"2023-11-14T22:13:20.000000000Z","rule":"scan","event":"raised","key":{"src":"10.0.0.9"},"value":20,
+//!  "above":20,"message":"10.0.0.9 tried 20 ports","about":{"src":"10.0.0.9", ...},"swallowed":3,
+//!  "recording":"scan-20231114T221320.000000000Z-1.pcapng"}
 //! ```
 
 use std::fmt::Write as _;
@@ -114,8 +115,7 @@ impl Event {
         for (name, value) in &self.key {
             let _ = write!(text, "{}{name} {}", if text.is_empty() { "" } else { ", " }, shown(value));
         }
-        if let (true, Some(src), Some(dst)) =
-            (text.is_empty(), self.about.get("src"), self.about.get("dst"))
+        if let (true, Some(src), Some(dst)) = (text.is_empty(), self.about.get("src"), self.about.get("dst"))
         {
             let _ = write!(text, "{} to {}", shown(src), shown(dst));
         }

@@ -1,7 +1,7 @@
 //! Facts of packets and flows that rules count by, and keys made of them.
 //!
 //! ```text
-//! Subject: source, destination, ports, protocol, VLAN --by = ["src", "dport"]--> Key: their bytes, one behind the other
+//! Subject: addresses, ports, protocol, VLAN --by = ["src", "dport"]--> Key: their bytes, one behind the other
 //! ```
 
 use std::fmt::Write as _;

@@ -49,8 +49,7 @@ impl Outbox {
     ) {
         let Happening { kind, time_ns, key, subject, value, above, named } = *happening;
         let Some(swallowed) = limit.take(rule.limit, time_ns) else { return };
-        let facts =
-            Facts { rule: &rule.name, value: value.unwrap_or(1), above: above.unwrap_or(0), subject };
+        let facts = Facts { rule: &rule.name, value: value.unwrap_or(1), above: above.unwrap_or(0), subject };
         let mut values = key.values(&rule.by);
         values.extend(named.map(|(name, value)| (name, Value::from(value))));
         let mut event = Event {
@@ -82,9 +81,8 @@ impl Outbox {
     ) {
         let Some(swallowed) = limit.0.take(limit.1, event.time_ns) else { return };
         event.swallowed = swallowed;
-        let key = subject.map_or_else(Key::default, |subject| {
-            Key::of(subject, &[crate::key::KeyField::Pair])
-        });
+        let key =
+            subject.map_or_else(Key::default, |subject| Key::of(subject, &[crate::key::KeyField::Pair]));
         event.recording = self.record(event.rule, key, record, subject, &event);
         self.events.push(event);
     }

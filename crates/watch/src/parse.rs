@@ -123,7 +123,11 @@ pub fn parse(text: &str) -> Result<Rules, RuleError> {
             return Err(RuleError::Rule { line, name: shown.clone(), why });
         }
         if !names.insert(shown.clone()) {
-            return Err(RuleError::Rule { line, name: shown.clone(), why: "the name is there twice".to_owned() });
+            return Err(RuleError::Rule {
+                line,
+                name: shown.clone(),
+                why: "the name is there twice".to_owned(),
+            });
         }
         Ok(line)
     };
@@ -148,8 +152,7 @@ fn settings(text: &SettingsText) -> Result<Settings, RuleError> {
         Some(size) => units::size(size).map_err(|error| RuleError::Settings(format!("history: {error}")))?,
     };
     let idle = text.flow_idle.as_deref().unwrap_or("15s");
-    let flow_idle_ns =
-        duration(idle, "flow_idle", 1_000_000, TIME_MAX_NS).map_err(RuleError::Settings)?;
+    let flow_idle_ns = duration(idle, "flow_idle", 1_000_000, TIME_MAX_NS).map_err(RuleError::Settings)?;
     let flows_max = text.flows_max.unwrap_or(1 << 20);
     if !(1..=1 << 29).contains(&flows_max) {
         return Err(RuleError::Settings("flows_max: from 1 to 536870912".to_owned()));
@@ -177,7 +180,8 @@ fn rule(text: RuleText, line: usize) -> Result<Rule, String> {
         return Err("learn is for on = \"new host\" and \"new pair\"".to_owned());
     }
     let by = text.by.iter().map(|word| field(word)).collect::<Result<Vec<_>, _>>()?;
-    key_len(&by).ok_or_else(|| format!("by: at most {FIELDS_MAX} fields, and pair counts as two addresses"))?;
+    key_len(&by)
+        .ok_or_else(|| format!("by: at most {FIELDS_MAX} fields, and pair counts as two addresses"))?;
     let keys = text.keys.unwrap_or(KEYS);
     if !(1..=KEYS_MAX).contains(&keys) {
         return Err(format!("keys: from 1 to {KEYS_MAX}"));
@@ -233,7 +237,11 @@ fn source(text: &str) -> Result<Source, String> {
 
 fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, String> {
     let Some(above) = text.above else {
-        let unused = [("window", text.window.is_some()), ("count", text.count.is_some()), ("below", text.below.is_some())];
+        let unused = [
+            ("window", text.window.is_some()),
+            ("count", text.count.is_some()),
+            ("below", text.below.is_some()),
+        ];
         return match unused.iter().find(|(_, is_there)| *is_there) {
             Some((word, _)) => Err(format!("{word} needs above = NUMBER, which raises an event")),
             None => Ok(None),
@@ -284,9 +292,8 @@ fn actions(run: Vec<String>, webhook: String, record: Option<RecordText>) -> Res
 }
 
 fn recording(text: RecordText) -> Result<RecordSettings, String> {
-    let time = |text: &Option<String>, name: &str| {
-        duration(text.as_deref().unwrap_or("10s"), name, 0, TIME_MAX_NS)
-    };
+    let time =
+        |text: &Option<String>, name: &str| duration(text.as_deref().unwrap_or("10s"), name, 0, TIME_MAX_NS);
     let only = match text.only.as_deref().unwrap_or("all") {
         "all" => RecordedPackets::All,
         "src" => RecordedPackets::Src,

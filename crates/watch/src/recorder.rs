@@ -92,7 +92,9 @@ impl RecordedPeriod {
             Some(text) => text.chars().map(|c| if c.is_control() { '.' } else { c }).collect(),
             None => value.to_string(),
         };
-        for row in std::iter::once(self.columns.clone()).chain(self.rows.iter().map(|row| row.iter().map(shown).collect())) {
+        for row in std::iter::once(self.columns.clone())
+            .chain(self.rows.iter().map(|row| row.iter().map(shown).collect()))
+        {
             text += &format!("\n  {}", row.join("  "));
         }
         text
@@ -260,7 +262,10 @@ mod tests {
         [0, 1, 2, 3, 4, u64::MAX].into_iter().for_each(|value| histogram.value(0, value));
         let rows = histogram.take().unwrap().rows;
         let shown: Vec<String> = rows.iter().map(|row| Value::from(row.clone()).to_string()).collect();
-        assert_eq!(shown, ["[0,0,1]", "[1,1,1]", "[2,3,2]", "[4,7,1]", "[9223372036854775808,18446744073709551615,1]"]);
+        assert_eq!(
+            shown,
+            ["[0,0,1]", "[1,1,1]", "[2,3,2]", "[4,7,1]", "[9223372036854775808,18446744073709551615,1]"]
+        );
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Files of rules: TOML, checked as a whole before any of it is used.
 //!
 //! ```text
-//! [[rule]]  name  on = source  filter | fpl  where   by  count  window  above  below   limit  message   run webhook record
-//!           which events                             a condition over them             what is told     what follows
+//! [[rule]]    name
+//!   which events            on  filter | fpl  where
+//!   a condition over them   by  count  window  above  below
+//!   what is told            limit  message
+//!   what follows            run  webhook  record
 //! [[script]]  name  file
 //! ```
 
@@ -184,4 +187,3 @@ pub struct Rules {
     /// In the order of the file.
     pub scripts: Vec<ScriptEntry>,
 }
-

@@ -277,9 +277,10 @@ fn value_of(row: AccountRow, account: &InterfaceAccount) -> u64 {
     match row {
         AccountRow::Lost => account.lost(),
         AccountRow::Before => {
-            let before = account.losses.iter().filter(|loss| {
-                !matches!(loss.place, LossPoint::Daemon) && !loss.counts_unwanted_frames()
-            });
+            let before = account
+                .losses
+                .iter()
+                .filter(|loss| !matches!(loss.place, LossPoint::Daemon) && !loss.counts_unwanted_frames());
             before.filter_map(|loss| loss.count.known()).sum()
         }
         AccountRow::Imbalance => u64::from(account.imbalance().is_some()),

@@ -45,8 +45,9 @@ impl Template {
             let end = rest.find('}').ok_or("message: { needs a }; {{ is a brace")?;
             let name = &rest[..end];
             let known = NAMES.iter().find(|known| **known == name);
-            let known = known
-                .ok_or_else(|| format!("message: {{{name}}} means nothing; there are {}", NAMES.join(", ")))?;
+            let known = known.ok_or_else(|| {
+                format!("message: {{{name}}} means nothing; there are {}", NAMES.join(", "))
+            })?;
             parts.push(Part::Name(known));
             rest = &rest[end + 1..];
         }

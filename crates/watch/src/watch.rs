@@ -70,11 +70,16 @@ impl Program {
         let mut askings = Asking::of_rules(&rules);
         let (mut scripts, mut triggers) = (Vec::new(), Vec::new());
         for (at, entry) in rules.scripts.iter().enumerate().filter(|(_, entry)| !entry.is_off) {
-            let text = read_script(&folder.join(&entry.file)).map_err(|why| format!("`{}`: {why}", entry.name))?;
+            let text =
+                read_script(&folder.join(&entry.file)).map_err(|why| format!("`{}`: {why}", entry.name))?;
             let script = Script::load(entry, rules.rules.len() + at, text, rules.settings.operations)?;
             askings.extend(script.askings(rules.rules.len() + triggers.len()));
             let places = script.kinds.iter().enumerate();
-            triggers.extend(places.map(|(trigger, kind)| TriggerPlace { script: scripts.len(), trigger, kind: *kind }));
+            triggers.extend(places.map(|(trigger, kind)| TriggerPlace {
+                script: scripts.len(),
+                trigger,
+                kind: *kind,
+            }));
             scripts.push(script);
         }
         let mut filters = RuleFilters::new(askings, &*compile)?;
@@ -138,7 +143,7 @@ pub struct Watch {
     found: Found,
     begun: Found,
     accounts: Vec<InterfaceAccount>,
-    /// The time up to which all is done; `None` before the first packet.
+    /// The time of the last packet, or the last that was told; `None` before the first.
     clock_ns: Option<i64>,
     /// The next second that has work of its own.
     next_ns: i64,
@@ -252,6 +257,8 @@ impl Watch {
             run.push(index);
         }
         self.run(batch, &run, interfaces);
+        let last = selection.last().map(|index| records[index].meta.timestamp.as_nanos());
+        self.clock_ns = self.clock_ns.max(last);
         Ok(())
     }
 
@@ -302,7 +309,13 @@ impl Watch {
                                 let all = certificates.map(|all| all.push(link_type, packet));
                                 for certificate in all.unwrap_or_default() {
                                     let argument = Some(certificate_map(&certificate));
-                                    script.call(place.trigger, time_ns, Some(subject), argument, &mut self.out);
+                                    script.call(
+                                        place.trigger,
+                                        time_ns,
+                                        Some(subject),
+                                        argument,
+                                        &mut self.out,
+                                    );
                                 }
                                 continue;
                             }

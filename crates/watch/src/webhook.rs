@@ -3,7 +3,7 @@
 //! ```text
 //! event --queue of 256--> POST --2xx--> done
 //!                          | three tries
-//!                          '--> spool: lines {"url": ..., "event": ...}, tried again each half minute and at the next start
+//!                          '--> spool: lines {"url": ..., "event": ...}, tried again later and at the next start
 //! ```
 //!
 //! Only in builds with the feature `webhook`: TLS is a third of a build of Tapline.

@@ -269,8 +269,7 @@ mod tests {
 
     #[test]
     fn a_value_counts_once_while_it_is_seen() {
-        let mut windows =
-            Windows::new(Threshold { window_ns: 10_000_000_000, above: 2, below: 1 }, 4, true);
+        let mut windows = Windows::new(Threshold { window_ns: 10_000_000_000, above: 2, below: 1 }, 4, true);
         let mut see = |value: u64, second: i64| {
             let value = Some(Key::of_number(value));
             windows.add(Key::default(), second * SECOND, 0, value, &Subject::default()).is_some()

@@ -67,7 +67,8 @@ fn live_and_file_tell_the_same() {
     let recorded = format!("file({:?})", folder.path().join("live.pcapng").display().to_string());
     run(["run", "-e", &graph(&recorded, folder.path(), "file")]).succeeded();
 
-    let last = |events: &[Value]| events.iter().filter_map(|line| line["time"].as_str()).max().map(str::to_owned);
+    let last =
+        |events: &[Value]| events.iter().filter_map(|line| line["time"].as_str()).max().map(str::to_owned);
     let (live, file) = (events(&folder.path().join("live.json")), events(&folder.path().join("file.json")));
     // Live, time goes on behind the last packet; a file ends with it.
     let end = last(&file).expect("events");
@@ -103,11 +104,14 @@ fn rules_are_read_again_without_loss() {
     let (namespace, folder) = (Namespace::with_pair("reload").unwrap(), tempfile::tempdir().unwrap());
     let (rules, told) = (folder.path().join("rules.toml"), folder.path().join("events"));
     let sum = "[[rule]]\nname = \"sum\"\non = \"packet\"\nfilter = \"udp dst port 7\"\nabove = 15\nbelow = 0\nwindow = \"1h\"\n";
-    let other = "[[rule]]\nname = \"other\"\non = \"packet\"\nfilter = \"udp dst port 7\"\nlimit = \"1/1h\"\n";
+    let other =
+        "[[rule]]\nname = \"other\"\non = \"packet\"\nfilter = \"udp dst port 7\"\nlimit = \"1/1h\"\n";
     fs::write(&rules, sum).unwrap();
     let words = ["watch", "--json", "--netns", namespace.name(), "-i", FAR, "--rules"];
     let mut command = tapline(words);
+    let said = folder.path().join("said");
     command.arg(&rules).arg("--events").arg(&told).arg("--directory").arg(folder.path());
+    command.stderr(fs::File::create(&said).unwrap());
     let live = Live::start_command(&namespace, 1, &mut command);
     let mut sender = Sender::near(&namespace).unwrap();
     let (one, two) = (Host::number(1), Host::number(2));
@@ -117,7 +121,8 @@ fn rules_are_read_again_without_loss() {
     // A mistake leaves the rules; then one more rule comes, and `sum` goes on with its ten packets.
     fs::write(&rules, "[[rule]]\nname = 3\n").unwrap();
     live.signal("HUP");
-    live.wait_until_idle();
+    let has_said = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
+    wait_for("the mistake to be told", || has_said("the rules before stay"));
     fs::write(&rules, format!("{other}{sum}")).unwrap();
     live.signal("HUP");
     let mut sent = 10;
@@ -139,6 +144,5 @@ fn rules_are_read_again_without_loss() {
         .map(|line| line["value"].as_u64().expect("a sum"))
         .collect();
     assert_eq!(raised, [15], "ten before, five after");
-    assert!(finished.stderr.contains("the rules before stay"), "{}", finished.stderr);
-    assert!(finished.stderr.contains("rules read again: 2 rules"), "{}", finished.stderr);
+    assert!(has_said("rules read again: 2 rules"), "{}", fs::read_to_string(&said).unwrap());
 }

@@ -88,7 +88,8 @@ pub fn scene(unit: Duration) -> Vec<TimedFrame> {
     let web = |client: u16, port: u16| Way { from: (client, port), to: (2, 80) };
     connection(&mut frames, web(1, 4000), 0.0, &[(0.1, b"HTTP/1.1 200 OK\r\n\r\n")]);
     let refused: &[u8] = b"530 Login incorrect.\r\n";
-    let said: [(f64, &[u8]); 5] = [(2.1, b"220 ready\r\n"), (3.0, refused), (4.0, refused), (5.0, refused), (6.0, b"230 in\r\n")];
+    let said: [(f64, &[u8]); 5] =
+        [(2.1, b"220 ready\r\n"), (3.0, refused), (4.0, refused), (5.0, refused), (6.0, b"230 in\r\n")];
     connection(&mut frames, Way { from: (3, 4100), to: (4, 21) }, 2.0, &said);
     for port in 0..30 {
         let way = Way { from: (5, 4200 + port), to: (2, 1000 + port) };

@@ -39,7 +39,8 @@ pub(crate) fn packet_map(link_type: LinkType, packet: Packet<'_>, subject: &Subj
     // Bytes that are no UTF-8 become U+FFFD.
     map.insert("text".into(), String::from_utf8_lossy(shown).into_owned().into());
     if subject.src_port == 53 || subject.dst_port == 53 {
-        let message = if headers.protocol() == Some(UDP) { payload } else { payload.get(2..).unwrap_or_default() };
+        let message =
+            if headers.protocol() == Some(UDP) { payload } else { payload.get(2..).unwrap_or_default() };
         map.insert("dns".into(), dns_map(message));
     }
     map.into()
@@ -103,7 +104,8 @@ pub(crate) fn certificate_map(certificate: &Certificate) -> Dynamic {
 
 fn subject_map(subject: &Subject) -> Map {
     let mut map = Map::new();
-    let address = |address: Option<std::net::IpAddr>| address.map_or(String::new(), |address| address.to_string());
+    let address =
+        |address: Option<std::net::IpAddr>| address.map_or(String::new(), |address| address.to_string());
     map.insert("src".into(), address(subject.src).into());
     map.insert("dst".into(), address(subject.dst).into());
     map.insert("sport".into(), i64::from(subject.src_port).into());

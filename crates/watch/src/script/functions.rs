@@ -173,7 +173,8 @@ fn tell(world: &Shared, message: &str, about: &Map) {
         _ => serde_json::Map::new(),
     };
     // Addresses that the script names say which packets are recorded.
-    let address = |name: &str| about.get(name).and_then(|value| value.as_str()).and_then(|text| text.parse().ok());
+    let address =
+        |name: &str| about.get(name).and_then(|value| value.as_str()).and_then(|text| text.parse().ok());
     let subject = match (address("src"), address("dst")) {
         (None, None) => world.subject,
         (src, dst) => Some(Subject { src, dst, ..world.subject.unwrap_or_default() }),
@@ -186,7 +187,12 @@ fn entropy(text: &str) -> f64 {
     let mut counts = [0_u32; 256];
     text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
     let all = text.len().max(1) as f64;
-    counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) / all).map(|p| -p * p.log2()).sum()
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| f64::from(*count) / all)
+        .map(|p| -p * p.log2())
+        .sum()
 }
 
 fn register_recorders(engine: &mut Engine, world: &Shared) {
@@ -229,7 +235,9 @@ fn record(world: &Shared, name: &str, value: &Dynamic, weight: Option<i64>) -> R
     let mut world = lock(world);
     let World { recorders, periods, now_ns, .. } = &mut *world;
     let Some(recorder) = recorders.get_mut(name) else {
-        return fault(format!("there is no recorder \"{name}\": make it with recorder(\"{name}\", ...) first"));
+        return fault(format!(
+            "there is no recorder \"{name}\": make it with recorder(\"{name}\", ...) first"
+        ));
     };
     periods.extend(recorder.advance(*now_ns));
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
@@ -257,7 +265,9 @@ fn record(world: &Shared, name: &str, value: &Dynamic, weight: Option<i64>) -> R
 fn fixed(world: &World, what: &str) -> Result<(), Fault> {
     match world.is_loaded {
         false => Ok(()),
-        true => fault(format!("{what} are made when the script is loaded, outside of functions; on and off switch triggers")),
+        true => fault(format!(
+            "{what} are made when the script is loaded, outside of functions; on and off switch triggers"
+        )),
     }
 }
 

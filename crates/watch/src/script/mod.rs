@@ -122,11 +122,15 @@ impl Script {
                 if !ast.iter_functions().any(is_it) {
                     let parameters = if wanted == 1 { "one parameter" } else { "no parameter" };
                     let name = &trigger.function;
-                    return Err(fault(format!("a trigger calls `{name}`, and there is no fn {name} with {parameters}")));
+                    return Err(fault(format!(
+                        "a trigger calls `{name}`, and there is no fn {name} with {parameters}"
+                    )));
                 }
             }
             if world.triggers.is_empty() {
-                return Err(fault("no trigger: on_packet, on_flow, on_certificate or on_timer call functions".to_owned()));
+                return Err(fault(
+                    "no trigger: on_packet, on_flow, on_certificate or on_timer call functions".to_owned(),
+                ));
             }
             world.triggers.iter().map(|trigger| trigger.kind).collect()
         };
@@ -198,8 +202,13 @@ impl Script {
     fn call_with(&mut self, function: &str, arguments: impl FuncArgs, out: &mut Outbox) {
         self.calls += 1;
         let options = CallFnOptions::new().eval_ast(false);
-        let called =
-            self.engine.call_fn_with_options::<Dynamic>(options, &mut Scope::new(), &self.ast, function, arguments);
+        let called = self.engine.call_fn_with_options::<Dynamic>(
+            options,
+            &mut Scope::new(),
+            &self.ast,
+            function,
+            arguments,
+        );
         if let Err(error) = called {
             self.faults += 1;
             if self.faults <= FAULTS_TOLD {

@@ -57,11 +57,7 @@ impl World {
     }
 
     pub(super) fn take(&mut self) -> (Vec<Told>, Vec<RecordedPeriod>, Vec<String>) {
-        (
-            std::mem::take(&mut self.told),
-            std::mem::take(&mut self.periods),
-            std::mem::take(&mut self.printed),
-        )
+        (std::mem::take(&mut self.told), std::mem::take(&mut self.periods), std::mem::take(&mut self.printed))
     }
 
     /// Whether a timer is due; the next time is then behind `now_ns`.

@@ -120,7 +120,8 @@ impl Caller {
     /// Tries what is spooled, in its order, up to the first that fails; the rest stays.
     fn send_spooled(&mut self) {
         let mut text = String::new();
-        let read = fs::File::open(&self.spool).and_then(|file| file.take(2 * SPOOL_MAX).read_to_string(&mut text));
+        let read =
+            fs::File::open(&self.spool).and_then(|file| file.take(2 * SPOOL_MAX).read_to_string(&mut text));
         if read.is_err() || text.is_empty() {
             return;
         }
@@ -195,7 +196,9 @@ mod tests {
                 }
                 let mut body = vec![0; len];
                 reader.read_exact(&mut body).unwrap();
-                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                    .unwrap();
                 serde_json::from_slice(&body).unwrap()
             })
             .collect()

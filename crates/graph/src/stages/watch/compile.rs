@@ -42,7 +42,7 @@ impl Compile for WatchCompiler {
 ///
 /// # Errors
 /// The reason, with the place and the mend of a mistake.
-pub fn read(path: &Path) -> Result<Rules, String> {
+pub(super) fn read(path: &Path) -> Result<Rules, String> {
     let mut text = String::new();
     let file = std::fs::File::open(path);
     file.and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text))
@@ -57,9 +57,10 @@ pub fn read(path: &Path) -> Result<Rules, String> {
 pub fn check(path: &Path, interfaces: &[Interface], options: &InterfaceOptions) -> Result<Rules, String> {
     let rules = read(path)?;
     let plain = [Interface::new("", LinkType::ETHERNET)];
-    let interfaces = if interfaces.is_empty() { &plain } else { interfaces };
+    let interfaces = if interfaces.is_empty() { &plain[..] } else { interfaces };
     let compile = Arc::new(WatchCompiler::new(Arc::clone(options)));
-    Program::new(rules.clone(), folder(path), interfaces, compile).map_err(|why| format!("{}: {why}", path.display()))?;
+    Program::new(rules.clone(), folder(path), interfaces, compile)
+        .map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(rules)
 }
 

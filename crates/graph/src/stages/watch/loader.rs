@@ -48,8 +48,8 @@ impl Loader {
                 }
                 seen = asked;
                 let interfaces = lock(&state).interfaces.clone();
-                let program =
-                    read(&path).and_then(|rules| Program::new(rules, folder(&path), &interfaces, compile.clone()));
+                let program = read(&path)
+                    .and_then(|rules| Program::new(rules, folder(&path), &interfaces, compile.clone()));
                 lock(&state).ready = Some(program);
             }
         })?;

@@ -9,8 +9,6 @@
 mod actions;
 mod compile;
 mod loader;
-#[cfg(test)]
-mod tests;
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -29,11 +27,10 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::{Cell, Table};
 use actions::Actions;
-use compile::WatchCompiler;
+use compile::{WatchCompiler, read};
 use loader::Loader;
 
-pub use compile::{check, needs, read};
-pub use compile::WatchNeeds;
+pub use compile::{WatchNeeds, check, needs};
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -88,7 +85,18 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let loader = Loader::start(path, compile, Arc::clone(site.control))
         .map_err(|error| format!("no thread for the rules: {error}"))?;
     let name = site.name.to_owned();
-    Ok(Box::new(WatchStage { name, watch, actions, loader, known: 0, received: 0, is_live: false, told: Vec::new() }))
+    Ok(Box::new(WatchStage {
+        name,
+        watch,
+        actions,
+        loader,
+        known: 0,
+        received: 0,
+        is_live: false,
+        is_idle: false,
+        ticked: None,
+        told: Vec::new(),
+    }))
 }
 
 struct WatchStage {
@@ -100,6 +108,10 @@ struct WatchStage {
     known: usize,
     received: u64,
     is_live: bool,
+    /// The source had no packets, and none has come since.
+    is_idle: bool,
+    /// The wall clock at the tick before.
+    ticked: Option<Timestamp>,
     told: Vec<String>,
 }
 
@@ -137,6 +149,7 @@ impl WatchStage {
 impl Stage for WatchStage {
     fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.received += packets.len() as u64;
+        self.is_idle = false;
         if packets.interfaces.len() != self.known {
             self.known = packets.interfaces.len();
             self.is_live = packets.interfaces.iter().any(|interface| interface.if_index > 0);
@@ -149,6 +162,7 @@ impl Stage for WatchStage {
     }
 
     fn idle(&mut self) -> Result<(), Error> {
+        self.is_idle = true;
         self.actions.flush()
     }
 
@@ -156,10 +170,16 @@ impl Stage for WatchStage {
         self.take_rules();
         self.watch.read_account(tick.interfaces);
         // An interface without packets has not said that it is live; a file has packets from the start.
-        if self.is_live || self.received == 0 && tick.interfaces.iter().any(|account| account.ring.is_some()) {
-            let now: Timestamp = tick.now.plus_nanos(-ON_THEIR_WAY_NS);
-            self.watch.advance(now.as_nanos());
+        let has_ring =
+            || tick.interfaces.iter().any(|account| account.ring.is_some() || account.tap.is_some());
+        let is_live = self.is_live || self.received == 0 && has_ring();
+        let ticked = self.ticked.replace(tick.now);
+        // The source was empty after the tick before: all packets from before it have come. The present time says
+        // nothing, where this process had to wait for its processor.
+        if let (Some(ticked), true) = (ticked, is_live && self.is_idle) {
+            self.watch.advance(ticked.plus_nanos(-ON_THEIR_WAY_NS).as_nanos());
         }
+        self.is_idle = false;
         self.told.extend(self.watch.take_faults());
         self.deliver()?;
         self.actions.flush()?;
@@ -182,7 +202,8 @@ impl Stage for WatchStage {
 
     fn result(&self) -> Option<Table> {
         let row = |counts: &tapline_watch::RuleCounts| {
-            let numbers = [counts.matched, counts.told, counts.swallowed, counts.keys, counts.no_room, counts.faults];
+            let numbers =
+                [counts.matched, counts.told, counts.swallowed, counts.keys, counts.no_room, counts.faults];
             std::iter::once(Cell::from(counts.name.clone())).chain(numbers.map(Cell::from)).collect()
         };
         Some(Table {
