@@ -14,7 +14,7 @@ use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol;
 
 /// The most fields of a key.
-pub const FIELDS_MAX: usize = 4;
+pub(crate) const FIELDS_MAX: usize = 4;
 
 /// The greatest length of a key in bytes: two addresses, two ports, protocol, VLAN.
 const KEY_LEN: usize = 40;
@@ -71,14 +71,14 @@ impl KeyField {
 }
 
 /// Length of a key of these fields in bytes; `None` if they do not fit.
-pub fn key_len(fields: &[KeyField]) -> Option<usize> {
+pub(crate) fn key_len(fields: &[KeyField]) -> Option<usize> {
     let len = fields.iter().map(|field| field.len()).sum();
     (fields.len() <= FIELDS_MAX && len <= KEY_LEN).then_some(len)
 }
 
 /// The fields' bytes, one behind the other; equal for equal fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     bytes: [u8; KEY_LEN],
     len: u8,
 }
@@ -91,7 +91,7 @@ impl Default for Key {
 
 impl Key {
     /// The key of a subject. Fields that do not fit are left out; [`key_len`] tells beforehand.
-    pub fn of(subject: &Subject, fields: &[KeyField]) -> Key {
+    pub(crate) fn of(subject: &Subject, fields: &[KeyField]) -> Key {
         let mut key = Key::default();
         for field in fields {
             match field {
@@ -112,7 +112,7 @@ impl Key {
     }
 
     /// A number as a key, such as that of an interface.
-    pub fn of_number(number: u64) -> Key {
+    pub(crate) fn of_number(number: u64) -> Key {
         let mut key = Key::default();
         key.push(&number.to_be_bytes());
         key
@@ -127,7 +127,7 @@ impl Key {
     }
 
     /// The fields with their values, for people and machines.
-    pub fn values(&self, fields: &[KeyField]) -> Vec<(&'static str, Value)> {
+    pub(crate) fn values(&self, fields: &[KeyField]) -> Vec<(&'static str, Value)> {
         let mut rest = &self.bytes[..usize::from(self.len)];
         let mut values = Vec::new();
         for field in fields {

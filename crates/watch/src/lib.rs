@@ -22,6 +22,7 @@
 //! Every state has a bound, and a counter of what found no room.
 #![forbid(unsafe_code)]
 
+#[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
 mod certificates;
 mod comparison;
 mod delivery;
@@ -34,11 +35,17 @@ mod limit;
 mod outbox;
 mod parse;
 mod past;
+#[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
 mod recorder;
 mod recording;
 mod rules;
+#[cfg(feature = "scripts")]
+mod script;
+#[cfg(not(feature = "scripts"))]
+#[path = "no_script.rs"]
 mod script;
 mod state;
+#[cfg(feature = "scripts")]
 mod tables;
 mod template;
 mod watch;

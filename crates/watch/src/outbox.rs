@@ -72,6 +72,7 @@ impl Outbox {
     }
 
     /// Tells an event that a script made.
+    #[cfg(feature = "scripts")]
     pub(crate) fn tell_script(
         &mut self,
         limit: (&mut LimitState, Limit),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "scripts")]
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::traffic::TimedFrame;
 
 use crate::support::scene::scene;
-use crate::support::{Finished, files_in, packets_of, program_or_skip, run};
+use crate::support::{Finished, run};
+#[cfg(feature = "scripts")]
+use crate::support::{files_in, packets_of, program_or_skip};
 
 /// The file of examples of this name.
 fn example(name: &str) -> PathBuf {
@@ -73,6 +76,7 @@ fn the_example_rules_tell_scan_silence_and_new_hosts() {
     assert_eq!(kinds, ["raised", "cleared", "raised", "cleared"]);
 }
 
+#[cfg(feature = "scripts")]
 #[test]
 fn each_example_script_finds_its_traffic() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,6 +106,7 @@ fn each_example_script_finds_its_traffic() {
     assert_eq!(refusals["rows"][0][4], "530 Login incorrect.");
 }
 
+#[cfg(feature = "scripts")]
 #[test]
 fn a_recording_has_the_seconds_before_its_event() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,27 +201,36 @@ fn mistakes_are_told_with_their_place() {
     let name = file.to_str().unwrap();
     let rule = |rest: &str| format!("[[rule]]\nname = \"x\"\n{rest}\n");
     let script = "[[script]]\nname = \"s\"\nfile = \"s.rhai\"\n";
-    for (text, code, words) in [
+    let of_rules = [
         (rule("on = \"packet\"\nfilter = \"prot 80\""), "", "`x`"),
         (rule("on = \"sometimes\""), "", "silence TIME"),
         (rule("on = \"packet\"\nfiltr = \"tcp\""), "", "unknown field `filtr`"),
+    ];
+    let of_scripts = [
         (script.to_owned(), "fn f(p) {", "s.rhai"),
         (script.to_owned(), "on_packet(\"tcp\", \"f\");", "no fn f with one parameter"),
         (script.to_owned(), "on_packet(\"prot 80\", \"f\"); fn f(p) {}", "`s`"),
         (script.to_owned(), "let x = 0; loop { x += 1; }", "Too many operations"),
         (script.to_owned(), "fn f() {}", "no trigger"),
         (script.to_owned(), "table(\"t\", #{most: 3}); on_timer(\"1s\", \"f\"); fn f() {}", "`most`"),
-    ] {
-        fs::write(&file, &text).unwrap();
+    ];
+    let no_scripts = [(script.to_owned(), "fn f(p) {", "--features scripts")];
+    let of_scripts = if cfg!(feature = "scripts") { &of_scripts[..] } else { &no_scripts };
+    for (text, code, words) in of_rules.iter().chain(of_scripts) {
+        fs::write(&file, text).unwrap();
         fs::write(folder.path().join("s.rhai"), code).unwrap();
-        run(["watch", "check", name]).failed_saying(&[words]);
+        run(["watch", "check", name]).failed_saying(&[*words]);
     }
     run(["watch", "-r", "x"]).failed_saying(&["--rules"]);
     run(["watch", "--rules", name]).failed_saying(&["no packets"]);
+    if cfg!(not(feature = "scripts")) {
+        return;
+    }
     let right = run(["watch", "check", example("scripts.toml").to_str().unwrap()]).succeeded();
     assert_eq!(String::from_utf8_lossy(&right.stdout), "the file is right: 0 rules, 8 scripts\n");
 }
 
+#[cfg(feature = "scripts")]
 #[test]
 fn a_script_that_fails_or_never_ends_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();

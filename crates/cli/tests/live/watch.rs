@@ -2,18 +2,28 @@
 //! while it runs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(feature = "scripts")]
+use std::path::PathBuf;
+#[cfg(feature = "scripts")]
 use std::time::Duration;
 
 use serde_json::Value;
+#[cfg(feature = "scripts")]
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
-use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
+#[cfg(feature = "scripts")]
+use tapline_testkit::netns::NEAR;
+use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
+#[cfg(feature = "scripts")]
 use crate::support::scene::scene;
-use crate::support::{Live, files_in, run, tapline, wait_for};
+use crate::support::{Live, tapline, wait_for};
+#[cfg(feature = "scripts")]
+use crate::support::{files_in, run};
 
+#[cfg(feature = "scripts")]
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/watch")
 }
@@ -24,6 +34,7 @@ fn events(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
+#[cfg(feature = "scripts")]
 /// The eight scripts, with times that fit a scene whose unit is a tenth of a second.
 fn quick_scripts(folder: &Path) {
     for file in files_in(&examples()) {
@@ -33,6 +44,7 @@ fn quick_scripts(folder: &Path) {
     }
 }
 
+#[cfg(feature = "scripts")]
 /// The graph of a run whose packets are recorded beside the rules: both see the same packets with the same times.
 fn graph(source: &str, folder: &Path, part: &str) -> String {
     let name = |name: String| format!("{:?}", folder.join(name).display().to_string());
@@ -47,6 +59,7 @@ fn graph(source: &str, folder: &Path, part: &str) -> String {
     )
 }
 
+#[cfg(feature = "scripts")]
 #[test]
 fn live_and_file_tell_the_same() {
     if !namespaces_or_skip("live_and_file_tell_the_same") {
@@ -91,6 +104,7 @@ fn live_and_file_tell_the_same() {
     assert!(names("file").len() >= 2, "log-ins and the scan are recorded");
 }
 
+#[cfg(feature = "scripts")]
 /// The packets of a file: time and bytes.
 fn packets(path: &Path) -> Vec<(u64, Vec<u8>)> {
     crate::support::packets_of(path).into_iter().map(|packet| (packet.time_ns, packet.data)).collect()
