@@ -13,7 +13,7 @@ SONAME ?= libpcap.so.0.8
 LIBPCAP = target/libpcap
 
 # One configuration for tests and lints, so that each crate is compiled once.
-FEATURES = --features tapline-cli/parquet,tapline-cli/view
+FEATURES = --features tapline-cli/parquet,tapline-cli/view,tapline-cli/scripts,tapline-cli/webhook
 # Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
 COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')

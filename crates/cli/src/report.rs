@@ -31,7 +31,7 @@ const COUNT_WIDTH: usize = 16;
 
 /// The final account as a table that ends in whether it balances.
 pub(crate) fn text(account: &Account) -> String {
-    table(account) + &balance_text(account)
+    table(account) + balance_text(account).as_str()
 }
 
 /// The account of a capture that goes on. Packets on their way between two places may make its sums differ, so it does
@@ -41,7 +41,7 @@ pub(crate) fn running_text(account: &Account) -> String {
         Balance::Balanced => balance_text(account),
         Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
     };
-    table(account) + &state
+    table(account) + state.as_str()
 }
 
 fn table(account: &Account) -> String {
@@ -110,7 +110,7 @@ fn state_text(balance: &Balance) -> String {
 
 /// The final account of a graph: what came in, and what each stage did with it.
 pub(crate) fn graph_text(account: &GraphAccount) -> String {
-    graph_table(account) + &state_text(&account.balance())
+    graph_table(account) + state_text(&account.balance()).as_str()
 }
 
 /// The account of a graph that still runs.
@@ -119,7 +119,7 @@ pub(crate) fn running_graph_text(account: &GraphAccount) -> String {
         balance @ Balance::Balanced => state_text(&balance),
         Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
     };
-    graph_table(account) + &state
+    graph_table(account) + state.as_str()
 }
 
 fn graph_table(account: &GraphAccount) -> String {
@@ -213,7 +213,7 @@ impl Rows {
             [] => Balance::Balanced,
             faults => Balance::Unbalanced(faults.to_vec()),
         };
-        self.0.text + &state_text(&balance)
+        self.0.text + state_text(&balance).as_str()
     }
 }
 

@@ -154,6 +154,9 @@ impl Meter {
         ended: &mut Vec<Flow>,
     ) {
         self.table.make_room(selection.len());
+        if let Some(begun) = self.table.begun() {
+            begun.clear();
+        }
         let Meter { table, view, fragments, statistics, summary, extras, latest } = self;
         let (has_fast_path, counts_frames, latest) = (view.has_fast_path(), view.counts_frames, *latest);
         let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
@@ -260,6 +263,17 @@ impl Meter {
     /// those of ended flows, changes add up to the packets metered since.
     pub fn changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
         self.table.changes(each);
+    }
+
+    /// Notes from now on which packets begin flows, for [`begun`](Self::begun).
+    pub fn track_begun(&mut self) {
+        self.table.track_begun();
+    }
+
+    /// The indices of the packets of the last [`push`](Self::push) that began a flow, in their order; none without
+    /// [`track_begun`](Self::track_begun). A flow that goes on after its active timeout begins anew.
+    pub fn begun(&mut self) -> &[u8] {
+        self.table.begun().map_or(&[], |begun| begun.as_slice())
     }
 
     /// The counters so far.

@@ -84,6 +84,8 @@ pub(crate) struct Table {
     /// With [`track_changes`](Table::track_changes): what was read of each slot's counters, and the last changes of
     /// flows that have ended.
     changes: Option<Box<ChangeColumn>>,
+    /// With [`track_begun`](Table::track_begun): packets of the batch that began a flow.
+    begun: Option<Vec<u8>>,
     /// Unused slots, which the wheel links as a list.
     free: u32,
     flows_max: usize,
@@ -126,6 +128,7 @@ impl Table {
             creation_order,
             details,
             changes: None,
+            begun: None,
             free: 0,
             flows_max,
             seeds: key::seeds(seed),
@@ -285,6 +288,7 @@ impl Table {
                     ended.push(flow);
                     statistics.ended.count(reason);
                     statistics.made += 1;
+                    self.note_begun(summary);
                     self.creation_order.remove(slot);
                     self.begin(slot, summary, window);
                 }
@@ -292,6 +296,7 @@ impl Table {
             }
             None => {
                 statistics.made += 1;
+                self.note_begun(summary);
                 self.make(summary, window, statistics, ended)
             }
         };
@@ -301,6 +306,22 @@ impl Table {
             self.reschedule(slot, self.deadlines(slot).0);
         }
         slot
+    }
+
+    fn note_begun(&mut self, summary: &PacketSummary) {
+        if let Some(begun) = &mut self.begun {
+            begun.push(summary.index);
+        }
+    }
+
+    /// Has the packets noted that begin flows.
+    pub(crate) fn track_begun(&mut self) {
+        self.begun.get_or_insert_default();
+    }
+
+    /// The packets that began flows.
+    pub(crate) fn begun(&mut self) -> Option<&mut Vec<u8>> {
+        self.begun.as_mut()
     }
 
     fn find(&self, summary: &PacketSummary, extra: Option<&ExtraFields>) -> Option<u32> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tapline_graph::plan::{Plan, PlanNode};
+use tapline_graph::stages::{watch_needs, watch_writes};
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use super::args::RunArgs;
@@ -18,6 +19,12 @@ pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> AllowedAcc
     needs.ip |= plan.nodes.iter().any(|node| node.class.name == "rules");
     needs.ip |= filters.map(|node| node.arguments.text("text")).any(privileges::may_ask_for_names);
     needs
+}
+
+/// Whether rules start commands, which a confined process could not: these have the rights that are left.
+pub(super) fn starts_commands(plan: &Plan) -> bool {
+    let watches = plan.nodes.iter().filter(|node| node.class.name == "watch");
+    watches.map(|node| watch_needs(Path::new(node.arguments.text("rules")))).any(|needs| needs.commands)
 }
 
 fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
@@ -44,6 +51,12 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
                     None => needs.ip = true,
                 }
             }
+        }
+        "watch" => {
+            let of_rules = watch_needs(Path::new(text("rules")));
+            needs.reads.extend(of_rules.reads);
+            needs.ip |= of_rules.network;
+            needs.makes.extend(watch_writes(&node.arguments));
         }
         // Its file is read again, and may be another one of this name then.
         "rules" => needs.reads.extend(folder(text("file"))),

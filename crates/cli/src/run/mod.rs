@@ -139,7 +139,9 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let meters = Meters::create(&reporting::title(plan));
     let view = open_view(plan, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
-    privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
+    if !confining::starts_commands(plan) {
+        privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
+    }
     let options = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {
         options: Arc::new(move |interface| options.options(interface)),
@@ -164,7 +166,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
             reloader.reload();
             reloader.control.reloads().request();
         })?;
-    } else if plan.nodes.iter().any(|node| node.class.name == "rules") {
+    } else if plan.nodes.iter().any(|node| matches!(node.class.name, "rules" | "watch")) {
         let reloading = Arc::clone(&control);
         caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
     } else {

@@ -29,3 +29,4 @@ mod store_reports;
 mod store_rights;
 mod store_scan;
 mod streams;
+mod watch;

@@ -22,4 +22,5 @@ mod sums;
 mod top;
 #[cfg(feature = "view")]
 mod view;
+mod watch;
 mod xdp;

@@ -51,6 +51,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::collect::CLASS,
     stages::flowtop::CLASS,
     stages::view::CLASS,
+    stages::watch::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
     PRINT,

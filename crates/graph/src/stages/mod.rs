@@ -55,6 +55,7 @@ pub(crate) mod top;
 pub(crate) mod trailer;
 pub(crate) mod verify;
 pub(crate) mod view;
+pub(crate) mod watch;
 
 pub use bounce::Bounce;
 pub use filter::{CompileFilter, CompileNative, FilterStage};
@@ -69,3 +70,4 @@ pub use snap::Snap;
 pub use source::SourceStage;
 pub use store::StoreOutput;
 pub use verify::Verify;
+pub use watch::{WatchNeeds, check as check_watch, needs as watch_needs, writes as watch_writes};
