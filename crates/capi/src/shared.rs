@@ -103,8 +103,9 @@ impl Shared {
             delay_ms,
             ..AttachRequest::default()
         };
-        let mut tap =
-            client.and_then(|(client, _)| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
+        let mut tap = client
+            .and_then(|(client, _)| client.attach(&attach))
+            .map_err(|error| open_failure(device, &error))?;
         tap.set_wake(wish);
         let gate = Gate::new(tap.descriptors()).map_err(|error| Failure::system("epoll", &error))?;
         let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));

@@ -159,7 +159,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let start = |(number, view): (usize, OpenedView)| view.start(&mut server, first + number, &meters, &log);
     let views = views.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let first = first + views.len();
-    let start = |(number, graph): (usize, OpenedGraph)| graph.start(&mut server, first + number, &meters, &log);
+    let start =
+        |(number, graph): (usize, OpenedGraph)| graph.start(&mut server, first + number, &meters, &log);
     let graphs = graphs.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let message = format!("serving at {}", rules.socket.display());
     log.entry(&JournalEntry { kind: EntryKind::Serving, message, fields: Vec::new() });

@@ -274,7 +274,8 @@ impl Rules {
         for (at, place) in self.places.iter().enumerate() {
             place.check(&self.captures)?;
             let before = self.places[..at].iter().map(|other| &other.name);
-            if self.captures.iter().map(|capture| &capture.name).chain(before).any(|name| *name == place.name) {
+            if self.captures.iter().map(|capture| &capture.name).chain(before).any(|name| *name == place.name)
+            {
                 return Err(format!("two captures are called {:?}: one is a [[publish]]", place.name));
             }
         }

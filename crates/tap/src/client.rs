@@ -67,16 +67,15 @@ impl Client {
     ///
     /// # Errors
     /// As with [`connect`](Self::connect).
-    pub fn connect_for(
-        named: Option<&Path>,
-        name: &str,
-        program: &str,
-    ) -> Result<(Client, PathBuf), Error> {
+    pub fn connect_for(named: Option<&Path>, name: &str, program: &str) -> Result<(Client, PathBuf), Error> {
         let path = socket_path(named);
         let place = place_socket(name);
         let is_usual = named.is_none() && path == Path::new(SOCKET_DEFAULT);
         // A socket that a graph left behind has no listener.
-        if is_usual && place.exists() && let Ok(client) = Client::connect(&place, program) {
+        if is_usual
+            && place.exists()
+            && let Ok(client) = Client::connect(&place, program)
+        {
             return Ok((client, place));
         }
         Ok((Client::connect(&path, program)?, path))

@@ -270,7 +270,9 @@ pub(crate) fn open_output(
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
         "publish" => match &settings.places {
             Some(places) => Box::new(places.stage(node, interfaces, is_live)?),
-            None => bail!("{}: places are published by tapline run, from the start of the graph on", node.name),
+            None => {
+                bail!("{}: places are published by tapline run, from the start of the graph on", node.name)
+            }
         },
         "store" => Box::new(store(node, interfaces, identity)?),
         _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),

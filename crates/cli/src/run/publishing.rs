@@ -144,11 +144,9 @@ impl PlaceSockets {
         let log = if self.0.is_empty() { None } else { Some(Log::start(io::stderr(), "tapline: ")?) };
         let mut servers = Vec::new();
         for (rules, socket, places) in self.0 {
-            let names: Vec<String> =
-                places.iter().map(|place| format!("tap:{}", place.rule.name)).collect();
-            let start = |place: OpenedPlace| {
-                Capture::start_place(place.rule, Box::new(place.source), place.handle)
-            };
+            let names: Vec<String> = places.iter().map(|place| format!("tap:{}", place.rule.name)).collect();
+            let start =
+                |place: OpenedPlace| Capture::start_place(place.rule, Box::new(place.source), place.handle);
             let captures = places.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
             let path = rules.socket.display().to_string();
             let server = Server::new(rules, socket, captures)?;

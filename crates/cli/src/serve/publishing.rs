@@ -120,7 +120,8 @@ impl OpenedGraph {
         let (mut graphs_of, mut places_of) = (Vec::new(), Vec::new());
         for (capture, places) in graphs(rules) {
             let plan = plan_of(capture, &places)?;
-            let source = opened.iter().find(|(rule, _)| rule.name == capture).and_then(|(_, all)| all.first());
+            let source =
+                opened.iter().find(|(rule, _)| rule.name == capture).and_then(|(_, all)| all.first());
             let interfaces: Vec<Interface> =
                 source.map(|source| source.interfaces().to_vec()).unwrap_or_default();
             let names: Vec<String> =

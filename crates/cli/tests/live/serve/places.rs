@@ -46,8 +46,7 @@ fn the_daemon_publishes_places_by_their_rules() {
     };
     let mut refused = reader(NOBODY, "big", "refused.pcap");
     refused.end().failed_saying(&["no capture \"big\" is there for you; there is some"]);
-    let readers =
-        [reader(NOBODY, "some", "0.pcap"), reader(0, "some", "1.pcap"), reader(0, "big", "2.pcap")];
+    let readers = [reader(NOBODY, "some", "0.pcap"), reader(0, "some", "1.pcap"), reader(0, "big", "2.pcap")];
     wait_for("three readers", || {
         (readers_of(&daemon, "some").len(), readers_of(&daemon, "big").len()) == (2, 1)
     });
@@ -71,7 +70,9 @@ fn the_daemon_publishes_places_by_their_rules() {
     wait_for("packets to be read", || {
         (offered("some"), offered("big")) == (2 * expected[1].len() as u64, expected[2].len() as u64)
     });
-    for ((reader, expected), name) in readers.into_iter().zip(expected).zip(["tap:some", "tap:some", "tap:big"]) {
+    for ((reader, expected), name) in
+        readers.into_iter().zip(expected).zip(["tap:some", "tap:some", "tap:big"])
+    {
         let (packets, tap) = reader.interrupt_as(name);
         assert!(packets == expected, "{name}: {} packets, not {}", packets.len(), expected.len());
         assert_eq!(tap["offered"], packets.len(), "{name}");
@@ -113,7 +114,8 @@ fn filters_of_a_clients_graph_run_at_the_daemon() {
         let known = daemon.readers().len();
         let mut command = tapline(["run", "--json", "-e", text]);
         command.env("TAPLINE_SOCKET", daemon.socket()).uid(uid).gid(uid);
-        let reader = Reader { child: Some(command.spawn().expect("it may be run")), file: daemon.file("none") };
+        let reader =
+            Reader { child: Some(command.spawn().expect("it may be run")), file: daemon.file("none") };
         wait_for("a reader", || daemon.readers().len() > known);
         reader
     };
@@ -131,7 +133,11 @@ fn filters_of_a_clients_graph_run_at_the_daemon() {
         graph.signal("INT");
         let account = graph.end().succeeded().account();
         let offered = &account.interface("tap:office")["tap"]["offered"];
-        assert_eq!((offered, account.count("delivered")), (&expected.len().into(), expected.len() as u64), "{wish}");
+        assert_eq!(
+            (offered, account.count("delivered")),
+            (&expected.len().into(), expected.len() as u64),
+            "{wish}"
+        );
     }
     daemon.end();
 }

@@ -18,13 +18,9 @@ struct Sample {
 fn sample(first: u32, count: usize, len: usize) -> Sample {
     let mut sample = Sample { bytes: Vec::new(), records: Vec::new() };
     for number in (first..).take(count) {
-        let meta = Meta { wire_len: len as u32, timestamp: Timestamp::from_nanos(number.into()), ..Meta::default() };
-        sample.records.push(Record {
-            offset: sample.bytes.len(),
-            cap_len: len as u32,
-            options_len: 0,
-            meta,
-        });
+        let meta =
+            Meta { wire_len: len as u32, timestamp: Timestamp::from_nanos(number.into()), ..Meta::default() };
+        sample.records.push(Record { offset: sample.bytes.len(), cap_len: len as u32, options_len: 0, meta });
         sample.bytes.extend_from_slice(&number.to_be_bytes());
         sample.bytes.resize(sample.bytes.len() + len - 4, 0);
     }
@@ -97,7 +93,9 @@ fn a_capture_that_does_not_read_costs_packets_and_no_wait() {
 #[test]
 fn only_what_readers_want_is_copied() {
     let (mut stage, mut source) = Publish::new("a", &interfaces()).unwrap();
-    let program = |text: &str| CompiledFilter::from(tapline_filter::compile(text, &Options::default()).unwrap().program().clone());
+    let program = |text: &str| {
+        CompiledFilter::from(tapline_filter::compile(text, &Options::default()).unwrap().program().clone())
+    };
     let nothing = tapline_bpf::Program::new(vec![tapline_bpf::Insn::new(code::RET | code::K, 0)]).unwrap();
     assert!(source.restrict(Some(&nothing.into())).unwrap());
     push(&mut stage, &sample(0, 10, 60));
@@ -113,4 +111,3 @@ fn only_what_readers_want_is_copied() {
     let told = output(&stage);
     assert_eq!((told.unsent.left(), told.written, told.total()), (24, 3, 27), "its daemon is gone");
 }
-
