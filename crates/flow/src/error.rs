@@ -78,6 +78,9 @@ pub enum Error {
         /// The most.
         max: u32,
     },
+    /// NetFlow v5 cannot tell that flows were sampled.
+    #[error("NetFlow v5 has no place for sampled flows; use --version 9 or 10, or --scale")]
+    FlowSampling,
     /// A collector's address that is none.
     #[error("`{text}`: {why}; collectors are udp://HOST:PORT, tcp://HOST:PORT or file:NAME")]
     Collector {

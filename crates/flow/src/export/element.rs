@@ -7,7 +7,7 @@ mod registry;
 use std::net::IpAddr;
 
 use crate::{DetailFields, Error};
-pub(crate) use record::{FieldValue, RecordView, mac_text, millis};
+pub(crate) use record::{FLOW_SELECTOR_BOB, FieldValue, RecordView, mac_text, millis};
 pub use registry::ELEMENTS;
 
 /// An information element that the exporter can fill.
@@ -77,6 +77,8 @@ pub(crate) enum Value {
     Tunnel,
     SamplingInterval,
     SamplingAlgorithm,
+    FlowSelector,
+    GreatestHash,
     Throughput,
     Detail(Detail),
 }

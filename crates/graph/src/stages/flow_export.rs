@@ -8,7 +8,7 @@ use std::time::Duration;
 use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::export::{Element, ExportAccount};
-use tapline_flow::{DetailFields, Flow};
+use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
 
 use crate::catalog::Arguments;
@@ -28,6 +28,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name that `RowWriter` gives to standard output.
 const STANDARD_OUTPUT: &str = "standard output";
+
+/// How a meter samples, as its records tell.
+pub(super) fn sampling_of(meter: &Arguments) -> Sampling {
+    let interval = meter.number("sample") as u32;
+    match meter.text("sample_by") {
+        _ if meter.text("scale") == "yes" => Sampling::NONE,
+        "flow" => Sampling::Flows(interval),
+        _ => Sampling::Packets(interval),
+    }
+}
 
 /// Checks that the meters collect the details that a template needs.
 pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
@@ -53,8 +63,8 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
 
 /// A destination of flows.
 pub(super) trait Destination: Send {
-    /// Sets the sampling interval N (1 packet in N).
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error>;
+    /// Sets how packets or flows were sampled.
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
     fn set_write_timeout(&mut self, _timeout: Duration) {}
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
     fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;
