@@ -38,6 +38,7 @@ Examples:
   tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
   tapline probe -i eth0 --sample-flows 100 --sample-seed 7           1 in 100 flows, the same in each probe with this seed
   tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, told apart by VLAN and tunnel
+  tapline probe -r trace.pcap --key no-client-port,ipv4/24           one flow for all connections of a network to a service
   tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
       --export tcp://collector:4739                                  fields of your choice, both directions in one record
   nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
@@ -95,7 +96,9 @@ pub(crate) struct ProbeArgs {
     /// full table ends the flow that was idle longest.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
-    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
+    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface. Fields left out
+    /// of it, which merges flows: no-ports, no-client-port (the greater port), no-protocol, ipv4/24 and ipv6/64 (hosts
+    /// of a network). With commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
     /// Meter the packets inside tunnels: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.

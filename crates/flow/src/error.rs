@@ -48,6 +48,12 @@ pub enum Error {
         /// All groups.
         known: String,
     },
+    /// Details of a connection, where a flow may be of several.
+    #[error("a key without ports, protocol or hosts makes one flow of several connections, which have no {words} in common: leave these details out")]
+    MergedDetails {
+        /// The groups of details.
+        words: String,
+    },
     /// The length of payload to keep is out of its range.
     #[error("{payload} bytes of payload a side: it may be 1 to {max}")]
     Payload {

@@ -88,6 +88,10 @@ impl MeterSettings {
         if !(1..=PAYLOAD_MAX).contains(&self.payload) {
             return Err(Error::Payload { payload: self.payload, max: PAYLOAD_MAX });
         }
+        if self.key.merges_connections() && self.details.without(DetailFields::OF_ANY_KEY).any() {
+            let words = self.details.without(DetailFields::OF_ANY_KEY).words();
+            return Err(Error::MergedDetails { words });
+        }
         for (name, ns, least_ns, least) in [
             ("active", self.active_ns, 1_000_000, "1 ms"),
             ("idle", self.idle_ns, 1_000_000, "1 ms"),
@@ -119,8 +123,9 @@ impl Meter {
     /// Makes a meter without flows. Memory is reserved now, and used as flows are created.
     ///
     /// # Errors
-    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`]
-    /// if the table does not fit into memory.
+    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range,
+    /// [`Error::MergedDetails`] for details that the key leaves without a meaning, [`Error::Memory`] if the table does
+    /// not fit into memory.
     pub fn new(settings: &MeterSettings) -> Result<Meter, Error> {
         settings.check()?;
         let MeterSettings {

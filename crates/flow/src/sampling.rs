@@ -166,7 +166,7 @@ mod tests {
     fn every_field_of_a_wide_key_is_hashed() {
         let hash = |context: FlowContext, address: u128| {
             let (words, addresses, _) =
-                key::wide(IpVersion::V6, (address, 2), (3, 4), 6, &context, address as u64);
+                key::wide(IpVersion::V6, (address, 2), (3, 4), 6, (&context, false), address as u64);
             let is_chosen = |seed| FlowSampler::new(2, seed).chooses_wide(words, &addresses, &context);
             (0..64).map(is_chosen).collect::<Vec<bool>>()
         };

@@ -70,7 +70,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "key",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
+            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; and what is left out of it: no-ports, no-client-port, no-protocol, ipv4/24, ipv6/64 (or other lengths); with commas",
         },
         Parameter {
             name: "inner",
