@@ -78,7 +78,9 @@ pub(super) fn whole([high, low]: [u64; 2]) -> u128 {
 #[inline]
 pub(super) fn is_closed(hot: &Hot) -> bool {
     let [one, other] = hot.flags;
-    key::protocol(hot.words) == TCP && !key::is_merged(hot.words) && ((one | other) & RST != 0 || one & other & FIN != 0)
+    key::protocol(hot.words) == TCP
+        && !key::is_merged(hot.words)
+        && ((one | other) & RST != 0 || one & other & FIN != 0)
 }
 
 impl Hot {
