@@ -80,7 +80,8 @@ impl KeyFields {
                 Some((_, field)) => *field(&mut fields) = true,
                 None if fields.set_network(word) => {}
                 None => {
-                    let known = FIELDS.map(|(word, _)| word).join(", ") + ", ipv4/24 (or another length), ipv6/64";
+                    let known =
+                        FIELDS.map(|(word, _)| word).join(", ") + ", ipv4/24 (or another length), ipv6/64";
                     return Err(Error::KeyField { word: word.to_owned(), known });
                 }
             }
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_key_is_zero() {
+    fn fields_left_out_of_a_key_are_zero() {
         let fields = KeyFields::parse("no-client-port, ipv4/24,ipv6/64").unwrap();
         assert_eq!(fields.network(IpVersion::V4, 0x0a01_0203), 0x0a01_0200);
         assert_eq!(fields.network(IpVersion::V6, u128::MAX), u128::MAX << 64);

@@ -400,12 +400,8 @@ mod tests {
     use tapline_packet::{InterfaceId, Record, Timestamp};
     use tapline_testkit::gallery;
 
-    const VIEW: ParseOptions = ParseOptions {
-        fields: KeyFields::NONE,
-        inner: false,
-        counts_frames: false,
-        seed: 1,
-    };
+    const VIEW: ParseOptions =
+        ParseOptions { fields: KeyFields::NONE, inner: false, counts_frames: false, seed: 1 };
 
     fn meta(frame: &[u8], vlan: Option<VlanTag>) -> Meta {
         let timestamp = Timestamp::from_nanos(1_700_000_000_123_456_789);

@@ -1,4 +1,4 @@
-//! Sampling: which packets or flows are metered, and what is told of it.
+//! Sampling: the choice of the packets or flows that are metered, and its description in records.
 //!
 //! ```text
 //! hashed   lower side's address 4 or 16 | higher side's 4 or 16 | port 2, port 2 | protocol 1 | with fields of the key besides: interface 4,
@@ -14,9 +14,9 @@ use crate::key::{self, Addresses, Words};
 /// How packets or flows were chosen for metering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// One of so many packets, a random one of each block; 1 is all of them.
+    /// One packet of each block of N, chosen at random; 1 meters all packets.
     Packets(u32),
-    /// One of so many flows, by a hash of their keys.
+    /// One flow in N, chosen by a hash of its key.
     Flows(u32),
 }
 

@@ -99,13 +99,15 @@ fn lines_of(path: &Path, more: &[&str]) -> (String, Value) {
     let folder = tempfile::tempdir().expect("there is room");
     let out = folder.path().join("flows.json");
     let to = format!("json:{}", out.display());
-    let told = run(["probe", "-r", text(path), "--export", &to, "--json"].into_iter().chain(more.iter().copied()));
+    let told =
+        run(["probe", "-r", text(path), "--export", &to, "--json"].into_iter().chain(more.iter().copied()));
     (fs::read_to_string(&out).unwrap_or_default(), account_of(&told))
 }
 
 fn account_of(told: &Finished) -> Value {
     let text = String::from_utf8_lossy(&told.stdout).into_owned();
-    let value: Value = text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+    let value: Value =
+        text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
     assert_eq!(value["account"]["balanced"], true, "{value}: {}", String::from_utf8_lossy(&told.stderr));
     value["account"].clone()
 }
@@ -117,7 +119,10 @@ fn sampled_flows_are_whole() {
     let test = "sampled_flows_are_whole";
     let Some(captures) = captures_or_skip(test) else { return };
     let (mut all, mut chosen, mut differ) = (0, 0, false);
-    for path in captures.iter().filter(|path| ["dns", "http", "tls", "ipv6", "frag"].iter().any(|word| text(path).contains(word))) {
+    for path in captures
+        .iter()
+        .filter(|path| ["dns", "http", "tls", "ipv6", "frag"].iter().any(|word| text(path).contains(word)))
+    {
         let whole = by_key(&lines_of(path, &[]).0);
         let sample = ["--sample-flows", "3", "--sample-seed", "7"];
         let (lines, account) = lines_of(path, &sample);
@@ -127,14 +132,17 @@ fn sampled_flows_are_whole() {
         }
         let ways = |records: &BTreeMap<String, Value>| -> BTreeMap<String, usize> {
             let mut ways = BTreeMap::new();
-            records.values().for_each(|record| *ways.entry(record["communityId"].to_string()).or_default() += 1);
+            records
+                .values()
+                .for_each(|record| *ways.entry(record["communityId"].to_string()).or_default() += 1);
             ways
         };
         let whole_ways = ways(&whole);
         // Requests and replies of ICMP are flows of their own.
         for (id, count) in ways(&sampled) {
             let icmp = sampled.values().any(|record| {
-                record["communityId"].to_string() == id && [1.into(), 58.into()].contains(&record["protocolIdentifier"])
+                record["communityId"].to_string() == id
+                    && [1.into(), 58.into()].contains(&record["protocolIdentifier"])
             });
             assert!(icmp || whole_ways[&id] == count, "{}: {id}", path.display());
         }
@@ -142,10 +150,15 @@ fn sampled_flows_are_whole() {
         again.extend(["--key", "none", "--flows-max", "77777"]);
         assert_eq!(lines_of(path, &again).0, lines, "{}", path.display());
         differ |= lines_of(path, &["--sample-flows", "3", "--sample-seed", "8"]).0 != lines;
-        let refused = account["stages"].as_array().expect("stages").iter().find(|stage| stage["name"] == "meter");
+        let refused =
+            account["stages"].as_array().expect("stages").iter().find(|stage| stage["name"] == "meter");
         let packets: u64 = packets(&lines).iter().sum();
         let meter = refused.expect("a meter");
-        assert_eq!(meter["received"].as_u64(), meter["refused"].as_u64().map(|refused| refused + packets), "{meter}");
+        assert_eq!(
+            meter["received"].as_u64(),
+            meter["refused"].as_u64().map(|refused| refused + packets),
+            "{meter}"
+        );
         (all, chosen) = (all + whole.len(), chosen + sampled.len());
     }
     assert!(differ && all > 300, "{all}");
@@ -162,14 +175,17 @@ fn a_sample_of_flows_is_told() {
     let (lines, account) = lines_of(&path, &["--sample-flows", "4"]);
     let metered: u64 = packets(&lines).iter().sum();
     assert!((700..1300).contains(&metered), "{metered} of 4000");
-    let stage = account["stages"].as_array().and_then(|all| all.iter().find(|stage| stage["name"] == "meter"));
+    let stage =
+        account["stages"].as_array().and_then(|all| all.iter().find(|stage| stage["name"] == "meter"));
     assert_eq!(stage.expect("a meter")["refused"], 4000 - metered);
     let (lines, account) = lines_of(&path, &["--sample-flows", "4", "--scale"]);
     assert_eq!(packets(&lines).iter().sum::<u64>(), 4 * metered);
-    let output = account["stages"].as_array().and_then(|all| all.iter().find(|stage| stage["name"] == "lines0"));
+    let output =
+        account["stages"].as_array().and_then(|all| all.iter().find(|stage| stage["name"] == "lines0"));
     assert_eq!(output.expect("an output")["output"]["written"], metered);
     let probe = ["probe", "-r", text(&path), "--sample-flows", "4", "--export"];
-    run(probe.into_iter().chain(["127.0.0.1:9", "--version", "5"])).failed_saying(&["sampled flows", "--version 9"]);
+    run(probe.into_iter().chain(["127.0.0.1:9", "--version", "5"]))
+        .failed_saying(&["sampled flows", "--version 9"]);
     let to = format!("file:{}", out.display());
     run(probe.into_iter().chain([to.as_str()])).succeeded();
     if !program_or_skip(test, "tshark") {

@@ -4,10 +4,10 @@ use std::path::Path;
 #[cfg(feature = "parquet")]
 use std::time::Duration;
 
-use tapline_flow::{Flow, Sampling};
 use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 #[cfg(feature = "parquet")]
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
+use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
 
 use super::flow_export::{DELAY, Destination, check_details, exporter, stage};
