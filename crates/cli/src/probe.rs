@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Parser};
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
-use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
+use tapline_flow::{DetailFields, KeyFields, PAYLOAD_MAX, Sampling, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
@@ -37,7 +37,9 @@ Examples:
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
   tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
+  tapline probe -i eth0 --sample-flows 100 --sample-seed 7           1 in 100 flows, the same in each probe with this seed
   tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, told apart by VLAN and tunnel
+  tapline probe -r trace.pcap --key no-client-port,ipv4/24           one flow for all connections of a network to a service
   tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
       --export tcp://collector:4739                                  fields of your choice, both directions in one record
   nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
@@ -97,7 +99,9 @@ pub(crate) struct ProbeArgs {
     /// full table ends the flow that was idle longest.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
-    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
+    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface. Fields left out
+    /// of it, which merges flows: no-ports, no-client-port (the greater port), no-protocol, ipv4/24 and ipv6/64 (hosts
+    /// of a network). With commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
     /// Meter the packets inside tunnels: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
@@ -118,7 +122,16 @@ pub(crate) struct ProbeArgs {
     /// scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
-    /// With --sample N: multiply packets and bytes of each flow by N, as an estimate. Records then carry the interval 1.
+    /// Sampling of flows: one flow in N is metered, whole and both directions, as a hash of its key decides. IPFIX and
+    /// NetFlow v9 tell of it in an options record; counts are not scaled.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), conflicts_with = "sample", help_heading = "Flows")]
+    sample_flows: u64,
+    /// Seed of either sample: probes with the same seed and --key choose the same flows. The default 0 is a secret seed
+    /// on live interfaces, which no sender can avoid, and always the same for files.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..), help_heading = "Flows")]
+    sample_seed: u32,
+    /// With --sample N or --sample-flows N: multiply packets and bytes of each flow by N, as an estimate. Records then
+    /// carry the interval 1.
     #[arg(long, help_heading = "Flows")]
     scale: bool,
     /// Leave out flows with fewer packets, of both directions. Their packets are counted in the account.
@@ -317,11 +330,12 @@ fn check(args: &ProbeArgs) -> Result<()> {
 
 fn check_sampling(args: &ProbeArgs) -> Result<()> {
     let version = args.version.parse().ok().and_then(Version::of_number).unwrap_or_default();
-    let sampling = args.sample as u32;
-    match version.sampling_max().filter(|max| sampling > *max) {
-        Some(max) => bail!(Error::Sampling { sampling, max }),
-        None => Ok(()),
-    }
+    let sampling = match args.sample_flows {
+        _ if args.scale => Sampling::NONE,
+        1 => Sampling::Packets(args.sample as u32),
+        interval => Sampling::Flows(interval as u32),
+    };
+    Ok(version.check_sampling(sampling)?)
 }
 
 /// The destinations of flows: text and Parquet files with their formats, and collectors.
@@ -394,7 +408,7 @@ fn filter(args: &ProbeArgs) -> Option<String> {
 
 fn meter(args: &ProbeArgs) -> String {
     format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={}, min_packets={}, scale={}{})",
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, sample_by={}, seed={}, details={}, payload={}, min_packets={}, scale={}{})",
         time(args.active_timeout),
         time(args.idle_timeout),
         time(args.closed_timeout),
@@ -402,7 +416,9 @@ fn meter(args: &ProbeArgs) -> String {
         quoted(&args.key),
         yes(args.inner),
         if args.layer2 { "frame" } else { "ip" },
-        args.sample,
+        args.sample.max(args.sample_flows),
+        if args.sample_flows > 1 { "flow" } else { "packet" },
+        args.sample_seed,
         quoted(&details(args).words()),
         args.payload.unwrap_or(64),
         args.min_packets,

@@ -48,6 +48,12 @@ pub enum Error {
         /// All groups.
         known: String,
     },
+    /// Details of a connection, where a flow may be of several.
+    #[error("a key without ports, protocol or hosts makes one flow of several connections, which have no {words} in common: leave these details out")]
+    MergedDetails {
+        /// The groups of details.
+        words: String,
+    },
     /// The length of payload to keep is out of its range.
     #[error("{payload} bytes of payload a side: it may be 1 to {max}")]
     Payload {
@@ -78,6 +84,9 @@ pub enum Error {
         /// The most.
         max: u32,
     },
+    /// NetFlow v5 cannot tell that flows were sampled.
+    #[error("NetFlow v5 has no place for sampled flows; use --version 9 or 10, or --scale")]
+    FlowSampling,
     /// A collector's address that is none.
     #[error("`{text}`: {why}; collectors are udp://HOST:PORT, tcp://HOST:PORT or file:NAME")]
     Collector {

@@ -7,7 +7,6 @@
 //! ten times a second: tell the stages the time; once a second, or when asked: read the counters, tell the watcher
 //! ```
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -26,10 +25,12 @@ use crate::reload::ReloadRequests;
 use crate::stage::{StageStatus, TickContext};
 use crate::table::Table;
 use crate::worker_merge::MergedSource;
+use pending::Pending;
 use phase::{Order, Phase};
 use timers::Timers;
 use waiting::JointWait;
 
+mod pending;
 mod phase;
 mod timers;
 mod waiting;
@@ -49,19 +50,6 @@ const COUNTERS_NS: i64 = 1_000_000_000;
 
 /// A change of a graph, applied between two batches. Returns the nodes of the sources, in their order.
 pub type GraphChange = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
-
-/// A change that has not been applied yet.
-#[derive(Default)]
-struct Pending {
-    is_there: AtomicBool,
-    change: Mutex<Option<GraphChange>>,
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("is_there", &self.is_there).finish_non_exhaustive()
-    }
-}
 
 /// Requests to a running loop, from other threads and signal handlers.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod details;
 mod docs;
 mod errors;
 mod flow_choice;
+mod flow_keys;
 mod fpl;
 mod generate;
 mod host_names;

@@ -34,7 +34,7 @@ pub use collector::ExportTarget;
 pub use element::{ELEMENTS, Element};
 pub use rows::{RowFormat, RowWriter};
 
-use crate::{Error, Flow};
+use crate::{Error, Flow, Sampling};
 use collector::Collector;
 use encoder::Encoder;
 use template::Template;
@@ -62,9 +62,19 @@ impl Version {
         }
     }
 
-    /// The largest sampling interval N (1 packet in N) that the protocol can express; `None` if there is no limit.
-    pub fn sampling_max(self) -> Option<u32> {
-        (self == Version::V5).then_some(v5::SAMPLING_MAX)
+    /// Whether the protocol can express how packets or flows were sampled.
+    ///
+    /// # Errors
+    /// [`Error::Sampling`] for an interval that NetFlow v5 has no room for, [`Error::FlowSampling`] for flows, of which
+    /// it can say nothing.
+    pub fn check_sampling(self, sampling: Sampling) -> Result<(), Error> {
+        match sampling {
+            Sampling::Packets(sampling) if self == Version::V5 && sampling > v5::SAMPLING_MAX => {
+                Err(Error::Sampling { sampling, max: v5::SAMPLING_MAX })
+            }
+            Sampling::Flows(2..) if self == Version::V5 => Err(Error::FlowSampling),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -213,12 +223,12 @@ impl Exporter {
         collectors.flat_map(Collector::take_events).collect()
     }
 
-    /// Sets the sampling interval N (1 packet in N; 1 is unsampled). Must be called before the first flow, as records,
-    /// options and headers carry it.
+    /// Sets how packets or flows were sampled. Must be called before the first flow, as records, options and headers
+    /// carry it.
     ///
     /// # Errors
-    /// [`Error::Sampling`] if the protocol cannot express it.
-    pub fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
+    /// [`Error::Sampling`] or [`Error::FlowSampling`] if the protocol cannot express it.
+    pub fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
         self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
     }
 

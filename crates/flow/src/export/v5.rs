@@ -15,8 +15,8 @@ use tapline_packet::Timestamp;
 
 use super::element::millis;
 use super::encoder::{UptimeEpoch, numbers, words};
-use super::{ExportOptions, Message, MessageSink};
-use crate::{Endpoint, Error, Flow};
+use super::{ExportOptions, Message, MessageSink, Version};
+use crate::{Endpoint, Error, Flow, Sampling};
 
 const HEADER_LEN: usize = 24;
 const RECORD_LEN: usize = 48;
@@ -51,12 +51,11 @@ impl V5 {
         }
     }
 
-    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
-    pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
-        self.sampling = match sampling {
+    pub(super) fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
+        Version::V5.check_sampling(sampling)?;
+        self.sampling = match sampling.packet_interval() {
             0 | 1 => 0,
-            2..=SAMPLING_MAX => SAMPLING_MODE | sampling as u16,
-            _ => return Err(Error::Sampling { sampling, max: SAMPLING_MAX }),
+            interval => SAMPLING_MODE | interval as u16,
         };
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
-use tapline_flow::{Details, EndReason, Endpoint, Flow, FlowContext, Tls};
+use tapline_flow::{Details, EndReason, Endpoint, Flow, FlowContext, Sampling, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::netns::{Namespace, namespaces_or_skip};
 use tapline_testkit::random::Random;
@@ -66,7 +66,7 @@ fn datagrams_to(at: &str, options: &ExportOptions, sampling: u32, flows: &[Flow]
     socket.set_nonblocking(true).unwrap();
     let to = ExportTarget::Udp(socket.local_addr().unwrap().to_string());
     let mut exporter = Exporter::open(&[to], options).unwrap();
-    exporter.set_sampling(sampling).unwrap();
+    exporter.set_sampling(Sampling::Packets(sampling)).unwrap();
     let (mut all, mut buffer) = (Vec::new(), vec![0; 70_000]);
     let mut now = Timestamp::EPOCH;
     for (at, chunk) in flows.chunks(30).enumerate() {
@@ -460,10 +460,10 @@ fn rates_that_cannot_be_told_are_refused() {
     let to = [ExportTarget::Udp("127.0.0.1:9".to_owned())];
     let exporter =
         |version| Exporter::open(&to, &ExportOptions { version, ..ExportOptions::default() }).unwrap();
-    let error = exporter(Version::V5).set_sampling(16_384).unwrap_err().to_string();
+    let error = exporter(Version::V5).set_sampling(Sampling::Packets(16_384)).unwrap_err().to_string();
     assert!(error.contains("16383") && error.contains("--version 9"), "{error}");
-    assert!(exporter(Version::V5).set_sampling(16_383).is_ok());
-    assert!(exporter(Version::V9).set_sampling(1_000_000).is_ok());
+    assert!(exporter(Version::V5).set_sampling(Sampling::Packets(16_383)).is_ok());
+    assert!(exporter(Version::V9).set_sampling(Sampling::Packets(1_000_000)).is_ok());
 }
 
 /// Records that are not written count as lost, and the first error is reported.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tapline_flow::Flow;
+use tapline_flow::{Flow, Sampling};
 use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, Version};
 use tapline_packet::Timestamp;
 
-use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling, stage};
+use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling_of, stage};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -109,18 +109,19 @@ pub(crate) const CLASS: StageClass = StageClass {
 /// Records and options tell one rate, of all flows, which the protocol must have room for.
 fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     check_details(meters, own)?;
-    let mut rates = meters.iter().map(|meter| sampling(meter));
-    let Some(rate) = rates.next() else { return Ok(()) };
-    if let Some(other) = rates.find(|other| *other != rate) {
+    let mut samples = meters.iter().map(|meter| sampling_of(meter));
+    let Some(sampling) = samples.next() else { return Ok(()) };
+    if let Some(other) = samples.find(|other| *other != sampling) {
+        let [one, other] = [sampling, other].map(|sampling| match sampling {
+            Sampling::Packets(interval) => format!("one of {interval} packets"),
+            Sampling::Flows(interval) => format!("one of {interval} flows"),
+        });
         return Err(format!(
-            "its meters take one of {rate} and one of {other} packets: give each an ipfix of its own, and another domain"
+            "its meters take {one} and {other}: give each an ipfix of its own, and another domain"
         ));
     }
-    let max = Version::of_number(own.number("version")).and_then(Version::sampling_max);
-    match max.filter(|max| rate > u64::from(*max)) {
-        Some(max) => Err(tapline_flow::Error::Sampling { sampling: rate as u32, max }.to_string()),
-        None => Ok(()),
-    }
+    let version = Version::of_number(own.number("version")).unwrap_or_default();
+    version.check_sampling(sampling).map_err(|error| error.to_string())
 }
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
@@ -153,7 +154,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
 }
 
 impl Destination for Exporter {
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         Exporter::set_sampling(self, sampling)
     }
 
