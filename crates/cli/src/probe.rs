@@ -35,6 +35,7 @@ Examples:
   tapline probe -i eth0 --view                                       for tapline view, in a browser
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
+  tapline probe -i eth0 --export tls://collector --tls-ca ca.pem --tls-cert probe.pem --tls-key probe.key
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
   tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
   tapline probe -i eth0 --sample-flows 100 --sample-seed 7           1 in 100 flows, the same in each probe with this seed
@@ -138,9 +139,10 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     min_packets: u64,
 
-    /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
-    /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
-    /// and hour; only in builds with the feature `parquet`). - as a name is standard output.
+    /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT (only in builds with the
+    /// feature `tls`); HOST:PORT means UDP, and the default port is 4739, of TLS 4740. Files: file:NAME (IPFIX),
+    /// json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date and hour; only in builds with the feature
+    /// `parquet`). - as a name is standard output.
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
@@ -181,6 +183,21 @@ pub(crate) struct ProbeArgs {
     /// The longest time that a message of a live interface waits for further records; in tenths of a second.
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_duration, help_heading = "Export")]
     message_delay: Duration,
+    /// Send a message once it has this many records; 0 waits until it is full, or --message-delay is over.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u16>(..), help_heading = "Export")]
+    message_records: u16,
+    /// For tls://: PEM file of the authorities that may have signed the collector's certificate.
+    #[arg(long, value_name = "FILE", help_heading = "Export")]
+    tls_ca: Option<PathBuf>,
+    /// For tls://: PEM file of the exporter's certificate, for collectors that ask for one.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Export")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the key to --tls-cert.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Export")]
+    tls_key: Option<PathBuf>,
+    /// For tls://: the name that the collector's certificate must have, if not the host of its address.
+    #[arg(long, value_name = "NAME", help_heading = "Export")]
+    tls_name: Option<String>,
     /// Distribution over collectors. all: each gets all flows; flow: each flow goes to one of them.
     #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
     spread: String,
@@ -290,7 +307,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
     let (rows, collectors) = destinations(args.export.as_deref());
     if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
         bail!(
-            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
+            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
         );
     }
     if args.export.is_none() && (args.template != "default" || args.biflow) {
@@ -445,7 +462,7 @@ fn template(args: &ProbeArgs) -> String {
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, spread={}, rate={}, enterprise={}{})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, records={}, spread={}, rate={}, enterprise={}{}{})",
         quoted(to),
         args.version,
         quoted(&template(args)),
@@ -455,11 +472,20 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         args.template_messages,
         time(args.template_time),
         time(args.message_delay),
+        args.message_records,
         args.spread,
         args.rate,
         args.enterprise,
         exporter(args),
+        tls(args),
     )
+}
+
+fn tls(args: &ProbeArgs) -> String {
+    let files = [("tls_ca", &args.tls_ca), ("tls_cert", &args.tls_cert), ("tls_key", &args.tls_key)];
+    let files = files.iter().filter_map(|(name, path)| Some((*name, path.as_ref()?.to_string_lossy())));
+    let name = args.tls_name.iter().map(|name| ("tls_name", name.into()));
+    files.chain(name).map(|(name, value)| format!(", {name}={}", quoted(&value))).collect()
 }
 
 fn exporter(args: &ProbeArgs) -> String {

@@ -74,6 +74,7 @@ pub mod standard_output;
 mod terminal;
 pub mod timer;
 pub mod tsc;
+pub mod udp;
 pub mod unnamed;
 pub mod usage;
 pub mod xsk;

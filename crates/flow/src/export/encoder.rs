@@ -128,6 +128,9 @@ pub(super) struct Templates {
     sampling: Sampling,
     biflow: bool,
     room: usize,
+    /// Records of flows with which a message is sent; 0 for as many as have room, and those in the open one.
+    records_max: u32,
+    flow_records: u32,
     /// Sets are padded to multiples of 4, unless records are so short that a collector would take the padding for one.
     pads: bool,
     /// Interval at which templates are sent again, in messages and in nanoseconds; `None` for never.
@@ -166,6 +169,8 @@ impl Templates {
             sampling: Sampling::NONE,
             biflow: options.biflow,
             room,
+            records_max: options.message_records,
+            flow_records: 0,
             repeat: repeats.then_some((options.template_messages.max(1), template_time)),
             sent_at: None,
             messages_since: 0,
@@ -183,7 +188,8 @@ impl Templates {
             all.templates.iter().map(|template| template.record_len + LEAST_TEXT * template.variable);
         let longest = longest.max().unwrap_or(0);
         // The options of a rate that is told later must have room too, and a set's header, and what fills it up.
-        let sets = [Sampling::Packets(2), Sampling::Flows(2)].map(|sampling| all.template_sets(sampling).0.len());
+        let sets =
+            [Sampling::Packets(2), Sampling::Flows(2)].map(|sampling| all.template_sets(sampling).0.len());
         let head = all.header_len() + sets.into_iter().max().unwrap_or(0) + 8;
         if longest == 0 || head.max(all.header_len() + SET_LEN + longest) > room {
             let what = format!(
@@ -232,6 +238,10 @@ impl Templates {
         self.all_records += 1;
         self.packets += packets;
         sink.account.records += 1;
+        self.flow_records += 1;
+        if self.flow_records == self.records_max {
+            self.flush(sink);
+        }
     }
 
     /// Writes a record whose length varies; its texts are cut, where they have no room in any message.
@@ -375,7 +385,7 @@ impl Templates {
             self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
         self.messages_since = self.messages_since.saturating_add(1);
         self.message.clear();
-        (self.data_records, self.all_records, self.packets) = (0, 0, 0);
+        (self.data_records, self.all_records, self.flow_records, self.packets) = (0, 0, 0, 0);
     }
 
     fn write_header(&mut self, now: Timestamp) {

@@ -30,6 +30,8 @@ pub(super) struct V5 {
     engine: [u8; 2],
     sampling: u16,
     records_max: usize,
+    /// A message with so many records does not wait for a further one.
+    is_sent_early: bool,
     boot: UptimeEpoch,
     sequence: u32,
     records: Vec<u8>,
@@ -39,11 +41,13 @@ pub(super) struct V5 {
 impl V5 {
     /// An encoder for messages of at most `room` octets.
     pub(super) fn new(options: &ExportOptions, room: usize) -> V5 {
-        let records_max = room.saturating_sub(HEADER_LEN) / RECORD_LEN;
+        let asked = if options.message_records == 0 { RECORDS_MAX } else { options.message_records as usize };
+        let records_max = asked.min(room.saturating_sub(HEADER_LEN) / RECORD_LEN);
         V5 {
             engine: (options.domain as u16).to_be_bytes(),
             sampling: 0,
             records_max: records_max.clamp(1, RECORDS_MAX),
+            is_sent_early: options.message_records > 0,
             boot: UptimeEpoch::default(),
             sequence: 0,
             records: Vec::with_capacity(RECORDS_MAX * RECORD_LEN),
@@ -82,6 +86,9 @@ impl V5 {
                 self.packets += u64::from(packets);
                 sink.account.records += 1;
             }
+        }
+        if self.is_sent_early && self.records.len() >= self.records_max * RECORD_LEN {
+            self.flush(sink);
         }
     }
 
