@@ -6,6 +6,7 @@ use tapline_graph::plan::{Plan, PlanNode};
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use super::args::RunArgs;
+use super::publishing::socket_of;
 use crate::{privileges, stored};
 
 /// The needs of a graph. `has_opener`: files of captures are made by another process.
@@ -28,6 +29,7 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         "record" if text("name") == "-" => {}
         "record" if has_opener => needs.writes.extend(folder(text("name"))),
         "record" => needs.makes.extend(folder(text("name"))),
+        "publish" => needs.removes.extend(folder_of(&socket_of(node)).map(Path::to_owned)),
         "store" => needs.makes.push(text("name").into()),
         "flowlog" | "streams" if text("to") == "-" => {}
         "flowlog" if text("format") == "parquet" => needs.makes.push(existing(Path::new(text("to")))),

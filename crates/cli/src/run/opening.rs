@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
@@ -268,6 +268,12 @@ pub(crate) fn open_output(
         "bounce" => Box::new(sending::bounce(settings, node)?),
         "reflect" => Box::new(sending::reflect(settings, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
+        "publish" => match &settings.places {
+            Some(places) => Box::new(places.stage(node, interfaces, is_live)?),
+            None => {
+                bail!("{}: places are published by tapline run, from the start of the graph on", node.name)
+            }
+        },
         "store" => Box::new(store(node, interfaces, identity)?),
         _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),
     })

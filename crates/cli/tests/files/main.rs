@@ -19,6 +19,7 @@ mod manual;
 mod metrics;
 mod outputs;
 mod parquet;
+mod publishing;
 mod run;
 mod sharing;
 mod signatures;

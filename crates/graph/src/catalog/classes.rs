@@ -55,6 +55,7 @@ pub const CLASSES: &[StageClass] = &[
     JSON,
     RECORD,
     STORE,
+    stages::publish::CLASS,
     stages::bounce::CLASS,
     stages::reflect::CLASS,
     stages::drop::CLASS,

@@ -6,6 +6,7 @@
 //! | `lines` | `print` and `json` |
 //! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
 //! | `streams` | `reassemble`, `streams` and `extract` |
+//! | `publish` | a place of the graph as a capture, and its source |
 //! | `held`, `recent`, `color`, `folder` | parts of several stages |
 
 pub(crate) mod balance;
@@ -34,6 +35,7 @@ mod lines;
 pub(crate) mod mask;
 pub(crate) mod r#match;
 pub(crate) mod merge;
+pub(crate) mod publish;
 pub(crate) mod rate;
 mod recent;
 mod record;
@@ -60,6 +62,7 @@ pub use filter::{CompileFilter, CompileNative, FilterStage};
 pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{LineFormat, LinesOutput};
+pub use publish::{Publish, PublishedSource};
 pub use record::FileOutput;
 pub use reflect::Reflect;
 pub use rules::{RuleFiles, check as check_rules};
