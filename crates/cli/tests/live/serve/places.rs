@@ -99,3 +99,45 @@ fn stages_that_the_daemon_does_not_run_are_refused() {
         run(["serve", "--config", path.to_str().unwrap()]).failed_saying(words);
     }
 }
+
+/// The filters of a client's graph are asked at the daemon, within the rules: what all of them refuse never comes.
+#[test]
+fn filters_of_a_clients_graph_run_at_the_daemon() {
+    const TEST: &str = "filters_of_a_clients_graph_run_at_the_daemon";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let access = "[[access]]\nusers = [\"65534\"]\nfilter = \"udp\"\nsnap_len = 60\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let graph = |uid: u32, text: &str| {
+        let known = daemon.readers().len();
+        let mut command = tapline(["run", "--json", "-e", text]);
+        command.env("TAPLINE_SOCKET", daemon.socket()).uid(uid).gid(uid);
+        let reader =
+            Reader { child: Some(command.spawn().expect("it may be run")), file: daemon.file("none") };
+        wait_for("a reader", || daemon.readers().len() > known);
+        reader
+    };
+    let one = "device(\"tap:office\") -> filter(\"greater 300\") -> sample(1/2) -> count";
+    let two = "d :: device(\"tap:office\"); d -> filter(\"udp\") -> cut(l4) -> count; d -> filter(\"icmp\") -> count";
+    let graphs = [graph(NOBODY, one), graph(0, two)];
+    let asked: Vec<Value> = daemon.readers().iter().map(|reader| reader["filter"].clone()).collect();
+    assert!(asked.contains(&"greater 300".into()) && asked.contains(&"(udp) or (icmp)".into()), "{asked:?}");
+    let wishes = ["udp and greater 300", "udp or icmp"];
+    let oracles = Oracles::start(&daemon, &wishes);
+    daemon.send(&frames(33, 3000));
+    let oracles = oracles.end();
+    daemon.settle(oracles[1].len() as u64, 2);
+    for ((mut graph, expected), wish) in graphs.into_iter().zip(oracles).zip(wishes) {
+        graph.signal("INT");
+        let account = graph.end().succeeded().account();
+        let offered = &account.interface("tap:office")["tap"]["offered"];
+        assert_eq!(
+            (offered, account.count("delivered")),
+            (&expected.len().into(), expected.len() as u64),
+            "{wish}"
+        );
+    }
+    daemon.end();
+}
