@@ -128,8 +128,12 @@ fn graph_table(account: &GraphAccount) -> String {
         table.interface(interface);
     }
     table.row("delivered", Count::Known(account.delivered), "");
-    if account.unexamined > 0 {
-        table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
+    if account.unexamined > account.paused {
+        let after = account.unexamined - account.paused;
+        table.row("not examined", Count::Known(after), "came after the end was decided");
+    }
+    if account.paused > 0 {
+        table.row("not examined", Count::Known(account.paused), "came while it was paused");
     }
     for stage in &account.stages {
         table.stage(stage);
@@ -144,6 +148,7 @@ pub(crate) fn graph_json(account: &GraphAccount) -> Value {
         "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
         "delivered": account.delivered,
         "unexamined": account.unexamined,
+        "paused": account.paused,
         "stages": account.stages.iter().map(stage_json).collect::<Vec<_>>(),
         "lost": account.lost(),
         "balanced": balance == Balance::Balanced,

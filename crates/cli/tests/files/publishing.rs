@@ -2,7 +2,7 @@
 //! stands still costs the graph no packet, and none of the other readers any.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -249,6 +249,73 @@ fn users_read_a_place_by_its_rules() {
     let udp = |packet: &&Vec<u8>| packet[23] == 17;
     let seen: Vec<Vec<u8>> = whole.iter().filter(udp).map(|packet| packet[..60].to_vec()).collect();
     assert!(data(&path) == seen && !seen.is_empty());
+}
+
+/// A paused graph examines nothing, and goes on with what its stages know.
+#[test]
+fn a_graph_is_paused_and_resumed() {
+    for workers in ["1", "3"] {
+        let recipe = RECIPE.replace("6000", "12000");
+        let mut graph = Graph::start(&recipe, "c :: count -> publish(a, SOCKET)", &["--workers", workers]);
+        let pid = graph.child.as_ref().expect("it runs").id();
+        let stderr = graph.child.as_mut().expect("it runs").stderr.take().expect("a pipe");
+        let mut lines = BufReader::new(stderr).lines();
+        let mut told = |words: &str| {
+            let found = lines.by_ref().map(|line| line.unwrap()).find(|line| line.contains(words));
+            assert!(found.is_some(), "{words}");
+        };
+        let bytes = graph.bytes.split_off(HEADER_LEN);
+        let ends = packet_ends(&bytes);
+        // The part in the middle is longer than all that a pipe and the thread that reads it can hold.
+        let (first, second) = (ends[1999], ends[9999]);
+        let received = |graph: &Graph| {
+            let status = finish(&mut graph.asking(&["status", "--json"])).succeeded();
+            let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+            status["captures"][0]["packets"].as_u64().expect("a number")
+        };
+        let reader = graph.file("all.pcap").display().to_string();
+        let reader = graph.read(&mut graph.asking(&["capture", "-i", "tap:a", "--json", "-w", &reader]));
+        let write = |graph: &mut Graph, part: &[u8]| {
+            graph.input.as_mut().expect("it is open").write_all(part).unwrap();
+        };
+        write(&mut graph, &bytes[..first]);
+        wait_for("the first part", || received(&graph) == 2000);
+        signal(pid, "USR2");
+        told("paused");
+        write(&mut graph, &bytes[first..second]);
+        signal(pid, "USR2");
+        told("resumed");
+        write(&mut graph, &bytes[second..]);
+        drop(graph.input.take());
+        let rest = std::thread::spawn(move || lines.for_each(drop));
+        let account = ended(graph.child.take().expect("it runs")).account().value;
+        rest.join().unwrap();
+        ended(reader);
+        assert_eq!(account["delivered"], 12_000, "{account}");
+        let paused = account["paused"].as_u64().expect("a number") as usize;
+        assert!((1..=8000).contains(&paused), "{account}");
+        let whole = data(&graph.file("in.pcap"));
+        let got = data(&graph.file("all.pcap"));
+        assert_eq!(got.len(), 12_000 - paused, "{workers} workers");
+        let expected = [&whole[..2000], &whole[2000 + paused..]].concat();
+        assert!(workers != "1" || got == expected, "{paused} packets of a pause");
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}
+
+/// The end of each record of a pcap file, behind its header.
+fn packet_ends(bytes: &[u8]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        at += 16 + len;
+        ends.push(at);
+    }
+    ends
 }
 
 #[test]
