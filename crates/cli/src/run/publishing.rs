@@ -67,6 +67,12 @@ pub(super) fn socket_of(node: &PlanNode) -> PathBuf {
 impl Places {
     /// The stage of a place.
     pub(super) fn stage(&self, node: &PlanNode, interfaces: &[Interface], is_live: bool) -> Result<Publish> {
+        if interfaces.is_empty() {
+            bail!(
+                "{}: the source tells no interface before its first packet, so there is none to publish",
+                node.name
+            );
+        }
         let (rule, access) = rules_of(node, interfaces);
         let path = socket_of(node);
         let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
