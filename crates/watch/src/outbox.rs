@@ -5,7 +5,9 @@ use tapline_packet::Interface;
 
 use crate::event::{Event, EventKind};
 use crate::key::{Key, Subject};
-use crate::limit::{Limit, LimitState};
+#[cfg(feature = "scripts")]
+use crate::limit::Limit;
+use crate::limit::LimitState;
 use crate::past::Past;
 use crate::recorder::RecordedPeriod;
 use crate::recording::{RecordRequest, Recordings};

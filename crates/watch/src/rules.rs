@@ -16,7 +16,7 @@ use crate::template::Template;
 use crate::window::Threshold;
 
 /// The most rules and scripts of a file.
-pub const RULES_MAX: usize = 10_000;
+pub(crate) const RULES_MAX: usize = 10_000;
 /// The most bytes of a file.
 pub const FILE_MAX: u64 = 8 << 20;
 
