@@ -75,7 +75,7 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
         text += &(cut(&format!("  {}", interface_text(interface)), width) + "\n");
     }
     if rows.is_empty() {
-        return text + &cut("  no stages yet", width) + "\n";
+        return text + cut("  no stages yet", width).as_str() + "\n";
     }
     let heads: Vec<String> = COLUMNS.iter().map(|column| column.head.to_owned()).collect();
     let mut widths = widths(&heads, &rows);
@@ -87,7 +87,7 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
         if !gauges.is_empty() {
             let words = gauges.iter().map(|(name, value)| format!("{} {}", printable(name), grouped(*value)));
             let indent = " ".repeat(GAP + widths[0] + GAP);
-            text += &(cut(&(indent + &words.collect::<Vec<_>>().join("  ")), width) + "\n");
+            text += &(cut(&(indent + words.collect::<Vec<_>>().join("  ").as_str()), width) + "\n");
         }
     }
     text

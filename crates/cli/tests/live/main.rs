@@ -6,6 +6,7 @@ mod support;
 mod backends;
 mod bench;
 mod capture;
+mod counting;
 mod doctor;
 mod extcap;
 mod hostile_daemon;
@@ -21,4 +22,5 @@ mod sums;
 mod top;
 #[cfg(feature = "view")]
 mod view;
+mod watch;
 mod xdp;
