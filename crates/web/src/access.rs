@@ -110,13 +110,12 @@ impl Access {
         Ok(format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
     }
 
-    /// The rights of a request, by its cookie.
+    /// The rights of a request, by its cookie. Servers at other ports of this host may set cookies of the same name.
     pub(crate) fn rights(&self, headers: &HeaderMap) -> Result<Rights, Refusal> {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let given = pairs.find(|(name, _)| *name == COOKIE_NAME).map_or("", |(_, value)| value);
-        self.rights_of(given).ok_or((401, "open the address that tapline view printed, with its token"))
+        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut given = pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value);
+        given.find_map(|value| self.rights_of(value)).ok_or((401, "open the address that tapline view printed, with its token"))
     }
 
     fn rights_of(&self, given: &str) -> Option<Rights> {
@@ -180,6 +179,8 @@ mod tests {
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
         let sent = format!("other=1; {}", cookie.split(';').next().expect("a pair"));
         assert_eq!(access.rights(&headers(&[("cookie", &sent)])), Ok(Rights::Look));
+        let after_another = format!("tapline=of-another-port; {sent}");
+        assert_eq!(access.rights(&headers(&[("cookie", &after_another)])), Ok(Rights::Look));
         for wrong in ["tapline=", "tapline=0", "", &format!("tapline={look}0")] {
             assert!(access.rights(&headers(&[("cookie", wrong)])).is_err(), "{wrong}");
         }

@@ -109,7 +109,7 @@ pub(crate) fn seconds_json(snapshot: &Snapshot, most: usize) -> Value {
     json!({
         "number": seconds.last().map(|(number, _)| number),
         "t": column(&|second| json!(second.end_ns as f64 / 1e9)),
-        "bits": column(&|second| rate(second.offered_bytes() * 8, second)),
+        "bits": column(&|second| rate(second.offered_bytes().saturating_mul(8), second)),
         "packets": column(&|second| rate(second.offered(), second)),
         "lost": column(&|second| rate(second.lost(), second)),
         "active": column(&|second| json!(second.active)),
@@ -183,10 +183,10 @@ impl Tables<'_> {
             "missing": [table.missing.packets, table.missing.bytes],
             "not_ip": [self.totals.not_ip, self.totals.not_ip_bytes],
             "unread": [
-                self.totals.cut + self.totals.sampled_out,
-                self.totals.cut_bytes + self.totals.sampled_out_bytes,
+                self.totals.cut.saturating_add(self.totals.sampled_out),
+                self.totals.cut_bytes.saturating_add(self.totals.sampled_out_bytes),
             ],
-            "framing": metered_bytes as i64 - flow_bytes as i64,
+            "framing": (metered_bytes as i64).saturating_sub(flow_bytes as i64),
             "lost": self.totals.lost(),
             "sum": [self.totals.offered(), self.totals.offered_bytes()],
         })

@@ -62,7 +62,7 @@ impl Dispatcher {
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
         let Readers { groups, list, .. } = &mut self.readers;
-        groups.share(batch, self.setting.link_type, list);
+        groups.share(batch, self.setting.link_type, list, &mut self.budgets.packets);
         let wanted = self.readers.select_wanted();
         self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();

@@ -195,9 +195,9 @@ impl HistoryAnswer {
         }
         if let Some(point) = self.points.last_mut() {
             point.seconds += seconds;
-            point.packets += packets;
-            point.bytes += bytes;
-            point.lost += lost;
+            point.packets = point.packets.saturating_add(packets);
+            point.bytes = point.bytes.saturating_add(bytes);
+            point.lost = point.lost.saturating_add(lost);
         }
     }
 
@@ -232,7 +232,7 @@ impl HistoryAnswer {
                 "unfitting": [0, 0],
                 "not_ip": [not_ip, 0],
                 "unread": [unread, 0],
-                "framing": bytes - flow_bytes,
+                "framing": bytes.saturating_sub(flow_bytes),
                 "lost": lost,
                 "sum": [offered, bytes],
             },
