@@ -153,10 +153,14 @@ fn open(path: &Path) -> Result<(File, bool), Error> {
         return wrong("it is no regular file with one name".to_owned());
     }
     if ![Some(0), Some(privilege::user()), caller].contains(&Some(about.uid())) {
-        return wrong(format!("it belongs to user {}: only its owner may have a program count in it", about.uid()));
+        return wrong(format!(
+            "it belongs to user {}: only its owner may have a program count in it",
+            about.uid()
+        ));
     }
     if about.len() == 0 {
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::system("set the mode of", path))?;
+        file.set_permissions(Permissions::from_mode(0o600))
+            .map_err(Error::system("set the mode of", path))?;
     } else if about.mode() & 0o022 != 0 {
         return wrong(format!("others may write it (mode {:o}): chmod 600", about.mode() & 0o777));
     }

@@ -115,7 +115,9 @@ impl Access {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let mut given = pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value);
-        given.find_map(|value| self.rights_of(value)).ok_or((401, "open the address that tapline view printed, with its token"))
+        given
+            .find_map(|value| self.rights_of(value))
+            .ok_or((401, "open the address that tapline view printed, with its token"))
     }
 
     fn rights_of(&self, given: &str) -> Option<Rights> {

@@ -167,5 +167,8 @@ fn sums_of_any_numbers_are_made() {
     let (mut later, mut other) = (second, second);
     later.append(&most);
     other.merge(&most);
-    assert_eq!((later.len_ns, later.offered(), other.active, other.workers), (u64::MAX, u64::MAX, u64::MAX, u64::MAX));
+    assert_eq!(
+        (later.len_ns, later.offered(), other.active, other.workers),
+        (u64::MAX, u64::MAX, u64::MAX, u64::MAX)
+    );
 }

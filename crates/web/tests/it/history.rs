@@ -191,7 +191,8 @@ fn any_numbers_can_be_kept_and_read() {
         let mut history = open(&path, HistoryLimits::default());
         let mut reading = reading(BEGIN + 1, 3);
         let most = u64::MAX / 2;
-        reading.second = Second { lost_ring: most, lost_daemon: most, flow_bytes: u64::MAX, ..reading.second };
+        reading.second =
+            Second { lost_ring: most, lost_daemon: most, flow_bytes: u64::MAX, ..reading.second };
         history.add(&reading, NOW).expect("it is written");
         history.finish().expect("it is written");
         let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 60, 10).expect("an answer");
