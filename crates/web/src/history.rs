@@ -1,22 +1,25 @@
-//! The history: minutes for 60 days, hours for two years, in one SQLite file of bounded size.
+//! The history: minutes for 60 days, hours and days for two years, in one SQLite file of bounded size.
 //!
 //! ```text
 //! Reading, each second --TableSum--> minute --+--> roll(tier, dimension, bucket): rows of the greatest, others
-//!                      --TableSum--> hour ----'    total(tier, bucket): counters, losses
+//!                      --TableSum--> hour ----+    total(tier, bucket): counters, losses
+//!                      --TableSum--> day -----'
 //! ```
 //!
-//! Hours are made of seconds, not of cut minutes. The file is in WAL mode, so that other programs read it while this
+//! Hours and days are made of seconds, not of cut minutes. Only where a killed writer left them behind are they made of
+//! the minutes, when the file is opened next. Each day is one table, so that a year is read as 365. The file is in WAL mode, so that other programs read it while this
 //! one writes; `docs/view.md` has its tables.
 
 mod answer;
 mod record;
+mod recover;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use tapline_view::{Dimension, Key, Reading, Second, Table, TableSum};
 
 pub use answer::HistoryAnswer;
@@ -29,8 +32,6 @@ const MINUTE_NS: u64 = 60_000_000_000;
 /// Seconds that end so much later than now are not kept: what is too old is told by the latest second, and that of a
 /// capture file may be of any time.
 const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
-/// The most that a column of a bucket counts. Sums of a thousand such are numbers of SQLite still.
-const COUNT_MAX: u64 = 1 << 53;
 /// Names that are looked at together when those without a row are taken away.
 const NAMES_AT_ONCE: usize = 1 << 26;
 /// Rows of a sum that is being made, beyond which it is cut to half.
@@ -52,14 +53,32 @@ const KEPT: [Dimension; 7] = [
 pub(crate) enum Tier {
     Minute = 1,
     Hour = 2,
+    Day = 3,
 }
 
 impl Tier {
+    const ALL: [Tier; 3] = [Tier::Minute, Tier::Hour, Tier::Day];
+
     /// The length of a bucket.
     pub(crate) const fn len_ns(self) -> u64 {
         match self {
             Tier::Minute => MINUTE_NS,
             Tier::Hour => 60 * MINUTE_NS,
+            Tier::Day => 24 * 60 * MINUTE_NS,
+        }
+    }
+
+    /// The length of a bucket in seconds.
+    pub(crate) const fn seconds(self) -> u64 {
+        self.len_ns() / 1_000_000_000
+    }
+
+    /// The tier as one word.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Tier::Minute => "minute",
+            Tier::Hour => "hour",
+            Tier::Day => "day",
         }
     }
 
@@ -68,6 +87,7 @@ impl Tier {
         match self {
             Tier::Minute => 50,
             Tier::Hour => 200,
+            Tier::Day => 400,
         }
     }
 }
@@ -77,7 +97,7 @@ impl Tier {
 pub struct HistoryLimits {
     /// Minutes are kept for so long.
     pub minutes: Duration,
-    /// Hours are kept for so long.
+    /// Hours and days are kept for so long.
     pub hours: Duration,
     /// The most bytes of the file; then the oldest minutes go first.
     pub bytes: u64,
@@ -100,8 +120,8 @@ pub struct History {
     path: PathBuf,
     connection: Connection,
     limits: HistoryLimits,
-    minute: Bucket,
-    hour: Bucket,
+    /// Those that are being filled: of a minute, an hour, a day.
+    buckets: [Bucket; Tier::ALL.len()],
 }
 
 /// A bucket that is being filled.
@@ -149,7 +169,7 @@ impl History {
         let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         let connection = Connection::open(path).map_err(of())?;
         connection.busy_timeout(Duration::from_secs(5)).map_err(of())?;
-        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(of())?;
+        let version = version(&connection).map_err(of())?;
         if version != 0 && version != VERSION {
             return Err(Error::HistoryVersion { path: path.to_owned(), version });
         }
@@ -158,8 +178,25 @@ impl History {
         // The file stays in one folder, which is all that this process may write to.
         connection.pragma_update(None, "temp_store", "MEMORY").map_err(of())?;
         connection.execute_batch(SCHEMA).map_err(of())?;
-        let (minute, hour) = (Bucket::new(Tier::Minute), Bucket::new(Tier::Hour));
-        Ok(History { path: path.to_owned(), connection, limits, minute, hour })
+        recover::complete(&connection).map_err(of())?;
+        Ok(History { path: path.to_owned(), connection, limits, buckets: Tier::ALL.map(Bucket::new) })
+    }
+
+    /// Opens the history of another process, to be asked alone.
+    ///
+    /// # Errors
+    /// [`Error::History`], also where there is none; [`Error::HistoryVersion`].
+    pub fn open_to_read(path: &Path) -> Result<History, Error> {
+        let of = || Error::history(path);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(of())?;
+        connection.busy_timeout(Duration::from_secs(1)).map_err(of())?;
+        let version = version(&connection).map_err(of())?;
+        if version != VERSION {
+            return Err(Error::HistoryVersion { path: path.to_owned(), version });
+        }
+        let (limits, buckets) = (HistoryLimits::default(), Tier::ALL.map(Bucket::new));
+        Ok(History { path: path.to_owned(), connection, limits, buckets })
     }
 
     /// Its file.
@@ -167,8 +204,8 @@ impl History {
         &self.path
     }
 
-    /// Adds a second. A minute that is over is written, and an hour. `now_ns` is the time by the wall clock, in
-    /// nanoseconds since 1970 UTC.
+    /// Adds a second. A minute that is over is written, and with it an hour and a day that are over. `now_ns` is the time by
+    /// the wall clock, in nanoseconds since 1970 UTC.
     ///
     /// # Errors
     /// [`Error::History`]; [`Error::Future`] for a second of an hour later than now, or more.
@@ -178,15 +215,16 @@ impl History {
         }
         // A second that ends with the minute belongs to it.
         let inside = reading.second.end_ns.saturating_sub(1);
-        let (minute, hour) = (inside / Tier::Minute.len_ns(), inside / Tier::Hour.len_ns());
-        let mut written = Ok(());
-        if self.minute.number.is_some_and(|number| number != minute) {
-            let is_hour_over = self.hour.number.is_some_and(|number| number != hour);
-            written = self.write(is_hour_over);
+        let numbers = Tier::ALL.map(|tier| inside / tier.len_ns());
+        let mut over = Vec::new();
+        for (bucket, number) in self.buckets.iter_mut().zip(numbers) {
+            if bucket.number.is_some_and(|before| before != number) {
+                over.push(std::mem::replace(bucket, Bucket::new(bucket.tier)));
+            }
+            bucket.number = Some(number);
         }
-        (self.minute.number, self.hour.number) = (Some(minute), Some(hour));
-        self.minute.add(reading);
-        self.hour.add(reading);
+        let written = if over.is_empty() { Ok(()) } else { self.write(over) };
+        self.buckets.iter_mut().for_each(|bucket| bucket.add(reading));
         written
     }
 
@@ -195,18 +233,18 @@ impl History {
     /// # Errors
     /// [`Error::History`].
     pub fn finish(&mut self) -> Result<(), Error> {
-        if self.minute.number.is_none() { Ok(()) } else { self.write(true) }
+        let buckets = std::mem::replace(&mut self.buckets, Tier::ALL.map(Bucket::new));
+        let begun: Vec<Bucket> = buckets.into_iter().filter(|bucket| bucket.number.is_some()).collect();
+        if begun.is_empty() { Ok(()) } else { self.write(begun) }
     }
 
-    /// Writes the minute, and the hour if it is over, in one transaction.
-    fn write(&mut self, is_hour_over: bool) -> Result<(), Error> {
-        let minute = std::mem::replace(&mut self.minute, Bucket::new(Tier::Minute));
-        let hour = is_hour_over.then(|| std::mem::replace(&mut self.hour, Bucket::new(Tier::Hour)));
-        let now = minute.second.end_ns;
+    /// Writes buckets in one transaction, and takes away what is too old.
+    fn write(&mut self, buckets: Vec<Bucket>) -> Result<(), Error> {
+        let now = buckets.iter().map(|bucket| bucket.second.end_ns).max().unwrap_or(0);
         let of = Error::history(&self.path);
         let write = || -> rusqlite::Result<()> {
             let transaction = self.connection.unchecked_transaction()?;
-            for bucket in [Some(minute), hour].into_iter().flatten() {
+            for bucket in buckets {
                 write_bucket(&transaction, bucket)?;
             }
             expire(&transaction, now, &self.limits)?;
@@ -214,6 +252,10 @@ impl History {
         };
         write().map_err(of)
     }
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 /// Adds a bucket to what the file has of it: a meter that began anew in the midst of an hour goes on with it.
@@ -233,40 +275,55 @@ fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()>
             tier as i64,
             number as i64,
             second.len_ns as f64 / 1e9,
-            count(second.offered()),
-            count(second.offered_bytes()),
-            count(second.metered),
-            count(second.metered_bytes),
-            count(second.flow_bytes),
-            count(second.not_ip),
-            count(second.cut),
-            count(second.sampled_out),
-            count(second.lost_ring),
-            count(second.lost_daemon),
-            count(second.lost_before),
-            count(second.made),
-            count(second.active),
+            count(tier, second.offered()),
+            count(tier, second.offered_bytes()),
+            count(tier, second.metered),
+            count(tier, second.metered_bytes),
+            count(tier, second.flow_bytes),
+            count(tier, second.not_ip),
+            count(tier, second.cut),
+            count(tier, second.sampled_out),
+            count(tier, second.lost_ring),
+            count(tier, second.lost_daemon),
+            count(tier, second.lost_before),
+            count(tier, second.made),
+            count(tier, second.active),
         ])?;
     for (mut sum, dimension) in sums.into_iter().zip(KEPT) {
         let key = roll_key(tier, dimension, number);
-        let before: Option<Vec<u8>> = connection
-            .prepare_cached("SELECT v FROM roll WHERE k = ?1")?
-            .query_row([key], |row| row.get(0))
-            .optional()?;
-        if let Some(table) = before.and_then(|blob| record::table_of(&blob)) {
-            sum.append(&named(connection, table)?);
+        if let Some(table) = read_table(connection, key)? {
+            sum.append(&table);
         }
-        let table = sum.finish(tier.rows());
-        let ids = table.rows.iter().map(|row| id_of(connection, &row.key)).collect::<Result<Vec<_>, _>>()?;
-        connection
-            .prepare_cached("INSERT OR REPLACE INTO roll VALUES (?1, ?2)")?
-            .execute(params![key, record::blob_of(&table, &ids)])?;
+        write_table(connection, key, &sum.finish(tier.rows()))?;
     }
     Ok(())
 }
 
-fn count(number: u64) -> i64 {
-    number.min(COUNT_MAX) as i64
+/// What a column of a bucket counts, and what it may: sums of such are numbers of SQLite still.
+fn count(tier: Tier, number: u64) -> i64 {
+    let most = match tier {
+        Tier::Minute => 1 << 49,
+        Tier::Hour => 1 << 55,
+        Tier::Day => 1 << 60,
+    };
+    number.min(most) as i64
+}
+
+/// The table of a bucket, if the file has it.
+fn read_table(connection: &Connection, key: i64) -> rusqlite::Result<Option<Table>> {
+    let blob: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT v FROM roll WHERE k = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    blob.and_then(|blob| record::table_of(&blob)).map(|table| named(connection, table)).transpose()
+}
+
+fn write_table(connection: &Connection, key: i64, table: &Table) -> rusqlite::Result<()> {
+    let ids = table.rows.iter().map(|row| id_of(connection, &row.key)).collect::<Result<Vec<_>, _>>()?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO roll VALUES (?1, ?2)")?
+        .execute(params![key, record::blob_of(table, &ids)])?;
+    Ok(())
 }
 
 /// The keys of a table that was read: its rows have numbers of names.
@@ -305,7 +362,8 @@ pub(crate) fn roll_key(tier: Tier, dimension: Dimension, bucket: u64) -> i64 {
 
 /// Takes away what is too old, and the oldest minutes while the file is too large.
 fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusqlite::Result<()> {
-    for (tier, kept) in [(Tier::Minute, limits.minutes), (Tier::Hour, limits.hours)] {
+    let kept = [(Tier::Minute, limits.minutes), (Tier::Hour, limits.hours), (Tier::Day, limits.hours)];
+    for (tier, kept) in kept {
         let oldest = now_ns.saturating_sub(kept.as_nanos() as u64) / tier.len_ns();
         take_away(connection, tier, oldest)?;
     }
@@ -313,7 +371,7 @@ fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusql
     let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
     let size: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     if ((pages - free) * size) as u64 > limits.bytes {
-        for tier in [Tier::Minute, Tier::Hour] {
+        for tier in Tier::ALL {
             let (first, last): (Option<i64>, Option<i64>) = connection.query_row(
                 "SELECT min(bucket), max(bucket) FROM total WHERE tier = ?1",
                 [tier as i64],
