@@ -177,7 +177,10 @@ impl RunningPlaces {
         for server in self.servers {
             server.thread.join().map_err(|_| anyhow!("the thread of published places has panicked"))??;
         }
-        self.log.iter().for_each(|log| drop(log.flush(LOG_WAIT)));
+        if let Some(log) = self.log {
+            // Lines that are not read in time are given up.
+            let _ = log.flush(LOG_WAIT);
+        }
         Ok(())
     }
 }
