@@ -15,6 +15,7 @@ use tapline_capture::af_packet::{
     AfPacketError, CaptureDirection, KernelCount, LinkLayerAddress, SingleCount, SingleSettings,
     SingleSocket, TimestampSource, link_type,
 };
+use tapline_bpf::Insn;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
 use tapline_sys::{Link, RouteSocket, SyscallError};

@@ -92,10 +92,10 @@ impl Shared {
         if wished.rfmon {
             return Err(Failure::code(ERROR_RFMON_NOTSUP));
         }
-        let client = Client::connect(&socket_path(trusted_socket()), &program());
         let (delay_ms, wish) = wish(wished);
         let (capture, group) =
             parse_name(name).map_err(|why| Failure::new(ERROR_NO_SUCH_DEVICE, format!("{device}: {why}")))?;
+        let client = Client::connect_for(trusted_socket(), capture, &program());
         let attach = AttachRequest {
             capture: capture.to_owned(),
             group,
@@ -103,8 +103,9 @@ impl Shared {
             delay_ms,
             ..AttachRequest::default()
         };
-        let mut tap =
-            client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
+        let mut tap = client
+            .and_then(|(client, _)| client.attach(&attach))
+            .map_err(|error| open_failure(device, &error))?;
         tap.set_wake(wish);
         let gate = Gate::new(tap.descriptors()).map_err(|error| Failure::system("epoll", &error))?;
         let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));

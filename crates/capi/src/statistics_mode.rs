@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::fetch::{Lent, Wait, advance};
 use crate::handle::{Handle, Kind, State};
 use crate::raw::{ERROR_BREAK, PacketHeader};
-use crate::source::rest;
+use crate::source::{Source, rest};
 use crate::tally::Tally;
 
 /// The interval where the program named no timeout, WinPcap's.
@@ -60,8 +60,8 @@ fn rest_once(handle: &Handle, until: Instant) -> Result<bool, Failure> {
         return Ok(false);
     }
     // While the library dumps packets, its thread has the source.
-    let source = match &mut state.kind {
-        Kind::Live(source) => Some(source.as_mut()),
+    let source: Option<&mut dyn Source> = match &mut state.kind {
+        Kind::Live(source) => Some(&mut **source),
         _ => None,
     };
     rest(source, handle.wakeup.get(), left)?;

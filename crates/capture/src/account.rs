@@ -218,7 +218,7 @@ pub struct InterfaceAccount {
     /// AF_XDP: packets left to the host, as the XDP program counts them. A store: packets that its reading threads
     /// refused.
     pub kernel_filtered: Count,
-    /// The kernel's ring; `None` for files and generated packets.
+    /// The kernel's ring, or the receive buffer of a socket; `None` for files and generated packets.
     pub ring: Option<RingAccount>,
     /// Further counters of AF_XDP; `None` elsewhere. `ring` then counts the packets that the XDP program took.
     pub xdp: Option<XdpAccount>,
@@ -227,6 +227,8 @@ pub struct InterfaceAccount {
     /// Packets that were counted in the kernel and ended there, of those that `ring` received; `None` where packets
     /// are lent.
     pub counted: Option<CountedPackets>,
+    /// Whether it is a UDP socket, whose datagrams are the packets; `ring` then counts its receive buffer.
+    pub is_socket: bool,
     /// Whether its packets were generated, neither captured nor read.
     pub is_generated: bool,
     /// Whether the counts are of a file that was not read to its end: there may be more packets in it.
@@ -247,6 +249,7 @@ impl InterfaceAccount {
             tap: None,
             counted: None,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }

@@ -16,6 +16,7 @@ pub mod af_xdp;
 mod error;
 mod file;
 mod link_state;
+mod listener;
 mod source;
 mod store_input;
 pub mod transmit;
@@ -26,5 +27,6 @@ pub use account::{
 };
 pub use error::Error;
 pub use file::FileInput;
+pub use listener::Listener;
 pub use source::{Advance, Event, Source};
 pub use store_input::{SearchFilter, SearchReport, StoreInput, StoreReading};

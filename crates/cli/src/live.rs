@@ -252,8 +252,7 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
         None => (0, WakeThreshold::IMMEDIATE),
     };
     let program = program();
-    let socket = socket_path(args.socket.as_deref());
-    let client = Client::connect(&socket, &program)?;
+    let (client, socket) = Client::connect_for(args.socket.as_deref(), capture, &program)?;
     let attach = AttachRequest {
         capture: capture.to_owned(),
         filter: settings.filter_text.clone(),

@@ -109,13 +109,27 @@ impl Capture {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
     pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
-        Capture::start_by(rule, sources, None)
+        Capture::start_by(rule, sources, None, None)
+    }
+
+    /// Starts the thread of a published place of a graph. `handle` says how filters of its packets are compiled: as for
+    /// the graph's own source. Its source waits for no reader, and lends packets only that readers want.
+    ///
+    /// # Errors
+    /// As with [`start`](Self::start).
+    pub fn start_place(
+        rule: CaptureRule,
+        source: Box<dyn Source>,
+        handle: HandleKind,
+    ) -> Result<Capture, Error> {
+        Capture::start_by(rule, vec![source], Some(handle), None)
     }
 
     /// Likewise; processor time that users may take is by the second of `clock`, in nanoseconds, if there is one.
     fn start_by(
         rule: CaptureRule,
         sources: Vec<Box<dyn Source>>,
+        handle: Option<HandleKind>,
         clock: Option<fn() -> u64>,
     ) -> Result<Capture, Error> {
         let mut interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
@@ -127,7 +141,7 @@ impl Capture {
         }
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
-        let handle = if is_file { HandleKind::Savefile } else { HandleKind::Live };
+        let handle = handle.unwrap_or(if is_file { HandleKind::Savefile } else { HandleKind::Live });
         // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
         let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };

@@ -17,6 +17,11 @@
 //! to = "/srv/store"
 //! size = "80%"
 //!
+//! [[publish]]                         # a place of a graph behind a capture, as a capture: tap:dns
+//! name = "dns"
+//! capture = "office"
+//! stages = 'filter("udp port 53") -> sample(1/10)'
+//!
 //! [[access]]                          # the first that fits counts; without one there is no access
 //! captures = ["office"]
 //! groups = ["netops"]
@@ -36,7 +41,7 @@ use tapline_sys::peer::Peer;
 use tapline_sys::privilege::Identity;
 use tapline_tap::SOCKET_DEFAULT;
 
-use crate::{Error, RecordRule};
+use crate::{Error, PublishRule, RecordRule};
 
 /// Most bytes of a packet, unless a rule says less.
 pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
@@ -72,6 +77,9 @@ pub struct Rules {
     /// Captures that are recorded to stores.
     #[serde(rename = "record")]
     pub records: Vec<RecordRule>,
+    /// Stages behind captures, whose packets are captures too.
+    #[serde(rename = "publish")]
+    pub places: Vec<PublishRule>,
     /// The users who may read captures.
     pub access: Vec<AccessRule>,
 }
@@ -86,6 +94,7 @@ impl Default for Rules {
             user_memory: None,
             captures: Vec::new(),
             records: Vec::new(),
+            places: Vec::new(),
             access: Vec::new(),
         }
     }
@@ -283,7 +292,17 @@ impl Rules {
                 return Err(format!("two [[record]] write to {store}: a store has one recorder"));
             }
         }
-        self.access.iter().try_for_each(|access| access.check(&self.captures))
+        for (at, place) in self.places.iter().enumerate() {
+            place.check(&self.captures)?;
+            let before = self.places[..at].iter().map(|other| &other.name);
+            if self.captures.iter().map(|capture| &capture.name).chain(before).any(|name| *name == place.name)
+            {
+                return Err(format!("two captures are called {:?}: one is a [[publish]]", place.name));
+            }
+        }
+        let captures = self.captures.iter().map(|capture| capture.name.as_str());
+        let names: Vec<&str> = captures.chain(self.places.iter().map(|place| place.name.as_str())).collect();
+        self.access.iter().try_for_each(|access| access.check(&names))
     }
 
     /// Names of users and groups that the user database does not have: a typing error gives a user the rights of the
@@ -301,7 +320,8 @@ impl Rules {
     /// Bytes that the readers of a user may take.
     pub(crate) fn memory_of_user(&self) -> u64 {
         let buffers = |capture: &CaptureRule| u64::from(capture.buffer) * u64::from(capture.workers);
-        let largest = self.captures.iter().map(buffers).max().unwrap_or(0);
+        let of_places = self.places.iter().map(|place| u64::from(place.buffer));
+        let largest = self.captures.iter().map(buffers).chain(of_places).max().unwrap_or(0);
         self.user_memory.map_or(USER_MEMORY_DEFAULT + largest, u64::from) << 20
     }
 
@@ -328,7 +348,7 @@ impl Rules {
 }
 
 impl CaptureRule {
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let CaptureRule { name, buffer, .. } = self;
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
@@ -357,8 +377,8 @@ impl CaptureRule {
 }
 
 impl AccessRule {
-    fn check(&self, captures: &[CaptureRule]) -> Result<(), String> {
-        let is_known = |name: &&String| *name == "*" || captures.iter().any(|capture| capture.name == **name);
+    fn check(&self, captures: &[&str]) -> Result<(), String> {
+        let is_known = |name: &&String| *name == "*" || captures.contains(&name.as_str());
         if let Some(name) = self.captures.iter().find(|name| !is_known(name)) {
             return Err(format!("[[access]] names the capture {name:?}, and there is none"));
         }

@@ -29,6 +29,7 @@ impl AfPacket {
             tap: None,
             counted: counted_packets,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }

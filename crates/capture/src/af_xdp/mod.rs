@@ -411,6 +411,7 @@ impl AfXdp {
             tap: None,
             counted: None,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }

@@ -3,6 +3,7 @@
 use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::StampTicks;
 
+use super::publishing::Places;
 use crate::live::XdpArgs;
 use crate::wake::WakeWish;
 
@@ -19,6 +20,8 @@ pub(crate) struct RunSettings {
     pub(crate) json: bool,
     /// Interfaces on which sending is allowed besides loopback and veth: `--i-own-this-network`.
     pub(crate) owned: Vec<String>,
+    /// Receives published places; none where a graph cannot publish.
+    pub(crate) places: Option<Places>,
     /// Receives the cost of stamping packets.
     pub(crate) stamp_ticks: StampTicks,
     /// Receives the cost of filters in the kernel.

@@ -18,7 +18,9 @@ mod replay;
 mod send;
 mod serve;
 mod store;
+mod sums;
 mod top;
 #[cfg(feature = "view")]
 mod view;
+mod watch;
 mod xdp;
