@@ -110,7 +110,7 @@ fn account_of(told: &Finished) -> Value {
     let text = String::from_utf8_lossy(&told.stdout).into_owned();
     let value: Value =
         text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-    assert_eq!(value["account"]["balanced"], true, "{value}: {}", String::from_utf8_lossy(&told.stderr));
+    assert_eq!(value["account"]["balanced"], true, "{value}: {}", told.stderr);
     value["account"].clone()
 }
 
