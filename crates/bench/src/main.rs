@@ -29,6 +29,7 @@ mod signatures;
 mod store;
 mod traffic;
 mod view;
+mod watch;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -74,6 +75,8 @@ enum Workload {
     Collect(collect::CollectArgs),
     /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
     View(view::ViewArgs),
+    /// Rules that watch: a thousand of them, against one of each kind.
+    Watch(watch::WatchArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
@@ -149,6 +152,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
         Workload::Collect(args) => collect::run(&args, &options, &mut report),
         Workload::View(args) => view::run(&args, &options, &mut report),
+        Workload::Watch(args) => watch::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
@@ -172,6 +176,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     collect::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
     view::run(&Default::default(), options, report)?;
+    watch::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
         eprintln!("live: left out: {reason}");

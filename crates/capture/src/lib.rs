@@ -22,8 +22,8 @@ mod store_input;
 pub mod transmit;
 
 pub use account::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
-    TapAccount, XdpAccount,
+    Account, Balance, Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount,
+    RingAccount, TapAccount, XdpAccount,
 };
 pub use error::Error;
 pub use file::FileInput;

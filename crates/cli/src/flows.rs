@@ -191,7 +191,8 @@ fn table_text(flows: &[Flow], width: Option<usize>) -> String {
     for lines in [true, false].map(whole) {
         if fits(&lines) {
             let (head, rows) = lines.split_first().expect("the names of the columns");
-            let rows = rows.iter().zip(flows).map(|(line, flow)| line.clone() + "\n" + &details(flow));
+            let rows =
+                rows.iter().zip(flows).map(|(line, flow)| line.clone() + "\n" + details(flow).as_str());
             return format!("{head}\n{}", rows.collect::<String>());
         }
     }
@@ -253,7 +254,7 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
     let line = |row: &Vec<Entry>, text: fn(&Entry) -> &str| {
         let cells = row.iter().zip(&widths).map(|(entry, width)| {
             let (text, gap) = (text(entry), " ".repeat(width.saturating_sub(length(text(entry)))));
-            if entry.is_right { gap + text } else { text.to_owned() + &gap }
+            if entry.is_right { gap + text } else { text.to_owned() + gap.as_str() }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };

@@ -20,8 +20,10 @@ pub struct GraphAccount {
     pub interfaces: Vec<InterfaceAccount>,
     /// Packets that sources lent.
     pub delivered: u64,
-    /// Packets that sources lent after the run's end; no stage was given them.
+    /// Packets that sources lent after the run's end or in a pause; no stage was given them.
     pub unexamined: u64,
+    /// Of these, packets of pauses.
+    pub paused: u64,
     /// Each stage, sources first.
     pub stages: Vec<StageAccount>,
 }
@@ -158,6 +160,7 @@ impl GraphAccount {
         self.interfaces = interfaces.interfaces;
         self.delivered += other.delivered;
         self.unexamined += other.unexamined;
+        self.paused += other.paused;
         for theirs in other.stages {
             match self.stages.iter_mut().find(|ours| ours.name == theirs.name) {
                 Some(ours) => ours.merge(theirs),

@@ -28,7 +28,7 @@
 use std::any::Any;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
-use tapline_flow::{Flow, FlowChange, Statistics};
+use tapline_flow::{Flow, FlowChange, Sampling, Statistics};
 use tapline_packet::{ClockReading, Timestamp};
 
 use crate::graph::Out;
@@ -154,8 +154,8 @@ pub struct ExpiredFlows<'a> {
     pub flows: &'a [Flow],
     /// The time of the flows' source: the packets' own time for files, the wall clock for live interfaces.
     pub now: Timestamp,
-    /// Sampling interval N: 1 packet in N was metered; 1 is unsampled.
-    pub sampling: u32,
+    /// How packets or flows were sampled, which their records tell; none where they are scaled.
+    pub sampling: Sampling,
     /// The flows are of live interfaces, so a stage that blocks here makes the meter miss packets.
     pub is_live: bool,
     /// The factor by which the flows' packets and bytes were multiplied, as an estimate of what was sampled out; 1 for

@@ -3,6 +3,7 @@
 //! A connection has one request of at most [`REQUEST_LEN_MAX`] bytes and [`TIME_MAX`], reading and writing together.
 
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::exposition::Format;
@@ -18,6 +19,9 @@ const PIECE_LEN: usize = 64 << 10;
 
 /// The other end of a connection.
 pub(crate) trait Connection: Read + Write {
+    /// The other end may be a browser, which a page of any site can send here under a name of its own.
+    const IS_OPEN_TO_BROWSERS: bool;
+
     /// Lets each reading and writing wait for so long at most.
     fn limit(&self, time: Duration) -> io::Result<()>;
 }
@@ -52,7 +56,7 @@ pub(crate) fn answer(
     Ok(())
 }
 
-fn read(connection: &mut impl Connection, until: Instant) -> io::Result<Request> {
+fn read<C: Connection>(connection: &mut C, until: Instant) -> io::Result<Request> {
     let mut bytes = vec![0; REQUEST_LEN_MAX];
     let mut len = 0;
     loop {
@@ -63,7 +67,7 @@ fn read(connection: &mut impl Connection, until: Instant) -> io::Result<Request>
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
-        if let Some(request) = parse(&bytes[..len]) {
+        if let Some(request) = parse(&bytes[..len], C::IS_OPEN_TO_BROWSERS) {
             return Ok(request);
         }
         if len == bytes.len() {
@@ -73,7 +77,7 @@ fn read(connection: &mut impl Connection, until: Instant) -> io::Result<Request>
 }
 
 /// The request, once its head is there.
-fn parse(bytes: &[u8]) -> Option<Request> {
+fn parse(bytes: &[u8], is_host_checked: bool) -> Option<Request> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {
@@ -84,6 +88,10 @@ fn parse(bytes: &[u8]) -> Option<Request> {
         }
         Err(_) => return Some(Request::Refused("400 Bad Request", "no request of HTTP")),
     }
+    let mut hosts = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("host"));
+    if is_host_checked && !hosts.all(|field| is_of_this_host(field.value)) {
+        return Some(Request::Refused("403 Forbidden", "another host's name: ask localhost or an address"));
+    }
     let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
     let method = request.method.unwrap_or_default();
     if !matches!(method, "GET" | "HEAD") {
@@ -92,15 +100,36 @@ fn parse(bytes: &[u8]) -> Option<Request> {
     if path != "/metrics" {
         return Some(Request::Refused("404 Not Found", "metrics are at /metrics"));
     }
-    let accepts = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
-    let wants_open = accepts.into_iter().any(|field| is_openmetrics(field.value));
+    let mut accepts = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
+    let wants_open = accepts.any(|field| is_openmetrics(field.value));
     let format = if wants_open { Format::OpenMetrics } else { Format::Prometheus };
     Some(Request::Metrics { format, is_head: method == "HEAD" })
 }
 
-/// Whether a list of accepted types has OpenMetrics. Weights are not compared: a client that knows it wants it.
+/// `Host` without its port is an address or localhost. A site that has its own name point here (DNS rebinding) cannot
+/// have its pages read metrics.
+fn is_of_this_host(host: &[u8]) -> bool {
+    let Ok(host) = str::from_utf8(host) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+}
+
+/// A list of accepted types has OpenMetrics, with a weight above 0 (RFC 9110, 12.5.1). Weights are not compared: a
+/// client that names the type wants it.
 fn is_openmetrics(accept: &[u8]) -> bool {
-    String::from_utf8_lossy(accept).to_ascii_lowercase().contains("application/openmetrics-text")
+    let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
+    accept.split(',').any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_refused = |part: &str| {
+            let weight = part.strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());
+            weight.is_some_and(|weight| weight <= 0.0)
+        };
+        parts.next() == Some("application/openmetrics-text") && !parts.any(is_refused)
+    })
 }
 
 fn write(connection: &mut impl Connection, mut bytes: &[u8], until: Instant) -> io::Result<()> {
@@ -153,6 +182,8 @@ mod tests {
     }
 
     impl Connection for &mut Slow<'_> {
+        const IS_OPEN_TO_BROWSERS: bool = true;
+
         fn limit(&self, time: Duration) -> io::Result<()> {
             assert!(time <= TIME_MAX && !time.is_zero());
             Ok(())
@@ -167,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_scrape_gets_the_form_that_it_accepts() {
-        let plain = ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: text/plain\r\n\r\n").unwrap();
+        let plain = ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9477\r\nAccept: text/plain\r\n\r\n").unwrap();
         assert!(
             plain.starts_with("HTTP/1.1 200 OK\r\n") && plain.ends_with("\r\n\r\nPrometheus\n"),
             "{plain}"
@@ -175,8 +206,24 @@ mod tests {
         let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
         let open = ask(format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n").as_bytes()).unwrap();
         assert!(open.contains("application/openmetrics-text") && open.ends_with("OpenMetrics\n"), "{open}");
+        let refused = ask(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;q=0, */*\r\n\r\n").unwrap();
+        assert!(refused.ends_with("Prometheus\n"), "{refused}");
         let head = ask(b"HEAD /metrics HTTP/1.0\r\n\r\n").unwrap();
         assert!(head.contains("Content-Length: 11\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+
+    #[test]
+    fn names_of_other_hosts_are_refused() {
+        let status = |host: &str| {
+            let answer = ask(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+            answer.split(' ').nth(1).unwrap().to_owned()
+        };
+        for host in ["localhost", "LOCALHOST:9477", "127.0.0.1:9477", "[::1]:9477", "[::1]", "192.0.2.1"] {
+            assert_eq!(status(host), "200", "{host}");
+        }
+        for host in ["evil.example:9477", "localhost.evil.example", "127.0.0.1.evil.example", "", "a:b:1"] {
+            assert_eq!(status(host), "403", "{host}");
+        }
     }
 
     #[test]

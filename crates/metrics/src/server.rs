@@ -226,8 +226,10 @@ fn bind_unix(path: &Path) -> Result<Listener, Error> {
 }
 
 macro_rules! connection {
-    ($stream:ty) => {
+    ($stream:ty, $is_open_to_browsers:literal) => {
         impl Connection for $stream {
+            const IS_OPEN_TO_BROWSERS: bool = $is_open_to_browsers;
+
             fn limit(&self, time: Duration) -> io::Result<()> {
                 let time = time.clamp(Duration::from_millis(1), TIME_MAX);
                 self.set_nonblocking(false)?;
@@ -238,8 +240,8 @@ macro_rules! connection {
     };
 }
 
-connection!(TcpStream);
-connection!(UnixStream);
+connection!(TcpStream, true);
+connection!(UnixStream, false);
 
 #[cfg(test)]
 mod tests {

@@ -23,19 +23,18 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
+use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
 
-use crate::access::{Access, Refusal, Rights};
+use crate::access::{Access, Refusal};
 use crate::assets;
 use crate::body::Answer;
 use crate::error::Error;
-use crate::feed::{Feed, Snapshot};
-use crate::filter_line::FilterLine;
 use crate::history::{History, HistoryQuestion};
 use crate::packets::{PacketRequest, PacketSource};
-use crate::page::{self, PageRequest};
 use crate::query::Query;
 
 /// Connections at a time; a browser has six at most.
@@ -285,23 +284,23 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
         response.headers_mut().insert("set-cookie", value);
         return Ok(response);
     }
-    let rights = shared.access.rights(request.headers()).map_err(refused)?;
+    let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
     let text = request.uri().query().unwrap_or_default();
     let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
     match path {
         "/api/page" => {
-            let asked = PageRequest::parse(&query, rights).map_err(|why| (400, why))?;
+            let asked = query.page(rights).map_err(|why| (400, why))?;
             let key = format!("{}?{text}", rights.name());
             Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
         }
         "/api/events" => events(shared, (&query, text), rights, connection.clone()),
         "/api/seconds" => {
             let snapshot = Arc::clone(&shared.snapshot.borrow());
-            let most = query.number("last", 60, 1, crate::feed::SECONDS_MAX as u64) as usize;
-            Ok(json_answer(&page::seconds_json(&snapshot, most)))
+            let most = query.number("last", 60, 1, SECONDS_MAX as u64) as usize;
+            Ok(json_answer(&Series::of(&snapshot, most)))
         }
         "/api/history" => history(shared, &query, rights).await,
-        "/api/packets" | "/api/packets.pcapng" => packets(shared, path, &query, rights, request).await,
+        "/api/packets" | "/api/packets.pcapng" => packets(shared, (path, &query), (rights, user), request).await,
         _ => Err((404, "there is no such page".to_owned())),
     }
 }
@@ -319,7 +318,7 @@ impl Shared {
         if let Some(known) = answers.1.get(key) {
             return known.clone();
         }
-        let bytes = Bytes::from(asked.answer(&snapshot).to_string());
+        let bytes = Bytes::from(json_bytes(&asked.answer(&snapshot)));
         answers.1.insert(key.to_owned(), bytes.clone());
         bytes
     }
@@ -332,7 +331,7 @@ fn events(
     rights: Rights,
     connection: Connection,
 ) -> Routed {
-    let asked = PageRequest::parse(query, rights).map_err(|why| (400, why))?;
+    let asked = query.page(rights).map_err(|why| (400, why))?;
     let Some(place) = Place::take(shared, |shared| &shared.streams, STREAMS_MAX) else {
         return Err((503, format!("{STREAMS_MAX} pages are open already")));
     };
@@ -375,7 +374,7 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
     let asked = HistoryQuestion::parse(query, rights).map_err(|why| (400, why))?;
     let answered = tokio::task::spawn_blocking(move || {
         let history = history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.answer(&asked).map(|answer| answer.to_json(&asked))
+        history.answer(&asked).map(|answer| answer.window)
     });
     match answered.await {
         Ok(Ok(answer)) => Ok(json_answer(&answer)),
@@ -386,9 +385,8 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
 
 async fn packets(
     shared: &Arc<Shared>,
-    path: &str,
-    query: &Query,
-    rights: Rights,
+    (path, query): (&str, &Query),
+    (rights, user): (Rights, &str),
     request: &Request<Incoming>,
 ) -> Routed {
     if rights < Rights::Packets {
@@ -421,8 +419,9 @@ async fn packets(
         })));
     }
     let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or("-");
+    let by = if user.is_empty() { String::new() } else { format!("{user}, ") };
     (shared.log)(&format!(
-        "download from {} of {} to {} ns, filter {:?}, by {agent:?}",
+        "download from {} of {} to {} ns, filter {:?}, by {by}{agent:?}",
         asked.source, asked.from_ns, asked.to_ns, asked.filter
     ));
     let (to, parts) = mpsc::channel::<Bytes>(4);
@@ -475,8 +474,13 @@ impl Write for Parts {
     }
 }
 
-fn json_answer(value: &Value) -> Response<Answer> {
-    plain(200, "application/json", value.to_string().into_bytes())
+fn json_answer(value: &impl Serialize) -> Response<Answer> {
+    plain(200, "application/json", json_bytes(value))
+}
+
+/// What the pages say has no map whose keys are no texts, and no writer that may fail.
+fn json_bytes(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 fn plain(status: u16, kind: &'static str, content: Vec<u8>) -> Response<Answer> {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
@@ -180,12 +180,13 @@ fn device(
     });
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
-    let capture = AfPacketSettings {
+    let mut capture = AfPacketSettings {
         netns: settings.netns.clone(),
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
         kernel_filter_runs: settings.kernel_filter_runs.clone(),
+        tally: node.tally.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.
@@ -202,6 +203,9 @@ fn device(
         workers,
         ..AfPacketSettings::new(&[name])
     };
+    if let Some(wish) = settings.wake.filter(|_| !sends) {
+        wish.apply(&mut capture);
+    }
     // Options for AF_XDP are for those devices of the graph that it is meant for.
     let opened = live::open(
         capture,
@@ -286,6 +290,12 @@ pub(crate) fn open_output(
         "bounce" => Box::new(sending::bounce(settings, node)?),
         "reflect" => Box::new(sending::reflect(settings, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
+        "publish" => match &settings.places {
+            Some(places) => Box::new(places.stage(node, interfaces, is_live)?),
+            None => {
+                bail!("{}: places are published by tapline run, from the start of the graph on", node.name)
+            }
+        },
         "store" => Box::new(store(node, interfaces, identity)?),
         _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),
     })

@@ -5,6 +5,8 @@
 //! weight(packet, reader) = mix(hash of the packet's flow ^ seed of the reader)        the greatest weight gets the packet
 //! ```
 //!
+//! A capture whose packets go to the first reader (`match = "first"`) makes one choice more, among all its readers.
+//!
 //! Rendezvous hashing (Thaler, Ravishankar 1998): a reader that joins takes flows from the others and none moves
 //! between these; of one that leaves only its own flows move. Every worker of a capture chooses alike.
 
@@ -20,6 +22,8 @@ const _: () = assert!(GROUP_MEMBERS_MAX <= 64, "members are bits of a word");
 #[derive(Default)]
 pub(super) struct Groups {
     list: Vec<Group>,
+    /// For each packet of a batch the reader that comes first, of those that want it.
+    first: Vec<(u64, usize)>,
 }
 
 /// A group: readers of one user in one buffer.
@@ -88,6 +92,22 @@ impl Groups {
     pub(super) fn share(&mut self, batch: &Batch<'_>, link_type: LinkType, readers: &mut [Reader]) {
         for group in self.list.iter_mut().filter(|group| group.members.len() > 1) {
             group.share(batch, link_type, readers);
+        }
+    }
+
+    /// Leaves each of `packets` packets of a batch to the first reader that wants it, of all that have a place among
+    /// them. Readers stand in the order in which they came.
+    pub(super) fn give_to_first(&mut self, packets: usize, readers: &mut [Reader]) {
+        self.first.clear();
+        self.first.resize(packets, (u64::MAX, usize::MAX));
+        for (at, reader) in readers.iter().enumerate() {
+            let Some(precedence) = reader.precedence else { continue };
+            for index in reader.wanted.iter() {
+                self.first[index] = self.first[index].min((precedence, at));
+            }
+        }
+        for (at, reader) in readers.iter_mut().enumerate().filter(|(_, reader)| reader.precedence.is_some()) {
+            reader.wanted.retain(|index| self.first[index].1 == at);
         }
     }
 }

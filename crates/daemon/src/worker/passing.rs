@@ -63,6 +63,9 @@ impl Dispatcher {
         self.ask_sections(batch);
         let Readers { groups, list, .. } = &mut self.readers;
         groups.share(batch, self.setting.link_type, list);
+        if self.setting.goes_to_first {
+            groups.give_to_first(batch.len(), list);
+        }
         let wanted = self.readers.select_wanted();
         self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();

@@ -6,7 +6,7 @@ mod registry;
 
 use super::ExportOptions;
 use crate::{DetailFields, Error};
-pub(crate) use record::{FieldValue, RecordView, mac_text, millis};
+pub(crate) use record::{FLOW_SELECTOR_BOB, FieldValue, RecordView, mac_text, millis};
 pub use registry::ELEMENTS;
 
 /// An information element that the exporter can fill.
@@ -81,6 +81,8 @@ pub(crate) enum Value {
     Tunnel,
     SamplingInterval,
     SamplingAlgorithm,
+    FlowSelector,
+    GreatestHash,
     Throughput,
     Detail(Detail),
 }

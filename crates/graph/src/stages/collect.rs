@@ -13,7 +13,7 @@ use tapline_capture::{Error, InterfaceAccount, Listener};
 use tapline_collect::{
     Collector, CollectorSettings, DatagramFault, RefusedCause, SourceAccount, TemplateFile,
 };
-use tapline_flow::{Flow, FlowChange, PacketCount, Statistics};
+use tapline_flow::{Flow, FlowChange, PacketCount, Sampling, Statistics};
 use tapline_packet::headers::Headers;
 use tapline_packet::numbers::ip_protocol;
 use tapline_packet::{Interface, Timestamp};
@@ -148,7 +148,7 @@ impl CollectStage {
         let handed = out.pass_flows(&ExpiredFlows {
             flows: &self.flows,
             now,
-            sampling: 1,
+            sampling: Sampling::NONE,
             is_live: self.is_live,
             scale: 1,
             small_packets: 0,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::export::{Element, ExportAccount};
-use tapline_flow::{DetailFields, Flow};
+use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
 
 use crate::catalog::Arguments;
@@ -29,14 +29,27 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The name that `RowWriter` gives to standard output.
 const STANDARD_OUTPUT: &str = "standard output";
 
-/// The sampling interval of a meter. Of flows that are collected each record has its own.
-pub(super) fn sampling(meter: &Arguments) -> u64 {
+/// How a meter samples, as its records tell. Of flows that are collected each record has its own.
+pub(super) fn sampling_of(meter: &Arguments) -> Sampling {
+    let interval = sampling_factor(meter) as u32;
+    if meter.get("sample_by").is_none() {
+        return Sampling::NONE;
+    }
+    match meter.text("sample_by") {
+        _ if meter.text("scale") == "yes" => Sampling::NONE,
+        "flow" => Sampling::Flows(interval),
+        _ => Sampling::Packets(interval),
+    }
+}
+
+/// The sampling interval of a meter.
+fn sampling_factor(meter: &Arguments) -> u64 {
     meter.get("sample").map_or(1, |_| meter.number("sample"))
 }
 
 /// Checks that the meters collect the details that a template needs.
 pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
-    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { sampling(meter) } else { 1 };
+    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { sampling_factor(meter) } else { 1 };
     if meters.iter().any(|meter| factor(meter) != factor(&meters[0])) {
         return Err("its meters scale flows by different factors: give each a stage of its own".to_owned());
     }
@@ -58,8 +71,8 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
 
 /// A destination of flows.
 pub(super) trait Destination: Send {
-    /// Sets the sampling interval N (1 packet in N).
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error>;
+    /// Sets how packets or flows were sampled.
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
     fn set_write_timeout(&mut self, _timeout: Duration) {}
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
     fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;

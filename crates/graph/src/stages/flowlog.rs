@@ -4,10 +4,10 @@ use std::path::Path;
 #[cfg(feature = "parquet")]
 use std::time::Duration;
 
-use tapline_flow::Flow;
 use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 #[cfg(feature = "parquet")]
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
+use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
 
 use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
@@ -114,7 +114,7 @@ fn make_parquet(_: &Arguments, _: &ExportOptions) -> Result<Box<dyn Stage>, Stri
 }
 
 impl Destination for RowWriter {
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         RowWriter::set_sampling(self, sampling);
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Destination for RowWriter {
 
 #[cfg(feature = "parquet")]
 impl Destination for ParquetWriter {
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         ParquetWriter::set_sampling(self, sampling);
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! The history: exact where it says so, bounded, and open to others.
 
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tapline_view::{Amount, Dimension, Key, Reading, Row, Second, Table};
@@ -61,7 +62,7 @@ fn minutes_and_hours_add_up() {
     for (from, to) in [(BEGIN, BEGIN + 4 * 3600), (BEGIN - days, BEGIN + days)] {
         for dimension in [Dimension::HostIn, Dimension::Pair, Dimension::Interface] {
             let answer = history.greatest(dimension, from, to, 100).expect("an answer");
-            assert_eq!(answer.packets(), (offered as i64, lost as i64));
+            assert_eq!(answer.packets(), (offered, lost));
             assert_eq!(answer.table.rows.len(), 20);
             for row in &answer.table.rows {
                 assert_eq!((row.amount, row.error), (exact[&row.key], Amount::default()), "{:?}", row.key);
@@ -70,7 +71,7 @@ fn minutes_and_hours_add_up() {
         }
     }
     let part = history.greatest(Dimension::HostIn, BEGIN + 60, BEGIN + 120, 100).expect("an answer");
-    assert_eq!((part.buckets, part.table.rows.len()), (1, 20));
+    assert_eq!((part.buckets(), part.table.rows.len()), (1, 20));
 }
 
 #[test]
@@ -112,13 +113,78 @@ fn a_killed_writer_loses_at_most_a_minute() {
     std::mem::forget(history);
     let mut history = open(&path, HistoryLimits::default());
     let minutes = |history: &History| {
-        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets
+        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets()
     };
     assert_eq!(minutes(&history), 5, "five minutes were over");
     for end in BEGIN + 5 * 60 + 40..=BEGIN + 6 * 60 + 1 {
         history.add(&reading(end, 3)).expect("it is written");
     }
     assert_eq!(minutes(&history), 6);
+}
+
+/// Set in the process that is killed: the file that it writes.
+const WRITER: &str = "TAPLINE_HISTORY_WRITER";
+
+/// The process that [`kill_9_loses_a_minute_at_most`] kills: writes seconds, and says which it has added.
+#[test]
+fn writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(WRITER) else { return };
+    let mut history = open(Path::new(&path), HistoryLimits::default());
+    for end in BEGIN + 1.. {
+        history.add(&reading(end, 3)).expect("it is written");
+        println!("added {end}");
+    }
+}
+
+/// Whatever a process had told before `kill -9` is in the file, but for the last minute: also in hours and days.
+#[test]
+fn kill_9_loses_a_minute_at_most() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let rounds = std::env::var("TAPLINE_VOLUME").ok().and_then(|volume| volume.parse().ok()).unwrap_or(1);
+    for round in 1..=3 * rounds {
+        let _ = std::fs::remove_file(&path);
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "history::writes_until_it_is_killed", "--nocapture"]).env(WRITER, &path);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("this test runs");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut added = lines.map_while(Result::ok).filter_map(|line| {
+            line.strip_prefix("added ").and_then(|end| end.parse::<u64>().ok())
+        });
+        // Killed after an hour and some, at another second each time.
+        let wanted = BEGIN + 3700 + round * 777;
+        let last = added.find(|end| *end >= wanted).expect("it writes");
+        child.kill().expect("it runs");
+        child.wait().expect("it is ours");
+        let history = open(&path, HistoryLimits::default());
+        let long = 10 * 86_400;
+        for (from, to) in [(BEGIN, BEGIN + 86_400), (BEGIN - long, BEGIN + long)] {
+            let answer = history.greatest(Dimension::HostIn, from, to, 10).expect("an answer");
+            let seconds = answer.window.seconds as u64;
+            assert!(seconds + 60 >= last - BEGIN, "round {round}: {seconds} s of {}", last - BEGIN);
+            let table = answer.table.sum();
+            let sum = &answer.window.table;
+            let rest = sum.not_ip[0] + sum.unread[0] + sum.lost;
+            assert_eq!(table.packets + rest, sum.sum[0], "rows and the rest are the interface");
+        }
+    }
+}
+
+/// Before the file is opened anew, and by readers that may not write it, minutes stand for what hours and days lack.
+#[test]
+fn readers_see_what_a_killed_writer_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    let ends = (BEGIN..BEGIN + 30 * 3600).step_by(60).map(|end| end + 1);
+    ends.for_each(|end| history.add(&reading(end, 3)).expect("it is written"));
+    std::mem::forget(history);
+    let reader = History::open_to_read(&path).expect("it is there");
+    let long = 10 * 86_400;
+    let answer = reader.greatest(Dimension::Pair, BEGIN - long, BEGIN + long, 10).expect("an answer");
+    assert_eq!(answer.window.seconds, 30.0 * 60.0 - 1.0, "all minutes but the one that was not over");
+    assert_eq!(answer.table.rows[0].error, Amount::default(), "they are exact");
+    assert!(matches!(History::open_to_read(&folder.path().join("none")), Err(Error::History { .. })));
 }
 
 #[test]
@@ -135,10 +201,10 @@ fn size_and_age_are_bounded() {
     let len = std::fs::metadata(&path).expect("the file").len();
     assert!(len < 600_000, "{len} bytes");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert!((10..1440).contains(&answer.buckets), "the oldest went first: {} are left", answer.buckets);
+    assert!((10..1440).contains(&answer.buckets()), "the oldest went first: {} are left", answer.buckets());
     let last =
         history.greatest(Dimension::HostIn, BEGIN + 1490 * 60, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert_eq!(last.buckets, 10, "the latest stay");
+    assert_eq!(last.buckets(), 10, "the latest stay");
 }
 
 #[test]
@@ -226,7 +292,7 @@ fn a_year_is_small_and_answered_at_once() {
         let answer = history.greatest(Dimension::Pair, from, end, 100).expect("an answer");
         println!(
             "{name}: {} buckets, {} rows, {:.1} ms",
-            answer.buckets,
+            answer.buckets(),
             answer.table.rows.len(),
             begin.elapsed().as_secs_f64() * 1e3
         );

@@ -154,3 +154,29 @@ fn groups_refuse_other_ways_and_too_many() {
     assert!(few.groups.admit(&request(ShareBy::Flow), Some(1000), 0).is_ok());
     assert!(few.groups.admit(&request(ShareBy::Flow), None, 1).is_ok());
 }
+
+#[test]
+fn the_first_reader_alone_gets_a_packet() {
+    let pool = pool();
+    let mut readers = Readers::new();
+    let view = readers.add_view(view(65_535), None, None);
+    let _parts: Vec<_> =
+        [11, 22, 33, 44].map(|number| join(&mut readers, number, (view, StartPosition::Newest, None))).into();
+    for (reader, precedence) in readers.list.iter_mut().zip([Some(5), Some(2), Some(5), None]) {
+        reader.precedence = precedence;
+    }
+    for batch in pool.batches() {
+        for reader in &mut readers.list {
+            reader.wanted = Selection::none();
+            let wants = |index: &usize| reader.number != 22 || index.is_multiple_of(3);
+            (0..batch.len()).filter(wants).for_each(|index| reader.wanted.push(index));
+        }
+        let Readers { groups, list, .. } = &mut readers;
+        groups.give_to_first(batch.len(), list);
+        let got = |at: usize| list[at].wanted.iter().collect::<Vec<_>>();
+        let thirds: Vec<usize> = (0..batch.len()).filter(|index| index.is_multiple_of(3)).collect();
+        let others: Vec<usize> = (0..batch.len()).filter(|index| !index.is_multiple_of(3)).collect();
+        assert_eq!((got(1), got(0)), (thirds, others), "the least number, then the one that came first");
+        assert_eq!((got(2).len(), got(3).len()), (0, batch.len()), "a recording gets its packets besides");
+    }
+}

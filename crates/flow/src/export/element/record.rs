@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, Value};
-use crate::{Collected, Details, Endpoint, Flow, FlowContext, Http, MacAddress, TcpSide, Tls};
+use crate::{Collected, Details, Endpoint, Flow, FlowContext, Http, MacAddress, Sampling, TcpSide, Tls};
+
+/// flowSelectorAlgorithm: flows are chosen by hash, and the hash is that of RFC 5475, A.2 (RFC 7014, 9.1).
+pub(crate) const FLOW_SELECTOR_BOB: u16 = 6;
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) struct RecordView<'f> {
     pub(crate) boot_ms: i64,
     pub(crate) domain: u32,
     pub(crate) exporter: Option<IpAddr>,
-    pub(crate) sampling: u32,
+    pub(crate) sampling: Sampling,
 }
 
 impl<'f> RecordView<'f> {
@@ -118,9 +121,18 @@ impl<'f> RecordView<'f> {
             }
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => {
-                flow.collected.as_ref().map_or(self.sampling, |collected| collected.sampling).into()
+                let metered = self.sampling.packet_interval();
+                flow.collected.as_ref().map_or(metered, |collected| collected.sampling).into()
             }
             Value::SamplingAlgorithm => 2,
+            Value::FlowSelector => match self.sampling.greatest_hash() {
+                Some(_) => FLOW_SELECTOR_BOB.into(),
+                None => return FieldValue::Absent,
+            },
+            Value::GreatestHash => match self.sampling.greatest_hash() {
+                Some(greatest) => greatest.into(),
+                None => return FieldValue::Absent,
+            },
             Value::Throughput => return throughput(side).map_or(FieldValue::Absent, FieldValue::Number),
             Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(FieldValue::Absent),
         })

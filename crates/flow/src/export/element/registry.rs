@@ -55,6 +55,8 @@ pub const ELEMENTS: &[Element] = &[
     element("icmpTypeCodeIPv4", 32, 2, Value::IcmpTypeCode, false),
     element("samplingInterval", 34, 4, Value::SamplingInterval, false),
     element("samplingAlgorithm", 35, 1, Value::SamplingAlgorithm, false),
+    element("flowSelectorAlgorithm", 390, 2, Value::FlowSelector, false),
+    element("hashSelectedRangeMax", 332, 8, Value::GreatestHash, false),
     element("minimumTTL", 52, 1, Value::TtlMin, true),
     element("maximumTTL", 53, 1, Value::TtlMax, true),
     each_way(detail("sourceMacAddress", 56, 6, Detail::SourceMac)),

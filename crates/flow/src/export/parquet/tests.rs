@@ -161,7 +161,7 @@ fn values_are_those_of_the_flow() {
         octetDeltaCount,mplsTopLabelStackSection,observationDomainId,samplingInterval,communityId";
     let options = ExportOptions { domain: u32::MAX, ..ExportOptions::of_rows(template, true) };
     let mut writer = ParquetWriter::create(folder.path(), &options, ParquetLimits::default()).unwrap();
-    writer.set_sampling(100);
+    writer.set_sampling(Sampling::Packets(100));
     let last = EVENING + 123_456_789;
     let v4 = Flow {
         endpoints: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
