@@ -22,6 +22,7 @@ use crate::live::XdpArgs;
 use crate::probe::{destinations, quoted, time, yes};
 use crate::run::{self, RunArgs};
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -161,6 +162,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         netns: args.netns.clone(),
         container: None,
         xdp: XdpArgs::default(),
+        wake: WakeArgs::default(),
         i_own_this_network: Vec::new(),
         workers: 1,
         duration: args.duration,
