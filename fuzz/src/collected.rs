@@ -120,7 +120,7 @@ pub fn collected_seeds() -> Vec<Vec<u8>> {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         socket.set_nonblocking(true).expect("a socket");
         let to = ExportTarget::Udp(socket.local_addr().expect("it is bound").to_string());
-        let options = ExportOptions { version, mtu: 300, biflow: choice == 15, ..ExportOptions::default() };
+        let options = ExportOptions { version, mtu: 400, biflow: choice == 15, ..ExportOptions::default() };
         let mut exporter = Exporter::open(&[to], &options).expect("loopback is there");
         exporter.set_sampling(Sampling::Packets(10)).expect("a rate of each version");
         exporter.export(&flows, Timestamp::from_nanos(NOW)).expect("nothing is written to files");
