@@ -6,7 +6,7 @@
 //! | `lines` | `print` and `json` |
 //! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
 //! | `streams` | `reassemble`, `streams` and `extract` |
-//! | `held`, `recent`, `color`, `folder` | parts of several stages |
+//! | `held`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
 
 pub(crate) mod balance;
 pub(crate) mod bounce;
@@ -28,6 +28,7 @@ mod folder;
 pub(crate) mod fpl;
 mod held;
 pub(crate) mod histogram;
+mod input_file;
 pub(crate) mod ipfix;
 mod limit;
 mod lines;
