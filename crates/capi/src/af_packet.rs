@@ -11,11 +11,11 @@
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use tapline_bpf::Insn;
 use tapline_capture::af_packet::{
     AfPacketError, CaptureDirection, KernelCount, LinkLayerAddress, SingleCount, SingleSettings,
     SingleSocket, TimestampSource, link_type,
 };
-use tapline_bpf::Insn;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
 use tapline_sys::{Link, RouteSocket, SyscallError};

@@ -83,13 +83,9 @@ impl Page {
     /// The dimensions of its tables, in the order in which they are shown.
     pub const fn dimensions(self) -> &'static [Dimension] {
         match self {
-            Page::Overview => &[
-                Dimension::HostOut,
-                Dimension::HostIn,
-                Dimension::Service,
-                Dimension::Name,
-                Dimension::Pair,
-            ],
+            Page::Overview => {
+                &[Dimension::HostOut, Dimension::HostIn, Dimension::Service, Dimension::Name, Dimension::Pair]
+            }
             Page::Hosts => &[Dimension::HostOut, Dimension::HostIn],
             Page::Pairs => &[Dimension::Pair],
             Page::Flows => &[Dimension::Flow],
@@ -348,11 +344,7 @@ impl Totals {
 impl Costs {
     fn of(snapshot: &Snapshot) -> Costs {
         let stages = snapshot.stages.iter().filter(|stage| !stage.has_ended()).map(StageWords::of);
-        Costs {
-            stages: stages.collect(),
-            frequency_hz: snapshot.frequency_hz,
-            seconds: snapshot.stages_s,
-        }
+        Costs { stages: stages.collect(), frequency_hz: snapshot.frequency_hz, seconds: snapshot.stages_s }
     }
 }
 

@@ -25,9 +25,9 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::json;
+use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
 
 use crate::access::{Access, Refusal};
 use crate::assets;
@@ -300,7 +300,9 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
             Ok(json_answer(&Series::of(&snapshot, most)))
         }
         "/api/history" => history(shared, &query, rights).await,
-        "/api/packets" | "/api/packets.pcapng" => packets(shared, (path, &query), (rights, user), request).await,
+        "/api/packets" | "/api/packets.pcapng" => {
+            packets(shared, (path, &query), (rights, user), request).await
+        }
         _ => Err((404, "there is no such page".to_owned())),
     }
 }

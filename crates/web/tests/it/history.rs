@@ -148,9 +148,9 @@ fn kill_9_loses_a_minute_at_most() {
         command.args(["--exact", "history::writes_until_it_is_killed", "--nocapture"]).env(WRITER, &path);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("this test runs");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let mut added = lines.map_while(Result::ok).filter_map(|line| {
-            line.strip_prefix("added ").and_then(|end| end.parse::<u64>().ok())
-        });
+        let mut added = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("added ").and_then(|end| end.parse::<u64>().ok()));
         // Killed after an hour and some, at another second each time.
         let wanted = BEGIN + 3700 + round * 777;
         let last = added.find(|end| *end >= wanted).expect("it writes");
