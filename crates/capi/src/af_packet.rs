@@ -11,11 +11,11 @@
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use tapline_bpf::Insn;
 use tapline_capture::af_packet::{
     AfPacketError, CaptureDirection, KernelCount, LinkLayerAddress, SingleCount, SingleSettings,
     SingleSocket, TimestampSource, link_type,
 };
-use tapline_bpf::Insn;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
 use tapline_sys::{Link, RouteSocket, SyscallError};
@@ -298,19 +298,24 @@ impl Source for Interface {
     }
 
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
+        let seen_from = self.single.blocks_taken() + u64::from(self.single.blocks()) + 1;
+        if self.count.is_some() {
+            // One program in place of the other, so that each packet is counted by one of them.
+            self.program = Some(program.clone());
+            self.in_kernel = InKernel::From { block: seen_from };
+            return self.count_on();
+        }
         let for_kernel = self.for_kernel(program);
         let taken = for_kernel.is_some_and(|insns| self.single.set_filter(Some(&insns)).is_ok());
         self.program = Some(program.clone());
         self.in_kernel = match taken {
-            true => {
-                InKernel::From { block: self.single.blocks_taken() + u64::from(self.single.blocks()) + 1 }
-            }
+            true => InKernel::From { block: seen_from },
             false => {
                 self.single.set_filter(None).map_err(|error| call_failure(&error))?;
                 InKernel::No
             }
         };
-        self.count_on()
+        Ok(())
     }
 
     fn wants_filter(&self) -> bool {

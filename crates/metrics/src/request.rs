@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_scrape_gets_the_form_that_it_accepts() {
-        let plain = ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9477\r\nAccept: text/plain\r\n\r\n").unwrap();
+        let plain =
+            ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9477\r\nAccept: text/plain\r\n\r\n").unwrap();
         assert!(
             plain.starts_with("HTTP/1.1 200 OK\r\n") && plain.ends_with("\r\n\r\nPrometheus\n"),
             "{plain}"
@@ -206,7 +207,8 @@ mod tests {
         let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
         let open = ask(format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n").as_bytes()).unwrap();
         assert!(open.contains("application/openmetrics-text") && open.ends_with("OpenMetrics\n"), "{open}");
-        let refused = ask(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;q=0, */*\r\n\r\n").unwrap();
+        let refused =
+            ask(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;q=0, */*\r\n\r\n").unwrap();
         assert!(refused.ends_with("Prometheus\n"), "{refused}");
         let head = ask(b"HEAD /metrics HTTP/1.0\r\n\r\n").unwrap();
         assert!(head.contains("Content-Length: 11\r\n") && head.ends_with("\r\n\r\n"), "{head}");

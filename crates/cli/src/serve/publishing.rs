@@ -32,7 +32,8 @@ use crate::session::clocks;
 use crate::strict::{self, LostPackets};
 
 /// Delay of packets in the graph's index, beside the capture's own.
-const WAKE: WakeThreshold = WakeThreshold { min_bytes: 256 << 10, max_delay: Duration::from_millis(10) };
+const WAKE: WakeThreshold =
+    WakeThreshold { min_bytes: 256 << 10, min_packets: 0, max_delay: Duration::from_millis(10) };
 /// Stages that make files, send, or read files again: the daemon has no right to that once it serves.
 const REFUSED: [&str; 6] = ["ipfix", "flowlog", "streams", "extract", "view", "rules"];
 

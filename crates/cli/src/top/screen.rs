@@ -138,9 +138,9 @@ fn size() -> TerminalSize {
 
 /// Whether the locale has only the letters of ASCII, by the first of the variables that says something (POSIX, 8.2).
 pub(super) fn is_ascii_locale() -> bool {
-    let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| {
-        std::env::var(name).ok().filter(|value| !value.is_empty())
-    });
+    let named = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let locale = named.unwrap_or_default().to_ascii_lowercase();
     !(locale.contains("utf-8") || locale.contains("utf8"))
 }

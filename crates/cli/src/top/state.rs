@@ -228,11 +228,9 @@ impl State {
             KeyWords::Host { host } => {
                 Place { page: Page::Hosts, host: Some(*host), filter: self.place.filter.clone() }
             }
-            KeyWords::Pair { a, b } | KeyWords::Flow { a, b, .. } => Place {
-                page: Page::Flows,
-                host: None,
-                filter: filter(format!("host:{a} host:{b}")),
-            },
+            KeyWords::Pair { a, b } | KeyWords::Flow { a, b, .. } => {
+                Place { page: Page::Flows, host: None, filter: filter(format!("host:{a} host:{b}")) }
+            }
             KeyWords::Service { port, has_port: true, .. } => {
                 Place { page: Page::Flows, host: None, filter: filter(format!("port {port}")) }
             }

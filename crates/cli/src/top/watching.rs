@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tapline_pages::{
-    Answer, Content, Feed, FilterLine, KeyWords, Page, PageRequest, PastWindow, Rights, Series, Snapshot, SumRow,
-    WINDOW_MAX,
+    Answer, Content, Feed, FilterLine, KeyWords, Page, PageRequest, PastWindow, Rights, Series, Snapshot,
+    SumRow, WINDOW_MAX,
 };
 use tapline_sys::clock;
 use tapline_view::Dimension;
@@ -35,7 +35,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(state: State, pid: Option<u32>, readings: Readings, report: Report, past: Past) -> Watch {
+    pub(super) fn new(
+        state: State,
+        pid: Option<u32>,
+        readings: Readings,
+        report: Report,
+        past: Past,
+    ) -> Watch {
         let mut watch = Watch {
             state,
             feed: Feed::new(pid),

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use tapline_sys::privilege;
 use tapline_syntax::units::size_in;
+use tapline_sys::privilege;
 
 #[cfg(feature = "view")]
 pub(crate) use serving::run;

@@ -88,6 +88,9 @@ fn tables_add_up_each_second_while_packets_are_lost() {
     let account = live.interrupt().succeeded().account();
     assert_eq!(account.ring("received"), sent.load(Relaxed));
     assert!(account.ring("dropped") >= totals[1], "{}", account.value);
-    assert_eq!(account.count("delivered") + account.ring("dropped") + account.ring("unread"), sent.load(Relaxed));
+    assert_eq!(
+        account.count("delivered") + account.ring("dropped") + account.ring("unread"),
+        sent.load(Relaxed)
+    );
     eprintln!("{checked} seconds, {} packets, {} lost: every table is the interface", totals[0], totals[1]);
 }

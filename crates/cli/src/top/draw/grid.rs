@@ -1,7 +1,7 @@
 //! Tables that add up, as wide and as high as there is room.
 //!
 //! ```text
-//! Senders                bit/s    packets  flows        head: what there is no room for is left out, less needed first
+//! Senders                bit/s    packets  flows        head: columns without room are left out, less needed ones first
 //!   10.0.0.7        12.3 Mbit/s    1.23 k     12        a row; a key that is wider than the screen has a line of its own
 //! + 3 more rows     ...                                 rows below, added up
 //! + others          ...                                 the rest, up to
@@ -40,12 +40,18 @@ struct Column {
 
 const FLOWS: Column = Column { head: "flows", cell: |row, _| short(row.flows as f64), leaves: 3 };
 const PACKETS: Column = Column { head: "packets", cell: |row, _| short(row.amount[0] as f64), leaves: 4 };
-const FORTH: Column =
-    Column { head: "forth", cell: |row, context| amount(row.first, context.unit, context.seconds), leaves: 5 };
+const FORTH: Column = Column {
+    head: "forth",
+    cell: |row, context| amount(row.first, context.unit, context.seconds),
+    leaves: 5,
+};
 const BACK: Column = Column {
     head: "back",
     cell: |row, context| {
-        let back = [row.amount[0] - row.first[0].min(row.amount[0]), row.amount[1] - row.first[1].min(row.amount[1])];
+        let back = [
+            row.amount[0] - row.first[0].min(row.amount[0]),
+            row.amount[1] - row.first[1].min(row.amount[1]),
+        ];
         amount(back, context.unit, context.seconds)
     },
     leaves: 5,
@@ -125,7 +131,8 @@ impl Grid {
             let value = amount(row.amount, context.unit, context.seconds);
             if row.error == [0, 0] { value } else { format!("{value} + <= {error}") }
         });
-        let fixed: Vec<[String; 2]> = rows.iter().zip(amounts).map(|(row, amount)| [row_label(row), amount]).collect();
+        let fixed: Vec<[String; 2]> =
+            rows.iter().zip(amounts).map(|(row, amount)| [row_label(row), amount]).collect();
         loop {
             let mut heads = vec![title.to_owned(), context.unit.name().to_owned()];
             heads.extend(columns.iter().map(|column| column.head.to_owned()));
@@ -156,8 +163,11 @@ impl Grid {
         let numbers: usize = self.widths[1..].iter().map(|width| width + GAP).sum();
         // Where all is narrower than the screen, numbers stand beside keys.
         let key_width = self.widths[0].min(width.saturating_sub(numbers + GAP));
-        let rest: String =
-            cells[1..].iter().zip(&self.widths[1..]).map(|(cell, width)| format!("{:GAP$}{cell:>width$}", "")).collect();
+        let rest: String = cells[1..]
+            .iter()
+            .zip(&self.widths[1..])
+            .map(|(cell, width)| format!("{:GAP$}{cell:>width$}", ""))
+            .collect();
         if cells[0].chars().count() <= key_width {
             return vec![format!("{mark} {:<key_width$}{rest}", cells[0])];
         }
@@ -168,7 +178,8 @@ impl Grid {
 /// The rest of a table: words, amount, and whether it is a loss.
 fn rest(table: &SumTable, context: &Context) -> Vec<(String, String, bool)> {
     let amount = |pair: [u64; 2]| amount(pair, context.unit, context.seconds);
-    let pair = |name: &str, pair: [u64; 2]| (pair != [0, 0]).then(|| (format!("+ {name}"), amount(pair), false));
+    let pair =
+        |name: &str, pair: [u64; 2]| (pair != [0, 0]).then(|| (format!("+ {name}"), amount(pair), false));
     let framing = (context.unit != Unit::Packets && table.framing != 0)
         .then(|| ("+ link headers".to_owned(), amount([0, table.framing.max(0) as u64]), false));
     let lost = (table.lost > 0)
@@ -204,10 +215,18 @@ pub(super) fn table(title: &str, table: &SumTable, context: &Context, room: Room
     let below = [all[0] - seen[0], all[1] - seen[1]];
     if !has_rest {
         let beside = [table.sum[0].saturating_sub(seen[0]), table.sum[1].saturating_sub(seen[1])];
-        let lost = if table.lost > 0 { format!(", lost {}", short(table.lost as f64)) } else { String::new() };
-        rest = vec![(format!("+ all others{lost}"), amount(beside, context.unit, context.seconds), table.lost > 0)];
+        let lost =
+            if table.lost > 0 { format!(", lost {}", short(table.lost as f64)) } else { String::new() };
+        rest = vec![(
+            format!("+ all others{lost}"),
+            amount(beside, context.unit, context.seconds),
+            table.lost > 0,
+        )];
     } else if hidden > 0 {
-        rest.insert(0, (format!("+ {hidden} more rows"), amount(below, context.unit, context.seconds), false));
+        rest.insert(
+            0,
+            (format!("+ {hidden} more rows"), amount(below, context.unit, context.seconds), false),
+        );
     }
     let mut grid = Grid::new(title, shown, context, room.columns);
     for (name, value, _) in &rest {
@@ -215,8 +234,11 @@ pub(super) fn table(title: &str, table: &SumTable, context: &Context, room: Room
         grid.widths[1] = grid.widths[1].max(value.chars().count());
     }
     let heads = grid.heads.clone();
-    let mut lines: Vec<Line> =
-        grid.lines(' ', &heads, room.columns).into_iter().map(|text| Line::new(Look::Head, &text[2..])).collect();
+    let mut lines: Vec<Line> = grid
+        .lines(' ', &heads, room.columns)
+        .into_iter()
+        .map(|text| Line::new(Look::Head, &text[2..]))
+        .collect();
     for (at, cells) in grid.cells.iter().enumerate() {
         let is_cursor = context.cursor == Some(first + at);
         let look = if is_cursor { Look::Cursor } else { Look::Plain };

@@ -79,7 +79,8 @@ pub(super) fn frame(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let mut lines = head(shown, room);
     let foot = foot(shown);
     let left = room.lines.saturating_sub(lines.len() + foot.len());
-    let mut page = if shown.state.is_help { help() } else { pages::page(shown, Room { lines: left, ..room }) };
+    let mut page =
+        if shown.state.is_help { help() } else { pages::page(shown, Room { lines: left, ..room }) };
     page.truncate(left);
     lines.extend(page);
     lines.extend(foot);
@@ -97,7 +98,9 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
         |process| format!("{}  {}", status(shown), process.title),
     );
     let window = match state.past() {
-        Some(length) => LENGTHS.iter().find(|(known, _)| *known == length).map_or("", |(_, name)| name).into(),
+        Some(length) => {
+            LENGTHS.iter().find(|(known, _)| *known == length).map_or("", |(_, name)| name).into()
+        }
         None => format!("{} s", state.window),
     };
     let right = format!("{window}  {}", state.unit.name());

@@ -224,9 +224,9 @@ fn past_page(shown: &Shown<'_>, past: &[PastWindow], room: Room) -> Vec<Line> {
     if first.buckets == 0 {
         return [vec![Line::new(Look::Head, by)], message("nothing is kept of this window")].concat();
     }
-    let kept = first.span.map_or_else(String::new, |[from, _]| {
-        format!(", kept since {}", moment(from.max(0).unsigned_abs()))
-    });
+    let kept = first
+        .span
+        .map_or_else(String::new, |[from, _]| format!(", kept since {}", moment(from.max(0).unsigned_abs())));
     let mut lines = vec![Line::new(Look::Head, format!("{by}{kept}"))];
     let is_packets = shown.state.unit == Unit::Packets;
     let values = if is_packets { &first.packets } else { &first.bits };

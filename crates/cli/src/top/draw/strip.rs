@@ -7,13 +7,7 @@ const ASCII: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Two lines: values with their greatest, and losses. The last value stands at the right.
-pub(super) fn strips(
-    values: &[f64],
-    lost: &[f64],
-    unit: &str,
-    columns: usize,
-    is_ascii: bool,
-) -> Vec<Line> {
+pub(super) fn strips(values: &[f64], lost: &[f64], unit: &str, columns: usize, is_ascii: bool) -> Vec<Line> {
     let tail = |all: &[f64]| all[all.len().saturating_sub(columns)..].to_vec();
     let (values, lost) = (tail(values), tail(lost));
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -21,7 +15,11 @@ pub(super) fn strips(
     let marks: String = lost.iter().map(|lost| if *lost > 0.0 { '!' } else { '.' }).collect();
     let has_lost = lost.iter().any(|lost| *lost > 0.0);
     vec![
-        Line::plain(format!("{:<10}{chart:>columns$}  max {}", unit.trim_end_matches("s/s"), rate(most, unit))),
+        Line::plain(format!(
+            "{:<10}{chart:>columns$}  max {}",
+            unit.trim_end_matches("s/s"),
+            rate(most, unit)
+        )),
         Line::new(if has_lost { Look::Bad } else { Look::Faint }, format!("{:<10}{marks:>columns$}", "lost")),
     ]
 }
@@ -70,7 +68,8 @@ mod tests {
 
     #[test]
     fn points_stand_at_their_time() {
-        let (means, losses) = columns(&[100, 150, 190, 500], &[2.0, 4.0, 6.0, 9.0], &[0, 1, 1, 1], (100, 200), 2);
+        let (means, losses) =
+            columns(&[100, 150, 190, 500], &[2.0, 4.0, 6.0, 9.0], &[0, 1, 1, 1], (100, 200), 2);
         assert_eq!((means, losses), (vec![2.0, 5.0], vec![0.0, 2.0]));
     }
 }

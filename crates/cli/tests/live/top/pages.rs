@@ -51,7 +51,11 @@ fn table(dimension: Dimension, rows: u64) -> Table {
         let part = 1000 / (rank + 1);
         Row {
             key: key(dimension, rank),
-            name: if dimension == Dimension::Flow { Key::name("tls www.example.org") } else { Key::default() },
+            name: if dimension == Dimension::Flow {
+                Key::name("tls www.example.org")
+            } else {
+                Key::default()
+            },
             amount: amount(part, part * 800),
             first: amount(part / 4, part * 100),
             error: if rank == 2 { amount(3, 1800) } else { Amount::default() },
@@ -153,7 +157,8 @@ impl Terminal {
         let mut rest = frame.as_str();
         while let Some((before, escape)) = rest.split_once("\x1b[") {
             text += before;
-            rest = escape.split_once(|letter: char| letter.is_ascii_alphabetic()).map_or("", |(_, rest)| rest);
+            rest =
+                escape.split_once(|letter: char| letter.is_ascii_alphabetic()).map_or("", |(_, rest)| rest);
         }
         text + rest
     }
@@ -246,7 +251,8 @@ fn json_has_what_a_browser_gets() {
     for name in ["host_in", "host_out"] {
         let table = &view["page"][name];
         let packets = |value: &Value| value[0].as_u64().expect("a number");
-        let rows: u64 = table["rows"].as_array().expect("rows").iter().map(|row| packets(&row["amount"])).sum();
+        let rows: u64 =
+            table["rows"].as_array().expect("rows").iter().map(|row| packets(&row["amount"])).sum();
         let rest = ["others", "unfitting", "not_ip", "unread"].map(|part| packets(&table[part]));
         let lost = table["lost"].as_u64().expect("a number");
         assert_eq!(rows + rest.iter().sum::<u64>() + lost, packets(&table["sum"]), "{table}");
@@ -316,8 +322,7 @@ mod past {
         fs::create_dir(metered.folder.path().join("tapline")).unwrap();
         let path = metered.folder.path().join("history.sqlite");
         history(&path);
-        let mut terminal =
-            Terminal::open(&metered, (80, 24), &format!("--history {}", path.display()), "C");
+        let mut terminal = Terminal::open(&metered, (80, 24), &format!("--history {}", path.display()), "C");
         terminal.shows("Senders", "overview-80");
         for (key, word, name) in [
             ("8", "[8 history]", "history-day-80"),

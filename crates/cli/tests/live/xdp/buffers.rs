@@ -20,7 +20,7 @@ fn filters_see_all_buffers_of_a_packet() {
         .collect();
     for filter in [
         "greater 4000",
-        "udp port 53 and link[5000] & 1 = 1",
+        "udp port 53 and link[5000] & 2 = 2",
         "link[3300:4] & 0x3000000 = 0x1000000 or link[3580:2] % 3 = 1",
         "link[8000 + link[42] % 200] < 100",
         "udp port 80 and not (less 60)",
