@@ -182,7 +182,7 @@ impl Grid {
 fn rest(table: &SumTable, context: &Context) -> Vec<(String, String, bool)> {
     // Of what the history keeps, and of lost packets, the bytes are not known.
     let amount = |pair: [u64; 2]| match pair {
-        [packets @ 1.., 0] => format!("{} packets", short(packets as f64)),
+        [packets, 0] if packets > 0 => format!("{} packets", short(packets as f64)),
         pair => amount(pair, context.unit, context.seconds),
     };
     let pair =
