@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use tapline_collect::{Collector, CollectorSettings, DatagramFault, RefusedCause};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
-use tapline_flow::{EndReason, Endpoint, Flow, FlowContext};
+use tapline_flow::{EndReason, Endpoint, Flow, FlowContext, Sampling};
 use tapline_packet::Timestamp;
 
 /// When all datagrams come: 2023-11-14 22:13:20 UTC.
@@ -120,9 +120,9 @@ pub fn collected_seeds() -> Vec<Vec<u8>> {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         socket.set_nonblocking(true).expect("a socket");
         let to = ExportTarget::Udp(socket.local_addr().expect("it is bound").to_string());
-        let options = ExportOptions { version, mtu: 300, biflow: choice == 15, ..ExportOptions::default() };
+        let options = ExportOptions { version, mtu: 400, biflow: choice == 15, ..ExportOptions::default() };
         let mut exporter = Exporter::open(&[to], &options).expect("loopback is there");
-        exporter.set_sampling(10).expect("a rate of each version");
+        exporter.set_sampling(Sampling::Packets(10)).expect("a rate of each version");
         exporter.export(&flows, Timestamp::from_nanos(NOW)).expect("nothing is written to files");
         exporter.flush(Timestamp::from_nanos(NOW)).expect("nothing is written to files");
         seeds.push(input(choice, &messages(&socket)));

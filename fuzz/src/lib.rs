@@ -56,7 +56,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
-    Law { name: "collected", check: collected::collected, seeds: collected::collected_seeds },
+    Law { name: "collected", check: collected, seeds: collected::collected_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "sip", check: sip, seeds: sip::sip_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },

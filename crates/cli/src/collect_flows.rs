@@ -19,9 +19,11 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
 use crate::flows;
 use crate::live::XdpArgs;
+use crate::wake::WakeArgs;
 use crate::probe::{destinations, quoted, time, yes};
 use crate::run::{self, RunArgs};
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -161,12 +163,14 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         netns: args.netns.clone(),
         container: None,
         xdp: XdpArgs::default(),
+        wake: WakeArgs::default(),
         i_own_this_network: Vec::new(),
         workers: 1,
         duration: args.duration,
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
+        wake: WakeArgs::default(),
         strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),

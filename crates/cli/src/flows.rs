@@ -46,7 +46,7 @@ pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option
         text += &table_text(&flows, width);
     }
     sources.iter().for_each(|table| text += &sources_text(table));
-    text + &totals(&[meters, sources].concat())
+    text + totals(&[meters, sources].concat()).as_str()
 }
 
 /// The sources of collected flows, with what is worth a remark.

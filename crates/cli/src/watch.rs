@@ -23,6 +23,7 @@ use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -100,6 +101,8 @@ pub(crate) struct WatchArgs {
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
     #[command(flatten)]
+    wake: WakeArgs,
+    #[command(flatten)]
     strict: StrictArgs,
     #[command(flatten)]
     language: LanguageArgs,
@@ -160,6 +163,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: true,
         flows: None,
+        wake: args.wake,
         strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),

@@ -1,28 +1,34 @@
 //! Sequence numbers: what is missing of a source.
 //!
 //! ```text
-//! next expected   = number of a message + units in it
-//! number ahead    the units between are lost
-//! number behind   a late message: what it has was counted as lost, and is not
-//! far off         the exporter began anew, once another message goes on from there; a lone one is a copy or a forgery
+//! next expected        number of a message + units in it
+//! number ahead         the units between are lost
+//! number in the gap    a late message: what it has was counted as lost, and is not
+//! far off              the exporter began anew, once another message goes on from there; else a copy or a forgery
 //! ```
 
 use crate::SourceAccount;
 
 /// Further than this, in units, no gap is a loss: the exporter began anew.
 const GAP_MAX: u32 = 1 << 24;
-/// Further behind than this, in units, no message is late.
-const LATE_MAX: u32 = 10_000;
 
 /// The sequence number that a source's next message should have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sequence {
     /// `None` before the first message, and after one whose units could not be counted.
     next: Option<u32>,
-    /// Units that are missing since the last restart: late messages give back no more.
-    missing: u64,
+    gap: Gap,
     /// The number that goes on from a message that was far off.
     anew: Option<u32>,
+}
+
+/// The gap that was seen last: a message whose number lies in it is late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gap {
+    start: u32,
+    len: u32,
+    /// Units that are still missing.
+    missing: u32,
 }
 
 impl Sequence {
@@ -35,21 +41,21 @@ impl Sequence {
         };
         if self.anew == Some(number) && number != next {
             account.restarts += 1;
-            *self = Sequence { next: after, missing: 0, anew: None };
+            *self = Sequence { next: after, ..Sequence::default() };
             return;
         }
-        let (ahead, behind) = (number.wrapping_sub(next), next.wrapping_sub(number));
+        let ahead = number.wrapping_sub(next);
         if ahead == 0 {
             self.next = after;
         } else if ahead <= GAP_MAX {
             account.lost += u64::from(ahead);
-            self.missing += u64::from(ahead);
+            self.gap = Gap { start: next, len: ahead, missing: ahead };
             self.next = after;
-        } else if behind <= LATE_MAX && u64::from(behind) <= self.missing {
-            let found = u64::from(units.unwrap_or(1)).min(self.missing);
+        } else if number.wrapping_sub(self.gap.start) < self.gap.len && self.gap.missing > 0 {
+            let found = units.unwrap_or(1).min(self.gap.missing);
             account.late += 1;
-            account.lost -= found.min(account.lost);
-            self.missing -= found;
+            account.lost -= u64::from(found).min(account.lost);
+            self.gap.missing -= found;
         } else {
             self.anew = after;
         }

@@ -374,7 +374,7 @@ impl Series {
         for (_, second) in seconds.iter().skip(seconds.len().saturating_sub(most)) {
             let rate = |count: u64| count as f64 * 1e9 / second.len_ns.max(1) as f64;
             series.t.push(second.end_ns as f64 / 1e9);
-            series.bits.push(rate(second.offered_bytes() * 8));
+            series.bits.push(rate(second.offered_bytes().saturating_mul(8)));
             series.packets.push(rate(second.offered()));
             series.lost.push(rate(second.lost()));
             series.active.push(second.active);

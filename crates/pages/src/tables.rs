@@ -192,8 +192,11 @@ impl Tables<'_> {
             unfitting: pair(unfitting),
             missing: pair(table.missing),
             not_ip: [totals.not_ip, totals.not_ip_bytes],
-            unread: [totals.cut + totals.sampled_out, totals.cut_bytes + totals.sampled_out_bytes],
-            framing: totals.metered_bytes as i64 - totals.flow_bytes as i64,
+            unread: [
+                totals.cut.saturating_add(totals.sampled_out),
+                totals.cut_bytes.saturating_add(totals.sampled_out_bytes),
+            ],
+            framing: (totals.metered_bytes as i64).saturating_sub(totals.flow_bytes as i64),
             lost: totals.lost(),
             sum: [totals.offered(), totals.offered_bytes()],
         }

@@ -9,11 +9,12 @@
 
 use std::net::IpAddr;
 
+use crate::options::shortened;
 use crate::ruleset::Variables;
 
 /// Lists and variables inside one another.
 const DEPTH_MAX: usize = 8;
-/// Elements of all lists of a header.
+/// Lists, their elements and variables of a header, each as often as it is met.
 const ELEMENTS_MAX: usize = 4096;
 
 /// The side of a packet that an expression is about, in the words of packet filters.
@@ -57,7 +58,13 @@ struct Translation<'v> {
 impl Translation<'_> {
     fn expression(&mut self, text: &str, depth: usize) -> Result<Option<String>, String> {
         let text = text.trim();
+        // Counted before all else: lists of variables of lists would take for ever.
+        self.elements += 1;
+        if self.elements > ELEMENTS_MAX {
+            return Err(format!("more than {ELEMENTS_MAX} elements in a header: split the signature"));
+        }
         if depth > DEPTH_MAX {
+            let text = shortened(text);
             return Err(format!("`{text}` lies {DEPTH_MAX} lists or variables deep: write it out"));
         }
         if let Some(rest) = text.strip_prefix('!') {
@@ -82,10 +89,6 @@ impl Translation<'_> {
         }
         if text.eq_ignore_ascii_case("any") {
             return Ok(None);
-        }
-        self.elements += 1;
-        if self.elements > ELEMENTS_MAX {
-            return Err(format!("more than {ELEMENTS_MAX} elements in a header: split the signature"));
         }
         match self.kind {
             Kind::Address => network(self.side, text).map(Some),
@@ -236,6 +239,16 @@ mod tests {
         assert_eq!(of(":1023"), "dst portrange 0-1023");
         assert_eq!(of("![1024:,22]"), "not ((dst portrange 1024-65535 or dst port 22))");
         assert_eq!(of("$WEB"), "((dst port 80 or dst portrange 8000-8100))");
+    }
+
+    /// Variables that stand for lists of variables are a text of no length to speak of, and elements without end.
+    #[test]
+    fn lists_of_lists_of_any_have_a_bound() {
+        let list = |element: &str| format!("[{}]", vec![element; 5000].join(","));
+        let text = format!("A={};B={};C={}", list("any"), list("$A"), list("$B"));
+        let variables = Variables::parse(&text).expect("three variables");
+        let error = translate(Kind::Address, Side::Source, "$C", &variables).expect_err("too many");
+        assert!(error.contains("elements"), "{error}");
     }
 
     #[test]

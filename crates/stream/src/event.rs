@@ -117,6 +117,9 @@ pub enum Event<'a> {
     },
     /// No more bytes come. Segments without bytes, such as the reset itself, may.
     End(EndCause),
+    /// The last event of a connection: both of its streams are forgotten. Told once, of the client's stream, whether
+    /// or not a stream had begun.
+    Forgotten,
 }
 
 /// The fate of a packet that was pushed.

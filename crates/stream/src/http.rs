@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Bodies are told as they were sent: what `Content-Encoding` says was not undone. A parser holds at most [`HEAD_MAX`]
-//! bytes of a head, and nothing of a body.
+//! bytes of a head, a conversation 64 KiB of requests whose responses are awaited, and nothing of a body.
+//! [`Conversation::memory`] tells how much that is.
 
 use std::collections::VecDeque;
 
 /// The longest head of a message in bytes.
 pub const HEAD_MAX: usize = 64 << 10;
-/// The bytes of a head that are parsed as they come, line or not.
+/// The bytes of a head that are parsed as they come, whole or not.
 const LOOK_MIN: usize = 64;
 /// The most fields of a head.
 const FIELDS_MAX: usize = 200;
@@ -21,6 +22,8 @@ const FIELDS_MAX: usize = 200;
 const TEXT_MAX: usize = 4096;
 /// Requests whose responses are awaited.
 const AWAITED_MAX: usize = 256;
+/// Bytes of their texts.
+const AWAITED_BYTES_MAX: usize = 64 << 10;
 /// The longest line before a chunk, and of a trailer.
 const LINE_MAX: usize = 4096;
 
@@ -65,12 +68,46 @@ struct Asked {
     host: String,
 }
 
+impl Asked {
+    fn len(&self) -> usize {
+        self.method.len() + self.target.len() + self.host.len()
+    }
+}
+
+/// Requests whose responses are awaited. With more than there is room for, all are forgotten.
+#[derive(Debug, Default)]
+struct Awaited {
+    requests: VecDeque<Asked>,
+    /// Bytes of their texts.
+    bytes: usize,
+}
+
+impl Awaited {
+    fn push(&mut self, asked: Asked) {
+        if self.requests.len() == AWAITED_MAX || self.bytes + asked.len() > AWAITED_BYTES_MAX {
+            self.clear();
+        }
+        self.bytes += asked.len();
+        self.requests.push_back(asked);
+    }
+
+    fn pop(&mut self) -> Option<Asked> {
+        let asked = self.requests.pop_front()?;
+        self.bytes -= asked.len();
+        Some(asked)
+    }
+
+    fn clear(&mut self) {
+        *self = Awaited::default();
+    }
+}
+
 /// The two streams of a connection.
 #[derive(Debug, Default)]
 pub struct Conversation {
     requests: Parser,
     responses: Parser,
-    awaited: VecDeque<Asked>,
+    awaited: Awaited,
 }
 
 type Sink<'a> = &'a mut dyn FnMut(BodyEvent<'_>);
@@ -99,6 +136,21 @@ impl Conversation {
         self.parser(is_from_client).end(is_orderly, sink);
     }
 
+    /// Bytes of memory for heads that are not whole, and for requests whose responses are awaited.
+    pub fn memory(&self) -> usize {
+        self.requests.partial.capacity() + self.responses.partial.capacity() + self.awaited.bytes
+    }
+
+    /// Frees that memory, as far as this stream caused it. If a head or a line of it was held, the stream goes on with
+    /// the next message that begins.
+    pub fn give_up(&mut self, is_from_client: bool, sink: Sink<'_>) {
+        self.awaited.clear();
+        let parser = self.parser(is_from_client);
+        if parser.partial.capacity() > 0 {
+            parser.lose(sink);
+        }
+    }
+
     /// Whether a stream holds HTTP as far as is known.
     pub fn is_http(&self) -> bool {
         [&self.requests, &self.responses].iter().any(|parser| !matches!(parser.state, State::Lost))
@@ -111,8 +163,8 @@ impl Conversation {
 
 /// Which of the two streams a parser reads, with the requests whose responses are awaited.
 enum Role<'a> {
-    Client(&'a mut VecDeque<Asked>),
-    Server(&'a mut VecDeque<Asked>),
+    Client(&'a mut Awaited),
+    Server(&'a mut Awaited),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -221,13 +273,20 @@ impl Parser {
     }
 
     /// Bytes of a head.
-    fn head<'b>(&mut self, bytes: &'b [u8], role: &mut Role<'_>, sink: Sink<'_>) -> &'b [u8] {
+    fn head<'b>(&mut self, mut bytes: &'b [u8], role: &mut Role<'_>, sink: Sink<'_>) -> &'b [u8] {
         let before = self.partial.len();
+        if before == 0 {
+            // Empty lines before a message say nothing (RFC 9112, 2.2).
+            let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+            bytes = &bytes[bytes.iter().take_while(|byte| is_line_end(byte)).count()..];
+        }
         let room = HEAD_MAX - before;
-        let new = &bytes[..bytes.len().min(room)];
-        self.partial.extend_from_slice(new);
-        // A head ends with a line; its beginning tells other protocols apart. Nothing in between is parsed each time.
-        if before > LOOK_MIN && bytes.len() < room && !new.contains(&b'\n') {
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        // The beginning of a head tells other protocols apart, and an empty line ends it. In between, a head is parsed
+        // each time that it has doubled: so time grows with its length alone, however it is cut.
+        let has_doubled = before == 0 || self.partial.len().ilog2() > before.ilog2();
+        let may_wait = before > LOOK_MIN && bytes.len() < room && !has_doubled;
+        if bytes.is_empty() || (may_wait && !has_empty_line(&self.partial[before.saturating_sub(2)..])) {
             return &[];
         }
         let partial = std::mem::take(&mut self.partial);
@@ -238,7 +297,7 @@ impl Parser {
         match parsed {
             Ok(Some(Parsed { len, head, framing })) => {
                 self.begin(head, framing, sink);
-                &bytes[len - before..]
+                &bytes[len.saturating_sub(before).min(bytes.len())..]
             }
             Ok(None) if bytes.len() < room => {
                 self.partial = partial;
@@ -279,7 +338,7 @@ impl Parser {
         if self.is_in_body() {
             self.close(false, sink);
         }
-        self.partial.clear();
+        self.partial = Vec::new();
         self.state = State::Lost;
     }
 
@@ -307,7 +366,7 @@ impl Parser {
         if self.is_in_body() {
             self.close(is_orderly && self.state == State::UntilEnd, sink);
         }
-        self.partial.clear();
+        self.partial = Vec::new();
         self.state = State::Lost;
     }
 }
@@ -322,6 +381,17 @@ fn begins_message(bytes: &[u8], role: &Role<'_>) -> bool {
             line[end..].starts_with(b" HTTP/1.") && bytes[0].is_ascii_uppercase()
         }
     }
+}
+
+/// Whether a line ends in bytes, and an empty one behind it.
+fn has_empty_line(bytes: &[u8]) -> bool {
+    let after_line = |at: usize| bytes[at + 1..].strip_prefix(b"\r").unwrap_or(&bytes[at + 1..]);
+    line_ends(bytes).any(|at| after_line(at).starts_with(b"\n"))
+}
+
+/// The places of ends of lines.
+fn line_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at)
 }
 
 /// The bytes are no head of HTTP/1, or one whose body cannot be told.
@@ -344,18 +414,15 @@ enum Framing {
     Tunnel,
 }
 
-fn request(bytes: &[u8], awaited: &mut VecDeque<Asked>) -> Result<Option<Parsed>, NotHttp> {
+fn request(bytes: &[u8], awaited: &mut Awaited) -> Result<Option<Parsed>, NotHttp> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
     let httparse::Status::Complete(len) = request.parse(bytes).map_err(|_| NotHttp)? else { return Ok(None) };
     let mut head = of_fields(request.headers);
     head.method = text(request.method.unwrap_or_default().as_bytes());
     head.target = text(request.path.unwrap_or_default().as_bytes());
-    if awaited.len() == AWAITED_MAX {
-        awaited.clear();
-    }
     let asked = Asked { method: head.method.clone(), target: head.target.clone(), host: head.host.clone() };
-    awaited.push_back(asked);
+    awaited.push(asked);
     let framing = match body_length(request.headers)? {
         // A request without a length has no body.
         Framing::UntilEnd => Framing::None,
@@ -364,7 +431,7 @@ fn request(bytes: &[u8], awaited: &mut VecDeque<Asked>) -> Result<Option<Parsed>
     Ok(Some(Parsed { len, head, framing }))
 }
 
-fn response(bytes: &[u8], awaited: &mut VecDeque<Asked>) -> Result<Option<Parsed>, NotHttp> {
+fn response(bytes: &[u8], awaited: &mut Awaited) -> Result<Option<Parsed>, NotHttp> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut fields);
     let httparse::Status::Complete(len) = response.parse(bytes).map_err(|_| NotHttp)? else {
@@ -373,7 +440,7 @@ fn response(bytes: &[u8], awaited: &mut VecDeque<Asked>) -> Result<Option<Parsed
     let code = response.code.unwrap_or_default();
     // 100 and its like announce the answer.
     let is_interim = (100..200).contains(&code) && code != 101;
-    let asked = if is_interim { None } else { awaited.pop_front() }.unwrap_or_default();
+    let asked = if is_interim { None } else { awaited.pop() }.unwrap_or_default();
     let framing = match code {
         101 => Framing::Tunnel,
         200..300 if asked.method == "CONNECT" => Framing::Tunnel,
@@ -386,15 +453,17 @@ fn response(bytes: &[u8], awaited: &mut VecDeque<Asked>) -> Result<Option<Parsed
     Ok(Some(Parsed { len, head, framing }))
 }
 
-/// RFC 9112, 6.3: chunked before a length, several lengths only if they are equal.
+/// RFC 9112, 6.3: the last transfer coding before a length, several lengths only if they are equal.
 fn body_length(fields: &[httparse::Header<'_>]) -> Result<Framing, NotHttp> {
+    // Several fields are one list (RFC 9110, 5.2).
+    let coded = fields.iter().rfind(|field| field.name.eq_ignore_ascii_case("transfer-encoding"));
+    if let Some(field) = coded {
+        let last = field.value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+        let is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        return Ok(if is_chunked { Framing::Chunked } else { Framing::UntilEnd });
+    }
     let mut length = None;
     for field in fields {
-        if field.name.eq_ignore_ascii_case("transfer-encoding") {
-            let codings = field.value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
-            let is_chunked = codings.trim_ascii().eq_ignore_ascii_case(b"chunked");
-            return Ok(if is_chunked { Framing::Chunked } else { Framing::UntilEnd });
-        }
         if field.name.eq_ignore_ascii_case("content-length") {
             let digits = field.value.trim_ascii();
             let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
@@ -481,6 +550,37 @@ mod tests {
         }
         let chunk: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx";
         assert_eq!(bodies(&[(false, chunk)], 999), [(String::new(), Vec::new(), false)]);
+    }
+
+    #[test]
+    fn several_transfer_codings_are_one_list() {
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nContent-Length: 3\r\n\
+            Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+        assert_eq!(bodies(&[(false, answer)], 5), [(String::new(), b"ok".to_vec(), true)]);
+    }
+
+    #[test]
+    fn memory_of_a_conversation_is_bounded() {
+        let mut conversation = Conversation::default();
+        let mut sink = |event: BodyEvent<'_>| panic!("{event:?}");
+        let target = "a".repeat(4000);
+        for _ in 0..300 {
+            let request = format!("GET /{target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+            conversation.data(true, request.as_bytes(), &mut sink);
+            assert!(conversation.memory() <= AWAITED_BYTES_MAX, "{}", conversation.memory());
+        }
+        // A head that never ends, and empty lines before one.
+        for _ in 0..200_000 {
+            conversation.data(false, b"\n", &mut sink);
+        }
+        conversation.data(false, b"HTTP/1.1 200 OK\r\nA: ", &mut sink);
+        for _ in 0..200_000 {
+            conversation.data(false, b"a", &mut sink);
+            assert!(conversation.memory() <= AWAITED_BYTES_MAX + 2 * HEAD_MAX, "{}", conversation.memory());
+        }
+        conversation.give_up(true, &mut sink);
+        conversation.give_up(false, &mut sink);
+        assert_eq!(conversation.memory(), 0);
     }
 
     #[test]

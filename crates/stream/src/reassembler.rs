@@ -224,6 +224,8 @@ impl Reassembler {
         self.unlink(at);
         if let Some(connection) = self.places[at].take() {
             self.by_key.remove(&connection.key);
+            let client = usize::from(!connection.is_key_from_client);
+            sink(&connection.stream(client), Event::Forgotten);
         }
         self.free.push(at);
     }
@@ -324,8 +326,9 @@ impl Reassembler {
             return Taken::Refused;
         }
         let Some(direction) = self.direction(at, way) else { return Taken::Refused };
-        if segment.is_fin && !direction.is_over {
-            direction.fin.get_or_insert(end);
+        // A receiver takes no end from before its next byte, and of several the first that it comes to.
+        if segment.is_fin && !is_over && end >= position {
+            direction.fin = Some(direction.fin.map_or(end, |fin| fin.min(end)));
         }
         let adds_fin = segment.is_fin && !is_over && end >= position;
         let is_known = end <= position || direction.holds(start, end);
@@ -339,7 +342,7 @@ impl Reassembler {
             payload_at: segment.payload.start,
             early: early as usize,
             len: len - early,
-            missing: segment.missing.into(),
+            missing: (end - start).saturating_sub(len - early),
         };
         if start > position {
             self.hold(at, way, start, Held { data: packet.data.into(), ..held });

@@ -19,10 +19,16 @@ const ACK: u8 = 0x10;
 struct Found {
     streams: Vec<(Stream, Vec<Option<u8>>, Option<EndCause>)>,
     gaps: Vec<(u64, GapCause)>,
+    forgotten: Vec<u64>,
 }
 
 impl Found {
     fn note(&mut self, stream: &Stream, event: Event<'_>) {
+        assert!(!self.forgotten.contains(&stream.connection), "no event comes after the last");
+        if matches!(event, Event::Forgotten) {
+            self.forgotten.push(stream.connection);
+            return;
+        }
         let is_it = |(known, _, _): &(Stream, _, _)| {
             (known.connection, known.tuple) == (stream.connection, stream.tuple)
         };
@@ -41,6 +47,7 @@ impl Found {
                 self.gaps.push((len, cause));
             }
             Event::End(cause) => *end = Some(cause),
+            Event::Forgotten => {}
         }
     }
 
@@ -90,6 +97,11 @@ impl Bench {
         self.reassembler.finish(&mut |stream, event| found.note(stream, event));
         let account = self.reassembler.account();
         assert!(account.is_balanced() && account.held == 0 && account.memory == 0, "{account:?}");
+        assert_eq!(
+            self.found.forgotten.len() as u64,
+            account.connections,
+            "each connection is forgotten once"
+        );
         let len: usize = self.found.streams.iter().map(|(_, bytes, _)| bytes.len()).sum();
         assert_eq!(len as u64, account.delivered + account.missing());
     }
@@ -260,6 +272,37 @@ fn bytes_that_were_not_captured_are_a_gap_at_once() {
     bench.sent(1024, 110, ACK, b"next");
     assert_eq!(bench.found.text(0), "0123456789----next".replace("6789----", "----"));
     assert_eq!(bench.found.gaps, [(4, GapCause::NotCaptured)]);
+}
+
+/// A segment that began before the stream, and of which the capture cut the rest.
+#[test]
+fn a_cut_segment_from_before_the_start_has_its_gap() {
+    let mut bench = Bench::new(Limits::default());
+    bench.sent(1024, 99, SYN, b"");
+    // Of 95..110, 95..98 was captured: 100..110 is missing.
+    bench.push(&frame(1024, true, (95, 0), ACK, b"012345678901234"), 12);
+    bench.sent(1024, 110, ACK, b"next");
+    assert_eq!(bench.found.text(0), "----------next");
+    assert_eq!(bench.found.gaps, [(10, GapCause::NotCaptured)]);
+    bench.finish();
+}
+
+/// An end from before the next byte is none to the receiver, and one too far ahead does not hide the right one.
+#[test]
+fn a_fin_with_a_wrong_number_hides_nothing() {
+    let mut bench = Bench::new(Limits::default());
+    bench.sent(1024, 99, SYN, b"");
+    bench.sent(1024, 100, ACK, b"abc");
+    assert_eq!(bench.sent(1024, 100, FIN | ACK, b"a"), Taken::Refused);
+    bench.sent(1024, 5_000, FIN | ACK, b"");
+    bench.sent(1024, 103, ACK, b"def");
+    assert_eq!((bench.found.text(0), bench.found.ends()), ("abcdef".to_owned(), vec![None]));
+    bench.sent(1024, 106, FIN | ACK, b"ghi");
+    assert_eq!(
+        (bench.found.text(0), bench.found.ends()),
+        ("abcdefghi".to_owned(), vec![Some(EndCause::Finished)])
+    );
+    bench.finish();
 }
 
 #[test]

@@ -384,7 +384,7 @@ limit = "5/1h"
             ("on = \"packet\"\nwindow = \"3s\"", "window needs above"),
             ("on = \"packet\"\nabove = 3\nbelow = 3\nwindow = \"3s\"", "below is less"),
             ("on = \"packet\"\nwhere = [\"bytes > 3\"]", "where is for"),
-            ("on = \"flow ended\"\nwhere = [\"byte > 3\"]", "`byte`"),
+            ("on = \"flow ended\"\nwhere = [\"byte > 3\"]", "`byte > 3`"),
             ("on = \"packet\"\nlimit = \"often\"", "COUNT/TIME"),
             ("on = \"packet\"\nlearn = \"1h\"", "learn is for"),
             ("on = \"silence 1ms\"", "from 1 s"),

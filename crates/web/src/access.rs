@@ -118,14 +118,14 @@ impl Access {
         Ok(format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
     }
 
-    /// The rights of a request, by its cookie, and the name of its user; empty for the printed token.
+    /// The rights of a request, by its cookie, and the name of its user; empty for the printed token. Servers at other
+    /// ports of this host may set cookies of the same name.
     pub(crate) fn rights(&self, headers: &HeaderMap) -> Result<(Rights, &str), Refusal> {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let given = pairs.find(|(name, _)| *name == COOKIE_NAME).map_or("", |(_, value)| value);
-        let token =
-            self.find(given).ok_or((401, "open the address that tapline view printed, with its token"))?;
+        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut given = pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value);
+        let token = given.find_map(|value| self.find(value));
+        let token = token.ok_or((401, "open the address that tapline view printed, with its token"))?;
         Ok((token.rights, &token.user))
     }
 
@@ -192,6 +192,8 @@ mod tests {
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
         let sent = format!("other=1; {}", cookie.split(';').next().expect("a pair"));
         assert_eq!(access.rights(&headers(&[("cookie", &sent)])), Ok((Rights::Look, "alice")));
+        let after_another = format!("tapline=of-another-port; {sent}");
+        assert_eq!(access.rights(&headers(&[("cookie", &after_another)])), Ok((Rights::Look, "alice")));
         for wrong in ["tapline=", "tapline=0", "", &format!("tapline={look}0")] {
             assert!(access.rights(&headers(&[("cookie", wrong)])).is_err(), "{wrong}");
         }

@@ -14,6 +14,8 @@ mod answer;
 mod record;
 mod recover;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +29,11 @@ use crate::error::Error;
 
 const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
+/// Seconds that end so much later than now are not kept: what is too old is told by the latest second, and that of a
+/// capture file may be of any time.
+const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
+/// Names that are looked at together when those without a row are taken away.
+const NAMES_AT_ONCE: usize = 1 << 26;
 /// Rows of a sum that is being made, beyond which it is cut to half.
 const SUM_ROWS_MAX: usize = 4096;
 
@@ -158,6 +165,8 @@ impl History {
     /// [`Error::History`], [`Error::HistoryVersion`].
     pub fn open(path: &Path, limits: HistoryLimits) -> Result<History, Error> {
         let of = || Error::history(path);
+        // Addresses and names: for the user alone, whatever the umask. SQLite gives the mode to the files beside it.
+        let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         let connection = Connection::open(path).map_err(of())?;
         connection.busy_timeout(Duration::from_secs(5)).map_err(of())?;
         let version = version(&connection).map_err(of())?;
@@ -195,11 +204,15 @@ impl History {
         &self.path
     }
 
-    /// Adds a second. A minute that is over is written, and with it an hour and a day that are over.
+    /// Adds a second. A minute that is over is written, and with it an hour and a day that are over. `now_ns` is the time by
+    /// the wall clock, in nanoseconds since 1970 UTC.
     ///
     /// # Errors
-    /// [`Error::History`].
-    pub fn add(&mut self, reading: &Reading) -> Result<(), Error> {
+    /// [`Error::History`]; [`Error::Future`] for a second of an hour later than now, or more.
+    pub fn add(&mut self, reading: &Reading, now_ns: u64) -> Result<(), Error> {
+        if reading.second.end_ns > now_ns.saturating_add(AHEAD_MAX_NS) {
+            return Err(Error::Future { path: self.path.clone() });
+        }
         // A second that ends with the minute belongs to it.
         let inside = reading.second.end_ns.saturating_sub(1);
         let numbers = Tier::ALL.map(|tier| inside / tier.len_ns());
@@ -262,19 +275,19 @@ fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()>
             tier as i64,
             number as i64,
             second.len_ns as f64 / 1e9,
-            second.offered() as i64,
-            second.offered_bytes() as i64,
-            second.metered as i64,
-            second.metered_bytes as i64,
-            second.flow_bytes as i64,
-            second.not_ip as i64,
-            second.cut as i64,
-            second.sampled_out as i64,
-            second.lost_ring as i64,
-            second.lost_daemon as i64,
-            second.lost_before as i64,
-            second.made as i64,
-            second.active as i64,
+            count(tier, second.offered()),
+            count(tier, second.offered_bytes()),
+            count(tier, second.metered),
+            count(tier, second.metered_bytes),
+            count(tier, second.flow_bytes),
+            count(tier, second.not_ip),
+            count(tier, second.cut),
+            count(tier, second.sampled_out),
+            count(tier, second.lost_ring),
+            count(tier, second.lost_daemon),
+            count(tier, second.lost_before),
+            count(tier, second.made),
+            count(tier, second.active),
         ])?;
     for (mut sum, dimension) in sums.into_iter().zip(KEPT) {
         let key = roll_key(tier, dimension, number);
@@ -284,6 +297,16 @@ fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()>
         write_table(connection, key, &sum.finish(tier.rows()))?;
     }
     Ok(())
+}
+
+/// What a column of a bucket counts, and what it may: sums of such are numbers of SQLite still.
+fn count(tier: Tier, number: u64) -> i64 {
+    let most = match tier {
+        Tier::Minute => 1 << 49,
+        Tier::Hour => 1 << 55,
+        Tier::Day => 1 << 60,
+    };
+    number.min(most) as i64
 }
 
 /// The table of a bucket, if the file has it.
@@ -359,9 +382,49 @@ fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusql
             {
                 // A sixteenth at a time, so that the next minutes find room.
                 take_away(connection, tier, (first + 1 + (last - first) / 16) as u64)?;
+                forget_names(connection)?;
                 break;
             }
         }
+    }
+    Ok(())
+}
+
+/// Takes away names that no row has any more: strangers make new ones at will, with a packet for each.
+fn forget_names(connection: &Connection) -> rusqlite::Result<()> {
+    let next = |from: i64| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached("SELECT min(id) FROM name WHERE id >= ?1")?
+            .query_row([from], |row| row.get(0))
+    };
+    let mut from = i64::MIN;
+    while let Some(first) = next(from)? {
+        let last = first.saturating_add(NAMES_AT_ONCE as i64 - 1);
+        forget_names_between(connection, (first, last))?;
+        let Some(after) = last.checked_add(1) else { break };
+        from = after;
+    }
+    Ok(())
+}
+
+/// Likewise, of the names with these numbers.
+fn forget_names_between(connection: &Connection, (first, last): (i64, i64)) -> rusqlite::Result<()> {
+    let place = |id: i64| id.abs_diff(first) as usize;
+    let greatest: i64 =
+        connection.query_row("SELECT max(id) FROM name WHERE id <= ?1", [last], |row| row.get(0))?;
+    let mut has_row = vec![false; place(greatest) + 1];
+    let mut statement = connection.prepare_cached("SELECT v FROM roll")?;
+    let mut rolls = statement.query([])?;
+    while let Some(roll) = rolls.next()? {
+        let Some(table) = record::table_of(roll.get_ref(0)?.as_blob()?) else { continue };
+        let ids = table.rows.iter().map(|(id, _)| *id).filter(|id| (first..=greatest).contains(id));
+        ids.for_each(|id| has_row[place(id)] = true);
+    }
+    let mut statement = connection.prepare_cached("SELECT id FROM name WHERE id BETWEEN ?1 AND ?2")?;
+    let ids = statement.query_map([first, greatest], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let mut delete = connection.prepare_cached("DELETE FROM name WHERE id = ?1")?;
+    for id in ids.into_iter().filter(|id| !has_row[place(*id)]) {
+        delete.execute([id])?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
@@ -26,6 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::json;
 use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
@@ -45,6 +46,8 @@ const STREAMS_MAX: usize = 32;
 const FETCHES_MAX: usize = 4;
 /// How long a stream may leave what was sent to it unread, and a client take for the head of its request.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a download may stand still; then it gives up its place.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// How long the head of a request may take, and a connection stand idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
@@ -190,7 +193,7 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
         if let Some(history) = &shared.history {
             let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
             for reading in fresh {
-                if let Err(error) = history.add(&reading)
+                if let Err(error) = history.add(&reading, now_ns())
                     && complaint != error.to_string()
                 {
                     complaint = error.to_string();
@@ -204,6 +207,12 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
         let ended = history.lock().unwrap_or_else(PoisonError::into_inner).finish();
         ended.err().into_iter().for_each(|error| (shared.log)(&error.to_string()));
     }
+}
+
+/// The wall clock, in nanoseconds since 1970 UTC.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -> std::io::Result<()> {
@@ -301,7 +310,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
         }
         "/api/history" => history(shared, &query, rights).await,
         "/api/packets" | "/api/packets.pcapng" => {
-            packets(shared, (path, &query), (rights, user), request).await
+            packets(shared, (path, &query), (rights, user), request, connection.clone()).await
         }
         _ => Err((404, "there is no such page".to_owned())),
     }
@@ -390,6 +399,7 @@ async fn packets(
     (path, query): (&str, &Query),
     (rights, user): (Rights, &str),
     request: &Request<Incoming>,
+    connection: Connection,
 ) -> Routed {
     if rights < Rights::Packets {
         return Err((403, "this token is for counts, not for packets".to_owned()));
@@ -428,9 +438,13 @@ async fn packets(
     ));
     let (to, parts) = mpsc::channel::<Bytes>(4);
     let log = Arc::clone(shared);
+    let mut parts_to = Parts { to, runtime: Handle::current(), stall_max: STALL_MAX };
     tokio::task::spawn_blocking(move || {
         let _place = place;
-        if let Err(error) = source.write(&asked, &mut Parts(to)) {
+        let written = source.write(&asked, &mut parts_to);
+        if let Err(error) = written {
+            // What is still to be sent waits for a browser that does not read.
+            connection.give_up();
             (log.log)(&format!("download from {}: {error}", asked.source));
         }
     });
@@ -462,13 +476,25 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     })
 }
 
-/// A writer into the body of an answer: waits while the browser is slow, ends when it has gone.
-struct Parts(mpsc::Sender<Bytes>);
+/// A writer into the body of an answer, for a thread apart: waits while the browser is slow, ends when it has gone or
+/// took nothing for `stall_max`.
+struct Parts {
+    to: mpsc::Sender<Bytes>,
+    runtime: Handle,
+    stall_max: Duration,
+}
 
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let sent = self.0.blocking_send(Bytes::copy_from_slice(bytes));
-        sent.map(|()| bytes.len()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+        let sending = async {
+            let sent = self.to.send(Bytes::copy_from_slice(bytes));
+            tokio::time::timeout(self.stall_max, sent).await
+        };
+        match self.runtime.block_on(sending) {
+            Ok(Ok(())) => Ok(bytes.len()),
+            Ok(Err(_)) => Err(std::io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -505,4 +531,32 @@ fn headed(status: u16, kind: &'static str, content: Answer) -> Response<Answer> 
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A browser that takes nothing of its download, and then one that has gone.
+    #[test]
+    fn a_download_that_stands_still_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (to, mut parts) = mpsc::channel(1);
+        let stall_max = Duration::from_millis(20);
+        let ended = runtime.block_on(async {
+            let runtime = Handle::current();
+            let writer = move || {
+                let mut writer = Parts { to, runtime, stall_max };
+                (writer.write(b"first").ok(), writer.write(b"second").map_err(|error| error.kind()))
+            };
+            tokio::task::spawn_blocking(writer).await.expect("no panic")
+        });
+        assert_eq!(ended, (Some(5), Err(std::io::ErrorKind::TimedOut)));
+        assert_eq!(parts.try_recv().expect("the first part"), "first");
+        let (to, parts) = mpsc::channel(1);
+        drop(parts);
+        let runtime_handle = runtime.handle().clone();
+        let mut writer = Parts { to, runtime: runtime_handle, stall_max };
+        assert_eq!(writer.write(b"more").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    }
 }

@@ -67,6 +67,12 @@ pub(super) fn socket_of(node: &PlanNode) -> PathBuf {
 impl Places {
     /// The stage of a place.
     pub(super) fn stage(&self, node: &PlanNode, interfaces: &[Interface], is_live: bool) -> Result<Publish> {
+        if interfaces.is_empty() {
+            bail!(
+                "{}: the source tells no interface before its first packet, so there is none to publish",
+                node.name
+            );
+        }
         let (rule, access) = rules_of(node, interfaces);
         let path = socket_of(node);
         let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
@@ -171,7 +177,10 @@ impl RunningPlaces {
         for server in self.servers {
             server.thread.join().map_err(|_| anyhow!("the thread of published places has panicked"))??;
         }
-        self.log.iter().for_each(|log| drop(log.flush(LOG_WAIT)));
+        if let Some(log) = self.log {
+            // Lines that are not read in time are given up.
+            let _ = log.flush(LOG_WAIT);
+        }
         Ok(())
     }
 }

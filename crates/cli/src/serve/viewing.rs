@@ -43,6 +43,8 @@ impl OpenedView {
         let viewed = rules.captures.iter().filter(|capture| capture.view);
         let open = |name: &str| -> Result<OpenedView> {
             let file = ViewFile::create(&format!("serve tap:{name}"))?;
+            // Flows of all packets: the rules may let the group of the daemon read some of them alone.
+            file.make_private()?;
             if let Some(Identity { uid, gid, .. }) = identity {
                 file.give_to(*uid, *gid)?;
             }

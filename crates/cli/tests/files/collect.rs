@@ -61,8 +61,21 @@ impl Listening {
 /// 400 packets of 60 flows, IPv4 and IPv6.
 fn trace(folder: &Path) -> PathBuf {
     let path = folder.join("trace.pcap");
-    let recipe =
-        ["generate", "-w", text(&path), "count=400", "udp", "tcp", "icmp", "ip", "ip6", "flows=60", "seed=7"];
+    let recipe = [
+        "generate",
+        "-w",
+        text(&path),
+        "count=400",
+        "udp",
+        "tcp",
+        "icmp",
+        "ip",
+        "ip6",
+        "size=80..300",
+        "flows=60",
+        "rate=1k",
+        "seed=7",
+    ];
     run(recipe.iter().chain(&["start=1700000000"])).succeeded();
     path
 }

@@ -77,7 +77,9 @@ fn sampled_flows_are_scaled() {
 fn by_key(lines: &str) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for line in lines.lines() {
-        let record: Value = serde_json::from_str(line).expect("an object a line");
+        let mut record: Value = serde_json::from_str(line).expect("an object a line");
+        // Packets of other flows let the clock pass a timeout, where else the end of the file comes first.
+        record.as_object_mut().expect("an object").remove("flowEndReason");
         let fields = [
             "sourceIPv4Address",
             "sourceIPv6Address",
@@ -108,7 +110,7 @@ fn account_of(told: &Finished) -> Value {
     let text = String::from_utf8_lossy(&told.stdout).into_owned();
     let value: Value =
         text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-    assert_eq!(value["account"]["balanced"], true, "{value}: {}", String::from_utf8_lossy(&told.stderr));
+    assert_eq!(value["account"]["balanced"], true, "{value}: {}", told.stderr);
     value["account"].clone()
 }
 

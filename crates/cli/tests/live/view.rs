@@ -191,7 +191,7 @@ fn fill_a_day(path: &Path) {
             ..Second::default()
         };
         let tables = std::array::from_fn(|_| table.clone());
-        history.add(&Reading { number: minute, second, tables }).expect("it is written");
+        history.add(&Reading { number: minute, second, tables }, u64::MAX).expect("it is written");
     }
     history.finish().expect("it is written");
 }

@@ -4,7 +4,7 @@ mod messages;
 
 use std::net::IpAddr;
 
-use messages::{Message, ipfix, netflow5, netflow9, sflow};
+use messages::{ipfix, netflow5, netflow9, sflow};
 use tapline_collect::{
     Collector, CollectorSettings, DatagramFault, Protocol, RefusedCause, SourceAccount, TemplateFile,
 };
@@ -226,7 +226,7 @@ fn sources_have_a_bound() {
     let settings = CollectorSettings { sources_max: 2, ..CollectorSettings::default() };
     let mut collector = Collector::new(settings, None);
     for domain in 0..5 {
-        read(&mut collector, &Message { domain, ..ipfix(0) }.octets());
+        read(&mut collector, &ipfix(0).of_domain(domain).octets());
     }
     assert_eq!((collector.sources().len(), collector.refused(DatagramFault::NoRoom)), (2, 3));
 }
@@ -236,7 +236,7 @@ fn sources_have_a_bound() {
 fn wrong_times_become_that_of_the_message() {
     let mut collector = collector();
     let mut wrong = record(1);
-    wrong[25..33].fill(0x11);
+    wrong[25..41].fill(0x11);
     let flows = read(&mut collector, &ipfix(0).template(256, FIELDS).records(256, &[wrong]).octets());
     assert_eq!(
         (flows[0].first(), flows[0].last()),

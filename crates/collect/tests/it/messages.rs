@@ -8,7 +8,7 @@ pub(crate) struct Message {
     version: u16,
     uptime: u32,
     sequence: u32,
-    pub(crate) domain: u32,
+    domain: u32,
     sets: Vec<u8>,
 }
 
@@ -23,6 +23,10 @@ pub(crate) fn netflow9(sequence: u32, uptime: u32) -> Message {
 }
 
 impl Message {
+    pub(crate) fn of_domain(self, domain: u32) -> Message {
+        Message { domain, ..self }
+    }
+
     fn set(mut self, id: u16, content: &[u8]) -> Message {
         words(&mut self.sets, &[id, content.len() as u16 + 4]);
         self.sets.extend_from_slice(content);

@@ -43,14 +43,16 @@ fn certificates(folder: &Path) {
     }
 }
 
-/// A server that asks for certificates of the probe's authority; ended when dropped.
-struct Server(Child, u16);
+/// A server that asks for certificates of the probe's authority, and writes what it gets into a file; ended when
+/// dropped.
+struct Server(Child, u16, PathBuf);
 
 impl Server {
     fn start(folder: &Path, more: &[&str]) -> Server {
         // A free port; the test fails in the unlikely case that another program takes it in between.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let line = "s_server -quiet -cert collector.pem -key collector.key -CAfile ca.pem -Verify 1 -verify_return_error";
+        let written = folder.join(format!("{port}.got"));
         let child = Command::new("openssl")
             .args(line.split_whitespace())
             .args(["-accept", &format!("127.0.0.1:{port}"), "-naccept", "1"])
@@ -58,7 +60,7 @@ impl Server {
             .current_dir(folder)
             // It ends with its input.
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(fs::File::create(&written).unwrap())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -71,7 +73,7 @@ impl Server {
             assert!(Instant::now() < deadline, "the server does not listen");
             thread::sleep(Duration::from_millis(5));
         }
-        Server(child, port)
+        Server(child, port, written)
     }
 
     fn target(&self) -> ExportTarget {
@@ -80,9 +82,9 @@ impl Server {
 
     /// What it got, once it has ended.
     fn got(mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.0.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
-        bytes
+        let _input = self.0.stdin.take();
+        self.0.wait().unwrap();
+        fs::read(&self.2).unwrap()
     }
 }
 

@@ -3,7 +3,7 @@
 //! The bytes of a batch are copied, and changed in the copy: other stages see the packets as they came.
 
 use std::any::Any;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
@@ -11,6 +11,7 @@ use tapline_capture::Error;
 use tapline_mask::{Counts, KEY_LEN, Key, Masker, Payload, Settings};
 use tapline_packet::{Batch, LinkType, Meta, Record};
 
+use super::input_file;
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -79,7 +80,7 @@ fn settings(arguments: &Arguments) -> Settings {
 fn key(file: &str) -> Result<Key, String> {
     static OF_THIS_RUN: OnceLock<[u8; KEY_LEN]> = OnceLock::new();
     if !file.is_empty() {
-        let bytes = fs::read(file).map_err(|error| format!("cannot read the key {file}: {error}"))?;
+        let bytes = input_file::read(file.as_ref(), input_file::KEY_MAX)?;
         return Key::read(&bytes).map_err(|reason| format!("{file}: {reason}"));
     }
     if let Some(bytes) = OF_THIS_RUN.get() {

@@ -7,7 +7,7 @@
 //! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
 //! | `streams` | `reassemble`, `streams` and `extract` |
 //! | `publish` | a place of the graph as a capture, and its source |
-//! | `held`, `recent`, `color`, `folder` | parts of several stages |
+//! | `held`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
 
 pub(crate) mod balance;
 pub(crate) mod bounce;
@@ -30,6 +30,7 @@ mod folder;
 pub(crate) mod fpl;
 mod held;
 pub(crate) mod histogram;
+mod input_file;
 pub(crate) mod ipfix;
 mod limit;
 mod lines;

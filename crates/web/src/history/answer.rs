@@ -287,7 +287,7 @@ fn sum_table(question: &HistoryQuestion, sum: &Totals, table: &Table) -> SumTabl
         // Of their frames' bytes the sum is kept alone: they stand under `framing`.
         not_ip: [not_ip, 0],
         unread: [unread, 0],
-        framing: bytes as i64 - flow_bytes as i64,
+        framing: (bytes as i64).saturating_sub(flow_bytes as i64),
         lost,
         sum: [packets, bytes],
     }

@@ -1,7 +1,7 @@
 //! Tables that add up, as wide and as high as there is room.
 //!
 //! ```text
-//! Senders                bit/s    packets  flows        head: what there is no room for is left out, less needed first
+//! Senders                bit/s    packets  flows        head: columns without room are left out, less needed ones first
 //!   10.0.0.7        12.3 Mbit/s    1.23 k     12        a row; a key that is wider than the screen has a line of its own
 //! + 3 more rows     ...                                 rows below, added up
 //! + others          ...                                 the rest, up to

@@ -61,7 +61,7 @@ pub(crate) const CLASS: StageClass = StageClass {
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("file"));
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text = super::input_file::read_text(&path, super::input_file::PROGRAM_MAX)?;
     let searches = arguments.text("patterns").split(',').filter(|text| !text.is_empty());
     let searches = searches.map(|text| search_function(text, &site.common.directory));
     let program =

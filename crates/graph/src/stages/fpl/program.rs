@@ -22,6 +22,8 @@ use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_search::Patterns;
 
+use super::super::input_file;
+
 /// A program, and what it remembers in each worker.
 pub struct FplProgram {
     name: String,
@@ -42,8 +44,7 @@ pub fn search_function(text: &str, directory: &Path) -> Result<Arc<External>, St
         return Err(format!("'{text}' is no search: say NAME=FILE, as in worms=signatures.txt"));
     };
     let path = directory.join(file);
-    let patterns =
-        std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let patterns = input_file::read(&path, input_file::PATTERNS_MAX)?;
     let patterns = Patterns::from_list(&patterns).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(Arc::new(aho_corasick(name, patterns)))
 }

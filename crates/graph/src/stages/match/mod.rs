@@ -88,8 +88,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let list = arguments.text("list");
     if !list.is_empty() {
         let path = site.common.path(list);
-        let text =
-            std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let text = super::input_file::read(&path, super::input_file::PATTERNS_MAX)?;
         patterns.extend(
             tapline_search::parse_list(&text).map_err(|error| format!("{}: {error}", path.display()))?,
         );

@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use tapline_packet::Interface;
 use tapline_rules::{RuleFile, RuleSet, parse};
 
+use super::super::input_file;
 use super::prepared::{Compiled, Prepared};
 use crate::catalog::{BuildContext, InterfaceOptions};
 use crate::engine::Control;
@@ -75,8 +76,7 @@ impl RuleFiles {
 /// # Errors
 /// The reason, with the place and the mend of a mistake.
 pub(super) fn read(path: &Path, outputs: &[String]) -> Result<RuleFile, String> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the rules {}: {error}", path.display()))?;
+    let text = input_file::read_text(path, input_file::RULES_MAX)?;
     parse(&text, outputs).map_err(|error| format!("{}: {}", path.display(), error.render(&text)))
 }
 

@@ -19,6 +19,7 @@ use tapline_signature::{
     ThresholdState, Track, Variables,
 };
 
+use super::input_file;
 use super::recent::Recent;
 use crate::catalog::{
     Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
@@ -99,7 +100,7 @@ const RST: u8 = 0x04;
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("file"));
-    let text = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = input_file::read(&path, input_file::PATTERNS_MAX)?;
     let variables = Variables::parse(arguments.text("variables"))?;
     let ruleset = Ruleset::parse(&text, variables);
     let (mut detector, refusals) =

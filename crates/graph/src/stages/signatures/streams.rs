@@ -36,13 +36,18 @@ pub(super) struct FreshPiece {
     key: Key,
     window: Window,
     fresh: usize,
-    /// The stream ends with the packet.
+    /// Behind the packet's bytes: what waited for them follows.
+    end: usize,
+    /// The window for the next packet, where a gap lies behind the packet.
+    behind_gap: Option<Window>,
+    /// The stream ends with the packet, or with what waited for it.
     is_last: bool,
 }
 
 impl FreshPiece {
     pub(super) fn window(&self) -> StreamWindow<'_> {
-        StreamWindow { bytes: &self.window.bytes, fresh: self.fresh, has_start: self.window.has_start }
+        let Window { bytes, has_start } = &self.window;
+        StreamWindow { bytes: &bytes[..self.end], fresh: self.fresh, has_start: *has_start }
     }
 }
 
@@ -59,6 +64,10 @@ impl StreamWindows {
         let mut taken = None;
         reassembler.push(headers, packet, &mut |stream, event| {
             let key = (stream.connection, stream.is_from_client);
+            if let Some(taken) = taken.as_mut().filter(|taken: &&mut FreshPiece| taken.key == key) {
+                taken.follow(&event);
+                return;
+            }
             match event {
                 Event::Segment(piece) if !piece.bytes().is_empty() => {
                     let has_start = stream.has_syn && stream.offset == 0;
@@ -70,32 +79,45 @@ impl StreamWindows {
                         true => {
                             taken = windows.remove(&key).map(|window| FreshPiece {
                                 key,
+                                end: window.bytes.len(),
                                 window,
                                 fresh,
+                                behind_gap: None,
                                 is_last: false,
                             })
                         }
                         false => window.trim(),
                     }
                 }
-                Event::Segment(_) => {}
+                Event::Segment(_) | Event::Forgotten => {}
                 Event::Gap { .. } => _ = windows.insert(key, Window::default()),
-                Event::End(_) => {
-                    windows.remove(&key);
-                    if let Some(piece) = taken.as_mut().filter(|piece: &&mut FreshPiece| piece.key == key) {
-                        piece.is_last = true;
-                    }
-                }
+                Event::End(_) => _ = windows.remove(&key),
             }
         });
         taken
     }
 
     /// Keeps the end of a window for the next packet.
-    pub(super) fn put_back(&mut self, mut piece: FreshPiece) {
+    pub(super) fn put_back(&mut self, piece: FreshPiece) {
         if !piece.is_last {
-            piece.window.trim();
-            self.windows.insert(piece.key, piece.window);
+            let mut window = piece.behind_gap.unwrap_or(piece.window);
+            window.trim();
+            self.windows.insert(piece.key, window);
+        }
+    }
+}
+
+impl FreshPiece {
+    /// An event of the same stream, by the same packet: bytes that waited for it, a gap, the end.
+    fn follow(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Segment(piece) => {
+                let window = self.behind_gap.as_mut().unwrap_or(&mut self.window);
+                window.bytes.extend_from_slice(piece.bytes());
+            }
+            Event::Gap { .. } => self.behind_gap = Some(Window::default()),
+            Event::End(_) => self.is_last = true,
+            Event::Forgotten => {}
         }
     }
 }
@@ -105,6 +127,10 @@ impl Window {
         if let Some(beyond) = self.bytes.len().checked_sub(KEPT).filter(|beyond| *beyond > 0) {
             self.bytes.drain(..beyond);
             self.has_start = false;
+        }
+        // After a segment of up to 64 KiB, which offloads put together.
+        if self.bytes.capacity() > 4 * KEPT {
+            self.bytes.shrink_to(2 * KEPT);
         }
     }
 }

@@ -87,6 +87,39 @@ fn refused_signatures_are_told_or_are_errors() {
     assert!(error.contains("no signature that can be used"), "{error}");
 }
 
+/// Neither over bytes that are missing, nor over bytes that waited for a packet.
+#[test]
+fn contents_are_not_spread_over_holes() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let rules = "alert tcp any any -> any 80 (content:\"needle\"; sid:1;)";
+    let mut trial = trial(folder.path(), rules, ", streams=yes").unwrap_or_else(|why| panic!("{why}"));
+    let piece = |seq: u32, payload: &[u8]| {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let tcp = Tcp { src: 40_000, dst: 80, seq, flags: 0x18, ..Tcp::default() };
+        let frame =
+            Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), payload));
+        let meta = crate::trial::whole(&frame);
+        (frame, meta)
+    };
+    // The capture cut four bytes.
+    let mut cut = piece(104, b"nee????");
+    cut.0.truncate(cut.0.len() - 4);
+    // 121 to 123 wait for 118 to 121.
+    let packets = [
+        piece(100, b"hay "),
+        cut,
+        piece(111, b"dle hay"),
+        piece(121, b"xx"),
+        piece(118, b"nee"),
+        piece(123, b"dle"),
+    ];
+    trial.push_all(&packets, 256);
+    trial.push_all(&[piece(126, b" a nee"), piece(132, b"dle")], 256);
+    trial.finish();
+    trial.assert_balanced();
+    assert_eq!(trial.data(), [piece(132, b"dle").0]);
+}
+
 #[test]
 fn contents_may_be_spread_over_packets_of_a_stream() {
     let folder = tempfile::tempdir().expect("there is room");

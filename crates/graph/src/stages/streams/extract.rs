@@ -34,7 +34,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "files out of HTTP/1: the bodies of requests and responses",
     description: "Streams are put in order as by `reassemble`. A body is written to the directory under its SHA-256 in hexadecimal, once however often it comes; index.jsonl has a line for \
         each: addresses, target, status, types, length, SHA-256, and why it was not kept. Bodies are as they were sent: a content encoding is named, not undone. Bodies with missing bytes are not \
-        kept. No name of a file comes from the wire. All packets go on.",
+        kept. No name of a file comes from the wire. All packets go on. Heads of messages that are not whole, and requests that wait for their responses, may take as much memory as `memory` \
+        says for packets; the conversation that goes beyond is given up until its next message, and counted as no_memory.",
     parameters: &[
         Parameter {
             name: "to",
@@ -98,7 +99,8 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         counts: [0; Fate::ALL.len()],
         bytes: 0,
     };
-    Ok(Box::new(Extract { streams: Streams::new(arguments), known: HashMap::new(), bodies, failure: None }))
+    let talks = Talks { memory_max: arguments.number("memory") as usize, ..Talks::default() };
+    Ok(Box::new(Extract { streams: Streams::new(arguments), talks, bodies, failure: None }))
 }
 
 /// The fate of a body.
@@ -127,17 +129,28 @@ impl Fate {
 
 struct Extract {
     streams: Streams,
-    /// Conversations of connections, with the body of each direction: the server's first.
-    known: HashMap<u64, Talk>,
+    talks: Talks,
     bodies: Bodies,
     failure: Option<Error>,
 }
 
+/// Conversations of all connections that have sent bytes.
+#[derive(Default)]
+struct Talks {
+    known: HashMap<u64, Talk>,
+    /// Bytes of memory of the heads of all, and the most of them.
+    memory: usize,
+    memory_max: usize,
+    /// Conversations given up for want of memory.
+    given_up: u64,
+}
+
+/// A conversation, with the body of each direction: the server's first.
 #[derive(Default)]
 struct Talk {
     http: Conversation,
     bodies: [Option<Body>; 2],
-    ended: usize,
+    memory: usize,
 }
 
 /// A body on its way.
@@ -200,10 +213,13 @@ impl Bodies {
         } else if body.fate == Fate::Kept && bytes.len() as u64 > self.bytes_left {
             self.drop_file(body, Fate::NoRoom)?;
         }
-        if let Some((_, file)) = &mut body.file {
-            file.write_all(bytes)?;
-            self.bytes_left -= bytes.len() as u64;
+        let Some((_, file)) = &mut body.file else { return Ok(()) };
+        if let Err(error) = file.write_all(bytes) {
+            // A file without these bytes must not get the name of the whole body.
+            let _ = self.drop_file(body, Fate::NoRoom);
+            return Err(error);
         }
+        self.bytes_left -= bytes.len() as u64;
         Ok(())
     }
 
@@ -268,14 +284,15 @@ fn line(stream: &Stream, time: Timestamp, body: &Body, digest: &str, missing: u6
 }
 
 impl Talk {
+    /// Takes an event; `None` gives up heads that are not whole.
     fn take(
         &mut self,
         bodies: &mut Bodies,
         stream: &Stream,
-        event: Event<'_>,
+        event: Option<Event<'_>>,
         time: Timestamp,
     ) -> io::Result<()> {
-        let Talk { http, bodies: [server, client], ended } = self;
+        let Talk { http, bodies: [server, client], .. } = self;
         let is_client = stream.is_from_client;
         let body = if is_client { client } else { server };
         let mut result = Ok(());
@@ -297,13 +314,46 @@ impl Talk {
             }
         };
         match event {
-            Event::Segment(piece) => http.data(is_client, piece.bytes(), &mut sink),
-            Event::Gap { len, .. } => http.gap(is_client, len, &mut sink),
-            Event::End(cause) => {
-                *ended += 1;
-                http.end(is_client, cause == EndCause::Finished, &mut sink);
-            }
+            None => http.give_up(is_client, &mut sink),
+            Some(Event::Segment(piece)) => http.data(is_client, piece.bytes(), &mut sink),
+            Some(Event::Gap { len, .. }) => http.gap(is_client, len, &mut sink),
+            Some(Event::End(cause)) => http.end(is_client, cause == EndCause::Finished, &mut sink),
+            Some(Event::Forgotten) => {}
         }
+        result
+    }
+}
+
+impl Talks {
+    /// Takes an event of a connection. Those without bytes begin no conversation.
+    fn take(
+        &mut self,
+        bodies: &mut Bodies,
+        stream: &Stream,
+        event: Event<'_>,
+        time: Timestamp,
+    ) -> io::Result<()> {
+        let talk = match event {
+            Event::Segment(piece) if piece.len == 0 => return Ok(()),
+            Event::Segment(_) => self.known.entry(stream.connection).or_default(),
+            Event::Forgotten => {
+                let talk = self.known.remove(&stream.connection);
+                self.memory -= talk.map_or(0, |talk| talk.memory);
+                return Ok(());
+            }
+            Event::Gap { .. } | Event::End(_) => match self.known.get_mut(&stream.connection) {
+                Some(talk) => talk,
+                None => return Ok(()),
+            },
+        };
+        let mut result = talk.take(bodies, stream, Some(event), time);
+        let others = self.memory - talk.memory;
+        if others + talk.http.memory() > self.memory_max && talk.http.memory() > 0 {
+            result = result.and(talk.take(bodies, stream, None, time));
+            self.given_up += 1;
+        }
+        talk.memory = talk.http.memory();
+        self.memory = others + talk.memory;
         result
     }
 }
@@ -311,17 +361,13 @@ impl Talk {
 impl Extract {
     /// Takes what happens in streams, at the time of a packet.
     fn sink<'a>(
-        (known, bodies, failure): (&'a mut HashMap<u64, Talk>, &'a mut Bodies, &'a mut Option<Error>),
+        (talks, bodies, failure): (&'a mut Talks, &'a mut Bodies, &'a mut Option<Error>),
         time: Timestamp,
     ) -> impl FnMut(&Stream, Event<'_>) + 'a {
         move |stream, event| {
             let time = if let Event::Segment(piece) = event { piece.packet.meta.timestamp } else { time };
-            let talk = known.entry(stream.connection).or_default();
-            if let Err(error) = talk.take(bodies, stream, event, time) {
+            if let Err(error) = talks.take(bodies, stream, event, time) {
                 failure.get_or_insert(Error::output(&bodies.folder.name(), error));
-            }
-            if talk.ended == 2 {
-                known.remove(&stream.connection);
             }
         }
     }
@@ -333,20 +379,20 @@ impl Extract {
 
 impl Stage for Extract {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        let Extract { streams, known, bodies, failure } = self;
-        streams.push(packets, Extract::sink((known, bodies, failure), packets.now));
+        let Extract { streams, talks, bodies, failure } = self;
+        streams.push(packets, Extract::sink((talks, bodies, failure), packets.now));
         self.complete().and(out.pass(packets))
     }
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
-        let Extract { streams, known, bodies, failure } = self;
-        streams.tick(tick, Extract::sink((known, bodies, failure), tick.now));
+        let Extract { streams, talks, bodies, failure } = self;
+        streams.tick(tick, Extract::sink((talks, bodies, failure), tick.now));
         self.complete().map(|()| StageStatus::Running)
     }
 
     fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        let Extract { streams, known, bodies, failure } = self;
-        streams.reassembler.finish(&mut Extract::sink((known, bodies, failure), tick.now));
+        let Extract { streams, talks, bodies, failure } = self;
+        streams.reassembler.finish(&mut Extract::sink((talks, bodies, failure), tick.now));
         self.complete()
     }
 
@@ -358,6 +404,7 @@ impl Stage for Extract {
             ("connections", account.connections),
             ("delivered", account.delivered),
             ("missing", account.missing()),
+            ("no_memory", self.talks.given_up),
         ];
         Some(Table::of_numbers(&counts.chain(streams).collect::<Vec<_>>()))
     }
@@ -449,6 +496,78 @@ mod tests {
             assert_eq!(trial.numbers("s", None)[..6], expected, "{arguments}");
             assert!(files(&to).iter().all(|name| !name.starts_with("partial")), "{arguments}");
         }
+    }
+
+    fn bodies(to: &std::path::Path) -> Bodies {
+        Bodies {
+            folder: Folder::make(to).expect("a folder"),
+            types: Vec::new(),
+            size_max: 1000,
+            files_left: 10,
+            bytes_left: 1000,
+            made: 0,
+            open: 0,
+            counts: [0; Fate::ALL.len()],
+            bytes: 0,
+        }
+    }
+
+    /// What a run of frames leaves in memory, before the end and after it, with the conversations given up.
+    fn left(memory_max: usize, frames: &[Vec<u8>]) -> ([(usize, usize); 2], u64) {
+        let folder = tempfile::tempdir().expect("there is room");
+        let (mut bodies, mut failure) = (bodies(folder.path()), None);
+        let mut talks = Talks { memory_max, ..Talks::default() };
+        let mut reassembler = tapline_stream::Reassembler::new(tapline_stream::Limits::default());
+        for frame in frames {
+            let meta = crate::trial::whole(frame);
+            let packet = tapline_packet::Packet { data: frame, meta: &meta };
+            let headers = tapline_packet::headers::Headers::parse(tapline_packet::LinkType::ETHERNET, packet);
+            let mut sink = Extract::sink((&mut talks, &mut bodies, &mut failure), meta.timestamp);
+            reassembler.push(&headers, packet, &mut sink);
+        }
+        let before = (talks.known.len(), talks.memory);
+        let mut sink = Extract::sink((&mut talks, &mut bodies, &mut failure), Timestamp::from_nanos(0));
+        reassembler.finish(&mut sink);
+        drop(sink);
+        assert!(failure.is_none());
+        ([before, (talks.known.len(), talks.memory)], talks.given_up)
+    }
+
+    #[test]
+    fn connections_that_are_over_leave_nothing() {
+        // A connection that is refused never sends a byte.
+        let refused = [frame(true, 0, 0x02, ""), frame(false, 0, 0x14, "")];
+        assert_eq!(left(1000, &refused), ([(0, 0), (0, 0)], 0));
+        let mut whole = conversation(ANSWERS);
+        whole.push(frame(true, 51, 0x11, ""));
+        whole.push(frame(false, 2 + ANSWERS.len() as u32, 0x10, ""));
+        assert_eq!(left(1000, &whole).0[1], (0, 0));
+    }
+
+    #[test]
+    fn memory_of_heads_is_bounded() {
+        let half = format!("GET /{} HTTP/1.1\r\nA: ", "a".repeat(600));
+        let of = |port: u16| {
+            let (a, b) = (Host::number(1), Host::number(2));
+            let tcp = Tcp { src: port, dst: 80, flags: 0x10, ..Tcp::default() };
+            Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), half.as_bytes()))
+        };
+        let ([(known, memory), after], given_up) =
+            left(2500, &[of(1024), of(1025), of(1026), of(1027), of(1028)]);
+        assert!(known == 5 && memory <= 2500 && given_up >= 1, "{memory} {given_up}");
+        assert_eq!(after, (0, 0));
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_written_gets_no_name() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let mut bodies = bodies(folder.path());
+        let mut body = bodies.begin(Head::default()).expect("a file");
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        body.file.as_mut().expect("it is open").1 = full;
+        assert!(bodies.data(&mut body, b"lost").is_err());
+        assert!(body.file.is_none() && body.fate == Fate::NoRoom && bodies.open == 0);
+        assert_eq!(files(folder.path()), Vec::<String>::new());
     }
 
     #[test]

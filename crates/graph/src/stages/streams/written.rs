@@ -134,7 +134,7 @@ impl Files {
         let key = (stream.connection, stream.is_from_client);
         match event {
             Event::Segment(piece) if piece.len > 0 => self.write(stream, key, piece.bytes()),
-            Event::Segment(_) => Ok(0),
+            Event::Segment(_) | Event::Forgotten => Ok(0),
             Event::Gap { len, .. } => {
                 let known = self.known.entry(key).or_default();
                 known.missing += len;
@@ -210,7 +210,11 @@ pub(super) fn description(stream: &Stream) -> Value {
 
 /// Appends an event as a line.
 fn line(is_json: bool, stream: &Stream, event: &Event<'_>, lines: &mut Vec<u8>) {
-    if matches!(event, Event::Segment(piece) if piece.len == 0) {
+    let says_nothing = match event {
+        Event::Segment(piece) => piece.len == 0,
+        other => matches!(other, Event::Forgotten),
+    };
+    if says_nothing {
         return;
     }
     if is_json {
@@ -222,6 +226,7 @@ fn line(is_json: bool, stream: &Stream, event: &Event<'_>, lines: &mut Vec<u8>) 
             }
             Event::Gap { len, cause } => line["gap"] = json!({"length": len, "cause": cause.name()}),
             Event::End(cause) => line["end"] = cause.name().into(),
+            Event::Forgotten => {}
         }
         let _ = serde_json::to_writer(&mut *lines, &line);
         lines.push(b'\n');
@@ -234,6 +239,7 @@ fn line(is_json: bool, stream: &Stream, event: &Event<'_>, lines: &mut Vec<u8>) 
         Event::Segment(piece) => writeln!(lines, "{} bytes\n{}", piece.len, printable(piece.bytes())),
         Event::Gap { len, cause } => writeln!(lines, "{len} bytes missing, {}", cause.name()),
         Event::End(cause) => writeln!(lines, "end, {}", cause.name()),
+        Event::Forgotten => Ok(()),
     };
 }
 
