@@ -19,7 +19,6 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
 use crate::flows;
 use crate::live::XdpArgs;
-use crate::wake::WakeArgs;
 use crate::probe::{destinations, quoted, time, yes};
 use crate::run::{self, RunArgs};
 use crate::strict::StrictArgs;
@@ -163,7 +162,6 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         netns: args.netns.clone(),
         container: None,
         xdp: XdpArgs::default(),
-        wake: WakeArgs::default(),
         i_own_this_network: Vec::new(),
         workers: 1,
         duration: args.duration,

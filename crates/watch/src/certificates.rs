@@ -76,9 +76,10 @@ impl Certificates {
                     connection.server = None;
                 }
             }
-            Event::End(_) => _ = connections.remove(&stream.connection),
+            Event::End(_) => {}
+            Event::Forgotten => _ = connections.remove(&stream.connection),
         });
-        // Connections whose end was told are gone; the rest is bounded by the reassembler, and here once more.
+        // Connections that the reassembler forgot are gone; their number is bounded there, and here once more.
         if connections.len() > 2 * CONNECTIONS_MAX {
             connections.clear();
         }

@@ -227,7 +227,7 @@ fn names_are_bounded_too() {
     let len = std::fs::metadata(&path).expect("the file").len();
     assert!(len < 1_500_000, "{len} bytes");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 900 * 60, 100).expect("an answer");
-    assert!(answer.buckets > 100, "minutes are left, not names alone: {}", answer.buckets);
+    assert!(answer.buckets() > 100, "minutes are left, not names alone: {}", answer.buckets());
     let keys: Vec<Key> = answer.table.rows.iter().map(|row| row.key).collect();
     assert!(!keys.contains(&Key::default()) && keys.len() == 100, "rows have their names still");
 }
@@ -245,7 +245,7 @@ fn a_file_of_the_future_takes_nothing_away() {
     history.add(&reading(BEGIN + 661, 3), now).expect("it is written");
     history.finish().expect("it is written");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer");
-    assert_eq!(answer.buckets, 11);
+    assert_eq!(answer.buckets(), 11);
 }
 
 /// The writer of a view may be wrong: its numbers must not make the minute unreadable.
