@@ -62,7 +62,7 @@ impl Client {
         Client::connect_within(path, program, ANSWER_WAIT, None)
     }
 
-    /// Connects to whoever has the capture `name`: the daemon at the socket that is named or that of the environment;
+    /// Connects to the process that serves the capture `name`: the daemon at the socket that is named or that of the environment;
     /// without one a published place of that name ([`place_socket`]), and else the usual daemon. Gives the socket too.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ fn merged_flows_have_the_sums_of_theirs() {
             after[at] += wanted.len();
         }
     }
-    assert!(before > 500 && after.iter().all(|count| *count < before), "{before}, {after:?}");
+    assert!(before > 400 && after.iter().all(|count| *count < before), "{before}, {after:?}");
 }
 
 /// Several connections are one flow: none of them ends it, and what is known of one of them is refused.

@@ -45,7 +45,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "users",
             kind: ParameterType::Text,
             default: Some(""),
-            meaning: "users who may read, by name or number: \"alice, 1007\"",
+            meaning: "users that may read, by name or number: \"alice, 1007\"",
         },
         Parameter {
             name: "groups",
