@@ -13,14 +13,14 @@ SONAME ?= libpcap.so.0.8
 LIBPCAP = target/libpcap
 
 # One configuration for tests and lints, so that each crate is compiled once.
-FEATURES = --features tapline-cli/parquet,tapline-cli/view
+FEATURES = --features tapline-cli/parquet,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 # Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
 COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
 
 # What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
 PROFILE ?= dist
-DIST_FEATURES = --features tapline-cli/view
+DIST_FEATURES = --features tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 PACKAGES = target/packages
 # Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
 # program writes its manual.

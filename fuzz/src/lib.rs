@@ -6,6 +6,7 @@
 //!
 //! Each law takes bytes as a hostile sender or a damaged disk might give them.
 
+mod collected;
 mod engines;
 mod ring;
 mod roll_up;
@@ -55,6 +56,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
+    Law { name: "collected", check: collected, seeds: collected::collected_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "sip", check: sip, seeds: sip::sip_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
@@ -133,6 +135,7 @@ impl Read for Trickle {
     }
 }
 
+pub use collected::collected;
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
 pub use roll_up::store_roll_up;

@@ -130,7 +130,7 @@ pub fn ring_writer(data: &[u8]) {
 }
 
 fn read(mut reader: Reader, later: &[Step], tell: impl Fn(&Step)) {
-    reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay: Duration::ZERO });
+    reader.set_wake(WakeThreshold { min_bytes: 1000, min_packets: 0, max_delay: Duration::ZERO });
     for round in 0..later.len() + 8 {
         match reader.advance() {
             Ok(packets) => ensure_within_bounds(&reader, packets),

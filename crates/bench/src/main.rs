@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod collect;
 mod file;
 mod flows;
 mod fpl;
@@ -28,6 +29,7 @@ mod signatures;
 mod store;
 mod traffic;
 mod view;
+mod watch;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -69,8 +71,12 @@ enum Workload {
     Accounting(accounting::AccountingArgs),
     /// Packets to flows to IPFIX: against softflowd and nfpcapd.
     Flows(flows::FlowsArgs),
+    /// Messages of exporters to flows: against nfcapd.
+    Collect(collect::CollectArgs),
     /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
     View(view::ViewArgs),
+    /// Rules that watch: a thousand of them, against one of each kind.
+    Watch(watch::WatchArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
@@ -144,7 +150,9 @@ fn main() -> anyhow::Result<()> {
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
+        Workload::Collect(args) => collect::run(&args, &options, &mut report),
         Workload::View(args) => view::run(&args, &options, &mut report),
+        Workload::Watch(args) => watch::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
@@ -165,8 +173,10 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     flows::run(&Default::default(), options, report)?;
+    collect::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
     view::run(&Default::default(), options, report)?;
+    watch::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
         eprintln!("live: left out: {reason}");

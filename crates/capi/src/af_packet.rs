@@ -11,8 +11,10 @@
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use tapline_bpf::Insn;
 use tapline_capture::af_packet::{
-    AfPacketError, LinkLayerAddress, SingleSettings, SingleSocket, TimestampSource, link_type,
+    AfPacketError, CaptureDirection, KernelCount, LinkLayerAddress, SingleCount, SingleSettings,
+    SingleSocket, TimestampSource, link_type,
 };
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
@@ -61,6 +63,10 @@ pub(crate) struct Interface {
     tags: Tags,
     if_drops_before: u64,
     is_down: bool,
+    /// The count in the kernel, and whether packets are read beside it.
+    count: Option<(KernelCount, bool)>,
+    /// Packets of former counts that were not read.
+    counted_before: u64,
     /// Why there is no ring any more.
     no_ring: Option<Failure>,
 }
@@ -119,10 +125,33 @@ impl Interface {
             program: None,
             tags: Tags::default(),
             is_down: false,
+            count: None,
+            counted_before: 0,
             no_ring: None,
         };
         let snap_len = wished.snap_len_or_max();
         Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
+    }
+
+    /// A program as the kernel runs it, which sees no header of ours; `None` if it cannot.
+    fn for_kernel(&self, program: &CompiledFilter) -> Option<Vec<Insn>> {
+        match cooked::header_len(self.dlt) {
+            0 => Some(program.insns().to_vec()),
+            _ => cooked::for_kernel(program.insns(), self.dlt),
+        }
+    }
+
+    /// Has the kernel count on, by the present filter and direction.
+    fn count_on(&mut self) -> Result<(), Failure> {
+        let Some((_, beside)) = self.count else { return Ok(()) };
+        let counted = Source::count_in_kernel(self, beside);
+        counted.map(drop).map_err(|why| Failure::error(format!("The kernel does not count on: {why}")))
+    }
+
+    /// Packets that the kernel counted and that are not read.
+    fn counted_only(&self) -> u64 {
+        let present = self.count.as_ref().filter(|(_, beside)| !beside);
+        self.counted_before + present.map_or(0, |(count, _)| count.read().packets)
     }
 
     /// Makes the packets of the batch what C sees, but for the snap length, and leaves out those that are not wanted.
@@ -269,16 +298,18 @@ impl Source for Interface {
     }
 
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
-        let for_kernel = match cooked::header_len(self.dlt) {
-            0 => Some(program.insns().to_vec()),
-            _ => cooked::for_kernel(program.insns(), self.dlt),
-        };
+        let seen_from = self.single.blocks_taken() + u64::from(self.single.blocks()) + 1;
+        if self.count.is_some() {
+            // One program in place of the other, so that each packet is counted by one of them.
+            self.program = Some(program.clone());
+            self.in_kernel = InKernel::From { block: seen_from };
+            return self.count_on();
+        }
+        let for_kernel = self.for_kernel(program);
         let taken = for_kernel.is_some_and(|insns| self.single.set_filter(Some(&insns)).is_ok());
         self.program = Some(program.clone());
         self.in_kernel = match taken {
-            true => {
-                InKernel::From { block: self.single.blocks_taken() + u64::from(self.single.blocks()) + 1 }
-            }
+            true => InKernel::From { block: seen_from },
             false => {
                 self.single.set_filter(None).map_err(|error| call_failure(&error))?;
                 InKernel::No
@@ -297,7 +328,7 @@ impl Source for Interface {
 
     fn set_direction(&mut self, direction: c_int) -> Result<(), Failure> {
         self.direction = direction;
-        Ok(())
+        self.count_on()
     }
 
     fn dlts(&self) -> &[c_int] {
@@ -315,10 +346,47 @@ impl Source for Interface {
             .map_err(|error| Failure::system("failed to get statistics from socket", &error.source))?;
         // libpcap's are 32 bits wide and wrap.
         Ok(Stat {
-            recv: counted.received as u32,
+            recv: (counted.received + self.counted_only()) as u32,
             drop: counted.dropped as u32,
             if_drop: if_drops(&self.settings.name).saturating_sub(self.if_drops_before) as u32,
         })
+    }
+
+    fn count_in_kernel(&mut self, beside: bool) -> Result<KernelCount, String> {
+        let program = match &self.program {
+            Some(program) => Some(
+                self.for_kernel(program)
+                    .ok_or("the filter asks for a length that the kernel does not know")?,
+            ),
+            None => None,
+        };
+        let direction = match (self.direction, self.settings.if_index == self.loopback) {
+            _ if self.settings.if_index == 0 => {
+                return Err("on all interfaces, packets of the loopback interface come twice".to_owned());
+            }
+            (0 | 1, true) | (1, false) => CaptureDirection::In,
+            (0, false) => CaptureDirection::Both,
+            (_, false) => CaptureDirection::Out,
+            (_, true) => return Err("of a loopback interface, received packets count alone".to_owned()),
+        };
+        let header_len = cooked::header_len(self.dlt) as u16;
+        let settings = SingleCount { direction, header_len, hands_on: beside };
+        let count = self.single.count(program.as_deref(), settings)?;
+        self.count = Some((count.clone(), beside));
+        Ok(count)
+    }
+
+    fn stop_count(&mut self) -> Result<(), Failure> {
+        if self.count.is_none() {
+            return Ok(());
+        }
+        self.counted_before = self.counted_only();
+        self.count = None;
+        self.single.stop_count();
+        match self.program.clone() {
+            Some(program) => self.set_program(&program),
+            None => self.single.set_filter(None).map_err(|error| call_failure(&error)),
+        }
     }
 
     fn send(&mut self, frame: &[u8], waits: bool) -> Result<usize, Failure> {
@@ -340,6 +408,7 @@ impl Source for Interface {
         if let Some(program) = in_kernel {
             self.set_program(&program)?;
         }
+        self.count_on()?;
         resized.map(|()| self.settings = wanted)
     }
 }

@@ -19,6 +19,7 @@ use crate::fetch::{Lent, Wait, advance};
 use crate::handle::{Handle, Kind, State, on_handle};
 use crate::raw::{ERROR_BREAK, Handler, PacketHeader};
 use crate::statistics_mode;
+use crate::tally::Tally;
 
 /// `pcap_dispatch(3PCAP)`.
 ///
@@ -229,6 +230,7 @@ impl State {
         self.require_active()?;
         match self.kind {
             Kind::Dead => Err(Failure::error("Packets aren't available from a pcap_open_dead pcap_t")),
+            _ if self.extras.tally.as_ref().is_some_and(Tally::is_in_kernel) => Ok(()),
             _ if self.extras.live_dump.is_some() => {
                 Err(Failure::error("Packets go to the file of pcap_live_dump; wait for pcap_live_dump_ended"))
             }

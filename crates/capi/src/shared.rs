@@ -55,7 +55,7 @@ fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
     let daemon_ms = (left_ms / 2).min(DAEMON_MS_MAX);
     let max_delay = Duration::from_millis((left_ms - daemon_ms).into());
-    (daemon_ms, WakeThreshold { min_bytes, max_delay })
+    (daemon_ms, WakeThreshold { min_bytes, min_packets: 0, max_delay })
 }
 
 /// The program that decides on packets, and how many of their bytes are kept.
@@ -92,10 +92,10 @@ impl Shared {
         if wished.rfmon {
             return Err(Failure::code(ERROR_RFMON_NOTSUP));
         }
-        let client = Client::connect(&socket_path(trusted_socket()), &program());
         let (delay_ms, wish) = wish(wished);
         let (capture, group) =
             parse_name(name).map_err(|why| Failure::new(ERROR_NO_SUCH_DEVICE, format!("{device}: {why}")))?;
+        let client = Client::connect_for(trusted_socket(), capture, &program());
         let attach = AttachRequest {
             capture: capture.to_owned(),
             group,
@@ -103,8 +103,9 @@ impl Shared {
             delay_ms,
             ..AttachRequest::default()
         };
-        let mut tap =
-            client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
+        let mut tap = client
+            .and_then(|(client, _)| client.attach(&attach))
+            .map_err(|error| open_failure(device, &error))?;
         tap.set_wake(wish);
         let gate = Gate::new(tap.descriptors()).map_err(|error| Failure::system("epoll", &error))?;
         let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));

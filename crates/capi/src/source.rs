@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
+use tapline_capture::af_packet::KernelCount;
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Batch;
@@ -76,6 +77,19 @@ pub(crate) trait Source: Send {
     /// The kernel's counters since the source was opened.
     fn statistics(&mut self) -> Result<Stat, Failure>;
 
+    /// Counts the packets that pass the filter in the kernel, `beside` their reading or in place of it.
+    ///
+    /// # Errors
+    /// Why that cannot be, for people.
+    fn count_in_kernel(&mut self, _beside: bool) -> Result<KernelCount, String> {
+        Err("only the packets of an interface of its own are counted in the kernel".to_owned())
+    }
+
+    /// Ends [`count_in_kernel`](Self::count_in_kernel): packets come as before it.
+    fn stop_count(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Sends a frame. If there is no room for it, `waits` says whether to wait.
     fn send(&mut self, frame: &[u8], waits: bool) -> Result<usize, Failure>;
 
@@ -109,10 +123,31 @@ pub(crate) fn sleep(
     wakeup: Option<&Wakeup>,
     left: Option<Duration>,
 ) -> Result<(), Failure> {
-    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    sleep_until(Some(source), libc::POLLIN, wakeup, left)
+}
+
+/// Likewise, whether the source has packets or not: until it has an error.
+pub(crate) fn rest(
+    source: Option<&mut dyn Source>,
+    wakeup: Option<&Wakeup>,
+    left: Duration,
+) -> Result<(), Failure> {
+    sleep_until(source, 0, wakeup, Some(left))
+}
+
+fn sleep_until(
+    source: Option<&mut dyn Source>,
+    events: i16,
+    wakeup: Option<&Wakeup>,
+    left: Option<Duration>,
+) -> Result<(), Failure> {
+    let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
     // A negative descriptor is passed over.
-    let mut fds = [entry(source.fd()), entry(wakeup.map_or(-1, |wakeup| wakeup.as_fd().as_raw_fd()))];
-    let left = if source.is_dozing() { Some(left.unwrap_or(DOZE).min(DOZE)) } else { left };
+    let fd = source.as_ref().map_or(-1, |source| source.fd());
+    let wakeup_fd = wakeup.map_or(-1, |wakeup| wakeup.as_fd().as_raw_fd());
+    let mut fds = [entry(fd, events), entry(wakeup_fd, libc::POLLIN)];
+    let is_dozing = source.as_ref().is_some_and(|source| source.is_dozing());
+    let left = if is_dozing { Some(left.unwrap_or(DOZE).min(DOZE)) } else { left };
     // Rounded up, so that a wait does not end in a busy loop just before its time.
     let timeout =
         left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX));
@@ -131,5 +166,8 @@ pub(crate) fn sleep(
         wakeup.take();
     }
     let has_error = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    if has_error || source.is_dozing() { source.examine() } else { Ok(()) }
+    match source {
+        Some(source) if has_error || is_dozing => source.examine(),
+        _ => Ok(()),
+    }
 }

@@ -1,6 +1,7 @@
 //! Statistics mode (WinPcap's `MODE_STAT`): counts in place of packets.
 //!
 //! ```text
+//! counts:       in the kernel, by the filter's program; where that cannot be, of the packets read here
 //! each timeout: one record, header { time, 16, 16 }, data { packets u64, bytes u64 } since the last one, in this machine's byte order
 //! ```
 
@@ -11,6 +12,8 @@ use crate::failure::Failure;
 use crate::fetch::{Lent, Wait, advance};
 use crate::handle::{Handle, Kind, State};
 use crate::raw::{ERROR_BREAK, PacketHeader};
+use crate::source::{Source, rest};
+use crate::tally::Tally;
 
 /// The interval where the program named no timeout, WinPcap's.
 const INTERVAL_MS: u64 = 1000;
@@ -21,14 +24,17 @@ pub(crate) fn deliver(handle: &Handle, sink: &mut dyn FnMut(Lent)) -> Result<c_i
     // reference to it.
     let timeout_ms = unsafe { handle.state() }.settings.timeout_ms;
     let interval_ms = u64::try_from(timeout_ms).ok().filter(|ms| *ms > 0).unwrap_or(INTERVAL_MS);
-    let mut wait = Wait::until(Instant::now() + Duration::from_millis(interval_ms));
+    let until = Instant::now() + Duration::from_millis(interval_ms);
+    let mut wait = Wait::until(until);
     loop {
         if handle.is_broken.swap(false, std::sync::atomic::Ordering::Relaxed) {
             return Ok(ERROR_BREAK);
         }
         // SAFETY: as above.
         let state = unsafe { handle.state() };
-        let goes_on = if advance(state)? {
+        let goes_on = if state.extras.tally.as_ref().is_some_and(Tally::is_in_kernel) {
+            rest_once(handle, until)?
+        } else if advance(state)? {
             count(state);
             !wait.is_over(state)
         } else {
@@ -42,6 +48,24 @@ pub(crate) fn deliver(handle: &Handle, sink: &mut dyn FnMut(Lent)) -> Result<c_i
     let Some(lent) = record(unsafe { handle.state() }) else { return Ok(0) };
     sink(lent);
     Ok(1)
+}
+
+/// Waits while the kernel counts. `false` if the time is over, or the handle does not wait.
+fn rest_once(handle: &Handle, until: Instant) -> Result<bool, Failure> {
+    // SAFETY: as in `deliver`; nothing here calls back.
+    let state = unsafe { handle.state() };
+    let waits = !state.is_nonblocking && state.settings.timeout_ms >= 0;
+    let left = until.saturating_duration_since(Instant::now());
+    if !waits || left.is_zero() {
+        return Ok(false);
+    }
+    // While the library dumps packets, its thread has the source.
+    let source: Option<&mut dyn Source> = match &mut state.kind {
+        Kind::Live(source) => Some(&mut **source),
+        _ => None,
+    };
+    rest(source, handle.wakeup.get(), left)?;
+    Ok(true)
 }
 
 fn count(state: &mut State) {

@@ -1,19 +1,41 @@
-//! Packets and bytes as statistics mode counts them: as on an Ethernet, where a frame has 60 bytes at least, and
+//! Packets and bytes, counted here or in the kernel, as statistics mode counts them: as on an Ethernet, where a frame has 60 bytes at least, and
 //! preamble, delimiter and check sequence add 12.
+
+use tapline_capture::CountedPackets;
+use tapline_capture::af_packet::KernelCount;
 
 /// Bytes that an Ethernet adds to a frame: preamble 7, delimiter 1, check sequence 4.
 const OVERHEAD: u64 = 12;
 /// The shortest frame without its check sequence.
 const FRAME_LEN_MIN: u32 = 60;
+
 /// Counts since the last record.
 #[derive(Default)]
 pub(crate) struct Tally {
     packets: u64,
     bytes: u64,
     record: [u8; 16],
+    kernel: Option<InKernel>,
+}
+
+/// Counts of the kernel, and those that records have told.
+struct InKernel {
+    count: KernelCount,
+    told: CountedPackets,
 }
 
 impl Tally {
+    /// A tally of which the kernel has the counts.
+    pub(crate) fn in_kernel(count: KernelCount) -> Tally {
+        let told = count.read();
+        Tally { kernel: Some(InKernel { count, told }), ..Tally::default() }
+    }
+
+    /// Whether the kernel counts, so that no packet need be read for it.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
     /// Counts a packet by its length on the wire.
     pub(crate) fn add(&mut self, wire_len: u32) {
         self.packets += 1;
@@ -22,6 +44,13 @@ impl Tally {
 
     /// The record, and counts from 0 again.
     pub(crate) fn take(&mut self) -> &[u8; 16] {
+        if let Some(InKernel { count, told }) = &mut self.kernel {
+            let now = count.read();
+            let new = now.since(told);
+            self.packets += new.packets;
+            self.bytes += new.padded_bytes + new.packets * OVERHEAD;
+            *told = now;
+        }
         self.record[..8].copy_from_slice(&self.packets.to_ne_bytes());
         self.record[8..].copy_from_slice(&self.bytes.to_ne_bytes());
         (self.packets, self.bytes) = (0, 0);

@@ -26,6 +26,8 @@ const HEADER_LEN: usize = size_of::<PacketHeader>();
 const MODE_CAPTURE: c_int = 0;
 /// `MODE_STAT`.
 const MODE_STATISTICS: c_int = 1;
+/// `MODE_STAT | MODE_DUMP`.
+const MODE_STATISTICS_AND_DUMP: c_int = 0x11;
 /// A wait that sleep may overshoot by is spun.
 const SPIN: Duration = Duration::from_micros(200);
 
@@ -72,7 +74,8 @@ fn resize(state: &mut State, settings: Settings) -> Result<c_int, Failure> {
     Ok(0)
 }
 
-/// `pcap_setmode`: 0 for packets, 1 for counts.
+/// `pcap_setmode`: 0 for packets, 1 for counts, 17 for counts while `pcap_live_dump` writes the packets. The kernel
+/// counts; where it does not, packets are read and counted here, and there is no mode 17.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`].
@@ -80,15 +83,27 @@ fn resize(state: &mut State, settings: Settings) -> Result<c_int, Failure> {
 pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
     let body = |state: &mut State| {
         state.require_active()?;
-        if !matches!(state.kind, Kind::Live(_)) {
+        let Kind::Live(source) = &mut state.kind else {
             return Err(Failure::error("Only live captures have modes"));
-        }
+        };
         state.extras.tally = match mode {
-            MODE_CAPTURE => None,
-            MODE_STATISTICS => Some(Tally::default()),
+            MODE_CAPTURE => {
+                source.stop_count()?;
+                None
+            }
+            MODE_STATISTICS => {
+                Some(source.count_in_kernel(false).map_or_else(|_| Tally::default(), Tally::in_kernel))
+            }
+            MODE_STATISTICS_AND_DUMP => {
+                Some(Tally::in_kernel(source.count_in_kernel(true).map_err(|why| {
+                    Failure::error(format!(
+                        "Counts beside a dump are those of the kernel, which does not count: {why}"
+                    ))
+                })?))
+            }
             _ => {
                 return Err(Failure::error(format!(
-                    "Mode {mode} is none: 0 captures packets, 1 counts them"
+                    "Mode {mode} is none: 0 captures packets, 1 counts them, 17 counts while pcap_live_dump writes them"
                 )));
             }
         };

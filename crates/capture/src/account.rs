@@ -1,7 +1,7 @@
 //! The account: the fate of every packet.
 //!
 //! ```text
-//! live:  received = dropped by the ring + unread at stop + delivered          (each interface)
+//! live:  received = counted in the kernel + dropped by the ring + unread at stop + delivered     (each interface)
 //! file:  read     = delivered                                                (each interface)
 //! tap:   offered  = lost between daemon and us + unread at stop + delivered  (each capture)
 //! both:  delivered = filtered + accepted + unexamined                        (the engine)
@@ -165,6 +165,48 @@ impl TapAccount {
     }
 }
 
+/// Packets that a program in the kernel counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountedPackets {
+    /// Packets that the filter accepted.
+    pub packets: u64,
+    /// Their bytes on the wire, as this host sees them: without preamble and check sequence.
+    pub bytes: u64,
+    /// The same with 60 bytes for each shorter packet, as an Ethernet pads frames.
+    pub padded_bytes: u64,
+    /// Packets with a VLAN tag that the adapter took out, which the bytes include.
+    pub tagged: u64,
+}
+
+/// Bytes of a VLAN tag.
+const TAG_LEN: u64 = 4;
+
+impl CountedPackets {
+    /// Adds other counts.
+    pub fn add(&mut self, more: &CountedPackets) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+        self.padded_bytes += more.padded_bytes;
+        self.tagged += more.tagged;
+    }
+
+    /// The bytes without the tags that adapters took out: as stages count them on an interface.
+    pub fn bytes_without_tags(&self) -> u64 {
+        self.bytes.saturating_sub(TAG_LEN * self.tagged)
+    }
+
+    /// The counts since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &CountedPackets) -> CountedPackets {
+        CountedPackets {
+            packets: self.packets.saturating_sub(earlier.packets),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            padded_bytes: self.padded_bytes.saturating_sub(earlier.padded_bytes),
+            tagged: self.tagged.saturating_sub(earlier.tagged),
+        }
+    }
+}
+
 /// The fate of the packets of one interface before they were lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAccount {
@@ -176,12 +218,17 @@ pub struct InterfaceAccount {
     /// AF_XDP: packets left to the host, as the XDP program counts them. A store: packets that its reading threads
     /// refused.
     pub kernel_filtered: Count,
-    /// The kernel's ring; `None` for files and generated packets.
+    /// The kernel's ring, or the receive buffer of a socket; `None` for files and generated packets.
     pub ring: Option<RingAccount>,
     /// Further counters of AF_XDP; `None` elsewhere. `ring` then counts the packets that the XDP program took.
     pub xdp: Option<XdpAccount>,
     /// Counts of a daemon's buffer; `None` elsewhere.
     pub tap: Option<TapAccount>,
+    /// Packets that were counted in the kernel and ended there, of those that `ring` received; `None` where packets
+    /// are lent.
+    pub counted: Option<CountedPackets>,
+    /// Whether it is a UDP socket, whose datagrams are the packets; `ring` then counts its receive buffer.
+    pub is_socket: bool,
     /// Whether its packets were generated, neither captured nor read.
     pub is_generated: bool,
     /// Whether the counts are of a file that was not read to its end: there may be more packets in it.
@@ -200,7 +247,9 @@ impl InterfaceAccount {
             ring: None,
             xdp: None,
             tap: None,
+            counted: None,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }
@@ -232,10 +281,11 @@ impl InterfaceAccount {
             });
         }
         let ring = self.ring?;
-        let sum = ring.dropped + ring.unread + self.delivered;
+        let counted = self.counted.map_or(0, |counted| counted.packets);
+        let sum = counted + ring.dropped + ring.unread + self.delivered;
         (ring.received != sum).then(|| {
             format!(
-                "{}: received {} but dropped {} + unread {} + delivered {} = {sum}",
+                "{}: received {} but counted {counted} + dropped {} + unread {} + delivered {} = {sum}",
                 self.name, ring.received, ring.dropped, ring.unread, self.delivered
             )
         })
@@ -408,6 +458,13 @@ impl InterfaceAccount {
                 freezes: a.freezes + b.freezes,
                 unread: a.unread + b.unread,
             }),
+            (a, b) => a.or(b),
+        };
+        self.counted = match (self.counted, other.counted) {
+            (Some(mut ours), Some(theirs)) => {
+                ours.add(&theirs);
+                Some(ours)
+            }
             (a, b) => a.or(b),
         };
         self.xdp = match (self.xdp, other.xdp) {

@@ -16,15 +16,17 @@ pub mod af_xdp;
 mod error;
 mod file;
 mod link_state;
+mod listener;
 mod source;
 mod store_input;
 pub mod transmit;
 
 pub use account::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
-    TapAccount, XdpAccount,
+    Account, Balance, Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount,
+    RingAccount, TapAccount, XdpAccount,
 };
 pub use error::Error;
 pub use file::FileInput;
+pub use listener::Listener;
 pub use source::{Advance, Event, Source};
 pub use store_input::{SearchFilter, SearchReport, StoreInput, StoreReading};

@@ -1,14 +1,15 @@
 //! The owner's side: the program's cells, and orders of others between two batches.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_ir::Memory;
-use tapline_sys::SharedWords;
+use tapline_sys::privilege::{self, Identity};
+use tapline_sys::{SharedWords, output_file};
 
 use crate::Error;
 use crate::layout::{
@@ -49,14 +50,14 @@ impl SharedCells {
         if !cells.is_power_of_two() || cells > CELLS_MAX {
             return Err(wrong(format!("{cells} cells: a power of two, {CELLS_MAX} at most")));
         }
-        let file = open(path)?;
+        let (file, is_new) = open(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(error)) => return Err(Error::system("lock", path)(error)),
         }
         open(&lock_path(path))?;
-        if file.metadata().map_err(Error::system("look at", path))?.len() == 0 {
+        if is_new {
             begin(&file, cells).map_err(Error::system("write", path))?;
         }
         let found = check(&file, path)?;
@@ -139,10 +140,31 @@ impl SharedCells {
     }
 }
 
-fn open(path: &Path) -> Result<File, Error> {
+/// Opens a file, or makes it for its user alone; whether it is empty. Root follows no link. A file that others may
+/// write is refused: they could shrink it, which kills the process that maps it.
+fn open(path: &Path) -> Result<(File, bool), Error> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.open(path).map_err(Error::system("open", path))
+    let file = output_file::open(path, options.read(true).write(true).create(true).truncate(false));
+    let file = file.map_err(Error::system("open", path))?;
+    let about = file.metadata().map_err(Error::system("look at", path))?;
+    let wrong = |what: String| Err(Error::WrongFile { path: path.to_owned(), what });
+    let caller = Identity::of_caller().map(|caller| caller.uid);
+    if !about.is_file() || about.nlink() > 1 {
+        return wrong("it is no regular file with one name".to_owned());
+    }
+    if ![Some(0), Some(privilege::user()), caller].contains(&Some(about.uid())) {
+        return wrong(format!(
+            "it belongs to user {}: only its owner may have a program count in it",
+            about.uid()
+        ));
+    }
+    if about.len() == 0 {
+        file.set_permissions(Permissions::from_mode(0o600))
+            .map_err(Error::system("set the mode of", path))?;
+    } else if about.mode() & 0o022 != 0 {
+        return wrong(format!("others may write it (mode {:o}): chmod 600", about.mode() & 0o777));
+    }
+    Ok((file, about.len() == 0))
 }
 
 /// Writes a header, and all cells as 0: a full disk is told here, not by a signal later.

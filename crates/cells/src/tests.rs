@@ -1,5 +1,6 @@
 //! Cells under a program and several others that read and change them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -115,4 +116,30 @@ fn other_files_are_refused() {
         std::fs::write(&path, &good[..len]).expect("written");
         assert!(matches!(Peer::open(&path), Err(Error::WrongFile { .. })), "{len} bytes");
     }
+}
+
+/// Whoever may write the file could shrink it, and kill the program that counts in it.
+#[test]
+fn files_that_others_may_write_are_refused() {
+    let (folder, path) = place();
+    drop(SharedCells::open(&path, 4).expect("a file"));
+    let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("ours");
+    for writable in [0o620, 0o602] {
+        mode(writable);
+        let error = SharedCells::open(&path, 4).expect_err("others may write it").to_string();
+        assert!(error.contains("chmod 600"), "{error}");
+    }
+    mode(0o600);
+    if !tapline_sys::privilege::is_root() {
+        eprintln!("files_that_others_may_write_are_refused: skipped a part: needs root");
+        return;
+    }
+    std::os::unix::fs::chown(&path, Some(65_534), None).expect("root may");
+    assert!(matches!(SharedCells::open(&path, 4), Err(Error::WrongFile { .. })));
+    // A link of another user would have root make a file anywhere, or fill an empty one.
+    let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+    std::os::unix::fs::symlink(&target, &link).expect("a link");
+    assert!(SharedCells::open(&link, 4).is_err() && !target.exists());
+    std::os::unix::fs::symlink(&target, folder.path().join("more.lock")).expect("a link");
+    assert!(SharedCells::open(&folder.path().join("more"), 4).is_err() && !target.exists());
 }

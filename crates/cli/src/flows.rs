@@ -9,6 +9,7 @@
 //! On a narrow terminal the column `start` is left out; if that is not enough, each flow shows its two ends on lines of
 //! their own, so that no address is cut.
 
+use tapline_collect::RefusedCause;
 use tapline_graph::{Cell, Table};
 
 /// The layout of the report.
@@ -20,13 +21,14 @@ pub(crate) struct Style {
     pub(crate) top: usize,
 }
 
-/// The stages of `tapline probe` whose results are shown as flows.
+/// The stages of `tapline probe` and `tapline collect-flows` whose results are shown as flows.
 const METER: &str = "meter";
+const SOURCES: &str = "sources";
 const TOP: &str = "top";
 
 /// Whether the result of this stage is shown as flows.
 pub(crate) fn is_shown(stage: &str) -> bool {
-    matches!(stage, METER | TOP)
+    matches!(stage, METER | TOP | SOURCES)
 }
 
 /// The greatest flows and the sums of the results of one or several workers. Lines have at most `width` columns, if
@@ -35,7 +37,7 @@ pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option
     let of = |stage: &str| -> Vec<&Table> {
         workers.iter().flatten().filter(|(name, _)| name == stage).map(|(_, table)| table).collect()
     };
-    let (meters, tops) = (of(METER), of(TOP));
+    let (meters, tops, sources) = (of(METER), of(TOP), of(SOURCES));
     let mut text = String::new();
     if !tops.is_empty() {
         let mut flows: Vec<Flow> = tops.iter().flat_map(|table| Flow::all(table)).collect();
@@ -43,7 +45,41 @@ pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option
         flows.truncate(style.top);
         text += &table_text(&flows, width);
     }
-    text + &totals(&meters)
+    sources.iter().for_each(|table| text += &sources_text(table));
+    text + totals(&[meters, sources].concat()).as_str()
+}
+
+/// The sources of collected flows, with what is worth a remark.
+fn sources_text(table: &Table) -> String {
+    let row = |row: &Vec<Cell>| -> Vec<Entry> {
+        let cell = |name: &str| row.get(table.columns.iter().position(|column| *column == name)?);
+        let number = |name: &str| if let Some(Cell::Number(number)) = cell(name) { *number } else { 0 };
+        let word = |name: &str| cell(name).map(Cell::to_string).unwrap_or_default();
+        let mut remarks = Vec::new();
+        if number("sampling") > 1 {
+            remarks.push(format!("1 in {} sampled", number("sampling")));
+        }
+        let told = ["late", "restarts", "held", "retimed"].into_iter();
+        for name in told.chain(RefusedCause::ALL.map(RefusedCause::name)).filter(|name| number(name) > 0) {
+            remarks.push(format!("{} {}", amount(number(name), ""), name.replace('_', " ")));
+        }
+        let lost = match number("lost") {
+            0 => "0".to_owned(),
+            lost => format!("{} {}", amount(lost, ""), word("unit")),
+        };
+        vec![
+            Entry::left("exporter", word("exporter")),
+            Entry::left("protocol", word("protocol")),
+            Entry::right("domain", number("domain").to_string()),
+            Entry::right("datagrams", amount(number("datagrams"), "")),
+            Entry::right("flows", amount(number("flows"), "")),
+            Entry::right("packets", amount(number("packets"), "")),
+            Entry::right("bytes", bytes(number("bytes"))),
+            Entry::right("lost", lost),
+            Entry::left("remarks", remarks.join(", ")),
+        ]
+    };
+    columns(&table.rows.iter().map(row).collect::<Vec<_>>()).iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// A row of the greatest flows.
@@ -155,7 +191,8 @@ fn table_text(flows: &[Flow], width: Option<usize>) -> String {
     for lines in [true, false].map(whole) {
         if fits(&lines) {
             let (head, rows) = lines.split_first().expect("the names of the columns");
-            let rows = rows.iter().zip(flows).map(|(line, flow)| line.clone() + "\n" + &details(flow));
+            let rows =
+                rows.iter().zip(flows).map(|(line, flow)| line.clone() + "\n" + details(flow).as_str());
             return format!("{head}\n{}", rows.collect::<String>());
         }
     }
@@ -217,7 +254,7 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
     let line = |row: &Vec<Entry>, text: fn(&Entry) -> &str| {
         let cells = row.iter().zip(&widths).map(|(entry, width)| {
             let (text, gap) = (text(entry), " ".repeat(width.saturating_sub(length(text(entry)))));
-            if entry.is_right { gap + text } else { text.to_owned() + &gap }
+            if entry.is_right { gap + text } else { text.to_owned() + gap.as_str() }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -229,7 +266,8 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
 fn totals(meters: &[&Table]) -> String {
     let cells = |name: &str| -> Vec<&Cell> {
         let cell = |table: &&'_ Table| table.columns.iter().position(|column| *column == name);
-        meters.iter().filter_map(|table| table.rows.first()?.get(cell(table)?)).collect()
+        let rows = meters.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
+        rows.filter_map(|(table, row)| row.get(cell(table)?)).collect()
     };
     let number = |cell: &Cell| if let Cell::Number(number) = cell { *number } else { 0 };
     let sum = |name: &str| cells(name).into_iter().map(number).sum::<u64>();

@@ -174,7 +174,7 @@ fn link(interface: &InterfaceInfo) -> Vec<String> {
 fn link_type(link_type: LinkType) -> String {
     let name = link_type.name().map_or_else(|| link_type.0.to_string(), str::to_owned);
     let description = link_type.description().map_or(String::new(), |text| format!(" ({text})"));
-    name + &description
+    name + description.as_str()
 }
 
 fn link_type_json(link_type: LinkType) -> Value {

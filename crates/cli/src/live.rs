@@ -28,6 +28,7 @@ use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy, StartPosition
 use tapline_tap::{Client, WakeThreshold, parse_name, socket_path};
 
 use crate::args::parse_duration;
+use crate::wake::WakeWish;
 
 /// Lag granted to a leased reader: bytes of the buffer, and milliseconds.
 const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
@@ -35,7 +36,8 @@ const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
 /// Delay of packets at the daemon, and then before they are read, for a capture without an audience.
 const PATIENT_DELAY_MS: u32 = 50;
 /// See [`PATIENT_DELAY_MS`].
-const PATIENT: WakeThreshold = WakeThreshold { min_bytes: 4 << 20, max_delay: Duration::from_millis(250) };
+const PATIENT: WakeThreshold =
+    WakeThreshold { min_bytes: 4 << 20, min_packets: 0, max_delay: Duration::from_millis(250) };
 
 /// Prefix of an interface whose packets AF_XDP takes.
 const XDP: &str = "xdp:";
@@ -244,10 +246,13 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
     {
         bail!("{name}: promiscuous mode, the kernel's buffer and time stamps are the daemon's to choose");
     }
-    let is_patient = settings.latency_ms >= LATENCY_RECORDING_MS;
+    let (delay_ms, wake) = match settings.min_packets {
+        Some(packets) => WakeWish { packets, time_ms: settings.latency_ms }.at_tap(),
+        None if settings.latency_ms >= LATENCY_RECORDING_MS => (PATIENT_DELAY_MS, PATIENT),
+        None => (0, WakeThreshold::IMMEDIATE),
+    };
     let program = program();
-    let socket = socket_path(args.socket.as_deref());
-    let client = Client::connect(&socket, &program)?;
+    let (client, socket) = Client::connect_for(args.socket.as_deref(), capture, &program)?;
     let attach = AttachRequest {
         capture: capture.to_owned(),
         filter: settings.filter_text.clone(),
@@ -263,13 +268,13 @@ fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Li
                 StartPosition::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
             }
         },
-        delay_ms: if is_patient { PATIENT_DELAY_MS } else { 0 },
+        delay_ms,
         group,
         labels: args.label.clone(),
         ..AttachRequest::default()
     };
     let mut tap = client.attach(&attach)?;
-    tap.set_wake(if is_patient { PATIENT } else { WakeThreshold::IMMEDIATE });
+    tap.set_wake(wake);
     if args.reconnect {
         tap = tap.reconnecting(&socket, &program, &attach);
     }
@@ -302,6 +307,11 @@ fn program() -> String {
 }
 
 fn open_xdp(settings: &af_packet::AfPacketSettings, xdp: XdpArgs) -> Result<Live> {
+    if settings.min_packets.is_some() {
+        bail!(
+            "--wake is for AF_PACKET and {TAP}NAME: an AF_XDP socket does not count what waits: leave {XDP} out"
+        );
+    }
     if settings.direction == CaptureDirection::Out {
         bail!(
             "{XDP}: an XDP program sees what an interface receives, and nothing that it sends: leave {XDP} out"

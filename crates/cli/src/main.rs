@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod capture;
 mod clock_error;
+mod collect_flows;
 mod compiler;
 mod configuration;
 mod container;
@@ -42,6 +43,8 @@ mod stream;
 mod strict;
 mod top;
 mod view;
+mod wake;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -77,6 +80,8 @@ Examples:
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: the busiest flows
   tapline probe -i eth0 --export 10.0.0.1:4739        flows to a collector, as IPFIX
+  tapline collect-flows --listen udp://:4739          flows of routers and probes: IPFIX, NetFlow, sFlow
+  tapline watch -i eth0 --rules rules.toml            events by rules: scans, new hosts, silence, losses
   tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
   tapline filter explain 'vlan and tcp port 80'       a filter, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
@@ -105,6 +110,12 @@ enum Command {
     /// Meter flows, and export them to collectors as IPFIX or NetFlow, or show the largest.
     #[command(after_help = probe::EXAMPLES)]
     Probe(Box<probe::ProbeArgs>),
+    /// Collect flows from routers and probes (IPFIX, NetFlow v5 and v9, sFlow), and export them or show the largest.
+    #[command(after_help = collect_flows::EXAMPLES)]
+    CollectFlows(Box<collect_flows::CollectArgs>),
+    /// Watch packets and flows by rules: rates, scans, new hosts, silence, scripts; tell events, record around them.
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(Box<watch::WatchArgs>),
     /// Generate packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
     #[command(after_help = generate::help())]
     Generate(Box<generate::GenerateArgs>),
@@ -192,6 +203,14 @@ fn main() -> ExitCode {
         Command::Probe(mut args) => {
             args.netns = args.netns.take().or(args.container.take());
             probe::run(&args)
+        }
+        Command::CollectFlows(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            collect_flows::run(&args)
+        }
+        Command::Watch(mut args) => {
+            args.netns = args.netns.take().or(args.container.take());
+            watch::run(&args)
         }
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(mut args) => {

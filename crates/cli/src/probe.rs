@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Parser};
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
-use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
+use tapline_flow::{DetailFields, KeyFields, PAYLOAD_MAX, Sampling, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
@@ -23,6 +23,7 @@ use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -34,9 +35,12 @@ Examples:
   tapline probe -i eth0 --view                                       for tapline view, in a browser
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
+  tapline probe -i eth0 --export tls://collector --tls-ca ca.pem --tls-cert probe.pem --tls-key probe.key
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
   tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
+  tapline probe -i eth0 --sample-flows 100 --sample-seed 7           1 in 100 flows, the same in each probe with this seed
   tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, told apart by VLAN and tunnel
+  tapline probe -r trace.pcap --key no-client-port,ipv4/24           one flow for all connections of a network to a service
   tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
       --export tcp://collector:4739                                  fields of your choice, both directions in one record
   nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
@@ -76,6 +80,8 @@ pub(crate) struct ProbeArgs {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
+    #[command(flatten)]
+    wake: WakeArgs,
     /// Threads that share the packets by host; each meters and exports on its own, in its own observation domain. Not
     /// for a single output file (file:, json:, csv:).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
@@ -94,7 +100,9 @@ pub(crate) struct ProbeArgs {
     /// full table ends the flow that was idle longest.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
-    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
+    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface. Fields left out
+    /// of it, which merges flows: no-ports, no-client-port (the greater port), no-protocol, ipv4/24 and ipv6/64 (hosts
+    /// of a network). With commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
     /// Meter the packets inside tunnels: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
@@ -115,16 +123,26 @@ pub(crate) struct ProbeArgs {
     /// scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
-    /// With --sample N: multiply packets and bytes of each flow by N, as an estimate. Records then carry the interval 1.
+    /// Sampling of flows: one flow in N is metered, whole and both directions, as a hash of its key decides. IPFIX and
+    /// NetFlow v9 tell of it in an options record; counts are not scaled.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), conflicts_with = "sample", help_heading = "Flows")]
+    sample_flows: u64,
+    /// Seed of either sample: probes with the same seed and --key choose the same flows. The default 0 is a secret seed
+    /// on live interfaces, which no sender can avoid, and always the same for files.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..), help_heading = "Flows")]
+    sample_seed: u32,
+    /// With --sample N or --sample-flows N: multiply packets and bytes of each flow by N, as an estimate. Records then
+    /// carry the interval 1.
     #[arg(long, help_heading = "Flows")]
     scale: bool,
     /// Leave out flows with fewer packets, of both directions. Their packets are counted in the account.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     min_packets: u64,
 
-    /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
-    /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
-    /// and hour; only in builds with the feature `parquet`). - as a name is standard output.
+    /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT (only in builds with the
+    /// feature `tls`); HOST:PORT means UDP, and the default port is 4739, of TLS 4740. Files: file:NAME (IPFIX),
+    /// json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date and hour; only in builds with the feature
+    /// `parquet`). - as a name is standard output.
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
@@ -165,6 +183,21 @@ pub(crate) struct ProbeArgs {
     /// The longest time that a message of a live interface waits for further records; in tenths of a second.
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_duration, help_heading = "Export")]
     message_delay: Duration,
+    /// Send a message once it has this many records; 0 waits until it is full, or --message-delay is over.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u16>(..), help_heading = "Export")]
+    message_records: u16,
+    /// For tls://: PEM file of the authorities that may have signed the collector's certificate.
+    #[arg(long, value_name = "FILE", help_heading = "Export")]
+    tls_ca: Option<PathBuf>,
+    /// For tls://: PEM file of the exporter's certificate, for collectors that ask for one.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Export")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the key to --tls-cert.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Export")]
+    tls_key: Option<PathBuf>,
+    /// For tls://: the name that the collector's certificate must have, if not the host of its address.
+    #[arg(long, value_name = "NAME", help_heading = "Export")]
+    tls_name: Option<String>,
     /// Distribution over collectors. all: each gets all flows; flow: each flow goes to one of them.
     #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
     spread: String,
@@ -241,6 +274,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         netns: args.netns.clone(),
         container: None,
         xdp: args.xdp,
+        wake: args.wake,
         i_own_this_network: Vec::new(),
         workers: args.workers,
         duration: args.duration,
@@ -270,10 +304,10 @@ fn check(args: &ProbeArgs) -> Result<()> {
         writeln!(io::stderr(), "tapline: {what}")?;
     }
     let details = DetailFields::parse(&args.details)?;
-    let (rows, collectors) = destinations(args);
+    let (rows, collectors) = destinations(args.export.as_deref());
     if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
         bail!(
-            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
+            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
         );
     }
     if args.export.is_none() && (args.template != "default" || args.biflow) {
@@ -313,16 +347,17 @@ fn check(args: &ProbeArgs) -> Result<()> {
 
 fn check_sampling(args: &ProbeArgs) -> Result<()> {
     let version = args.version.parse().ok().and_then(Version::of_number).unwrap_or_default();
-    let sampling = args.sample as u32;
-    match version.sampling_max().filter(|max| sampling > *max) {
-        Some(max) => bail!(Error::Sampling { sampling, max }),
-        None => Ok(()),
-    }
+    let sampling = match args.sample_flows {
+        _ if args.scale => Sampling::NONE,
+        1 => Sampling::Packets(args.sample as u32),
+        interval => Sampling::Flows(interval as u32),
+    };
+    Ok(version.check_sampling(sampling)?)
 }
 
 /// The destinations of flows: text and Parquet files with their formats, and collectors.
-fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
-    let all = args.export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
+pub(crate) fn destinations(export: Option<&str>) -> (Vec<(&str, &str)>, Vec<&str>) {
+    let all = export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
     let (mut rows, mut collectors) = (Vec::new(), Vec::new());
     for to in all {
         match to.split_once(':') {
@@ -336,7 +371,7 @@ fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
 }
 
 fn has_rows_on_stdout(args: &ProbeArgs) -> bool {
-    destinations(args).0.iter().any(|(_, path)| *path == "-")
+    destinations(args.export.as_deref()).0.iter().any(|(_, path)| *path == "-")
 }
 
 /// The graph that does it.
@@ -362,7 +397,7 @@ fn graph(args: &ProbeArgs) -> String {
     for source in others {
         text += &format!(" {source} -> {meeting};");
     }
-    let (rows, collectors) = destinations(args);
+    let (rows, collectors) = destinations(args.export.as_deref());
     if !collectors.is_empty() {
         text += &format!(" meter -> export :: {};", export(args, &collectors.join(",")));
     }
@@ -390,7 +425,7 @@ fn filter(args: &ProbeArgs) -> Option<String> {
 
 fn meter(args: &ProbeArgs) -> String {
     format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={}, min_packets={}, scale={}{})",
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, sample_by={}, seed={}, details={}, payload={}, min_packets={}, scale={}{})",
         time(args.active_timeout),
         time(args.idle_timeout),
         time(args.closed_timeout),
@@ -398,7 +433,9 @@ fn meter(args: &ProbeArgs) -> String {
         quoted(&args.key),
         yes(args.inner),
         if args.layer2 { "frame" } else { "ip" },
-        args.sample,
+        args.sample.max(args.sample_flows),
+        if args.sample_flows > 1 { "flow" } else { "packet" },
+        args.sample_seed,
         quoted(&details(args).words()),
         args.payload.unwrap_or(64),
         args.min_packets,
@@ -425,7 +462,7 @@ fn template(args: &ProbeArgs) -> String {
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, spread={}, rate={}, enterprise={}{})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, records={}, spread={}, rate={}, enterprise={}{}{})",
         quoted(to),
         args.version,
         quoted(&template(args)),
@@ -435,11 +472,20 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         args.template_messages,
         time(args.template_time),
         time(args.message_delay),
+        args.message_records,
         args.spread,
         args.rate,
         args.enterprise,
         exporter(args),
+        tls(args),
     )
+}
+
+fn tls(args: &ProbeArgs) -> String {
+    let files = [("tls_ca", &args.tls_ca), ("tls_cert", &args.tls_cert), ("tls_key", &args.tls_key)];
+    let files = files.iter().filter_map(|(name, path)| Some((*name, path.as_ref()?.to_string_lossy())));
+    let name = args.tls_name.iter().map(|name| ("tls_name", name.into()));
+    files.chain(name).map(|(name, value)| format!(", {name}={}", quoted(&value))).collect()
 }
 
 fn exporter(args: &ProbeArgs) -> String {
@@ -451,17 +497,17 @@ fn parquet(args: &ProbeArgs) -> String {
     format!(", parquet_size={size}, parquet_time={time}")
 }
 
-fn yes(is_so: bool) -> &'static str {
+pub(crate) fn yes(is_so: bool) -> &'static str {
     if is_so { "yes" } else { "no" }
 }
 
 /// A time as graphs have it, to the nanosecond.
-fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     format!("{}ns", time.as_nanos())
 }
 
 /// A text as graphs have it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

@@ -31,7 +31,7 @@ const COUNT_WIDTH: usize = 16;
 
 /// The final account as a table that ends in whether it balances.
 pub(crate) fn text(account: &Account) -> String {
-    table(account) + &balance_text(account)
+    table(account) + balance_text(account).as_str()
 }
 
 /// The account of a capture that goes on. Packets on their way between two places may make its sums differ, so it does
@@ -41,7 +41,7 @@ pub(crate) fn running_text(account: &Account) -> String {
         Balance::Balanced => balance_text(account),
         Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
     };
-    table(account) + &state
+    table(account) + state.as_str()
 }
 
 fn table(account: &Account) -> String {
@@ -110,7 +110,7 @@ fn state_text(balance: &Balance) -> String {
 
 /// The final account of a graph: what came in, and what each stage did with it.
 pub(crate) fn graph_text(account: &GraphAccount) -> String {
-    graph_table(account) + &state_text(&account.balance())
+    graph_table(account) + state_text(&account.balance()).as_str()
 }
 
 /// The account of a graph that still runs.
@@ -119,7 +119,7 @@ pub(crate) fn running_graph_text(account: &GraphAccount) -> String {
         balance @ Balance::Balanced => state_text(&balance),
         Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
     };
-    graph_table(account) + &state
+    graph_table(account) + state.as_str()
 }
 
 fn graph_table(account: &GraphAccount) -> String {
@@ -128,8 +128,12 @@ fn graph_table(account: &GraphAccount) -> String {
         table.interface(interface);
     }
     table.row("delivered", Count::Known(account.delivered), "");
-    if account.unexamined > 0 {
-        table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
+    if account.unexamined > account.paused {
+        let after = account.unexamined - account.paused;
+        table.row("not examined", Count::Known(after), "came after the end was decided");
+    }
+    if account.paused > 0 {
+        table.row("not examined", Count::Known(account.paused), "came while it was paused");
     }
     for stage in &account.stages {
         table.stage(stage);
@@ -144,6 +148,7 @@ pub(crate) fn graph_json(account: &GraphAccount) -> Value {
         "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
         "delivered": account.delivered,
         "unexamined": account.unexamined,
+        "paused": account.paused,
         "stages": account.stages.iter().map(stage_json).collect::<Vec<_>>(),
         "lost": account.lost(),
         "balanced": balance == Balance::Balanced,
@@ -156,6 +161,8 @@ fn stage_json(stage: &StageAccount) -> Value {
         "name": stage.name,
         "class": stage.class,
         "received": stage.received,
+        // Packets that collected flows count: received beside those of the edges.
+        "reported": stage.counters.reported,
         "bytes": stage.bytes,
         "passed": stage.passed,
         "refused": stage.refused(),
@@ -211,7 +218,7 @@ impl Rows {
             [] => Balance::Balanced,
             faults => Balance::Unbalanced(faults.to_vec()),
         };
-        self.0.text + &state_text(&balance)
+        self.0.text + state_text(&balance).as_str()
     }
 }
 
@@ -240,9 +247,16 @@ impl Table {
             self.xdp(name, ring, xdp);
         } else if let Some(tap) = interface.tap {
             self.tap(name, tap);
+        } else if let Some(ring) = interface.ring.filter(|_| interface.is_socket) {
+            self.row(&format!("{name}  received"), Count::Known(ring.received), "");
+            self.row(&format!("{name}  LOST"), Count::Known(ring.dropped), "no room in the socket");
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
+            if let Some(counted) = interface.counted {
+                let bytes = format!("{} bytes on the wire", grouped(counted.bytes));
+                self.row(&format!("{name}  counted in the kernel"), Count::Known(counted.packets), &bytes);
+            }
         } else {
             let verb = if interface.is_generated { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
@@ -339,7 +353,8 @@ impl Table {
         if let Some(filter) = &counters.filter {
             remarks.extend(Some(engine(filter)).filter(|engine| !engine.is_empty()));
         }
-        self.row(&format!("{name}  received"), Count::Known(*received), &remarks.join(", "));
+        let received = received + counters.reported;
+        self.row(&format!("{name}  received"), Count::Known(received), &remarks.join(", "));
     }
 
     fn output(&mut self, output: &OutputAccount) {
@@ -399,6 +414,11 @@ pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
             "overwritten": tap.overwritten,
             "damaged": tap.damaged,
             "unread": tap.unread,
+        })),
+        // Packets that ended in a count in the kernel, of those received.
+        "counted": interface.counted.map(|counted| json!({
+            "packets": counted.packets,
+            "bytes": counted.bytes,
         })),
         "partial": interface.is_partial,
         "delivered": interface.delivered,

@@ -4,9 +4,11 @@
 //! rules -> sources, stores and socket (opened with all rights) -> rights given up -> threads -> serve -> account
 //! ```
 
+mod publishing;
 mod recording;
 mod viewing;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,12 +38,13 @@ use tapline_sys::privilege::{self, Identity};
 use tapline_tap::protocol::{
     CaptureStatus, ControlAction, ReaderStatus, RecordingStatus, Status, UserStatus,
 };
-use tapline_tap::{Client, socket_path};
+use tapline_tap::{Client, ShareBy, socket_path};
 
 use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
 use crate::strict::{self, LostPackets, StrictArgs};
 use crate::{files, privileges, report, session};
+use publishing::{EndedGraph, OpenedGraph, OpenedPlace, RunningGraph};
 use recording::{EndedRecording, OpenedStore, RunningRecording};
 use viewing::OpenedView;
 
@@ -122,11 +125,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     let opened = open_captures(&rules)?;
+    let (graphs, places) = OpenedGraph::open_all(&rules, &opened)?;
     let stores = open_stores(&rules, &opened, identity.as_ref())?;
     let socket = Socket::bind(&rules, Some(privileges::starter()))?;
     let views = OpenedView::open_all(&rules, identity.as_ref());
-    // Only stages of recordings and views have meters.
-    let meters = if stores.is_empty() && views.is_empty() {
+    // Only stages of recordings, views and places have meters.
+    let meters = if stores.is_empty() && views.is_empty() && graphs.is_empty() {
         Meters::private()
     } else {
         Meters::create(&session::title())
@@ -144,7 +148,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     lacks.iter().for_each(|lack| say(lack));
     // Threads inherit what is left.
     let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
-    let captures = captures.collect::<Result<Vec<_>, _>>()?;
+    let mut captures = captures.collect::<Result<Vec<_>, _>>()?;
+    // Behind the captures that they read: at the end these end first.
+    captures.extend(places.into_iter().map(OpenedPlace::start).collect::<Result<Vec<_>>>()?);
     let mut server = Server::new(rules.clone(), socket, captures)?;
     // From here on others wait for this thread: it waits for no reader of the log.
     let log = Log::start(io::stderr(), "tapline: ")?;
@@ -153,6 +159,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let first = recordings.len();
     let start = |(number, view): (usize, OpenedView)| view.start(&mut server, first + number, &meters, &log);
     let views = views.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
+    let first = first + views.len();
+    let start =
+        |(number, graph): (usize, OpenedGraph)| graph.start(&mut server, first + number, &meters, &log);
+    let graphs = graphs.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let message = format!("serving at {}", rules.socket.display());
     log.entry(&JournalEntry { kind: EntryKind::Serving, message, fields: Vec::new() });
     let of_entries = log.clone();
@@ -165,14 +175,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     })?;
     let captures = server.run(&mut |line| log.line(line), &mut |captures| {
         let recordings = recordings.iter().map(RunningRecording::latest).collect();
-        log.text(DaemonTotals { captures: captures.to_vec(), recordings }.running_text());
+        let graphs = graphs.iter().map(RunningGraph::latest).collect();
+        log.text(DaemonTotals { captures: captures.to_vec(), recordings, graphs }.running_text());
     })?;
-    let ended =
-        DaemonTotals { captures, recordings: recordings.into_iter().map(RunningRecording::join).collect() };
+    let ended = DaemonTotals {
+        captures,
+        recordings: recordings.into_iter().map(RunningRecording::join).collect(),
+        graphs: graphs.into_iter().map(RunningGraph::join).collect(),
+    };
     views.into_iter().for_each(|view| drop(view.join()));
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
-    let is_whole = ended.recordings.iter().all(EndedRecording::is_whole);
+    let is_whole = ended.recordings.iter().all(EndedRecording::is_whole)
+        && ended.graphs.iter().all(EndedGraph::is_whole);
     let code = if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     Ok(args.strict.code(code, &ended.losses()))
 }
@@ -211,12 +226,12 @@ fn obey(signal: i32, config: Option<&Path>, server: &Orders, log: &Log) {
             let now = NotifyState::monotonic_usec_now();
             let states = [Some(NotifyState::Reloading), now.ok()];
             tell_systemd(&states.into_iter().flatten().collect::<Vec<_>>());
-            match Rules::read(path) {
+            match read_rules(path) {
                 Ok(rules) => {
                     rules.unknown().iter().for_each(|line| log.line(&format!("warning: {line}")));
                     server.reload(rules);
                 }
-                Err(error) => log.line(&format!("the rules stay as they were: {error}")),
+                Err(error) => log.line(&format!("the rules stay as they were: {error:#}")),
             }
             tell_systemd(&[NotifyState::Ready]);
         }
@@ -229,10 +244,17 @@ fn obey(signal: i32, config: Option<&Path>, server: &Orders, log: &Log) {
     }
 }
 
+/// The rules of a file, with stages that are right.
+fn read_rules(path: &Path) -> Result<Rules> {
+    let rules = Rules::read(path).map_err(|error| anyhow!(with_nearest(&error.to_string())))?;
+    publishing::check_rules(&rules).with_context(|| path.display().to_string())?;
+    Ok(rules)
+}
+
 /// The rules of a file, or those that the command line stands for.
 fn rules(args: &ServeArgs) -> Result<Rules> {
     let mut rules = match &args.config {
-        Some(path) => Rules::read(path).map_err(|error| anyhow!(with_nearest(&error.to_string())))?,
+        Some(path) => read_rules(path)?,
         None => {
             let interfaces: Vec<String> =
                 args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
@@ -323,13 +345,15 @@ fn say(line: &str) {
 struct DaemonTotals {
     captures: Vec<CaptureTotals>,
     recordings: Vec<EndedRecording>,
+    graphs: Vec<EndedGraph>,
 }
 
 impl DaemonTotals {
     /// Equations of the accounts that do not hold.
     fn faults(&self) -> Vec<String> {
         let of_captures = self.captures.iter().flat_map(imbalances);
-        of_captures.chain(self.recordings.iter().flat_map(EndedRecording::imbalances)).collect()
+        let of_recordings = self.recordings.iter().flat_map(EndedRecording::imbalances);
+        of_captures.chain(of_recordings).chain(self.graphs.iter().flat_map(EndedGraph::imbalances)).collect()
     }
 
     /// Packets lost before the captures, in their buffers and by stores; those of readers are in the readers' accounts.
@@ -337,6 +361,7 @@ impl DaemonTotals {
         let interfaces = self.captures.iter().flat_map(|capture| &capture.interfaces);
         let mut lost = strict::losses(interfaces, []);
         lost.extend(self.recordings.iter().flat_map(EndedRecording::losses));
+        lost.extend(self.graphs.iter().flat_map(EndedGraph::losses));
         let full = self.captures.iter().filter(|capture| capture.not_stored > 0);
         lost.extend(full.map(|capture| LostPackets {
             place: format!("tap:{} (buffer)", capture.name),
@@ -348,6 +373,7 @@ impl DaemonTotals {
     fn rows(&self) -> report::Rows {
         let mut text = rows(&self.captures);
         self.recordings.iter().for_each(|recording| recording.add_rows(&mut text));
+        self.graphs.iter().for_each(|graph| graph.add_rows(&mut text));
         text
     }
 
@@ -368,9 +394,11 @@ fn tell(args: &ServeArgs, ended: &DaemonTotals, log: &Log) -> bool {
     if args.json {
         let captures: Vec<Value> = ended.captures.iter().map(to_json).collect();
         let recordings: Vec<Value> = ended.recordings.iter().map(EndedRecording::to_json).collect();
+        let graphs: Vec<Value> = ended.graphs.iter().map(EndedGraph::to_json).collect();
         let value = json!({"account": {
             "captures": captures,
             "recordings": recordings,
+            "graphs": graphs,
             "balanced": faults.is_empty(),
             "faults": faults,
         }});
@@ -484,8 +512,28 @@ fn status_text(status: &Status) -> String {
             );
         }
         capture.readers.iter().for_each(|reader| text += &reader_text(reader));
+        text += &groups_text(&capture.readers);
     }
     text
+}
+
+/// A line for each group: how it shares, its packets, and its members.
+fn groups_text(readers: &[ReaderStatus]) -> String {
+    let mut groups: BTreeMap<(u32, &str, &str), (u64, Vec<String>)> = BTreeMap::new();
+    for reader in readers {
+        let Some(group) = &reader.group else { continue };
+        let (offered, members) = groups.entry((reader.uid, &group.name, group.by.word())).or_default();
+        *offered += reader.counts.offered;
+        members.push(match group.by {
+            ShareBy::First => format!("{}:{}", reader.number, group.priority),
+            _ => reader.number.to_string(),
+        });
+    }
+    let line = |((uid, name, by), (offered, members)): ((u32, &str, &str), (u64, Vec<String>))| {
+        let members = members.join(" ");
+        format!("  group {name} of user {uid}, by {by}: {} offered, readers {members}\n", grouped(offered))
+    };
+    groups.into_iter().map(line).collect()
 }
 
 fn capture_text(capture: &CaptureStatus) -> String {

@@ -1,4 +1,5 @@
-//! Signals as orders to the loop: Ctrl-C, SIGTERM and SIGHUP end it cleanly, SIGUSR1 asks for the account.
+//! Signals as orders to the loop: Ctrl-C, SIGTERM and SIGHUP end it cleanly, SIGUSR1 asks for the account,
+//! SIGUSR2 pauses and resumes.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -6,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use tapline_graph::Control;
+
+use crate::session::clock;
 
 /// Grace after a first SIGINT. Until then others are taken for the same one: shells and
 /// timeout(1) signal a program and then its group.
@@ -55,7 +58,7 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, Arc::clone(&has_ended))?;
     }
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ])?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ])?;
     Ok(CaughtSignals { signals, gives_up, while_opening, has_ended })
 }
 
@@ -89,6 +92,7 @@ impl CaughtSignals {
             for signal in &mut signals {
                 match signal {
                     SIGUSR1 => control.request_report(),
+                    SIGUSR2 => pause_or_resume(&control),
                     SIGHUP => on_hangup(),
                     SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                     _ => control.stop(),
@@ -100,6 +104,16 @@ impl CaughtSignals {
         })?;
         Ok(())
     }
+}
+
+/// Pauses a run that goes on, resumes one that is paused, and says so.
+fn pause_or_resume(control: &Control) {
+    let (ordered, done) = match control.is_paused() {
+        true => (control.resume(clock()), "resumed"),
+        false => (control.pause(), "paused; SIGUSR2 again goes on"),
+    };
+    let line = ordered.map_or_else(|why| format!("neither paused nor resumed: {why}"), |()| done.to_owned());
+    let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
 /// Effect of a SIGINT beside the order to stop. With `leaves`, outputs drop packets that wait for their rate.

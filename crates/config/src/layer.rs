@@ -84,15 +84,16 @@ impl Layers {
     ) -> Result<Layers, Vec<Error>> {
         let mut layers = Layers::default();
         let mut faults = Vec::new();
-        match places.present() {
-            Ok(files) => layers.files = files,
-            Err(error) => faults.push(error),
-        }
-        for path in layers.files.clone() {
-            match read_bounded(&path) {
+        let present = places.present().unwrap_or_else(|error| {
+            faults.push(error);
+            Vec::new()
+        });
+        for (path, file) in present {
+            match text_of(&path, file) {
                 Ok(text) => layers.add_file(root, &path, &text, &mut faults),
                 Err(error) => faults.push(error),
             }
+            layers.files.push(path);
         }
         layers.add_variables(root, variables, &mut faults);
         if faults.is_empty() { Ok(layers) } else { Err(faults) }
@@ -174,9 +175,14 @@ fn flag_word(arg: &Arg, value: &str) -> Result<String, String> {
 /// # Errors
 /// [`Error::File`] if it cannot be read, is longer, or is not UTF-8.
 pub fn read_bounded(path: &Path) -> Result<String, Error> {
+    let file = fs::File::open(path);
+    text_of(path, file.map_err(|source| Error::File { path: path.to_owned(), source })?)
+}
+
+fn text_of(path: &Path, file: fs::File) -> Result<String, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
     let mut text = Vec::new();
-    let mut file = fs::File::open(path).map_err(failed)?.take(FILE_LEN_MAX + 1);
+    let mut file = file.take(FILE_LEN_MAX + 1);
     file.read_to_end(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_LEN_MAX {
         let text = format!("it has more than {FILE_LEN_MAX} bytes, the most of a configuration");

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -48,12 +48,12 @@ impl Places {
         Places { files: vec![path.to_owned()], user: None }
     }
 
-    /// The files that are there, each before its drop-ins `NAME.d/*.toml`, which follow by name. A file of the user
-    /// that belongs to another is left out: it is the caller's of sudo(8), not root's.
+    /// The files that are there, opened, each before its drop-ins `NAME.d/*.toml`, which follow by name. A file of the
+    /// user that belongs to another is left out: it is the caller's of sudo(8), not root's.
     ///
     /// # Errors
     /// [`Error::Untrusted`] for a file that others may write, [`Error::File`] for a folder that cannot be read.
-    pub fn present(&self) -> Result<Vec<PathBuf>, Error> {
+    pub(crate) fn present(&self) -> Result<Vec<(PathBuf, File)>, Error> {
         let mut present = Vec::new();
         for file in &self.files {
             let is_users = self.user.as_ref() == Some(file);
@@ -62,21 +62,34 @@ impl Places {
             let drop_ins = drop_ins(file)
                 .or_else(|error| if is_left_out(&error) { Ok(Vec::new()) } else { Err(error) })?;
             for path in [vec![file.clone()], drop_ins].concat() {
-                let about = match about(&path) {
-                    Ok(Some(about)) => about,
-                    Ok(None) => continue,
-                    Err(error) if is_left_out(&error) => continue,
+                match open_trusted(&path, is_users) {
+                    Ok(opened) => present.extend(opened.map(|file| (path, file))),
+                    Err(error) if is_left_out(&error) => {}
                     Err(error) => return Err(error),
-                };
-                if is_users && about.uid() != privilege::user() {
-                    continue;
                 }
-                ensure_trusted(&path, &about)?;
-                present.push(path);
             }
         }
         Ok(present)
     }
+}
+
+/// Opens a file that may be believed; `None` if there is none, or one of the user that belongs to another.
+fn open_trusted(path: &Path, is_users: bool) -> Result<Option<File>, Error> {
+    let is_anothers = |about: &fs::Metadata| is_users && about.uid() != privilege::user();
+    // Looked at before it is opened, which would wait for ever at a pipe of another user.
+    match about(path)? {
+        Some(about) if !is_anothers(&about) => ensure_trusted(path, &about)?,
+        _ => return Ok(None),
+    }
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    // And once more: in a folder of another user the name may mean another file by now.
+    let about = file.metadata().map_err(failed)?;
+    if is_anothers(&about) {
+        return Ok(None);
+    }
+    ensure_trusted(path, &about)?;
+    Ok(Some(file))
 }
 
 /// What there is at a path; `None` for nothing.
@@ -120,7 +133,9 @@ fn ensure_trusted(path: &Path, about: &fs::Metadata) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::{io, thread};
 
     use super::*;
 
@@ -139,7 +154,7 @@ mod tests {
             .present()
             .expect("ours")
             .iter()
-            .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
+            .map(|(path, _)| path.file_name().expect("a name").to_string_lossy().into_owned())
             .collect();
         assert_eq!(names, ["tapline.toml", "10-a.toml", "20-b.toml"]);
         assert!(Places::only(&folder.path().join("none.toml")).present().expect("none").is_empty());
@@ -153,6 +168,45 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("ours");
         let error = Places::only(&path).present().expect_err("anybody's").to_string();
         assert!(error.contains("mode 666") && error.contains("tapline.toml"), "{error}");
+    }
+
+    /// A user in whose folder root looks (HOME after su(1)) changes what a name means as fast as that goes.
+    #[test]
+    fn a_file_that_is_exchanged_meanwhile_is_not_read() {
+        if !privilege::is_root() {
+            eprintln!("a_file_that_is_exchanged_meanwhile_is_not_read: skipped: needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |name: &str| folder.path().join(name);
+        let (main, good, bad) = (of("tapline.toml"), of("good"), of("bad"));
+        fs::write(&good, "good").expect("a file");
+        fs::write(&bad, "bad").expect("a file");
+        std::os::unix::fs::chown(&bad, Some(65_534), None).expect("root may");
+        let ends = AtomicBool::new(false);
+        let read = thread::scope(|scope| {
+            scope.spawn(|| {
+                for target in [&bad, &good].into_iter().cycle() {
+                    if ends.load(Relaxed) {
+                        break;
+                    }
+                    let _ = fs::remove_file(of("next"));
+                    symlink(target, of("next"))
+                        .and_then(|()| fs::rename(of("next"), &main))
+                        .expect("renamed");
+                }
+            });
+            let places = Places::only(&main);
+            let mut texts = Vec::new();
+            while texts.len() < 2000 {
+                let Ok(mut present) = places.present() else { continue };
+                let text = present.pop().map(|(_, file)| io::read_to_string(file).expect("a text"));
+                texts.extend(text);
+            }
+            ends.store(true, Relaxed);
+            texts
+        });
+        assert!(read.iter().all(|text| text == "good"));
     }
 
     #[test]

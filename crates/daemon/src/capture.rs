@@ -18,6 +18,7 @@ use tapline_tap::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCoun
 
 use crate::budget::Payer;
 use crate::memory::Allowance;
+use crate::rules::MatchRule;
 use crate::union::Asked;
 use crate::view::{Rights, View};
 use crate::worker::{
@@ -61,6 +62,8 @@ pub(crate) struct NewReader {
     pub(crate) payer: Option<(Payer, Allowance)>,
     /// The group whose share of the packets it gets.
     pub(crate) group: Option<tapline_tap::GroupRequest>,
+    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    pub(crate) precedence: Option<u64>,
 }
 
 /// A worker's thread, and the way to it.
@@ -106,13 +109,27 @@ impl Capture {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
     pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
-        Capture::start_by(rule, sources, None)
+        Capture::start_by(rule, sources, None, None)
+    }
+
+    /// Starts the thread of a published place of a graph. `handle` says how filters of its packets are compiled: as for
+    /// the graph's own source. Its source waits for no reader, and lends packets only that readers want.
+    ///
+    /// # Errors
+    /// As with [`start`](Self::start).
+    pub fn start_place(
+        rule: CaptureRule,
+        source: Box<dyn Source>,
+        handle: HandleKind,
+    ) -> Result<Capture, Error> {
+        Capture::start_by(rule, vec![source], Some(handle), None)
     }
 
     /// Likewise; processor time that users may take is by the second of `clock`, in nanoseconds, if there is one.
     fn start_by(
         rule: CaptureRule,
         sources: Vec<Box<dyn Source>>,
+        handle: Option<HandleKind>,
         clock: Option<fn() -> u64>,
     ) -> Result<Capture, Error> {
         let mut interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
@@ -124,7 +141,7 @@ impl Capture {
         }
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
-        let handle = if is_file { HandleKind::Savefile } else { HandleKind::Live };
+        let handle = handle.unwrap_or(if is_file { HandleKind::Savefile } else { HandleKind::Live });
         // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
         let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };
@@ -141,6 +158,7 @@ impl Capture {
                 buffer_mib: rule.buffer,
                 worker: number as u32,
                 history: history.clone(),
+                goes_to_first: rule.matching == MatchRule::First,
                 counts_all: is_file || rule.count_all,
                 waits_for_readers: is_file,
                 options: options.clone(),
@@ -280,6 +298,7 @@ impl Capture {
             start: reader.start,
             max_latency: reader.max_latency,
             group: reader.group.clone(),
+            precedence: reader.precedence,
             payer: reader.payer.as_ref().map(|(payer, _)| *payer),
             view: None,
         });

@@ -27,6 +27,13 @@ pub(crate) struct Client {
     pub(crate) reading: Option<Reading>,
 }
 
+impl Client {
+    /// Whether it is a thread of this process: a recording, or a view's meter.
+    pub(crate) fn is_in_daemon(&self) -> bool {
+        self.who.pid == std::process::id()
+    }
+}
+
 /// The capture that a connection reads.
 pub(crate) struct Reading {
     pub(crate) number: u64,

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `rules` | the access rules, from a TOML file |
 //! | `recording` | captures that are recorded: their tables in the rules, and their states |
+//! | `publishing` | places of graphs that are captures: their tables in the rules |
 //! | `view` | a buffer for readers of the same rights |
 //! | `searching` | a search of a recorded capture, with the rights of a reader |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
@@ -44,6 +45,7 @@ mod log;
 mod log_budget;
 mod loss_watch;
 mod memory;
+mod publishing;
 mod recording;
 mod rules;
 mod sandbox;
@@ -59,7 +61,8 @@ pub use error::Error;
 pub use journal::{EntryKind, JournalEntry};
 pub use listener::Socket;
 pub use log::Log;
+pub use publishing::PublishRule;
 pub use recording::{RecordRule, Recording};
-pub use rules::{AccessRule, CaptureRule, ClientIdentity, Rules, TimeStamps};
+pub use rules::{AccessRule, CaptureRule, ClientIdentity, MatchRule, Rules, TimeStamps};
 pub use sandbox::{Confinement, confine};
 pub use server::{Orders, Server};

@@ -17,6 +17,11 @@
 //! to = "/srv/store"
 //! size = "80%"
 //!
+//! [[publish]]                         # a place of a graph behind a capture, as a capture: tap:dns
+//! name = "dns"
+//! capture = "office"
+//! stages = 'filter("udp port 53") -> sample(1/10)'
+//!
 //! [[access]]                          # the first that fits counts; without one there is no access
 //! captures = ["office"]
 //! groups = ["netops"]
@@ -36,7 +41,7 @@ use tapline_sys::peer::Peer;
 use tapline_sys::privilege::Identity;
 use tapline_tap::SOCKET_DEFAULT;
 
-use crate::{Error, RecordRule};
+use crate::{Error, PublishRule, RecordRule};
 
 /// Most bytes of a packet, unless a rule says less.
 pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
@@ -72,6 +77,9 @@ pub struct Rules {
     /// Captures that are recorded to stores.
     #[serde(rename = "record")]
     pub records: Vec<RecordRule>,
+    /// Stages behind captures, whose packets are captures too.
+    #[serde(rename = "publish")]
+    pub places: Vec<PublishRule>,
     /// The users who may read captures.
     pub access: Vec<AccessRule>,
 }
@@ -86,6 +94,7 @@ impl Default for Rules {
             user_memory: None,
             captures: Vec::new(),
             records: Vec::new(),
+            places: Vec::new(),
             access: Vec::new(),
         }
     }
@@ -115,6 +124,9 @@ pub struct CaptureRule {
     pub view: bool,
     /// Whether unwanted packets are taken from the kernel all the same, to be counted.
     pub count_all: bool,
+    /// The readers that get a packet, of those that want it.
+    #[serde(rename = "match")]
+    pub matching: MatchRule,
     /// Threads that share the packets.
     pub workers: u32,
     /// Whether interfaces receive what is meant for others.
@@ -123,6 +135,19 @@ pub struct CaptureRule {
     pub kernel_buffer: Option<u32>,
     /// Whose clock stamps the packets.
     pub time_stamps: TimeStamps,
+}
+
+/// The readers that get a packet, of those that want it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MatchRule {
+    /// All of them.
+    #[default]
+    All,
+    /// The first one by [`AccessRule::priority`], then by the number that the reader gives
+    /// ([`GroupRequest::priority`](tapline_tap::GroupRequest)), then by the order in which they came: as CSPF had it
+    /// (Mogul, Rashid, Accetta 1987). Recordings and views of the daemon get their packets besides.
+    First,
 }
 
 /// Whose clock stamps the packets. Not an adapter's that is not kept in step: readers find the past and merge by time.
@@ -149,6 +174,7 @@ impl Default for CaptureRule {
             history: None,
             view: false,
             count_all: false,
+            matching: MatchRule::default(),
             workers: 1,
             promiscuous: true,
             kernel_buffer: None,
@@ -181,6 +207,9 @@ pub struct AccessRule {
     pub store: bool,
     /// Whether they may pause the captures, for all readers.
     pub control: bool,
+    /// Where a packet goes to the first reader alone ([`MatchRule::First`]): the place of their readers, the least
+    /// number first. Root and the owner of the daemon have 0.
+    pub priority: u32,
 }
 
 impl Default for AccessRule {
@@ -196,6 +225,7 @@ impl Default for AccessRule {
             readers: READERS_DEFAULT,
             store: false,
             control: false,
+            priority: 0,
         }
     }
 }
@@ -262,7 +292,17 @@ impl Rules {
                 return Err(format!("two [[record]] write to {store}: a store has one recorder"));
             }
         }
-        self.access.iter().try_for_each(|access| access.check(&self.captures))
+        for (at, place) in self.places.iter().enumerate() {
+            place.check(&self.captures)?;
+            let before = self.places[..at].iter().map(|other| &other.name);
+            if self.captures.iter().map(|capture| &capture.name).chain(before).any(|name| *name == place.name)
+            {
+                return Err(format!("two captures are called {:?}: one is a [[publish]]", place.name));
+            }
+        }
+        let captures = self.captures.iter().map(|capture| capture.name.as_str());
+        let names: Vec<&str> = captures.chain(self.places.iter().map(|place| place.name.as_str())).collect();
+        self.access.iter().try_for_each(|access| access.check(&names))
     }
 
     /// Names of users and groups that the user database does not have: a typing error gives a user the rights of the
@@ -280,7 +320,8 @@ impl Rules {
     /// Bytes that the readers of a user may take.
     pub(crate) fn memory_of_user(&self) -> u64 {
         let buffers = |capture: &CaptureRule| u64::from(capture.buffer) * u64::from(capture.workers);
-        let largest = self.captures.iter().map(buffers).max().unwrap_or(0);
+        let of_places = self.places.iter().map(|place| u64::from(place.buffer));
+        let largest = self.captures.iter().map(buffers).chain(of_places).max().unwrap_or(0);
         self.user_memory.map_or(USER_MEMORY_DEFAULT + largest, u64::from) << 20
     }
 
@@ -307,7 +348,7 @@ impl Rules {
 }
 
 impl CaptureRule {
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let CaptureRule { name, buffer, .. } = self;
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
@@ -336,8 +377,8 @@ impl CaptureRule {
 }
 
 impl AccessRule {
-    fn check(&self, captures: &[CaptureRule]) -> Result<(), String> {
-        let is_known = |name: &&String| *name == "*" || captures.iter().any(|capture| capture.name == **name);
+    fn check(&self, captures: &[&str]) -> Result<(), String> {
+        let is_known = |name: &&String| *name == "*" || captures.contains(&name.as_str());
         if let Some(name) = self.captures.iter().find(|name| !is_known(name)) {
             return Err(format!("[[access]] names the capture {name:?}, and there is none"));
         }
@@ -409,6 +450,7 @@ mod tests {
             ("user_time = 0\n".to_owned() + CAPTURE, "1 to 1000"),
             ("user_memory = 0\n".to_owned() + CAPTURE, "1 to 1048576"),
             (CAPTURE.to_owned() + "kernel_buffer = 4096\n", "1 to 4095"),
+            (CAPTURE.to_owned() + "match = \"last\"\n", "expected `all` or `first`"),
             (CAPTURE.to_owned() + "time_stamps = \"adapter_unsynced\"\n", "expected `host` or `adapter`"),
             (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),
             (CAPTURE.to_owned() + "colour = 1\n", "unknown field"),

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapline_packet::{LinkType, Timestamp};
-use tapline_ring::{BufferSpec, Guarantee, Writer};
+use tapline_ring::{BufferSpec, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
@@ -41,7 +41,7 @@ use crate::{
 };
 use losses::LossNews;
 use searches::ClientSearch;
-use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
+use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown, standing};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
@@ -497,6 +497,7 @@ impl Server {
                     counts: sum.counts,
                     wakes: sum.wakes,
                     past: sum.past,
+                    group: reading.attach.group.clone(),
                 });
             }
             captures.push(status);
@@ -561,6 +562,11 @@ impl Server {
         self.clients = stay;
         self.stop_searches();
         log("the rules were read again");
+        if old.places != self.rules.places {
+            log(
+                "changed [[publish]] tables take effect when the daemon starts anew; places go on as they are",
+            );
+        }
         if old.records != self.rules.records {
             log(
                 "changed [[record]] tables take effect when the daemon starts anew; recordings go on as they are",
@@ -580,18 +586,6 @@ fn offer(capture: &Capture, access: &AccessRule) -> OfferedCapture {
         interfaces: capture.interfaces().iter().map(OfferedInterface::from).collect(),
         forced_filter: access.filter.clone(),
         snap_len: rights(capture, access).snap_len,
-    }
-}
-
-/// The fate of a reader's policy.
-fn standing(standing: Guarantee) -> &'static str {
-    match standing {
-        Guarantee::Lossy => "lossy",
-        Guarantee::Leased => "leased",
-        Guarantee::Lossless => "lossless",
-        Guarantee::LossyByBytes => "lossy: lagged by too many bytes",
-        Guarantee::LossyByTime => "lossy: lagged for too long",
-        Guarantee::Refused => "refused: it broke the rules of the buffer",
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) struct Setting {
     pub(crate) worker: u32,
     /// Packets that are stored even without readers.
     pub(crate) history: Option<History>,
+    /// A packet goes to the first reader that wants it, by precedence, and to no other.
+    pub(crate) goes_to_first: bool,
     /// The source lends unwanted packets too, so that they are counted.
     pub(crate) counts_all: bool,
     /// Nothing is read as long as there are no readers: a file would be over.

@@ -19,6 +19,9 @@ use tapline_bpf::ebpf::Register;
 /// Places on the stack.
 const SLOTS_MAX: usize = 64;
 
+/// The last place, where packet bytes are gathered (`lower`): no variable's in programs that do.
+pub(super) const SCRATCH: i16 = -8 * SLOTS_MAX as i16;
+
 /// The register or stack slot of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
@@ -52,6 +55,8 @@ pub(super) struct Pool {
     pub(super) lost: &'static [u8],
     /// Kept.
     pub(super) kept: &'static [u8],
+    /// Whether the last place on the stack is taken.
+    pub(super) has_scratch: bool,
 }
 
 /// The stretch in which a variable is alive. A step at `n` reads at `2n` and writes at `2n + 1`.
@@ -80,7 +85,7 @@ pub(super) fn allocate(steps: &[Step], count: usize, pool: Pool) -> Result<Locat
     let mut homes: Vec<Location> =
         homes.into_iter().map(|home| home.map_or(Location::Stack(0), Location::Register)).collect();
     spilled.sort_unstable_by_key(|life| life.start);
-    give_slots(&spilled, &mut homes)?;
+    give_slots(&spilled, &mut homes, SLOTS_MAX - usize::from(pool.has_scratch))?;
     Ok(Locations { homes })
 }
 
@@ -93,7 +98,7 @@ fn lives(steps: &[Step], count: usize) -> Vec<Life> {
         if let Some(variable) = step.written() {
             meet(&mut lives, variable, at + 1, friend(step));
         }
-        if matches!(step, Step::Packet { .. }) {
+        if step.calls() {
             loads.push(at);
         }
     }
@@ -182,7 +187,7 @@ impl Scan {
 }
 
 /// Places on the stack for variables in the order of their starts; a place is used again when its variable is dead.
-fn give_slots(spilled: &[Life], homes: &mut [Location]) -> Result<(), usize> {
+fn give_slots(spilled: &[Life], homes: &mut [Location], slots_max: usize) -> Result<(), usize> {
     let mut busy_until: Vec<u32> = Vec::new();
     for life in spilled {
         let slot = match busy_until.iter().position(|&end| end < life.start) {
@@ -193,7 +198,7 @@ fn give_slots(spilled: &[Life], homes: &mut [Location]) -> Result<(), usize> {
             }
         };
         busy_until[slot] = life.end;
-        homes[life.variable as usize] = Location::Stack(-8 * (slot.min(SLOTS_MAX) as i16 + 1));
+        homes[life.variable as usize] = Location::Stack(-8 * (slot.min(slots_max) as i16 + 1));
     }
-    if busy_until.len() <= SLOTS_MAX { Ok(()) } else { Err(busy_until.len()) }
+    if busy_until.len() <= slots_max { Ok(()) } else { Err(busy_until.len()) }
 }

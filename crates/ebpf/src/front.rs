@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! if counters.stop: pass                                              before anything else
+//! packet of several buffers, where there may be any: the filter that gathers; others: the filter that reads in place
 //! filter -- match ----> redirect to the socket of the packet's queue, which may pass it to the stack where there is none
 //!        \\- no match -> pass
 //!                       noted in front of it before that, if wanted: what the driver knows of it (`notes`)
@@ -19,7 +20,7 @@
 use super::lower::Lowering;
 use super::{EmitError, Hook, Program, RxMetadataCalls, XdpAction, emit};
 use tapline_bpf::ebpf::code::*;
-use tapline_bpf::ebpf::{CONTEXT, Insn, R0, R1, R2, R3, helper, xdp_action, xdp_md};
+use tapline_bpf::ebpf::{CONTEXT, Insn, Label, R0, R1, R2, R3, R7, R8, helper, xdp_action, xdp_md};
 use tapline_ir::Ir;
 
 /// Bytes of a line.
@@ -36,6 +37,8 @@ pub struct XdpFront {
     /// Queues that are counted: those from 0 on. A packet of another queue goes where the filter and the map of
     /// sockets say, uncounted.
     pub queues: u16,
+    /// Whether packets may come in several buffers: the filter then looks at all of them. Minimum kernel: 5.18.
+    pub several: bool,
     /// Metadata to store in front of packets that match; `None` for none.
     pub notes: Option<RxMetadataCalls>,
 }
@@ -81,6 +84,18 @@ impl Lowering {
         self.push(Insn::EXIT);
     }
 
+    /// Packets of several buffers go on at a label. Leaves the context in r6, and of others the packet's start and end
+    /// in r7 and r8.
+    pub(super) fn part_several(&mut self, to: Label) {
+        self.push(Insn::copy(CONTEXT, R1));
+        self.push(Insn::call(helper::XDP_GET_BUFF_LEN));
+        self.push(Insn::load(WORD, R7, CONTEXT, xdp_md::DATA));
+        self.push(Insn::load(WORD, R8, CONTEXT, xdp_md::DATA_END));
+        self.push(Insn::copy(R1, R8));
+        self.push(Insn::alu_register(SUB, true, R1, R7));
+        self.assembler.jump(Insn::jump_register(JGT, true, R0, R1), to);
+    }
+
     /// The end of a packet that matches.
     pub(super) fn redirect(&mut self, front: &XdpFront) {
         if let Some(notes) = &front.notes {
@@ -119,10 +134,6 @@ impl Lowering {
         self.push_all(Insn::set_map_value(R2, front.counters));
         self.push(Insn::alu_register(ADD, true, R2, R1));
     }
-
-    fn push_all(&mut self, insns: [Insn; 2]) {
-        insns.into_iter().for_each(|insn| self.push(insn));
-    }
 }
 
 #[cfg(test)]
@@ -148,7 +159,8 @@ mod tests {
     fn jumps_of_known_distance_lead_to_ends() {
         let all = RxMetadataCalls { time: Some(7), vlan: Some(8), cookie: 9 };
         for notes in [None, Some(all), Some(RxMetadataCalls { vlan: None, ..all })] {
-            let program = front(None, XdpFront { sockets: 3, counters: 4, queues: 2, notes }).unwrap();
+            let program =
+                front(None, XdpFront { sockets: 3, counters: 4, queues: 2, several: false, notes }).unwrap();
             let insns = program.insns();
             for (at, insn) in insns.iter().enumerate().filter(|(_, insn)| insn.is_jump()) {
                 let to = (at as i64 + 1 + i64::from(insn.offset)) as usize;

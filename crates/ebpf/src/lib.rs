@@ -11,6 +11,7 @@
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
 //! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
+//! | `count` | the end of a filter that counts at a socket |
 //! | `notes` | what the driver knows of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod count;
 mod front;
 mod lower;
 mod notes;
@@ -35,13 +37,14 @@ mod tests;
 
 use thiserror::Error;
 
+pub use count::SocketCount;
 pub use front::{XdpFront, front};
 pub use notes::{RxMetadata, RxMetadataCalls};
 
-use allocate::Pool;
+use allocate::{Locations, Pool};
 use lower::Lowering;
 use step::{Operand, Step, Variable};
-use tapline_bpf::ebpf::{Assembler, Insn, R0, R2, R3, helper, text, xdp_action};
+use tapline_bpf::ebpf::{Assembler, Insn, Label, R0, R2, R3, helper, text, xdp_action};
 use tapline_ir::Ir;
 
 /// The most instructions that a kernel takes from a process with the right to load programs
@@ -88,8 +91,10 @@ impl XdpAction {
 pub enum Hook {
     /// At a socket (`BPF_PROG_TYPE_SOCKET_FILTER`): returns the bytes to keep.
     SocketFilter,
+    /// Likewise; packets that the filter accepts are sampled and counted, whether the socket gets them or not.
+    Count(SocketCount),
     /// At an interface, before the stack (`BPF_PROG_TYPE_XDP`): returns an action. Lengths are those of the packet's
-    /// linear part, and packets have at most 65535 bytes; a VLAN tag is in the bytes if the adapter leaves it there.
+    /// first buffer, and packets have at most 65535 bytes; a VLAN tag is in the bytes if the adapter leaves it there.
     Xdp {
         /// Action on packets that the filter accepts.
         matched: XdpAction,
@@ -132,6 +137,9 @@ pub enum EmitError {
         /// Number of bytes that it needs.
         needed: usize,
     },
+    /// A sample of blocks that are too long.
+    #[error("the kernel samples blocks of at most 2,147,483,647 packets")]
+    LongBlocks,
     /// More instructions than the kernel takes.
     #[error("the filter is {len} instructions long, the kernel takes at most {KERNEL_INSNS_MAX}; split it")]
     TooLong {
@@ -180,25 +188,60 @@ pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
     if ir.has_state() {
         return Err(EmitError::State);
     }
+    if let Hook::Count(SocketCount { sample: Some(sample), .. }) = hook
+        && sample.under() > SocketCount::BLOCK_MAX
+    {
+        return Err(EmitError::LongBlocks);
+    }
     let unrolled = if ir.loops.is_empty() { None } else { Some(unroll::unroll(ir)?) };
-    let selected = select::select(unrolled.as_ref().unwrap_or(ir), &hook)?;
-    let steps = step::reachable(selected.steps, selected.labels);
-    let has_context = steps.iter().any(needs_context);
-    let is_xdp = !matches!(hook, Hook::SocketFilter);
-    let pool = pool(is_xdp, has_context);
-    let homes = allocate::allocate(&steps, selected.variables, pool)
-        .map_err(|needed| EmitError::TooManyValues { needed })?;
+    let ir = unrolled.as_ref().unwrap_or(ir);
+    let is_xdp = matches!(hook, Hook::Xdp { .. } | Hook::Front(_));
+    let several = matches!(hook, Hook::Front(XdpFront { several: true, .. }));
+    let Form { steps, homes, labels, has_context } = Form::new(ir, &hook, several, false)?;
     let mut lowering = Lowering { assembler: Assembler::default(), homes };
     if let Hook::Front(front) = hook {
         lowering.heed_stop(&front);
     }
-    lowering.prologue(has_context, is_xdp && steps.iter().any(needs_packet));
-    steps.iter().for_each(|step| lowering.step(step));
+    if several {
+        let gathering = Form::new(ir, &hook, true, true)?;
+        let there = Label((labels + gathering.labels) as u32);
+        lowering.part_several(there);
+        steps.iter().for_each(|step| lowering.step(step));
+        lowering.assembler.label(there);
+        lowering.homes = gathering.homes;
+        gathering.steps.iter().for_each(|step| lowering.step(&step.shifted(labels as u32)));
+    } else {
+        lowering.prologue(has_context, is_xdp && steps.iter().any(needs_packet));
+        steps.iter().for_each(|step| lowering.step(step));
+    }
     let insns = lowering.assembler.finish().ok_or(EmitError::TooLong { len: usize::MAX })?;
     if insns.len() > KERNEL_INSNS_MAX {
         return Err(EmitError::TooLong { len: insns.len() });
     }
     Ok(Program { insns: insns.into_boxed_slice(), hook })
+}
+
+/// A filter's steps in one form, and the homes of their variables.
+struct Form {
+    steps: Vec<Step>,
+    homes: Locations,
+    /// Number of labels.
+    labels: usize,
+    has_context: bool,
+}
+
+impl Form {
+    /// `keeps_context` says that the context is kept in any case; `gathers`, that packets have several buffers.
+    fn new(ir: &Ir, hook: &Hook, keeps_context: bool, gathers: bool) -> Result<Form, EmitError> {
+        let selected = select::select(ir, hook, gathers)?;
+        let steps = step::reachable(selected.steps, selected.labels);
+        let has_context = keeps_context || steps.iter().any(needs_context);
+        let is_xdp = matches!(hook, Hook::Xdp { .. } | Hook::Front(_));
+        let pool = if gathers { GATHERING } else { pool(is_xdp, has_context) };
+        let homes = allocate::allocate(&steps, selected.variables, pool)
+            .map_err(|needed| EmitError::TooManyValues { needed })?;
+        Ok(Form { steps, homes, labels: selected.labels, has_context })
+    }
 }
 
 /// A program of six instructions that goes on with the program under number 0 of a map of programs, and returns 0
@@ -211,17 +254,29 @@ pub fn trampoline(map: i32) -> Program {
     Program { insns: insns.into_boxed_slice(), hook: Hook::SocketFilter }
 }
 
+/// Of programs that have bytes of several buffers copied.
+const GATHERING: Pool = Pool { lost: &[2, 3, 4, 5], kept: &[7, 8, 9], has_scratch: true };
+
 fn pool(is_xdp: bool, has_context: bool) -> Pool {
     match (is_xdp, has_context) {
         // Nothing is lost in XDP: no helper is called but at the end.
-        (true, true) => Pool { lost: &[], kept: &[2, 3, 4, 5, 9] },
-        (true, false) => Pool { lost: &[], kept: &[2, 3, 4, 5, 6, 9] },
-        (false, _) => Pool { lost: &[2, 3, 4, 5], kept: &[7, 8, 9] },
+        (true, true) => Pool { lost: &[], kept: &[2, 3, 4, 5, 9], has_scratch: false },
+        (true, false) => Pool { lost: &[], kept: &[2, 3, 4, 5, 6, 9], has_scratch: false },
+        (false, _) => Pool { lost: &[2, 3, 4, 5], kept: &[7, 8, 9], has_scratch: false },
     }
 }
 
 fn needs_context(step: &Step) -> bool {
-    matches!(step, Step::Packet { .. } | Step::Context { .. } | Step::Redirect { .. } | Step::Leave { .. })
+    matches!(
+        step,
+        Step::Packet { .. }
+            | Step::Context { .. }
+            | Step::Redirect { .. }
+            | Step::Leave { .. }
+            | Step::Count { .. }
+            | Step::Length { .. }
+            | Step::Gather { .. }
+    )
 }
 
 fn needs_packet(step: &Step) -> bool {

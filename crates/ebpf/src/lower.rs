@@ -2,10 +2,12 @@
 //!
 //! A variable on the stack is read into r0 (left sides) or r1 (right sides, pointers, bases) and written from r0.
 
-use super::allocate::{Location, Locations};
+use super::allocate::{Location, Locations, SCRATCH};
 use super::step::{Operand, Step, Variable};
 use tapline_bpf::ebpf::code::*;
-use tapline_bpf::ebpf::{Assembler, CONTEXT, FRAME, Insn, Label, R0, R1, R2, R3, Register, helper, xdp_md};
+use tapline_bpf::ebpf::{
+    Assembler, CONTEXT, FRAME, Insn, Label, R0, R1, R2, R3, R4, Register, helper, xdp_md,
+};
 
 /// Turns steps into instructions with labels.
 pub(super) struct Lowering {
@@ -40,6 +42,12 @@ impl Lowering {
                 });
                 self.keep(to, R0);
             }
+            Step::Length { to } => {
+                self.push(Insn::copy(R1, CONTEXT));
+                self.push(Insn::call(helper::XDP_GET_BUFF_LEN));
+                self.keep(to, R0);
+            }
+            Step::Gather { to, base, offset, size } => self.gather(to, base, offset, size),
             Step::Memory { to, pointer, offset, size } => {
                 let pointer = self.read(pointer, R1);
                 self.write(to, |to| Insn::load(size, to, pointer, offset));
@@ -57,9 +65,25 @@ impl Lowering {
                 self.push(Insn::call(helper::REDIRECT_MAP));
                 self.push(Insn::EXIT);
             }
+            Step::Count { count, keep } => self.count(&count, keep),
             Step::Leave { front, matched: true } => self.redirect(&front),
             Step::Leave { front, matched: false } => self.pass(&front),
         }
+    }
+
+    /// Has the kernel copy packet bytes to the stack, from whichever buffers they lie in.
+    fn gather(&mut self, to: Variable, base: Option<Variable>, offset: u32, size: u8) {
+        let base = base.map(|base| self.read(base, R1));
+        self.push(Insn::set(R2, offset));
+        if let Some(base) = base {
+            self.push(Insn::alu_register(ADD, true, R2, base));
+        }
+        self.push(Insn::copy(R1, CONTEXT));
+        self.push(Insn::copy(R3, FRAME));
+        self.push(Insn::alu_immediate(ADD, true, R3, SCRATCH.into()));
+        self.push(Insn::set(R4, bytes_of(size)));
+        self.push(Insn::call(helper::XDP_LOAD_BYTES));
+        self.write(to, |to| Insn::load(size, to, FRAME, SCRATCH));
     }
 
     fn set(&mut self, to: Variable, from: Operand) {
@@ -124,6 +148,11 @@ impl Lowering {
         self.assembler.push(insn);
     }
 
+    /// An instruction that takes the room of two.
+    pub(super) fn push_all(&mut self, insns: [Insn; 2]) {
+        insns.into_iter().for_each(|insn| self.push(insn));
+    }
+
     fn register(&self, variable: Variable) -> Register {
         self.target(variable)
     }
@@ -182,7 +211,7 @@ impl Lowering {
         }
     }
 
-    fn copy_to(&mut self, to: Register, from: Operand) {
+    pub(super) fn copy_to(&mut self, to: Register, from: Operand) {
         match from {
             Operand::Variable(variable) => match self.homes.of(variable) {
                 Location::Register(register) if register == to => {}
@@ -201,6 +230,15 @@ impl Lowering {
 enum Short {
     Register(Register),
     Constant(i32),
+}
+
+fn bytes_of(size: u8) -> u32 {
+    match size {
+        BYTE => 1,
+        HALF => 2,
+        WORD => 4,
+        _ => 8,
+    }
 }
 
 fn is_commutative(op: u8) -> bool {

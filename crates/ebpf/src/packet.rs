@@ -3,6 +3,8 @@
 //! ```text
 //! socket filter   load   r0 = *(u16 *)skb[k]   or   skb[base + k]     the kernel ends the program with 0 if it is not there
 //!                 need   the length of the packet, compared; nothing where a load behind it asks for the same bytes
+//! XDP, packet of several buffers
+//!                 load   the kernel copies the bytes to the stack      need   the length of all buffers, compared
 //! ```
 //!
 //! To the kernel, a place of 2^31 or more is negative, and means other headers of the packet (`SKF_NET_OFF`,
@@ -27,14 +29,16 @@ impl Selector<'_> {
     /// A guard; `rest` is what stands behind it in its block.
     pub(super) fn require_bytes(&mut self, place: PacketOffset, rest: &[Value]) {
         match self.hook {
-            Hook::SocketFilter => self.socket_need(place, rest),
+            Hook::SocketFilter | Hook::Count(_) => self.socket_need(place, rest),
+            _ if self.total_len.is_some() => self.socket_need(place, &[]),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_need(place),
         }
     }
 
     pub(super) fn load(&mut self, to: Variable, place: PacketOffset, width: Width, order: ByteOrder) {
         match self.hook {
-            Hook::SocketFilter => self.socket_load(to, place, width, order),
+            Hook::SocketFilter | Hook::Count(_) => self.socket_load(to, place, width, order),
+            _ if self.total_len.is_some() => self.gather(to, place, width, order),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_load(to, place, width, order),
         }
     }
@@ -51,8 +55,14 @@ impl Selector<'_> {
         if base_max.saturating_add(end) < PLACES_END && self.is_loaded(place, rest) {
             return;
         }
-        let len = self.extra();
-        self.steps.push(Step::Context { to: len, offset: sk_buff::LEN });
+        let len = match self.total_len {
+            Some(len) => len,
+            None => {
+                let len = self.extra();
+                self.steps.push(Step::Context { to: len, offset: sk_buff::LEN });
+                len
+            }
+        };
         self.reject_if(JLT, false, len.into(), Operand::Constant(end));
         if let Some(base) = base {
             let room = self.extra();
@@ -100,6 +110,28 @@ impl Selector<'_> {
         }
     }
 
+    /// A load from a packet of several buffers. A guard has shown that the bytes are there.
+    fn gather(&mut self, to: Variable, place: PacketOffset, width: Width, order: ByteOrder) {
+        let (base, offset) = match place.base.map(|base| self.operand(base)) {
+            Some(Operand::Constant(k)) => (None, place.offset.wrapping_add(k as u32)),
+            Some(Operand::Variable(base)) => (Some(base), place.offset),
+            None => (None, place.offset),
+        };
+        self.steps.push(Step::Gather { to, base, offset, size: size_code(width) });
+        self.in_order(to, width, order);
+    }
+
+    /// A number of this width that was read as memory has it.
+    pub(super) fn in_order(&mut self, to: Variable, width: Width, order: ByteOrder) {
+        let is_foreign = match order {
+            ByteOrder::Big => cfg!(target_endian = "little"),
+            ByteOrder::Little => cfg!(target_endian = "big"),
+        };
+        if is_foreign && width != Width::Byte {
+            self.steps.push(Step::Reverse { to, from: to, bits: 8 * width.bytes() as i32 });
+        }
+    }
+
     pub(super) fn socket_field(&mut self, to: Variable, field: MetaField) {
         let offset = match field {
             MetaField::WireLen | MetaField::CapLen => sk_buff::LEN,
@@ -136,6 +168,9 @@ impl Selector<'_> {
 
     pub(super) fn xdp_field(&mut self, to: Variable, field: MetaField) -> Result<(), EmitError> {
         match field {
+            MetaField::WireLen | MetaField::CapLen if let Some(len) = self.total_len => {
+                self.steps.push(Step::Set { to, from: len.into() });
+            }
             MetaField::WireLen | MetaField::CapLen => {
                 let (left, right) = (Variable::DataEnd.into(), Variable::Data.into());
                 self.steps.push(Step::Alu { op: SUB, wide: true, to, left, right });

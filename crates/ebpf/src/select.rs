@@ -39,6 +39,8 @@ pub(super) struct Selector<'a> {
     pub(super) bounds: Vec<u64>,
     pub(super) steps: Vec<Step>,
     pub(super) pointers: Pointers,
+    /// The length of the packet, in a program for packets of several buffers.
+    pub(super) total_len: Option<Variable>,
     /// The block whose steps are being made.
     pub(super) block: BlockId,
     /// Variables beyond those of values.
@@ -57,8 +59,8 @@ pub(super) struct Selected {
     pub(super) labels: usize,
 }
 
-/// Makes steps of a graph without state and loops.
-pub(super) fn select(ir: &Ir, hook: &Hook) -> Result<Selected, EmitError> {
+/// Makes steps of a graph without state and loops; of several buffers if it `gathers`.
+pub(super) fn select(ir: &Ir, hook: &Hook, gathers: bool) -> Result<Selected, EmitError> {
     let dominators = Dominators::new(ir);
     let heights = heights(ir, &dominators);
     let is_deep = heights[ir.entry.0 as usize] > QUESTIONS_EASY;
@@ -70,6 +72,7 @@ pub(super) fn select(ir: &Ir, hook: &Hook) -> Result<Selected, EmitError> {
         bounds: bounds(ir, &dominators),
         steps: Vec::new(),
         pointers: Pointers::new(ir, &dominators),
+        total_len: None,
         block: ir.entry,
         extra: 0,
         labels: ir.blocks.len() as u32 + 1,
@@ -77,6 +80,11 @@ pub(super) fn select(ir: &Ir, hook: &Hook) -> Result<Selected, EmitError> {
         stubs: Vec::new(),
         heights: is_deep.then_some(heights),
     };
+    if gathers {
+        let to = selector.extra();
+        selector.steps.push(Step::Length { to });
+        selector.total_len = Some(to);
+    }
     for at in 0..dominators.order.len() {
         selector.block(at)?;
     }
@@ -138,7 +146,7 @@ impl Selector<'_> {
 
     fn field(&mut self, to: Variable, field: MetaField) -> Result<(), EmitError> {
         match self.hook {
-            Hook::SocketFilter => self.socket_field(to, field),
+            Hook::SocketFilter | Hook::Count(_) => self.socket_field(to, field),
             Hook::Xdp { .. } | Hook::Front(_) => self.xdp_field(to, field)?,
         }
         Ok(())
@@ -311,19 +319,25 @@ impl Selector<'_> {
     fn finish(&mut self, value: Value) {
         match (self.ir.as_const(value), self.hook) {
             (_, Hook::SocketFilter) => self.steps.push(Step::Return(self.operand(value))),
-            (Some(k), _) => self.finish_with(k != 0),
-            (None, _) => {
-                let wide = self.is_wide(value);
-                let left = self.operand(value);
-                self.reject_if(JEQ, wide, left, Operand::Constant(0));
-                self.finish_with(true);
+            (Some(0), _) => self.finish_with(false),
+            (Some(_), Hook::Xdp { .. } | Hook::Front(_)) => self.finish_with(true),
+            (known, hook) => {
+                let (wide, keep) = (self.is_wide(value), self.operand(value));
+                if known.is_none() {
+                    self.reject_if(JEQ, wide, keep, Operand::Constant(0));
+                }
+                match hook {
+                    Hook::Count(count) => self.steps.push(Step::Count { count: *count, keep }),
+                    _ => self.finish_with(true),
+                }
             }
         }
     }
 
     fn finish_with(&mut self, verdict: bool) {
         let end = match self.hook {
-            Hook::SocketFilter => Step::Return(Operand::Constant(verdict.into())),
+            // What is counted ends in `Step::Count`.
+            Hook::SocketFilter | Hook::Count(_) => Step::Return(Operand::Constant(verdict.into())),
             Hook::Xdp { matched, unmatched } => if verdict { matched } else { unmatched }.end(),
             Hook::Front(front) => Step::Leave { front: *front, matched: verdict },
         };

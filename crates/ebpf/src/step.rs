@@ -7,6 +7,7 @@
 //! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each path to a
 //! reader passes one of them.
 
+use super::count::SocketCount;
 use super::front::XdpFront;
 use tapline_bpf::ebpf::Label;
 
@@ -80,6 +81,18 @@ pub(super) enum Step {
         offset: i16,
         size: u8,
     },
+    /// XDP, packets of several buffers: `to =` the length of all of them. Registers as for a packet load.
+    Length {
+        to: Variable,
+    },
+    /// XDP, packets of several buffers: `to =` packet bytes in the order of memory. They are there. Registers as for a
+    /// packet load.
+    Gather {
+        to: Variable,
+        base: Option<Variable>,
+        offset: u32,
+        size: u8,
+    },
     /// `if left test right goto to`
     Jump {
         test: u8,
@@ -101,6 +114,11 @@ pub(super) enum Step {
         front: XdpFront,
         matched: bool,
     },
+    /// Socket filters: counts the packet, and ends with this result. Registers are lost.
+    Count {
+        count: SocketCount,
+        keep: Operand,
+    },
 }
 
 impl Step {
@@ -120,8 +138,35 @@ impl Step {
             }
             Step::Reverse { from, .. } => visit(*from),
             Step::Context { .. } | Step::Redirect { .. } | Step::Leave { .. } => visit(Variable::Context),
+            Step::Count { keep, .. } => {
+                operand(keep);
+                visit(Variable::Context);
+            }
+            Step::Length { .. } => visit(Variable::Context),
+            Step::Gather { base, .. } => {
+                base.iter().copied().for_each(&mut visit);
+                visit(Variable::Context);
+            }
             Step::Packet { base, .. } => base.iter().copied().for_each(visit),
             Step::Memory { pointer, .. } => visit(*pointer),
+        }
+    }
+
+    /// Whether registers of the callee are lost in it.
+    pub(super) fn calls(&self) -> bool {
+        matches!(self, Step::Packet { .. } | Step::Length { .. } | Step::Gather { .. })
+    }
+
+    /// The same step with labels further on.
+    pub(super) fn shifted(self, by: u32) -> Step {
+        let shifted = |label: Label| Label(label.0 + by);
+        match self {
+            Step::Label(label) => Step::Label(shifted(label)),
+            Step::Goto(to) => Step::Goto(shifted(to)),
+            Step::Jump { test, wide, left, right, to } => {
+                Step::Jump { test, wide, left, right, to: shifted(to) }
+            }
+            other => other,
         }
     }
 
@@ -133,19 +178,25 @@ impl Step {
             | Step::Reverse { to, .. }
             | Step::Context { to, .. }
             | Step::Packet { to, .. }
+            | Step::Length { to }
+            | Step::Gather { to, .. }
             | Step::Memory { to, .. } => Some(to),
             Step::Label(_)
             | Step::Jump { .. }
             | Step::Goto(_)
             | Step::Return(_)
             | Step::Redirect { .. }
-            | Step::Leave { .. } => None,
+            | Step::Leave { .. }
+            | Step::Count { .. } => None,
         }
     }
 
     /// Whether nothing goes on behind it.
     pub(super) fn is_end(&self) -> bool {
-        matches!(self, Step::Goto(_) | Step::Return(_) | Step::Redirect { .. } | Step::Leave { .. })
+        matches!(
+            self,
+            Step::Goto(_) | Step::Return(_) | Step::Redirect { .. } | Step::Leave { .. } | Step::Count { .. }
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! Emitted programs, their results on an interpreter of ours, and refusals. Only the kernel's verifier proves them
 //! loadable: `tests/it/ebpf.rs`.
 
-use tapline_packet::{Meta, Packet, PacketType, VlanTag};
+use tapline_packet::{BlockSample, Meta, Packet, PacketType, VlanTag};
 use tapline_testkit::ebpf as machine;
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
@@ -35,7 +35,7 @@ fn text(ir: &Ir, hook: Hook) -> String {
 /// The program's return value, from an interpreter of ours.
 fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
     let kind = match program.hook() {
-        Hook::SocketFilter => machine::Kind::SocketFilter,
+        Hook::SocketFilter | Hook::Count(_) => machine::Kind::SocketFilter,
         Hook::Xdp { .. } | Hook::Front(_) => machine::Kind::Xdp,
     };
     machine::run(kind, program.insns(), Packet { data, meta })
@@ -263,4 +263,19 @@ fn fields_hold_the_metadata_of_the_capture() {
     for (field, expected, without) in fields {
         assert_eq!((value(field, &tagged), value(field, &Meta::default())), (expected, without), "{field:?}");
     }
+}
+
+#[test]
+fn a_count_adds_in_the_line_of_its_processor() {
+    let count = SocketCount { map: 7, lines: 4, header_len: 16, sample: None, hands_on: true };
+    let text = |count| text(&ip(), Hook::Count(count));
+    let (beside, only) = (text(count), text(SocketCount { hands_on: false, ..count }));
+    for line in ["w0 &= 3", "r0 <<= 6", "r8 += 16", "lock *(u64 *)(r2 +80) += r8"] {
+        assert!(beside.contains(line), "{line}: {beside}");
+    }
+    assert!(beside.contains("r0 = r7") && !only.contains("r7"), "{only}");
+    let sampled = text(SocketCount { sample: Some(BlockSample::new(1, 100, 3)), ..count });
+    assert!(sampled.contains("lock r1 = *(u64 *)(r2 +0) += r1"), "{sampled}");
+    let words: Vec<usize> = (0..4).map(SocketCount::packets_word).collect();
+    assert_eq!((words, SocketCount::memory_len(4)), (vec![8, 16, 24, 32], 320));
 }

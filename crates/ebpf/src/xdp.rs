@@ -152,13 +152,7 @@ impl Selector<'_> {
         };
         let (pointer, offset) = self.near(pointer, offset);
         self.steps.push(Step::Memory { to, pointer, offset, size: size_code(width) });
-        let is_foreign = match order {
-            ByteOrder::Big => cfg!(target_endian = "little"),
-            ByteOrder::Little => cfg!(target_endian = "big"),
-        };
-        if is_foreign && width != Width::Byte {
-            self.steps.push(Step::Reverse { to, from: to, bits: 8 * width.bytes() as i32 });
-        }
+        self.in_order(to, width, order);
     }
 
     /// A pointer and an offset that a load can hold.

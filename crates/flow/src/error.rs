@@ -48,6 +48,14 @@ pub enum Error {
         /// All groups.
         known: String,
     },
+    /// Details of a connection, where a flow may be of several.
+    #[error(
+        "a key without ports, protocol or hosts makes one flow of several connections, which have no {words} in common: leave these details out"
+    )]
+    MergedDetails {
+        /// The groups of details.
+        words: String,
+    },
     /// The length of payload to keep is out of its range.
     #[error("{payload} bytes of payload a side: it may be 1 to {max}")]
     Payload {
@@ -78,8 +86,11 @@ pub enum Error {
         /// The most.
         max: u32,
     },
+    /// NetFlow v5 cannot tell that flows were sampled.
+    #[error("NetFlow v5 has no place for sampled flows; use --version 9 or 10, or --scale")]
+    FlowSampling,
     /// A collector's address that is none.
-    #[error("`{text}`: {why}; collectors are udp://HOST:PORT, tcp://HOST:PORT or file:NAME")]
+    #[error("`{text}`: {why}; collectors are udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or file:NAME")]
     Collector {
         /// The text that was given.
         text: String,
@@ -102,6 +113,22 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// A collector over TLS, and no authority that its certificate could be checked by.
+    #[error(
+        "TLS needs the authority that signed the collector's certificate: name its PEM file with --tls-ca"
+    )]
+    NoTlsAuthorities,
+    /// A file for TLS that cannot be used.
+    #[error("cannot use {file} for TLS: {why}")]
+    TlsFile {
+        /// The file.
+        file: String,
+        /// Why.
+        why: String,
+    },
+    /// This build has no TLS.
+    #[error("TLS is not in this build; `cargo build --release --features tls` makes one that has it")]
+    NoTls,
     /// This build writes no Parquet.
     #[error("Parquet is not in this build; `cargo build --release --features parquet` makes one that has it")]
     NoParquet,

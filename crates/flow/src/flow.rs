@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
 
-use crate::Details;
+use crate::{Collected, Details};
 
 /// An expired flow (RFC 7011, 5.1), with both directions (a biflow, RFC 5103).
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Flow {
     pub context: FlowContext,
     /// The groups of details that the meter was asked for; `None` if there are none.
     pub details: Option<Box<Details>>,
+    /// Fields of a record of another exporter; `None` for a flow that was metered here.
+    pub collected: Option<Box<Collected>>,
 }
 
 /// An endpoint of a flow, and counters of the packets that it sent.
@@ -88,6 +90,8 @@ impl FlowContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EndReason {
+    /// Another exporter metered the flow and did not say. No meter here ends a flow for it.
+    Unknown = 0,
     /// No packet for longer than the idle timeout.
     Idle = 1,
     /// The active timeout; later packets begin another record.
@@ -101,19 +105,27 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// All reasons, in the order of their numbers.
+    /// The reasons of meters, in the order of their numbers.
     pub const ALL: [EndReason; 5] =
         [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Full];
 
     /// The reason as one word.
     pub const fn name(self) -> &'static str {
         match self {
+            EndReason::Unknown => "unknown",
             EndReason::Idle => "idle",
             EndReason::Active => "active",
             EndReason::End => "end",
             EndReason::Forced => "forced",
             EndReason::Full => "full",
         }
+    }
+}
+
+impl Endpoint {
+    /// Whether it sent anything: a record of its direction is due. Exporters elsewhere may count bytes alone.
+    pub fn has_sent(&self) -> bool {
+        self.packets > 0 || self.bytes > 0
     }
 }
 
@@ -139,6 +151,6 @@ impl Flow {
     }
 
     fn times(&self, of: fn(&Endpoint) -> Timestamp) -> impl Iterator<Item = Timestamp> {
-        self.endpoints.iter().filter(|side| side.packets > 0).map(of)
+        self.endpoints.iter().filter(|side| side.has_sent()).map(of)
     }
 }

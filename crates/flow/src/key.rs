@@ -8,11 +8,14 @@
 //! A key is that of both directions: the lower side (address and port as one number) comes first. Which side sent a
 //! packet is kept beside the key.
 
+use std::cmp::Ordering;
+
 use tapline_packet::headers::IpVersion;
+use tapline_packet::numbers::ip_protocol::has_ports;
 
 use crate::{Error, FlowContext};
 
-/// Fields of the key besides addresses, ports and protocol.
+/// Fields of the key besides addresses, ports and protocol, and of these what is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyFields {
     /// The outer VLAN's identifier.
@@ -25,34 +28,114 @@ pub struct KeyFields {
     pub tos: bool,
     /// The interface.
     pub interface: bool,
+    /// Ports are left out: of TCP and UDP as of ICMP, where type and code stand in their place.
+    pub no_ports: bool,
+    /// The greater of two different ports is left out, which is the client's by custom.
+    pub no_client_port: bool,
+    /// The protocol is left out, and the ports with it.
+    pub no_protocol: bool,
+    /// Low bits of IPv4 addresses that are left out: 0 to 32. 8 makes networks of /24.
+    pub ipv4_host_bits: u8,
+    /// Low bits of IPv6 addresses that are left out: 0 to 128.
+    pub ipv6_host_bits: u8,
 }
 
 /// Each field by its word.
-const FIELDS: [(&str, Field); 5] = [
+const FIELDS: [(&str, Field); 8] = [
     ("vlan", |fields| &mut fields.vlan),
     ("mpls", |fields| &mut fields.mpls),
     ("tunnel", |fields| &mut fields.tunnel),
     ("tos", |fields| &mut fields.tos),
     ("interface", |fields| &mut fields.interface),
+    ("no-ports", |fields| &mut fields.no_ports),
+    ("no-client-port", |fields| &mut fields.no_client_port),
+    ("no-protocol", |fields| &mut fields.no_protocol),
 ];
 
 type Field = fn(&mut KeyFields) -> &mut bool;
 
 impl KeyFields {
-    /// Words with commas between them; none is the five-tuple alone.
+    /// The five-tuple alone.
+    pub const NONE: KeyFields = KeyFields {
+        vlan: false,
+        mpls: false,
+        tunnel: false,
+        tos: false,
+        interface: false,
+        no_ports: false,
+        no_client_port: false,
+        no_protocol: false,
+        ipv4_host_bits: 0,
+        ipv6_host_bits: 0,
+    };
+
+    /// Words with commas between them; none is the five-tuple alone. `ipv4/24` makes one host of a network.
     ///
     /// # Errors
     /// [`Error::KeyField`] for a word that means no field.
     pub fn parse(text: &str) -> Result<KeyFields, Error> {
         let mut fields = KeyFields::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
-            let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == word) else {
-                let known = FIELDS.map(|(word, _)| word).join(", ");
-                return Err(Error::KeyField { word: word.to_owned(), known });
-            };
-            *field(&mut fields) = true;
+            match FIELDS.iter().find(|(known, _)| *known == word) {
+                Some((_, field)) => *field(&mut fields) = true,
+                None if fields.set_network(word) => {}
+                None => {
+                    let known =
+                        FIELDS.map(|(word, _)| word).join(", ") + ", ipv4/24 (or another length), ipv6/64";
+                    return Err(Error::KeyField { word: word.to_owned(), known });
+                }
+            }
         }
         Ok(fields)
+    }
+
+    /// Takes a word such as `ipv4/24`. Whether it is one.
+    fn set_network(&mut self, word: &str) -> bool {
+        let Some((version, length)) = word.split_once('/') else { return false };
+        let (bits, host_bits) = match version {
+            "ipv4" => (32, &mut self.ipv4_host_bits),
+            "ipv6" => (128, &mut self.ipv6_host_bits),
+            _ => return false,
+        };
+        let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
+        match length.parse::<u8>().ok().filter(|length| is_number && *length <= bits) {
+            Some(length) => *host_bits = bits - length,
+            None => return false,
+        }
+        true
+    }
+
+    /// Whether packets of several connections may have one key: what is known of a connection then means nothing.
+    pub fn merges_connections(self) -> bool {
+        self.no_ports
+            || self.no_client_port
+            || self.no_protocol
+            || self.ipv4_host_bits > 0
+            || self.ipv6_host_bits > 0
+    }
+
+    /// The address in the key of an address.
+    pub(crate) fn network(self, version: IpVersion, address: u128) -> u128 {
+        let host_bits = match version {
+            IpVersion::V4 => self.ipv4_host_bits,
+            IpVersion::V6 => self.ipv6_host_bits,
+        };
+        let all = u128::MAX.checked_shl(host_bits.into()).unwrap_or(0);
+        address & all
+    }
+
+    /// Protocol and ports in the key of those of a packet.
+    pub(crate) fn transport(self, protocol: u8, (source, destination): (u16, u16)) -> (u8, (u16, u16)) {
+        if self.no_protocol {
+            return (0, (0, 0));
+        }
+        let ports = match source.cmp(&destination) {
+            _ if self.no_ports => (0, 0),
+            Ordering::Greater if self.no_client_port && has_ports(protocol) => (0, destination),
+            Ordering::Less if self.no_client_port && has_ports(protocol) => (source, 0),
+            _ => (source, destination),
+        };
+        (protocol, ports)
     }
 
     /// Whether there is any.
@@ -85,9 +168,10 @@ impl KeyFields {
 /// A key as the table compares it.
 pub(crate) type Words = [u64; 2];
 
-/// Of the second word: the key is a wide one, and of IPv6.
+/// Of the second word: the key is a wide one, of IPv6, and of several connections.
 const WIDE: u64 = 1;
 const V6: u64 = 2;
+const MERGED: u64 = 4;
 
 /// The narrow key of two sides, and which of them sent: 0 the first, 1 the second.
 #[inline(always)]
@@ -111,14 +195,14 @@ pub(crate) fn wide(
     source: (u128, u16),
     destination: (u128, u16),
     protocol: u8,
-    part: &FlowContext,
+    (part, merges): (&FlowContext, bool),
     seed: u64,
 ) -> (Words, Addresses, u8) {
     let is_second = source > destination;
     let (low, high) = if is_second { (destination, source) } else { (source, destination) };
     let version = if version == IpVersion::V6 { V6 } else { 0 };
-    let second =
-        u64::from(low.1) << 48 | u64::from(high.1) << 32 | u64::from(protocol) << 24 | version | WIDE;
+    let kind = version | WIDE | if merges { MERGED } else { 0 };
+    let second = u64::from(low.1) << 48 | u64::from(high.1) << 32 | u64::from(protocol) << 24 | kind;
     let addresses = [low.0, high.0];
     ([digest(&addresses, part, seed), second], addresses, u8::from(is_second))
 }
@@ -130,6 +214,11 @@ pub(crate) fn is_wide(words: Words) -> bool {
 
 pub(crate) fn is_v6(words: Words) -> bool {
     words[1] & V6 != 0
+}
+
+/// Whether several connections may have the key.
+pub(crate) fn is_merged(words: Words) -> bool {
+    words[1] & MERGED != 0
 }
 
 pub(crate) fn protocol(words: Words) -> u8 {
@@ -207,7 +296,7 @@ mod tests {
 
     #[test]
     fn each_field_of_the_key_tells_flows_apart() {
-        let words = |context: FlowContext| wide(IpVersion::V4, (1, 2), (3, 4), 6, &context, 99).0;
+        let words = |context: FlowContext| wide(IpVersion::V4, (1, 2), (3, 4), 6, (&context, false), 99).0;
         let contexts = [
             FlowContext::NONE,
             FlowContext { vlan: 1, ..FlowContext::NONE },
@@ -224,6 +313,27 @@ mod tests {
             assert_eq!(KeyFields::default().of(one), FlowContext::NONE);
         }
         assert!(KeyFields::parse("vlan,prot").unwrap_err().to_string().contains("`prot`"));
+    }
+
+    #[test]
+    fn fields_left_out_of_a_key_are_zero() {
+        let fields = KeyFields::parse("no-client-port, ipv4/24,ipv6/64").unwrap();
+        assert_eq!(fields.network(IpVersion::V4, 0x0a01_0203), 0x0a01_0200);
+        assert_eq!(fields.network(IpVersion::V6, u128::MAX), u128::MAX << 64);
+        assert_eq!(fields.transport(6, (50_000, 80)), (6, (0, 80)));
+        assert_eq!(fields.transport(6, (80, 50_000)), (6, (80, 0)), "and back");
+        assert_eq!(fields.transport(17, (123, 123)), (17, (123, 123)), "neither is the client");
+        assert_eq!(fields.transport(1, (0, 2048)), (1, (0, 2048)), "no ports");
+        assert_eq!(KeyFields::parse("no-ports").unwrap().transport(1, (0, 2048)), (1, (0, 0)));
+        assert_eq!(KeyFields::parse("no-protocol").unwrap().transport(6, (1, 2)), (0, (0, 0)));
+        let none = KeyFields::parse("ipv4/0,ipv6/0").unwrap();
+        assert_eq!(none.network(IpVersion::V4, 0xffff_ffff), 0);
+        assert_eq!(none.network(IpVersion::V6, u128::MAX), 0);
+        assert_eq!(KeyFields::parse("ipv4/32,ipv6/128").unwrap(), KeyFields::NONE);
+        for wrong in ["ipv4/33", "ipv6/129", "ipv4/", "ipv4/+8", "ipv5/8", "no-port"] {
+            assert!(KeyFields::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(!KeyFields::parse("vlan,tos").unwrap().merges_connections());
     }
 
     /// Interface identifiers and prefixes that are the constants of the digest, and contexts that are: products of 0,

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod collected;
 mod creation_order;
 mod details;
 mod error;
@@ -24,11 +25,13 @@ mod index;
 mod key;
 mod meter;
 mod packet;
+mod sampling;
 mod statistics;
 mod table;
 mod wheel;
 
 pub use change::FlowChange;
+pub use collected::Collected;
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, LABELS_KEPT, LabelStack,
     LinkHeader, MacAddress, PAYLOAD_MAX, RefusedDetails, SIZES, SizeCounts, Tcp, TcpSide, Tls,
@@ -38,4 +41,5 @@ pub use error::Error;
 pub use flow::{EndReason, Endpoint, Flow, FlowContext};
 pub use key::KeyFields;
 pub use meter::{Meter, MeterSettings, TIMEOUT_MAX};
+pub use sampling::Sampling;
 pub use statistics::{EndCounts, PacketCount, Statistics, UnmeteredCause};

@@ -15,6 +15,7 @@ use tapline_packet::{Batch, Interface, LinkType, Selection, Timestamp};
 
 use crate::fragments::Fragments;
 use crate::packet::{self, ExtraFields, PacketSummary, ParseOptions, TransportSpan, Window};
+use crate::sampling::FlowSampler;
 use crate::table::{Table, Timeouts};
 use crate::wheel::SLOTS_MAX;
 use crate::{
@@ -87,6 +88,10 @@ impl MeterSettings {
         if !(1..=PAYLOAD_MAX).contains(&self.payload) {
             return Err(Error::Payload { payload: self.payload, max: PAYLOAD_MAX });
         }
+        if self.key.merges_connections() && self.details.without(DetailFields::OF_ANY_KEY).any() {
+            let words = self.details.without(DetailFields::OF_ANY_KEY).words();
+            return Err(Error::MergedDetails { words });
+        }
         for (name, ns, least_ns, least) in [
             ("active", self.active_ns, 1_000_000, "1 ms"),
             ("idle", self.idle_ns, 1_000_000, "1 ms"),
@@ -105,6 +110,8 @@ pub struct Meter {
     table: Table,
     view: ParseOptions,
     fragments: Fragments,
+    /// `None` meters all flows.
+    sampler: Option<FlowSampler>,
     statistics: Statistics,
     summary: Box<[PacketSummary; WINDOW]>,
     extras: Vec<ExtraFields>,
@@ -116,8 +123,9 @@ impl Meter {
     /// Makes a meter without flows. Memory is reserved now, and used as flows are created.
     ///
     /// # Errors
-    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range, [`Error::Memory`]
-    /// if the table does not fit into memory.
+    /// [`Error::FlowsMax`], [`Error::Payload`] or [`Error::Timeout`] for a setting out of its range,
+    /// [`Error::MergedDetails`] for details that the key leaves without a meaning, [`Error::Memory`] if the table does
+    /// not fit into memory.
     pub fn new(settings: &MeterSettings) -> Result<Meter, Error> {
         settings.check()?;
         let MeterSettings {
@@ -137,6 +145,7 @@ impl Meter {
             table: Table::new(flows_max, seed, key, timeouts, (details, payload))?,
             view: ParseOptions { fields: key, inner, counts_frames, seed },
             fragments: Fragments::new(),
+            sampler: None,
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
             summary: Box::new([PacketSummary::default(); WINDOW]),
             extras: Vec::with_capacity(WINDOW),
@@ -154,7 +163,11 @@ impl Meter {
         ended: &mut Vec<Flow>,
     ) {
         self.table.make_room(selection.len());
-        let Meter { table, view, fragments, statistics, summary, extras, latest } = self;
+        if let Some(begun) = self.table.begun() {
+            begun.clear();
+        }
+        let Meter { table, view, fragments, sampler, statistics, summary, extras, latest } = self;
+        let sampler = *sampler;
         let (has_fast_path, counts_frames, latest) = (view.has_fast_path(), view.counts_frames, *latest);
         let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
         let mut known = InterfaceCache::of(interfaces, 0, has_fast_path);
@@ -186,6 +199,12 @@ impl Meter {
                     }
                 }
             }
+            if let Some(sampler) = sampler
+                && !is_chosen(sampler, *view, summary, extras)
+            {
+                statistics.not_metered[UnmeteredCause::Sampled as usize].add(wire_len);
+                return false;
+            }
             summary.index = index as u8;
             ahead += u64::from(summary.time > latest);
             summary.time = summary.time.min(latest);
@@ -198,6 +217,13 @@ impl Meter {
         extras.clear();
         statistics.ahead += ahead;
         statistics.metered.merge(PacketCount { packets: selection.len() as u64, bytes });
+    }
+
+    /// Meters one of `interval` flows from now on, chosen by a hash of their keys: the same flows in every meter with this
+    /// seed and these fields of the key. To be called before the first packet. A sender who knows the seed can keep out
+    /// of the sample.
+    pub fn sample_flows(&mut self, interval: u32, seed: u32) {
+        self.sampler = (interval > 1).then(|| FlowSampler::new(interval, seed));
     }
 
     /// Counts packets that sampling did not select.
@@ -262,11 +288,41 @@ impl Meter {
         self.table.changes(each);
     }
 
+    /// Notes from now on which packets begin flows, for [`begun`](Self::begun).
+    pub fn track_begun(&mut self) {
+        self.table.track_begun();
+    }
+
+    /// The indices of the packets of the last [`push`](Self::push) that began a flow, in their order; none without
+    /// [`track_begun`](Self::track_begun). A flow that goes on after its active timeout begins anew.
+    pub fn begun(&mut self) -> &[u8] {
+        self.table.begun().map_or(&[], |begun| begun.as_slice())
+    }
+
     /// The counters so far.
     pub fn statistics(&self) -> Statistics {
         let (active, chain_max) = (self.table.len() as u64, self.table.chain_max().into());
         Statistics { active, chain_max, refused: self.table.refused(), ..self.statistics }
     }
+}
+
+/// Whether the flow of a packet is one of the sample. What is not plain about a packet that is not is forgotten.
+#[inline(never)]
+fn is_chosen(
+    sampler: FlowSampler,
+    view: ParseOptions,
+    summary: &PacketSummary,
+    extras: &mut Vec<ExtraFields>,
+) -> bool {
+    let Some(extra) = extras.get(usize::from(summary.extra)) else {
+        return sampler.chooses_narrow(summary.words);
+    };
+    let part = view.fields.of(&extra.context);
+    let is_chosen = sampler.chooses_wide(summary.words, &extra.addresses, &part);
+    if !is_chosen {
+        extras.pop();
+    }
+    is_chosen
 }
 
 /// Adds packets to their flows, whose cache lines were prefetched.

@@ -232,7 +232,9 @@ pub(crate) fn any(
     let part = view.fields.of(&context);
     let shared = FlowContext { tos: 0, ..part };
     let transport = transport(&headers, data, named, shared, time, fragments, statistics)?;
-    let Transport { protocol, ports } = transport;
+    let flags = tcp_flags(&headers, data, transport.protocol);
+    let (protocol, ports) = view.fields.transport(transport.protocol, transport.ports);
+    let [source, destination] = [source, destination].map(|address| view.fields.network(version, address));
     let bytes = match (view.counts_frames, total) {
         (true, _) => packet.meta.wire_len,
         // Segmentation that is still to be done leaves no length.
@@ -243,9 +245,9 @@ pub(crate) fn any(
         let (words, side) = key::narrow((source as u32, ports.0), (destination as u32, ports.1), protocol);
         (words, key::narrow_addresses(words), side)
     } else {
-        key::wide(version, (source, ports.0), (destination, ports.1), protocol, &part, view.seed)
+        let merges = view.fields.merges_connections();
+        key::wide(version, (source, ports.0), (destination, ports.1), protocol, (&part, merges), view.seed)
     };
-    let flags = tcp_flags(&headers, data, protocol);
     let span = span(&headers, l3, total, wire_len, offset);
     let summary = PacketSummary { words, side, time, bytes, flags, ttl, tos, ..PacketSummary::default() };
     Ok((summary, ExtraFields { addresses, context, span }))
@@ -398,12 +400,8 @@ mod tests {
     use tapline_packet::{InterfaceId, Record, Timestamp};
     use tapline_testkit::gallery;
 
-    const VIEW: ParseOptions = ParseOptions {
-        fields: KeyFields { vlan: false, mpls: false, tunnel: false, tos: false, interface: false },
-        inner: false,
-        counts_frames: false,
-        seed: 1,
-    };
+    const VIEW: ParseOptions =
+        ParseOptions { fields: KeyFields::NONE, inner: false, counts_frames: false, seed: 1 };
 
     fn meta(frame: &[u8], vlan: Option<VlanTag>) -> Meta {
         let timestamp = Timestamp::from_nanos(1_700_000_000_123_456_789);

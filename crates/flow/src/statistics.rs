@@ -60,11 +60,14 @@ pub struct EndCounts([u64; 5]);
 impl EndCounts {
     /// Flows that ended for this reason.
     pub fn of(&self, reason: EndReason) -> u64 {
-        self.0[reason as usize - 1]
+        (reason as usize).checked_sub(1).map_or(0, |at| self.0[at])
     }
 
-    pub(crate) fn count(&mut self, reason: EndReason) {
-        self.0[reason as usize - 1] += 1;
+    /// Counts a flow that ended for this reason; an unknown one is not counted.
+    pub fn count(&mut self, reason: EndReason) {
+        if let Some(at) = (reason as usize).checked_sub(1) {
+            self.0[at] += 1;
+        }
     }
 
     /// Flows that ended for any reason.

@@ -23,14 +23,13 @@
 //! The timer wheel finds flows whose idle timeout has passed, the list in order of creation those whose active timeout
 //! has. Whether a flow is found there or by its next packet makes no difference to any record.
 
+mod changes;
 mod entry;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tapline_packet::Timestamp;
 use tapline_sys::memory;
 
-use crate::change::{FlowChange, Seen};
 use crate::creation_order::CreationOrder;
 use crate::details::{DetailFields, DetailTable, PacketView, RefusedDetails};
 use crate::index::{BucketTag, Index};
@@ -38,7 +37,8 @@ use crate::key::{self, KeyFields, Seeds, Words};
 use crate::packet::{ExtraFields, PacketSummary, TransportSpan, Window};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
-use crate::{EndReason, Endpoint, Error, Flow};
+use crate::{EndReason, Error, Flow};
+use changes::ChangeColumn;
 use entry::{AFTER_MAX, Cold, FIRST_SIDE, FREE, Hot, TIMES_COLD, halves, is_closed, whole};
 
 const FIN: u8 = 0x01;
@@ -65,14 +65,6 @@ pub(crate) struct Timeouts {
     pub(crate) closed: i64,
 }
 
-/// The counters of each slot when they were last read.
-#[derive(Default)]
-struct ChangeColumn {
-    seen: Vec<Seen>,
-    /// The last changes of flows that have ended.
-    ended: Vec<FlowChange>,
-}
-
 /// The table.
 pub(crate) struct Table {
     index: Index,
@@ -84,6 +76,8 @@ pub(crate) struct Table {
     /// With [`track_changes`](Table::track_changes): what was read of each slot's counters, and the last changes of
     /// flows that have ended.
     changes: Option<Box<ChangeColumn>>,
+    /// With [`track_begun`](Table::track_begun): packets of the batch that began a flow.
+    begun: Option<Vec<u8>>,
     /// Unused slots, which the wheel links as a list.
     free: u32,
     flows_max: usize,
@@ -126,6 +120,7 @@ impl Table {
             creation_order,
             details,
             changes: None,
+            begun: None,
             free: 0,
             flows_max,
             seeds: key::seeds(seed),
@@ -285,6 +280,7 @@ impl Table {
                     ended.push(flow);
                     statistics.ended.count(reason);
                     statistics.made += 1;
+                    self.note_begun(summary);
                     self.creation_order.remove(slot);
                     self.begin(slot, summary, window);
                 }
@@ -292,6 +288,7 @@ impl Table {
             }
             None => {
                 statistics.made += 1;
+                self.note_begun(summary);
                 self.make(summary, window, statistics, ended)
             }
         };
@@ -301,6 +298,22 @@ impl Table {
             self.reschedule(slot, self.deadlines(slot).0);
         }
         slot
+    }
+
+    fn note_begun(&mut self, summary: &PacketSummary) {
+        if let Some(begun) = &mut self.begun {
+            begun.push(summary.index);
+        }
+    }
+
+    /// Has the packets noted that begin flows.
+    pub(crate) fn track_begun(&mut self) {
+        self.begun.get_or_insert_default();
+    }
+
+    /// The packets that began flows.
+    pub(crate) fn begun(&mut self) -> Option<&mut Vec<u8>> {
+        self.begun.as_mut()
     }
 
     fn find(&self, summary: &PacketSummary, extra: Option<&ExtraFields>) -> Option<u32> {
@@ -559,77 +572,7 @@ impl Table {
         let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
         let details = self.details.as_mut();
         let details = details.map(|details| details.take(slot, protocol, ports, first, &endpoints));
-        Flow { endpoints, protocol, end_reason: end, context: cold.context, details }
-    }
-}
-
-/// Changes of flows.
-impl Table {
-    /// Keeps what is read of each flow's counters from now on: 16 bytes a flow.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] if the system cannot have so much.
-    pub(crate) fn track_changes(&mut self) -> Result<(), Error> {
-        let mut seen = Vec::new();
-        let bytes = self.flows_max.saturating_mul(size_of::<Seen>());
-        let no_memory = |_| Error::Memory { flows_max: self.flows_max, bytes };
-        seen.try_reserve_exact(self.flows_max).map_err(no_memory)?;
-        self.changes = Some(Box::new(ChangeColumn { seen, ended: Vec::new() }));
-        Ok(())
-    }
-
-    /// The last changes of flows that have ended, to be taken out.
-    pub(crate) fn ended_changes(&mut self) -> Option<&mut Vec<FlowChange>> {
-        self.changes.as_mut().map(|changes| &mut changes.ended)
-    }
-
-    /// Reads the counters of every flow that is there.
-    pub(crate) fn changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
-        for slot in 0..self.hot.len() {
-            let hot = &self.hot[slot];
-            let [one, other] = hot.packets;
-            let Some(seen) = self.changes.as_ref().and_then(|changes| changes.seen.get(slot)) else { return };
-            if hot.words == FREE || (one, other) == (seen[0], seen[1]) {
-                continue;
-            }
-            if let Some(change) = self.change(slot as u32, None) {
-                each(change);
-            }
-        }
-    }
-
-    /// The packets of a slot that were not read yet, which are read now.
-    fn change(&mut self, slot: u32, end_reason: Option<EndReason>) -> Option<FlowChange> {
-        let at = slot as usize;
-        let (hot, cold) = (&self.hot[at], &self.cold[at]);
-        let seen = self.changes.as_mut()?.seen.get_mut(at)?;
-        let now = [hot.packets[0], hot.packets[1], hot.bytes[0], hot.bytes[1]];
-        let since = std::mem::replace(seen, now);
-        if now == since {
-            return None;
-        }
-        let addresses = match key::is_wide(hot.words) {
-            true => cold.addresses.map(whole),
-            false => key::narrow_addresses(hot.words),
-        };
-        let side = |at: usize| Endpoint {
-            packets: now[at].wrapping_sub(since[at]).into(),
-            bytes: now[2 + at].wrapping_sub(since[2 + at]).into(),
-            ..hot.side(cold, at, address(hot.words, addresses[at]))
-        };
-        let first = usize::from(hot.state & FIRST_SIDE);
-        let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
-        let said = self.details.as_ref().map(|details| details.said(slot, protocol, ports, first));
-        let (application, name) = said.unwrap_or_default();
-        Some(FlowChange {
-            endpoints: [side(first), side(1 - first)],
-            protocol,
-            end_reason,
-            context: cold.context,
-            began: Timestamp::from_nanos(hot.created_ns),
-            application,
-            name,
-        })
+        Flow { endpoints, protocol, end_reason: end, context: cold.context, details, collected: None }
     }
 }
 

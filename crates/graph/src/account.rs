@@ -5,7 +5,8 @@
 //! each source      delivered = handed on + unexamined
 //! each edge        what one stage handed on = what the next one received
 //! each stage       received = passed + refused + held + unexamined            (stages that hand on)
-//!                  received = written + lost + left + buffered + unexamined   (outputs; only those that send leave any)
+//!                  received = written + lost + left + buffered + unexamined   (outputs; only those that send leave any;
+//!                                         received also has the packets that collected flows count)
 //! ```
 
 use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
@@ -19,8 +20,10 @@ pub struct GraphAccount {
     pub interfaces: Vec<InterfaceAccount>,
     /// Packets that sources lent.
     pub delivered: u64,
-    /// Packets that sources lent after the run's end; no stage was given them.
+    /// Packets that sources lent after the run's end or in a pause; no stage was given them.
     pub unexamined: u64,
+    /// Of these, packets of pauses.
+    pub paused: u64,
     /// Each stage, sources first.
     pub stages: Vec<StageAccount>,
 }
@@ -68,12 +71,12 @@ impl StageAccount {
             name,
             received,
             passed,
-            counters: StageCounters { held, unexamined, output, .. },
+            counters: StageCounters { held, unexamined, output, reported, .. },
             ..
         } = self;
         if let Some(output) = output {
-            let sum = output.total() + unexamined;
-            return (sum != *received).then(|| {
+            let (sum, received) = (output.total() + unexamined, received + reported);
+            return (sum != received).then(|| {
                 let OutputAccount { written, lost, buffered, unsent, .. } = output;
                 let left = unsent.left();
                 format!("{name}: received {received} but written {written} + lost {lost} + left {left} + buffered {buffered} + unexamined {unexamined} = {sum}")
@@ -100,6 +103,7 @@ impl StageAccount {
             (ours, theirs) => ours.or(theirs),
         };
         counters.held += theirs.held;
+        counters.reported += theirs.reported;
         counters.unexamined += theirs.unexamined;
         counters.filter = match (counters.filter.take(), theirs.filter) {
             (Some(mut ours), Some(theirs)) => {
@@ -156,6 +160,7 @@ impl GraphAccount {
         self.interfaces = interfaces.interfaces;
         self.delivered += other.delivered;
         self.unexamined += other.unexamined;
+        self.paused += other.paused;
         for theirs in other.stages {
             match self.stages.iter_mut().find(|ours| ours.name == theirs.name) {
                 Some(ours) => ours.merge(theirs),

@@ -7,13 +7,15 @@
 //! ten times a second: tell the stages the time; once a second, or when asked: read the counters, tell the watcher
 //! ```
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
-use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Record};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Record, Timestamp};
+
+pub use phase::OrderRefused;
 use tapline_sys::{Wakeup, tsc};
 
 use crate::account::GraphAccount;
@@ -23,9 +25,13 @@ use crate::reload::ReloadRequests;
 use crate::stage::{StageStatus, TickContext};
 use crate::table::Table;
 use crate::worker_merge::MergedSource;
+use pending::Pending;
+use phase::{Order, Phase};
 use timers::Timers;
 use waiting::JointWait;
 
+mod pending;
+mod phase;
 mod timers;
 mod waiting;
 
@@ -35,6 +41,8 @@ const WAIT: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_millis(500);
 /// The longest wait for each of several sources without packets, which wait in turn.
 const WAIT_IN_TURN: Duration = Duration::from_millis(1);
+/// The interval at which a paused run that reads files looks for orders.
+const PAUSED_WAIT: Duration = Duration::from_millis(20);
 /// The interval at which stages are told the time.
 const TICK_NS: i64 = 100_000_000;
 /// The interval at which counters are read: kernel counters of 32 bits wrap no sooner than in seconds.
@@ -42,19 +50,6 @@ const COUNTERS_NS: i64 = 1_000_000_000;
 
 /// A change of a graph, applied between two batches. Returns the nodes of the sources, in their order.
 pub type GraphChange = Box<dyn FnOnce(&mut Graph, &TickContext<'_>) -> Result<Vec<NodeId>, Error> + Send>;
-
-/// A change that has not been applied yet.
-#[derive(Default)]
-struct Pending {
-    is_there: AtomicBool,
-    change: Mutex<Option<GraphChange>>,
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("is_there", &self.is_there).finish_non_exhaustive()
-    }
-}
 
 /// Requests to a running loop, from other threads and signal handlers.
 #[derive(Debug)]
@@ -74,6 +69,9 @@ pub struct Control {
     /// Bytes until the end; `u64::MAX` without a limit.
     remaining_bytes: AtomicU64,
     pending: Pending,
+    phase: Mutex<Phase>,
+    /// Counts changes of the phase.
+    phase_changes: AtomicU64,
     reloads: ReloadRequests,
     /// Of sources that wait.
     wakeups: Mutex<Vec<Arc<Wakeup>>>,
@@ -93,6 +91,8 @@ impl Control {
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             remaining_bytes: AtomicU64::new(u64::MAX),
             pending: Pending::default(),
+            phase: Mutex::new(Phase::Running { since: None }),
+            phase_changes: AtomicU64::new(0),
             reloads: ReloadRequests::default(),
             wakeups: Mutex::default(),
         }
@@ -171,6 +171,40 @@ impl Control {
         Ok(())
     }
 
+    /// Pauses the run: live packets are counted and go nowhere, files are not read on.
+    ///
+    /// # Errors
+    /// It is paused already, or ends.
+    pub fn pause(&self) -> Result<(), OrderRefused> {
+        self.order(Order::Pause)
+    }
+
+    /// Ends a pause. Live packets from before `now` that wait still are of the pause.
+    ///
+    /// # Errors
+    /// It is not paused, or ends.
+    pub fn resume(&self, now: Timestamp) -> Result<(), OrderRefused> {
+        self.order(Order::Resume(now))
+    }
+
+    /// Whether the run is paused.
+    pub fn is_paused(&self) -> bool {
+        self.phase() == Phase::Paused
+    }
+
+    fn order(&self, order: Order) -> Result<(), OrderRefused> {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        *phase = phase.after(order)?;
+        self.phase_changes.fetch_add(1, Ordering::Release);
+        drop(phase);
+        self.wake();
+        Ok(())
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Requests to read files again that stages obey.
     pub fn reloads(&self) -> &ReloadRequests {
         &self.reloads
@@ -198,7 +232,8 @@ impl Control {
     /// Ends all workers after a failure.
     fn end(&self) {
         if !self.stop.swap(true, Ordering::Relaxed) {
-            self.wake();
+            // Every phase has a way to the end.
+            let _ = self.order(Order::Stop);
         }
     }
 
@@ -335,6 +370,9 @@ pub struct Engine<'e> {
     /// Whether a source lent packets in the last round.
     is_busy: bool,
     joint: JointWait,
+    phase: Phase,
+    /// The changes of the phase that are known.
+    phase_changes: u64,
 }
 
 impl<'e> Engine<'e> {
@@ -357,6 +395,8 @@ impl<'e> Engine<'e> {
             renumbered: Vec::new(),
             is_busy: false,
             joint: JointWait::default(),
+            phase: Phase::Running { since: None },
+            phase_changes: 0,
         }
     }
 
@@ -414,6 +454,7 @@ impl<'e> Engine<'e> {
                 }
                 self.stopping = tsc::now().wrapping_sub(start);
             }
+            self.learn_phase();
             let changed = self.make_change();
             let step = changed.and_then(|()| self.round(is_over));
             if matches!(step, Ok(Advance::End)) {
@@ -428,6 +469,13 @@ impl<'e> Engine<'e> {
                 self.control.complete();
             }
             failure = failure.or(step.err()).or(ticked.err());
+        }
+    }
+
+    fn learn_phase(&mut self) {
+        let changes = self.control.phase_changes.load(Ordering::Acquire);
+        if changes != self.phase_changes {
+            (self.phase, self.phase_changes) = (self.control.phase(), changes);
         }
     }
 
@@ -446,6 +494,12 @@ impl<'e> Engine<'e> {
         let has_waited = open > 1 && !self.is_busy && self.wait_for_any()?;
         for at in 0..self.inlets.len() {
             if self.inlets[at].is_at_end {
+                continue;
+            }
+            // A file waits for the end of the pause.
+            if self.phase == Phase::Paused && self.inlets[at].source.progress().is_some() {
+                thread::sleep(PAUSED_WAIT);
+                found = if found == Advance::End { Advance::Idle } else { found };
                 continue;
             }
             let wait = match open {
@@ -502,6 +556,9 @@ impl<'e> Engine<'e> {
         };
         let mut packets = Packets::all(batch, &self.interfaces, (self.clock)());
         packets.filtered = &self.filtered;
+        let paused = of_pause(self.phase, self.inlets[at].is_merged, &mut packets);
+        self.account.unexamined += paused;
+        self.account.paused += paused;
         if packets.is_empty() {
             return Ok(());
         }
@@ -584,6 +641,26 @@ impl<'e> Engine<'e> {
         };
         self.account.interfaces = named.map(account).collect();
     }
+}
+
+/// Takes packets of a pause out of a batch. Returns their number. Packets that workers handed on before were captured.
+fn of_pause(phase: Phase, is_merged: bool, packets: &mut Packets<'_>) -> u64 {
+    let all = packets.len();
+    match phase {
+        Phase::Running { since: None } | Phase::Stopping => {}
+        _ if is_merged => {}
+        Phase::Paused => packets.selection.truncate(0),
+        Phase::Running { since: Some(since) } => {
+            let (batch, interfaces) = (packets.batch, packets.interfaces);
+            packets.selection.retain(|index| {
+                let meta = &batch.records()[index].meta;
+                let interface = interfaces.get(meta.interface.0 as usize);
+                // Streams and files have times of their own.
+                meta.timestamp >= since || interface.is_none_or(|interface| interface.if_index == 0)
+            });
+        }
+    }
+    (all - packets.len()) as u64
 }
 
 /// The same packets with the graph's interface numbers.

@@ -38,7 +38,7 @@ mod worker_merge;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
-pub use engine::{Control, Engine, GraphChange, Inlet, RunEnd, RunOutcome, RunReport};
+pub use engine::{Control, Engine, GraphChange, Inlet, OrderRefused, RunEnd, RunOutcome, RunReport};
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;

@@ -28,7 +28,7 @@
 use std::any::Any;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
-use tapline_flow::{Flow, FlowChange, Statistics};
+use tapline_flow::{Flow, FlowChange, Sampling, Statistics};
 use tapline_packet::{ClockReading, Timestamp};
 
 use crate::graph::Out;
@@ -154,8 +154,8 @@ pub struct ExpiredFlows<'a> {
     pub flows: &'a [Flow],
     /// The time of the flows' source: the packets' own time for files, the wall clock for live interfaces.
     pub now: Timestamp,
-    /// Sampling interval N: 1 packet in N was metered; 1 is unsampled.
-    pub sampling: u32,
+    /// How packets or flows were sampled, which their records tell; none where they are scaled.
+    pub sampling: Sampling,
     /// The flows are of live interfaces, so a stage that blocks here makes the meter miss packets.
     pub is_live: bool,
     /// The factor by which the flows' packets and bytes were multiplied, as an estimate of what was sampled out; 1 for
@@ -163,6 +163,15 @@ pub struct ExpiredFlows<'a> {
     pub scale: u64,
     /// Packets of flows that ended and are not among these: they had too few.
     pub small_packets: u64,
+    /// Other exporters metered the flows: the packets that they count did not come along the graph's edges.
+    pub is_collected: bool,
+}
+
+impl ExpiredFlows<'_> {
+    /// Packets that the flows count if other exporters metered them, else 0.
+    pub fn reported(&self) -> u64 {
+        if self.is_collected { self.flows.iter().map(Flow::packets).sum() } else { 0 }
+    }
 }
 
 /// What flows counted, on its way from a meter with `view=yes` to the stages behind it: in parts, as flows end and once a
@@ -195,6 +204,8 @@ pub struct MeteredSecond {
 pub struct StageCounters {
     /// Packets refused; `None` if every packet that did not go on was.
     pub refused: Option<u64>,
+    /// Packets that came as counters of collected flows, beside the packets received.
+    pub reported: u64,
     /// Packets kept, which will go on later.
     pub held: u64,
     /// Packets that came after the end was decided, and were not looked at.

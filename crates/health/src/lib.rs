@@ -27,8 +27,8 @@ pub use checks::{Check, CheckResult, checks, examine};
 pub use error::Error;
 pub use event::Event;
 pub use facts::{
-    Counter, CpuTicks, Facts, IdleState, Interface, Interrupt, Irq, Machine, Memory, NumaNode, PacketSocket,
-    Request, SoftnetCpu,
+    Counter, CpuTicks, DropWatch, Drops, Facts, IdleState, Interface, Interrupt, Irq, Machine, Memory,
+    NumaNode, PacketSocket, Request, SoftnetCpu,
 };
 pub use finding::{Evidence, Finding, Remedy, Severity};
 pub use fix::{Attempt, Fixer};

@@ -9,17 +9,17 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{self, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tapline_sys::Poller;
+use tapline_sys::{Folder, Poller, SyscallError};
 
 use crate::collector::Collector;
 use crate::error::Error;
@@ -37,7 +37,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A port of this host alone.
-    Loopback(SocketAddr),
+    Loopback(net::SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -48,7 +48,7 @@ impl Address {
     /// # Errors
     /// [`Error::Address`], and [`Error::Public`] for an address of a network.
     pub fn parse(text: &str) -> Result<Address, Error> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
+        if let Ok(address) = text.parse::<net::SocketAddr>() {
             return match address.ip().is_loopback() {
                 true => Ok(Address::Loopback(address)),
                 false => Err(Error::Public { address }),
@@ -219,9 +219,31 @@ fn bind_unix(path: &Path) -> Result<Listener, Error> {
             _ => return Err(Error::Taken { path: path.to_owned() }),
         }
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
+    // Clients come by this name, whose length has a limit.
+    SocketAddr::from_pathname(path).map_err(failed)?;
+    let name = path.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+    let system = |error: SyscallError| failed(error.source);
+    // Made in a folder of ours alone: in /run/tapline another user may put a link in its place, for root to follow.
+    let folder = Folder::open(path.parent().unwrap_or(Path::new(""))).map_err(system)?;
+    let private = folder.make_private().map_err(system)?;
+    let listener = UnixListener::bind(private.path_of(name)).map_err(failed)?;
     // The group may connect: a proxy, or a Prometheus that reads Unix sockets.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed)?;
+    let published = private.own(name, 0o660, None, None).and_then(|()| match private.publish(name, false) {
+        // File systems that cannot refuse to replace.
+        Err(error)
+            if error.source.kind() == io::ErrorKind::InvalidInput && fs::symlink_metadata(path).is_err() =>
+        {
+            private.publish(name, true)
+        }
+        other => other,
+    });
+    if let Err(error) = published {
+        let _ = private.remove(name);
+        return Err(match error.source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Taken { path: path.to_owned() },
+            _ => system(error),
+        });
+    }
     Ok(Listener::Unix(listener, path.to_owned()))
 }
 
@@ -246,6 +268,7 @@ connection!(UnixStream, false);
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -311,6 +334,35 @@ mod tests {
             drop(UnixListener::bind(&left).unwrap());
             Server::bind(&Address::Unix(left), collector).expect("nothing listens there any more");
         });
+    }
+
+    /// A user who may write to the folder puts links in the socket's place as fast as that goes.
+    #[test]
+    fn a_link_in_the_sockets_place_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, victim] = ["metrics.sock", "victim"].map(|name| folder.path().join(name));
+        fs::write(&victim, "secret").expect("a file");
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).expect("ours");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    if fs::symlink_metadata(&path).is_ok_and(|about| about.file_type().is_socket()) {
+                        let _ = fs::remove_file(&path);
+                        let _ = symlink(&victim, &path);
+                    }
+                }
+            });
+            for _ in 0..1000 {
+                drop(bind_unix(&path));
+                let _ = fs::remove_file(&path);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::metadata(&victim).expect("it is there").permissions().mode() & 0o777, 0o600);
+        let left =
+            fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("one").file_name());
+        assert!(left.into_iter().all(|name| name == "victim" || name == "metrics.sock"));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+pub mod block_sample;
 pub mod checksum;
 pub mod headers;
 mod interface;
@@ -23,6 +24,7 @@ mod selection;
 mod timestamp;
 
 pub use batch::{BATCH_MAX, Batch, Packet, Record};
+pub use block_sample::BlockSample;
 pub use headers::{FiveTuple, Headers};
 pub use interface::{Interface, InterfaceId, Resolution};
 pub use link_type::LinkType;

@@ -15,6 +15,14 @@ use crate::view::{Miss, View, ensure_header};
 
 const FILE: &str = "index";
 
+/// The condition that ends a sleep: bytes beyond those that were seen, packets likewise (0: any number), or age.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SleepWish {
+    pub(crate) min_bytes: u64,
+    pub(crate) min_packets: u64,
+    pub(crate) max_delay_ns: u64,
+}
+
 /// The fate of the entries that were looked at since the last commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -176,16 +184,11 @@ impl Consumer {
     /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so
     /// no wake is needed for it. Returns whether the head is still the one that was last seen, and the buffer not
     /// closed: then a writer that changes either will see that we sleep.
-    pub(crate) fn announce_sleep(
-        &self,
-        view: &View,
-        how: u64,
-        lent: &Outcome,
-        min_bytes: u64,
-        max_delay_ns: u64,
-    ) -> bool {
+    pub(crate) fn announce_sleep(&self, view: &View, how: u64, lent: &Outcome, wish: SleepWish) -> bool {
+        let SleepWish { min_bytes, min_packets, max_delay_ns } = wish;
         let seen_bytes = self.done.bytes.wrapping_add(lent.bytes);
         self.words[index::WAKE_AT_BYTES].store(seen_bytes.saturating_add(min_bytes), Relaxed);
+        self.words[index::WAKE_AT_PACKETS].store(min_packets, Relaxed);
         self.words[index::WAKE_AFTER_NS].store(max_delay_ns, Relaxed);
         self.words[index::SEEN].store(self.consumed + lent.total(), Relaxed);
         self.words[index::WAITING].store(how, Release);

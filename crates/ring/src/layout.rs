@@ -90,6 +90,7 @@ pub(crate) mod index {
     pub(crate) const WAKE_AT_BYTES: usize = 41;
     pub(crate) const WAKE_AFTER_NS: usize = 42;
     pub(crate) const SEEN: usize = 43;
+    pub(crate) const WAKE_AT_PACKETS: usize = 44;
 
     /// Of `PAST`: nothing of the past is still to come.
     pub(crate) const PRESENT: u64 = i64::MAX as u64;

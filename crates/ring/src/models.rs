@@ -226,8 +226,11 @@ fn the_end_comes_after_the_last_entry() {
     });
 }
 
+/// To be woken for the first packet.
+const WISH: SleepWish = SleepWish { min_bytes: 1, min_packets: 0, max_delay_ns: 0 };
+
 fn announce_sleep(consumer: &Consumer, view: &View) -> bool {
-    consumer.announce_sleep(view, index::ON_FUTEX, &Outcome::default(), 1, 0)
+    consumer.announce_sleep(view, index::ON_FUTEX, &Outcome::default(), WISH)
 }
 
 /// A model of futex(2): the word is compared and the sleeper put in the queue under a lock that its waker takes too.

@@ -245,13 +245,15 @@ impl Producer {
         self.words[index::HELD].load(Acquire)
     }
 
-    /// Whether a reader that sleeps should be woken: it has waited long enough, there are bytes enough, or it has a
-    /// quarter of the index to read. `age_ns` is how old the oldest entry is that it has not been woken for. The caller
+    /// Whether a reader that sleeps should be woken: it has waited long enough, there are bytes or packets enough, or it
+    /// has a quarter of the index to read. `age_ns` is how old the oldest entry is that it has not been woken for. The caller
     /// made a fence after [`publish`](Self::publish), and [found news](Self::has_news).
     pub(crate) fn should_wake(&self, age_ns: u64) -> bool {
         let unread = self.published.saturating_sub(self.words[index::SEEN].load(Relaxed));
         self.bytes >= self.words[index::WAKE_AT_BYTES].load(Relaxed)
             || age_ns >= self.words[index::WAKE_AFTER_NS].load(Relaxed)
+            // 0 is no wish; a reader that asks for more than the index has is woken as others are.
+            || (1..=unread).contains(&self.words[index::WAKE_AT_PACKETS].load(Relaxed))
             || unread >= (self.mask + 1) / 4
     }
 

@@ -5,6 +5,13 @@ use std::mem::{MaybeUninit, size_of};
 use crate::SyscallError;
 use crate::error::check;
 
+/// Number of processors of the machine, those that are switched off included, at least 1.
+pub fn configured() -> usize {
+    // SAFETY: sysconf(3) takes an integer and has no conditions.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(processors).unwrap_or(0).max(1)
+}
+
 /// The processors that this thread may run on, by number, lowest first.
 ///
 /// # Errors

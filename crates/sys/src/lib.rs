@@ -3,6 +3,7 @@
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! FrameSocket                               transmit: frames in pieces, many in one call
+//! DatagramSocket                            UDP: many datagrams in one call, and a count of those that had no room
 //! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
 //! RouteSocket, LinkControl, NetdevSocket    what interfaces there are, how they do, what they can (netlink, ethtool)
 //! proc_packet, packet_diag                  captures of all programs, and their rings
@@ -38,6 +39,7 @@ pub mod bpf;
 pub mod capability;
 pub mod clock;
 pub mod clock_state;
+mod datagram_socket;
 pub mod disk;
 mod error;
 mod executable;
@@ -72,12 +74,14 @@ pub mod standard_output;
 mod terminal;
 pub mod timer;
 pub mod tsc;
+pub mod udp;
 pub mod unnamed;
 pub mod usage;
 pub mod xsk;
 
 pub use bell::{Bell, BellEvent};
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
+pub use datagram_socket::{DATAGRAMS_PER_CALL, DatagramSocket, ReceivedDatagram};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
 pub use folder::{Folder, PrivateFolder};
@@ -93,7 +97,7 @@ pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{FileOwner, Opener};
 pub use packet_socket::{FanoutMode, PacketSocket, RingStatistics, wait_for_receive_paths};
-pub use poll::{Poller, Wakeup};
+pub use poll::{Poller, Wakeup, measure_waits, measured_waits};
 pub use ring_len::{RING_LEN_MAX, default_ring_len};
 pub use route::{InterfaceAddress, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
 pub use shared_words::{ReadWords, SharedWords, WordRange};

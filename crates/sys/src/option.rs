@@ -20,6 +20,8 @@ unsafe impl Plain for c_int {}
 unsafe impl Plain for u32 {}
 // SAFETY: integers are plain, and so are arrays of them.
 unsafe impl Plain for [u32; 3] {}
+// SAFETY: as above.
+unsafe impl Plain for [u32; 9] {}
 // SAFETY: three 32-bit integers.
 unsafe impl Plain for libc::tpacket_stats_v3 {}
 // SAFETY: seven 32-bit integers.

@@ -1,11 +1,28 @@
 //! Waiting for any of several descriptors, and being woken from another thread.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use crate::SyscallError;
 use crate::error::check;
 use crate::tsc;
+use crate::usage::thread_time;
+
+thread_local! {
+    /// Processor time of this thread's waits, while it is measured.
+    static WAIT_TIME: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Measures the processor time of this thread's waits from now on, at the cost of two calls of the system a wait.
+pub fn measure_waits() {
+    WAIT_TIME.set(Some(Duration::ZERO));
+}
+
+/// The processor time that waits of this thread took since [`measure_waits`]: going to sleep, and waking up.
+pub fn measured_waits() -> Option<Duration> {
+    WAIT_TIME.get()
+}
 
 /// A list of descriptors to wait for, kept between calls so that waiting allocates nothing.
 #[derive(Debug, Default)]
@@ -48,11 +65,15 @@ impl Poller {
             tv_nsec: wait.subsec_nanos().into(),
         };
         let count = self.fds.len() as libc::nfds_t;
+        let cpu = WAIT_TIME.get().map(|sum| (sum, thread_time()));
         let start = tsc::now();
         // SAFETY: `fds` points to `count` pollfd, which the kernel may write to; `timeout` lives through the call; no
         // signal mask is given.
         let result = unsafe { libc::ppoll(self.fds.as_mut_ptr(), count, &timeout, std::ptr::null()) };
         self.waited = self.waited.wrapping_add(tsc::now().wrapping_sub(start));
+        if let Some((sum, before)) = cpu {
+            WAIT_TIME.set(Some(sum + thread_time().saturating_sub(before)));
+        }
         match check("ppoll", result) {
             Ok(ready) => Ok(ready as usize),
             Err(error) if error.errno() == libc::EINTR => Ok(0),
@@ -123,6 +144,20 @@ impl AsFd for Wakeup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_measured_once_that_is_asked_for() {
+        let mut poller = Poller::new();
+        poller.wait(Duration::ZERO).unwrap();
+        assert_eq!(measured_waits(), None);
+        measure_waits();
+        let before = thread_time();
+        for _ in 0..100 {
+            poller.wait(Duration::from_micros(1)).unwrap();
+        }
+        let waited = measured_waits().unwrap();
+        assert!(waited > Duration::ZERO && waited <= thread_time() - before);
+    }
 
     #[test]
     fn a_notified_wakeup_ends_the_wait_once() {

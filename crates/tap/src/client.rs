@@ -41,6 +41,11 @@ pub fn socket_path(named: Option<&Path>) -> PathBuf {
     }
 }
 
+/// The socket of a published place of a graph by default, where readers of `tap:NAME` look for it.
+pub fn place_socket(name: &str) -> PathBuf {
+    Path::new(SOCKET_DEFAULT).with_file_name(format!("tap-{name}.sock"))
+}
+
 /// A connection to a daemon.
 #[derive(Debug)]
 pub struct Client {
@@ -55,6 +60,25 @@ impl Client {
     /// [`Error::NoDaemon`], [`Error::NotAllowed`], [`Error::Silent`], [`Error::Refused`].
     pub fn connect(path: &Path, program: &str) -> Result<Client, Error> {
         Client::connect_within(path, program, ANSWER_WAIT, None)
+    }
+
+    /// Connects to the process that serves the capture `name`: the daemon at the socket that is named or that of the environment;
+    /// without one a published place of that name ([`place_socket`]), and else the usual daemon. Gives the socket too.
+    ///
+    /// # Errors
+    /// As with [`connect`](Self::connect).
+    pub fn connect_for(named: Option<&Path>, name: &str, program: &str) -> Result<(Client, PathBuf), Error> {
+        let path = socket_path(named);
+        let place = place_socket(name);
+        let is_usual = named.is_none() && path == Path::new(SOCKET_DEFAULT);
+        // A socket that a graph left behind has no listener.
+        if is_usual
+            && place.exists()
+            && let Ok(client) = Client::connect(&place, program)
+        {
+            return Ok((client, place));
+        }
+        Ok((Client::connect(&path, program)?, path))
     }
 
     /// The same, where connecting waits for `timeout` at most, and likewise the whole answer. `interrupt` ends the

@@ -23,7 +23,7 @@ pub mod protocol;
 mod source;
 
 pub use channel::{Channel, MESSAGE_MAX};
-pub use client::{Client, SOCKET_DEFAULT, SOCKET_VARIABLE, socket_path};
+pub use client::{Client, SOCKET_DEFAULT, SOCKET_VARIABLE, place_socket, socket_path};
 pub use error::Error;
 pub use group::{GROUP_MEMBERS_MAX, GROUP_NAME_MAX, GroupRequest, ShareBy, parse_name};
 pub use source::{PREFIX, Tap};

@@ -502,4 +502,6 @@ pub struct ReaderStatus {
     pub wakes: u64,
     /// Stored packets that are still to be looked at for it, as it began in the past.
     pub past: u64,
+    /// The group whose packets it shares.
+    pub group: Option<GroupRequest>,
 }

@@ -51,6 +51,11 @@ pub struct Second {
     pub workers: u64,
 }
 
+/// A file may have any numbers: sums of them stay at the greatest.
+fn sum<const N: usize>(parts: [u64; N]) -> u64 {
+    parts.into_iter().fold(0, u64::saturating_add)
+}
+
 impl Second {
     /// The totals of a meter since its start.
     pub fn of_statistics(statistics: &Statistics) -> Second {
@@ -79,17 +84,17 @@ impl Second {
 
     /// Packets lost between the wire and the meter, as far as the sum has them.
     pub fn lost(&self) -> u64 {
-        self.lost_ring + self.lost_daemon
+        sum([self.lost_ring, self.lost_daemon])
     }
 
     /// Packets of the interface: metered, not metered by cause, and lost.
     pub fn offered(&self) -> u64 {
-        self.metered + self.not_ip + self.cut + self.sampled_out + self.lost()
+        sum([self.metered, self.not_ip, self.cut, self.sampled_out, self.lost()])
     }
 
     /// Bytes of the frames of these packets; of lost packets none are known.
     pub fn offered_bytes(&self) -> u64 {
-        self.metered_bytes + self.not_ip_bytes + self.cut_bytes + self.sampled_out_bytes
+        sum([self.metered_bytes, self.not_ip_bytes, self.cut_bytes, self.sampled_out_bytes])
     }
 
     /// Totals since `before`, where both are totals since the start of a meter.
@@ -107,14 +112,15 @@ impl Second {
         self.add_sums(other);
         self.end_ns = self.end_ns.max(other.end_ns);
         self.len_ns = self.len_ns.max(other.len_ns);
-        (self.active, self.room) = (self.active + other.active, self.room + other.room);
-        self.workers += other.workers;
+        self.active = sum([self.active, other.active]);
+        self.room = sum([self.room, other.room]);
+        self.workers = sum([self.workers, other.workers]);
     }
 
     /// Adds the second that follows.
     pub fn append(&mut self, next: &Second) {
         self.add_sums(next);
-        self.len_ns += next.len_ns;
+        self.len_ns = sum([self.len_ns, next.len_ns]);
         (self.end_ns, self.active, self.room, self.workers) =
             (next.end_ns, next.active, next.room, next.workers);
     }

@@ -1,7 +1,7 @@
 //! The file: written once a second, by whichever worker is the last to bring its part.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -114,6 +114,16 @@ impl ViewFile {
     /// The file; `None` for a private view.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|own| own.path.as_path())
+    }
+
+    /// Leaves the file to its user alone: its group has no right to what is metered.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn make_private(&self) -> Result<(), Error> {
+        let Some(own) = &self.file else { return Ok(()) };
+        let mode = fs::Permissions::from_mode(0o600);
+        own.file.set_permissions(mode).map_err(Error::io("set the mode of", &own.path))
     }
 
     /// Gives the file to another user and group.

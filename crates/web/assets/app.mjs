@@ -70,8 +70,8 @@ function arrive() {
     const value = query.get(name) ?? usual;
     state[name] = typeof usual === "number" ? Number(value) || usual : value;
   }
-  if (!SHOW[state.page]) state.page = "overview";
-  if (!UNITS[state.unit]) state.unit = "bits";
+  if (!Object.hasOwn(SHOW, state.page)) state.page = "overview";
+  if (!Object.hasOwn(UNITS, state.unit)) state.unit = "bits";
   const isOther = ["page", "filter", "window", "host"].some((name) => before[name] !== state[name]);
   if (isOther || !source) listen();
   if (state.page === "history") askHistory();

@@ -153,7 +153,8 @@ export class Chart extends Component {
       series: [{ value: (_, value) => (value == null ? "–" : moment(value) + ":" + clock(value).slice(-2)) },
         ...series.map((one) => ({
           label: one.name, stroke: color(one.color), width: one.bars ? 0 : 1.6, fill: one.bars ? color(one.color) : one.fill ? color(one.fill) : undefined,
-          paths: one.bars ? uPlot.paths.bars({ size: [0.7, 14] }) : undefined, points: { show: false },
+          paths: one.bars ? uPlot.paths.bars({ size: [0.7, 14] }) : undefined, // Few points make no line that can be seen.
+          points: { show: (_, at, from, to) => !one.bars && to - from < 90, size: 4 },
           value: (_, value) => (value == null ? "–" : text(value, one.unit)),
         }))],
     }, this.data(), this.element);

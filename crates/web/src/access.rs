@@ -13,44 +13,30 @@ use std::net::IpAddr;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HOST};
+use tapline_pages::Rights;
 
 /// The name of the cookie.
 pub(crate) const COOKIE_NAME: &str = "tapline";
 
-/// What a browser may see. Each right includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rights {
-    /// Counts and addresses; no names from payloads.
-    Look,
-    /// Also names that clients asked for.
-    Names,
-    /// Also packets, as far as the daemon or the store lets this process have them.
-    Packets,
-}
-
-impl Rights {
-    /// The right as one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Rights::Look => "look",
-            Rights::Names => "names",
-            Rights::Packets => "packets",
-        }
-    }
-
-    /// The right of a word.
-    pub fn of_name(word: &str) -> Option<Rights> {
-        [Rights::Look, Rights::Names, Rights::Packets].into_iter().find(|rights| rights.name() == word)
-    }
-}
-
 /// The tokens, and the hosts under which browsers reach us.
 #[derive(Debug)]
 pub struct Access {
-    tokens: Vec<(String, Rights)>,
+    tokens: Vec<Token>,
     hosts: Vec<String>,
     is_behind_proxy: bool,
 }
+
+/// A token, and the user that it was given to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    text: String,
+    rights: Rights,
+    /// The name that downloads are logged with; empty for the printed token.
+    user: String,
+}
+
+/// The least letters of a token that a file names: 128 bits in hexadecimal.
+const TOKEN_LEN_MIN: usize = 32;
 
 /// A request that is not answered: the status and the reason.
 pub(crate) type Refusal = (u16, &'static str);
@@ -62,21 +48,43 @@ impl Access {
     /// The system has no random bytes.
     pub fn new(rights: Rights, hosts: &[String], is_behind_proxy: bool) -> io::Result<Access> {
         let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-        Ok(Access { tokens: vec![(random()?, rights)], hosts, is_behind_proxy })
-    }
-
-    /// A token of chance more, for other rights.
-    ///
-    /// # Errors
-    /// The system has no random bytes.
-    pub fn add(&mut self, rights: Rights) -> io::Result<&str> {
-        self.tokens.push((random()?, rights));
-        Ok(&self.tokens[self.tokens.len() - 1].0)
+        let token = Token { text: random()?, rights, user: String::new() };
+        Ok(Access { tokens: vec![token], hosts, is_behind_proxy })
     }
 
     /// The first token.
     pub fn token(&self) -> &str {
-        &self.tokens[0].0
+        &self.tokens[0].text
+    }
+
+    /// Adds the users of a file: each line has a name, its rights and its token; `#` begins a comment.
+    ///
+    /// # Errors
+    /// A text that says which line is wrong, and why.
+    pub fn add_users(&mut self, text: &str) -> Result<(), String> {
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let wrong = |reason: &str| Err(format!("line {}: {reason}", number + 1));
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [user, rights, token] = words[..] else {
+                return wrong("a line is a name, its rights and its token");
+            };
+            let Some(rights) = Rights::of_name(rights) else {
+                return wrong("rights are look, names or packets");
+            };
+            let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if token.len() < TOKEN_LEN_MIN || !is_plain {
+                return wrong("a token has at least 32 letters and digits: openssl rand -hex 16");
+            }
+            if self.tokens.iter().any(|known| known.text == token || known.user == user) {
+                return wrong("this name or token is there already");
+            }
+            self.tokens.push(Token { text: token.to_owned(), rights, user: user.to_owned() });
+        }
+        Ok(())
     }
 
     /// Whether a request comes under one of our names, and from our own page or none.
@@ -105,25 +113,28 @@ impl Access {
     pub(crate) fn session(&self, headers: &HeaderMap) -> Result<String, Refusal> {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let token = given.strip_prefix("Bearer ").unwrap_or_default();
-        self.rights_of(token).ok_or((401, "this token is not the one that tapline view printed"))?;
+        self.find(token).ok_or((401, "this token is not the one that tapline view printed"))?;
         let secure = if self.is_behind_proxy { "; Secure" } else { "" };
         Ok(format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
     }
 
-    /// The rights of a request, by its cookie.
-    pub(crate) fn rights(&self, headers: &HeaderMap) -> Result<Rights, Refusal> {
+    /// The rights of a request, by its cookie, and the name of its user; empty for the printed token. Servers at other
+    /// ports of this host may set cookies of the same name.
+    pub(crate) fn rights(&self, headers: &HeaderMap) -> Result<(Rights, &str), Refusal> {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let given = pairs.find(|(name, _)| *name == COOKIE_NAME).map_or("", |(_, value)| value);
-        self.rights_of(given).ok_or((401, "open the address that tapline view printed, with its token"))
+        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut given = pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value);
+        let token = given.find_map(|value| self.find(value));
+        let token = token.ok_or((401, "open the address that tapline view printed, with its token"))?;
+        Ok((token.rights, &token.user))
     }
 
-    fn rights_of(&self, given: &str) -> Option<Rights> {
+    /// Compares with each token, so that the time tells nothing.
+    fn find(&self, given: &str) -> Option<&Token> {
         let mut found = None;
-        for (token, rights) in &self.tokens {
-            if is_equal(token.as_bytes(), given.as_bytes()) {
-                found = Some(*rights);
+        for token in &self.tokens {
+            if is_equal(token.text.as_bytes(), given.as_bytes()) {
+                found = Some(token);
             }
         }
         found
@@ -174,15 +185,33 @@ mod tests {
     #[test]
     fn a_token_becomes_a_cookie_with_its_rights() {
         let mut access = Access::new(Rights::Packets, &[], false).expect("random bytes");
-        let look = access.add(Rights::Look).expect("random bytes").to_owned();
+        let look = "0123456789abcdef0123456789abcdef";
+        access.add_users(&format!("# users\nalice look {look} # of the office\n")).expect("a user");
         let cookie =
             access.session(&headers(&[("authorization", &format!("Bearer {look}"))])).expect("a cookie");
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
         let sent = format!("other=1; {}", cookie.split(';').next().expect("a pair"));
-        assert_eq!(access.rights(&headers(&[("cookie", &sent)])), Ok(Rights::Look));
+        assert_eq!(access.rights(&headers(&[("cookie", &sent)])), Ok((Rights::Look, "alice")));
+        let after_another = format!("tapline=of-another-port; {sent}");
+        assert_eq!(access.rights(&headers(&[("cookie", &after_another)])), Ok((Rights::Look, "alice")));
         for wrong in ["tapline=", "tapline=0", "", &format!("tapline={look}0")] {
             assert!(access.rights(&headers(&[("cookie", wrong)])).is_err(), "{wrong}");
         }
         assert!(access.session(&headers(&[("authorization", "Bearer ")])).is_err());
+    }
+
+    #[test]
+    fn users_of_a_file_are_refused_by_line() {
+        let mut access = Access::new(Rights::Look, &[], false).expect("random bytes");
+        let token = "0123456789abcdef0123456789abcdef";
+        for (text, reason) in [
+            ("\nalice look".to_owned(), "line 2: a line is a name"),
+            (format!("alice all {token}"), "line 1: rights are"),
+            ("alice look 0123".to_owned(), "openssl"),
+            (format!("alice look {token}\nbob look {token}"), "line 2: this name or token"),
+        ] {
+            let refused = access.add_users(&text).expect_err(&text);
+            assert!(refused.contains(reason), "{text}: {refused}");
+        }
     }
 }

@@ -35,6 +35,14 @@ pub enum Error {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
+    /// A second of a later time than now.
+    #[error(
+        "history {}: seconds of packets that are of the future are not kept: is the clock wrong, or is it a file?", .path.display()
+    )]
+    Future {
+        /// The file of the history.
+        path: PathBuf,
+    },
     /// A history of another version.
     #[error("history {}: it has version {version}; this program knows version 1", .path.display())]
     HistoryVersion {

@@ -1,20 +1,25 @@
-//! The history: minutes for 60 days, hours for two years, in one SQLite file of bounded size.
+//! The history: minutes for 60 days, hours and days for two years, in one SQLite file of bounded size.
 //!
 //! ```text
 //! Reading, each second --TableSum--> minute --+--> roll(tier, dimension, bucket): rows of the greatest, others
-//!                      --TableSum--> hour ----'    total(tier, bucket): counters, losses
+//!                      --TableSum--> hour ----+    total(tier, bucket): counters, losses
+//!                      --TableSum--> day -----'
 //! ```
 //!
-//! Hours are made of seconds, not of cut minutes. The file is in WAL mode, so that other programs read it while this
+//! Hours and days are made of seconds, not of cut minutes. Only where a killed writer left them behind are they made of
+//! the minutes, when the file is opened next. Each day is one table, so that a year is read as 365. The file is in WAL mode, so that other programs read it while this
 //! one writes; `docs/view.md` has its tables.
 
 mod answer;
 mod record;
+mod recover;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use tapline_view::{Dimension, Key, Reading, Second, Table, TableSum};
 
 pub use answer::HistoryAnswer;
@@ -24,6 +29,11 @@ use crate::error::Error;
 
 const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
+/// Seconds that end so much later than now are not kept: what is too old is told by the latest second, and that of a
+/// capture file may be of any time.
+const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
+/// Names that are looked at together when those without a row are taken away.
+const NAMES_AT_ONCE: usize = 1 << 26;
 /// Rows of a sum that is being made, beyond which it is cut to half.
 const SUM_ROWS_MAX: usize = 4096;
 
@@ -43,14 +53,32 @@ const KEPT: [Dimension; 7] = [
 pub(crate) enum Tier {
     Minute = 1,
     Hour = 2,
+    Day = 3,
 }
 
 impl Tier {
+    const ALL: [Tier; 3] = [Tier::Minute, Tier::Hour, Tier::Day];
+
     /// The length of a bucket.
     pub(crate) const fn len_ns(self) -> u64 {
         match self {
             Tier::Minute => MINUTE_NS,
             Tier::Hour => 60 * MINUTE_NS,
+            Tier::Day => 24 * 60 * MINUTE_NS,
+        }
+    }
+
+    /// The length of a bucket in seconds.
+    pub(crate) const fn seconds(self) -> u64 {
+        self.len_ns() / 1_000_000_000
+    }
+
+    /// The tier as one word.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Tier::Minute => "minute",
+            Tier::Hour => "hour",
+            Tier::Day => "day",
         }
     }
 
@@ -59,6 +87,7 @@ impl Tier {
         match self {
             Tier::Minute => 50,
             Tier::Hour => 200,
+            Tier::Day => 400,
         }
     }
 }
@@ -68,7 +97,7 @@ impl Tier {
 pub struct HistoryLimits {
     /// Minutes are kept for so long.
     pub minutes: Duration,
-    /// Hours are kept for so long.
+    /// Hours and days are kept for so long.
     pub hours: Duration,
     /// The most bytes of the file; then the oldest minutes go first.
     pub bytes: u64,
@@ -91,8 +120,8 @@ pub struct History {
     path: PathBuf,
     connection: Connection,
     limits: HistoryLimits,
-    minute: Bucket,
-    hour: Bucket,
+    /// Those that are being filled: of a minute, an hour, a day.
+    buckets: [Bucket; Tier::ALL.len()],
 }
 
 /// A bucket that is being filled.
@@ -136,9 +165,11 @@ impl History {
     /// [`Error::History`], [`Error::HistoryVersion`].
     pub fn open(path: &Path, limits: HistoryLimits) -> Result<History, Error> {
         let of = || Error::history(path);
+        // Addresses and names: for the user alone, whatever the umask. SQLite gives the mode to the files beside it.
+        let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         let connection = Connection::open(path).map_err(of())?;
         connection.busy_timeout(Duration::from_secs(5)).map_err(of())?;
-        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(of())?;
+        let version = version(&connection).map_err(of())?;
         if version != 0 && version != VERSION {
             return Err(Error::HistoryVersion { path: path.to_owned(), version });
         }
@@ -147,8 +178,25 @@ impl History {
         // The file stays in one folder, which is all that this process may write to.
         connection.pragma_update(None, "temp_store", "MEMORY").map_err(of())?;
         connection.execute_batch(SCHEMA).map_err(of())?;
-        let (minute, hour) = (Bucket::new(Tier::Minute), Bucket::new(Tier::Hour));
-        Ok(History { path: path.to_owned(), connection, limits, minute, hour })
+        recover::complete(&connection).map_err(of())?;
+        Ok(History { path: path.to_owned(), connection, limits, buckets: Tier::ALL.map(Bucket::new) })
+    }
+
+    /// Opens the history of another process, to be asked alone.
+    ///
+    /// # Errors
+    /// [`Error::History`], also where there is none; [`Error::HistoryVersion`].
+    pub fn open_to_read(path: &Path) -> Result<History, Error> {
+        let of = || Error::history(path);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(of())?;
+        connection.busy_timeout(Duration::from_secs(1)).map_err(of())?;
+        let version = version(&connection).map_err(of())?;
+        if version != VERSION {
+            return Err(Error::HistoryVersion { path: path.to_owned(), version });
+        }
+        let (limits, buckets) = (HistoryLimits::default(), Tier::ALL.map(Bucket::new));
+        Ok(History { path: path.to_owned(), connection, limits, buckets })
     }
 
     /// Its file.
@@ -156,22 +204,27 @@ impl History {
         &self.path
     }
 
-    /// Adds a second. A minute that is over is written, and an hour.
+    /// Adds a second. A minute that is over is written, and with it an hour and a day that are over. `now_ns` is the time by
+    /// the wall clock, in nanoseconds since 1970 UTC.
     ///
     /// # Errors
-    /// [`Error::History`].
-    pub fn add(&mut self, reading: &Reading) -> Result<(), Error> {
+    /// [`Error::History`]; [`Error::Future`] for a second of an hour later than now, or more.
+    pub fn add(&mut self, reading: &Reading, now_ns: u64) -> Result<(), Error> {
+        if reading.second.end_ns > now_ns.saturating_add(AHEAD_MAX_NS) {
+            return Err(Error::Future { path: self.path.clone() });
+        }
         // A second that ends with the minute belongs to it.
         let inside = reading.second.end_ns.saturating_sub(1);
-        let (minute, hour) = (inside / Tier::Minute.len_ns(), inside / Tier::Hour.len_ns());
-        let mut written = Ok(());
-        if self.minute.number.is_some_and(|number| number != minute) {
-            let is_hour_over = self.hour.number.is_some_and(|number| number != hour);
-            written = self.write(is_hour_over);
+        let numbers = Tier::ALL.map(|tier| inside / tier.len_ns());
+        let mut over = Vec::new();
+        for (bucket, number) in self.buckets.iter_mut().zip(numbers) {
+            if bucket.number.is_some_and(|before| before != number) {
+                over.push(std::mem::replace(bucket, Bucket::new(bucket.tier)));
+            }
+            bucket.number = Some(number);
         }
-        (self.minute.number, self.hour.number) = (Some(minute), Some(hour));
-        self.minute.add(reading);
-        self.hour.add(reading);
+        let written = if over.is_empty() { Ok(()) } else { self.write(over) };
+        self.buckets.iter_mut().for_each(|bucket| bucket.add(reading));
         written
     }
 
@@ -180,18 +233,18 @@ impl History {
     /// # Errors
     /// [`Error::History`].
     pub fn finish(&mut self) -> Result<(), Error> {
-        if self.minute.number.is_none() { Ok(()) } else { self.write(true) }
+        let buckets = std::mem::replace(&mut self.buckets, Tier::ALL.map(Bucket::new));
+        let begun: Vec<Bucket> = buckets.into_iter().filter(|bucket| bucket.number.is_some()).collect();
+        if begun.is_empty() { Ok(()) } else { self.write(begun) }
     }
 
-    /// Writes the minute, and the hour if it is over, in one transaction.
-    fn write(&mut self, is_hour_over: bool) -> Result<(), Error> {
-        let minute = std::mem::replace(&mut self.minute, Bucket::new(Tier::Minute));
-        let hour = is_hour_over.then(|| std::mem::replace(&mut self.hour, Bucket::new(Tier::Hour)));
-        let now = minute.second.end_ns;
+    /// Writes buckets in one transaction, and takes away what is too old.
+    fn write(&mut self, buckets: Vec<Bucket>) -> Result<(), Error> {
+        let now = buckets.iter().map(|bucket| bucket.second.end_ns).max().unwrap_or(0);
         let of = Error::history(&self.path);
         let write = || -> rusqlite::Result<()> {
             let transaction = self.connection.unchecked_transaction()?;
-            for bucket in [Some(minute), hour].into_iter().flatten() {
+            for bucket in buckets {
                 write_bucket(&transaction, bucket)?;
             }
             expire(&transaction, now, &self.limits)?;
@@ -199,6 +252,10 @@ impl History {
         };
         write().map_err(of)
     }
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 /// Adds a bucket to what the file has of it: a meter that began anew in the midst of an hour goes on with it.
@@ -218,35 +275,54 @@ fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()>
             tier as i64,
             number as i64,
             second.len_ns as f64 / 1e9,
-            second.offered() as i64,
-            second.offered_bytes() as i64,
-            second.metered as i64,
-            second.metered_bytes as i64,
-            second.flow_bytes as i64,
-            second.not_ip as i64,
-            second.cut as i64,
-            second.sampled_out as i64,
-            second.lost_ring as i64,
-            second.lost_daemon as i64,
-            second.lost_before as i64,
-            second.made as i64,
-            second.active as i64,
+            count(tier, second.offered()),
+            count(tier, second.offered_bytes()),
+            count(tier, second.metered),
+            count(tier, second.metered_bytes),
+            count(tier, second.flow_bytes),
+            count(tier, second.not_ip),
+            count(tier, second.cut),
+            count(tier, second.sampled_out),
+            count(tier, second.lost_ring),
+            count(tier, second.lost_daemon),
+            count(tier, second.lost_before),
+            count(tier, second.made),
+            count(tier, second.active),
         ])?;
     for (mut sum, dimension) in sums.into_iter().zip(KEPT) {
         let key = roll_key(tier, dimension, number);
-        let before: Option<Vec<u8>> = connection
-            .prepare_cached("SELECT v FROM roll WHERE k = ?1")?
-            .query_row([key], |row| row.get(0))
-            .optional()?;
-        if let Some(table) = before.and_then(|blob| record::table_of(&blob)) {
-            sum.append(&named(connection, table)?);
+        if let Some(table) = read_table(connection, key)? {
+            sum.append(&table);
         }
-        let table = sum.finish(tier.rows());
-        let ids = table.rows.iter().map(|row| id_of(connection, &row.key)).collect::<Result<Vec<_>, _>>()?;
-        connection
-            .prepare_cached("INSERT OR REPLACE INTO roll VALUES (?1, ?2)")?
-            .execute(params![key, record::blob_of(&table, &ids)])?;
+        write_table(connection, key, &sum.finish(tier.rows()))?;
     }
+    Ok(())
+}
+
+/// What a column of a bucket counts, and what it may: sums of such are numbers of SQLite still.
+fn count(tier: Tier, number: u64) -> i64 {
+    let most = match tier {
+        Tier::Minute => 1 << 49,
+        Tier::Hour => 1 << 55,
+        Tier::Day => 1 << 60,
+    };
+    number.min(most) as i64
+}
+
+/// The table of a bucket, if the file has it.
+fn read_table(connection: &Connection, key: i64) -> rusqlite::Result<Option<Table>> {
+    let blob: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT v FROM roll WHERE k = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    blob.and_then(|blob| record::table_of(&blob)).map(|table| named(connection, table)).transpose()
+}
+
+fn write_table(connection: &Connection, key: i64, table: &Table) -> rusqlite::Result<()> {
+    let ids = table.rows.iter().map(|row| id_of(connection, &row.key)).collect::<Result<Vec<_>, _>>()?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO roll VALUES (?1, ?2)")?
+        .execute(params![key, record::blob_of(table, &ids)])?;
     Ok(())
 }
 
@@ -286,7 +362,8 @@ pub(crate) fn roll_key(tier: Tier, dimension: Dimension, bucket: u64) -> i64 {
 
 /// Takes away what is too old, and the oldest minutes while the file is too large.
 fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusqlite::Result<()> {
-    for (tier, kept) in [(Tier::Minute, limits.minutes), (Tier::Hour, limits.hours)] {
+    let kept = [(Tier::Minute, limits.minutes), (Tier::Hour, limits.hours), (Tier::Day, limits.hours)];
+    for (tier, kept) in kept {
         let oldest = now_ns.saturating_sub(kept.as_nanos() as u64) / tier.len_ns();
         take_away(connection, tier, oldest)?;
     }
@@ -294,7 +371,7 @@ fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusql
     let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
     let size: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     if ((pages - free) * size) as u64 > limits.bytes {
-        for tier in [Tier::Minute, Tier::Hour] {
+        for tier in Tier::ALL {
             let (first, last): (Option<i64>, Option<i64>) = connection.query_row(
                 "SELECT min(bucket), max(bucket) FROM total WHERE tier = ?1",
                 [tier as i64],
@@ -305,9 +382,49 @@ fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusql
             {
                 // A sixteenth at a time, so that the next minutes find room.
                 take_away(connection, tier, (first + 1 + (last - first) / 16) as u64)?;
+                forget_names(connection)?;
                 break;
             }
         }
+    }
+    Ok(())
+}
+
+/// Takes away names that no row has any more: strangers make new ones at will, with a packet for each.
+fn forget_names(connection: &Connection) -> rusqlite::Result<()> {
+    let next = |from: i64| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached("SELECT min(id) FROM name WHERE id >= ?1")?
+            .query_row([from], |row| row.get(0))
+    };
+    let mut from = i64::MIN;
+    while let Some(first) = next(from)? {
+        let last = first.saturating_add(NAMES_AT_ONCE as i64 - 1);
+        forget_names_between(connection, (first, last))?;
+        let Some(after) = last.checked_add(1) else { break };
+        from = after;
+    }
+    Ok(())
+}
+
+/// Likewise, of the names with these numbers.
+fn forget_names_between(connection: &Connection, (first, last): (i64, i64)) -> rusqlite::Result<()> {
+    let place = |id: i64| id.abs_diff(first) as usize;
+    let greatest: i64 =
+        connection.query_row("SELECT max(id) FROM name WHERE id <= ?1", [last], |row| row.get(0))?;
+    let mut has_row = vec![false; place(greatest) + 1];
+    let mut statement = connection.prepare_cached("SELECT v FROM roll")?;
+    let mut rolls = statement.query([])?;
+    while let Some(roll) = rolls.next()? {
+        let Some(table) = record::table_of(roll.get_ref(0)?.as_blob()?) else { continue };
+        let ids = table.rows.iter().map(|(id, _)| *id).filter(|id| (first..=greatest).contains(id));
+        ids.for_each(|id| has_row[place(id)] = true);
+    }
+    let mut statement = connection.prepare_cached("SELECT id FROM name WHERE id BETWEEN ?1 AND ?2")?;
+    let ids = statement.query_map([first, greatest], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let mut delete = connection.prepare_cached("DELETE FROM name WHERE id = ?1")?;
+    for id in ids.into_iter().filter(|id| !has_row[place(*id)]) {
+        delete.execute([id])?;
     }
     Ok(())
 }

@@ -1,5 +1,11 @@
 //! The question in an address: page, filter, window.
 
+use tapline_pages::{FilterLine, Page, PageRequest, Rights, WINDOW_MAX};
+use tapline_view::ROWS_MAX;
+
+/// Rows of a table in an answer.
+const ROWS: u64 = 100;
+
 /// Parameters of an address, decoded; each at most once, the first counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query {
@@ -30,6 +36,21 @@ impl Query {
     /// A number within limits; the default if it is not there or none.
     pub(crate) fn number(&self, name: &str, default: u64, least: u64, most: u64) -> u64 {
         self.text(name).parse().unwrap_or(default).clamp(least, most)
+    }
+
+    /// The question for a page.
+    ///
+    /// # Errors
+    /// A text that says what is wrong with the filter.
+    pub(crate) fn page(&self, rights: Rights) -> Result<PageRequest, String> {
+        Ok(PageRequest {
+            page: Page::of_name(self.text("page")).unwrap_or_default(),
+            host: self.text("host").parse().ok(),
+            filter: FilterLine::parse(self.text("filter"))?.seeing(rights),
+            window: self.number("window", 10, 1, WINDOW_MAX as u64) as usize,
+            rows: self.number("rows", ROWS, 1, ROWS_MAX as u64) as usize,
+            rights,
+        })
     }
 }
 

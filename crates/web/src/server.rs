@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
@@ -23,19 +23,19 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use crate::access::{Access, Refusal, Rights};
+use crate::access::{Access, Refusal};
 use crate::assets;
 use crate::body::Answer;
 use crate::error::Error;
-use crate::feed::{Feed, Snapshot};
-use crate::filter_line::FilterLine;
 use crate::history::{History, HistoryQuestion};
 use crate::packets::{PacketRequest, PacketSource};
-use crate::page::{self, PageRequest};
 use crate::query::Query;
 
 /// Connections at a time; a browser has six at most.
@@ -46,6 +46,8 @@ const STREAMS_MAX: usize = 32;
 const FETCHES_MAX: usize = 4;
 /// How long a stream may leave what was sent to it unread, and a client take for the head of its request.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a download may stand still; then it gives up its place.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// How long the head of a request may take, and a connection stand idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
@@ -191,7 +193,7 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
         if let Some(history) = &shared.history {
             let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
             for reading in fresh {
-                if let Err(error) = history.add(&reading)
+                if let Err(error) = history.add(&reading, now_ns())
                     && complaint != error.to_string()
                 {
                     complaint = error.to_string();
@@ -205,6 +207,12 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
         let ended = history.lock().unwrap_or_else(PoisonError::into_inner).finish();
         ended.err().into_iter().for_each(|error| (shared.log)(&error.to_string()));
     }
+}
+
+/// The wall clock, in nanoseconds since 1970 UTC.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -> std::io::Result<()> {
@@ -285,23 +293,25 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
         response.headers_mut().insert("set-cookie", value);
         return Ok(response);
     }
-    let rights = shared.access.rights(request.headers()).map_err(refused)?;
+    let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
     let text = request.uri().query().unwrap_or_default();
     let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
     match path {
         "/api/page" => {
-            let asked = PageRequest::parse(&query, rights).map_err(|why| (400, why))?;
+            let asked = query.page(rights).map_err(|why| (400, why))?;
             let key = format!("{}?{text}", rights.name());
             Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
         }
         "/api/events" => events(shared, (&query, text), rights, connection.clone()),
         "/api/seconds" => {
             let snapshot = Arc::clone(&shared.snapshot.borrow());
-            let most = query.number("last", 60, 1, crate::feed::SECONDS_MAX as u64) as usize;
-            Ok(json_answer(&page::seconds_json(&snapshot, most)))
+            let most = query.number("last", 60, 1, SECONDS_MAX as u64) as usize;
+            Ok(json_answer(&Series::of(&snapshot, most)))
         }
         "/api/history" => history(shared, &query, rights).await,
-        "/api/packets" | "/api/packets.pcapng" => packets(shared, path, &query, rights, request).await,
+        "/api/packets" | "/api/packets.pcapng" => {
+            packets(shared, (path, &query), (rights, user), request, connection.clone()).await
+        }
         _ => Err((404, "there is no such page".to_owned())),
     }
 }
@@ -319,7 +329,7 @@ impl Shared {
         if let Some(known) = answers.1.get(key) {
             return known.clone();
         }
-        let bytes = Bytes::from(asked.answer(&snapshot).to_string());
+        let bytes = Bytes::from(json_bytes(&asked.answer(&snapshot)));
         answers.1.insert(key.to_owned(), bytes.clone());
         bytes
     }
@@ -332,7 +342,7 @@ fn events(
     rights: Rights,
     connection: Connection,
 ) -> Routed {
-    let asked = PageRequest::parse(query, rights).map_err(|why| (400, why))?;
+    let asked = query.page(rights).map_err(|why| (400, why))?;
     let Some(place) = Place::take(shared, |shared| &shared.streams, STREAMS_MAX) else {
         return Err((503, format!("{STREAMS_MAX} pages are open already")));
     };
@@ -375,7 +385,7 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
     let asked = HistoryQuestion::parse(query, rights).map_err(|why| (400, why))?;
     let answered = tokio::task::spawn_blocking(move || {
         let history = history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.answer(&asked).map(|answer| answer.to_json(&asked))
+        history.answer(&asked).map(|answer| answer.window)
     });
     match answered.await {
         Ok(Ok(answer)) => Ok(json_answer(&answer)),
@@ -386,10 +396,10 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
 
 async fn packets(
     shared: &Arc<Shared>,
-    path: &str,
-    query: &Query,
-    rights: Rights,
+    (path, query): (&str, &Query),
+    (rights, user): (Rights, &str),
     request: &Request<Incoming>,
+    connection: Connection,
 ) -> Routed {
     if rights < Rights::Packets {
         return Err((403, "this token is for counts, not for packets".to_owned()));
@@ -421,15 +431,20 @@ async fn packets(
         })));
     }
     let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or("-");
+    let by = if user.is_empty() { String::new() } else { format!("{user}, ") };
     (shared.log)(&format!(
-        "download from {} of {} to {} ns, filter {:?}, by {agent:?}",
+        "download from {} of {} to {} ns, filter {:?}, by {by}{agent:?}",
         asked.source, asked.from_ns, asked.to_ns, asked.filter
     ));
     let (to, parts) = mpsc::channel::<Bytes>(4);
     let log = Arc::clone(shared);
+    let mut parts_to = Parts { to, runtime: Handle::current(), stall_max: STALL_MAX };
     tokio::task::spawn_blocking(move || {
         let _place = place;
-        if let Err(error) = source.write(&asked, &mut Parts(to)) {
+        let written = source.write(&asked, &mut parts_to);
+        if let Err(error) = written {
+            // What is still to be sent waits for a browser that does not read.
+            connection.give_up();
             (log.log)(&format!("download from {}: {error}", asked.source));
         }
     });
@@ -461,13 +476,25 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     })
 }
 
-/// A writer into the body of an answer: waits while the browser is slow, ends when it has gone.
-struct Parts(mpsc::Sender<Bytes>);
+/// A writer into the body of an answer, for a thread apart: waits while the browser is slow, ends when it has gone or
+/// took nothing for `stall_max`.
+struct Parts {
+    to: mpsc::Sender<Bytes>,
+    runtime: Handle,
+    stall_max: Duration,
+}
 
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let sent = self.0.blocking_send(Bytes::copy_from_slice(bytes));
-        sent.map(|()| bytes.len()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+        let sending = async {
+            let sent = self.to.send(Bytes::copy_from_slice(bytes));
+            tokio::time::timeout(self.stall_max, sent).await
+        };
+        match self.runtime.block_on(sending) {
+            Ok(Ok(())) => Ok(bytes.len()),
+            Ok(Err(_)) => Err(std::io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -475,8 +502,13 @@ impl Write for Parts {
     }
 }
 
-fn json_answer(value: &Value) -> Response<Answer> {
-    plain(200, "application/json", value.to_string().into_bytes())
+fn json_answer(value: &impl Serialize) -> Response<Answer> {
+    plain(200, "application/json", json_bytes(value))
+}
+
+/// What the pages say has no map whose keys are no texts, and no writer that may fail.
+fn json_bytes(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 fn plain(status: u16, kind: &'static str, content: Vec<u8>) -> Response<Answer> {
@@ -499,4 +531,32 @@ fn headed(status: u16, kind: &'static str, content: Answer) -> Response<Answer> 
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A browser that takes nothing of its download, and then one that has gone.
+    #[test]
+    fn a_download_that_stands_still_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (to, mut parts) = mpsc::channel(1);
+        let stall_max = Duration::from_millis(20);
+        let ended = runtime.block_on(async {
+            let runtime = Handle::current();
+            let writer = move || {
+                let mut writer = Parts { to, runtime, stall_max };
+                (writer.write(b"first").ok(), writer.write(b"second").map_err(|error| error.kind()))
+            };
+            tokio::task::spawn_blocking(writer).await.expect("no panic")
+        });
+        assert_eq!(ended, (Some(5), Err(std::io::ErrorKind::TimedOut)));
+        assert_eq!(parts.try_recv().expect("the first part"), "first");
+        let (to, parts) = mpsc::channel(1);
+        drop(parts);
+        let runtime_handle = runtime.handle().clone();
+        let mut writer = Parts { to, runtime: runtime_handle, stall_max };
+        assert_eq!(writer.write(b"more").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    }
 }

@@ -24,6 +24,12 @@ pub const R3: Register = Register(3);
 pub const R4: Register = Register(4);
 /// The context, where packet loads of socket filters expect it. Keeps its value over calls, as r7 to r9 do.
 pub const CONTEXT: Register = Register(6);
+/// The first register of a program's own behind the context: calls leave it as it is.
+pub const R7: Register = Register(7);
+/// The next one.
+pub const R8: Register = Register(8);
+/// The last one.
+pub const R9: Register = Register(9);
 /// The end of the stack. Cannot be written.
 pub const FRAME: Register = Register(10);
 
@@ -122,6 +128,12 @@ impl Insn {
     /// `*(u64 *)(to + offset) += from`, in one step for all processors.
     pub const fn add_at(to: Register, from: Register, offset: i16) -> Insn {
         Insn::of(STX | ATOMIC | DOUBLE, to, from, offset, ADD as i32)
+    }
+
+    /// `from = *(u64 *)(to + offset)` as it was, and `*(u64 *)(to + offset) += from`, in one step for all processors.
+    /// Minimum kernel: 5.12.
+    pub const fn fetch_add_at(to: Register, from: Register, offset: i16) -> Insn {
+        Insn::of(STX | ATOMIC | DOUBLE, to, from, offset, ADD as i32 | FETCH)
     }
 
     /// A jump of a known distance.

@@ -15,8 +15,8 @@ mod text;
 
 pub use assemble::{Assembler, Label, opposite};
 pub use insn::{
-    CONTEXT, FRAME, Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, R0, R1, R2, R3, R4, Register,
-    Registers,
+    CONTEXT, FRAME, Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, R0, R1, R2, R3, R4, R7, R8, R9,
+    Register, Registers,
 };
 pub use text::text;
 
@@ -34,6 +34,10 @@ pub mod helper {
     pub const XDP_ADJUST_META: i32 = 54;
     /// `r0 = bpf_xdp_adjust_tail(context, delta)`: another length of the packet. Minimum kernel: 4.18.
     pub const XDP_ADJUST_TAIL: i32 = 65;
+    /// `r0 = bpf_xdp_get_buff_len(context)`: the length of the packet with all of its buffers. Minimum kernel: 5.18.
+    pub const XDP_GET_BUFF_LEN: i32 = 188;
+    /// `r0 = bpf_xdp_load_bytes(context, offset, to, length)`: from any of the packet's buffers. Minimum kernel: 5.18.
+    pub const XDP_LOAD_BYTES: i32 = 189;
     /// `r0 = bpf_xdp_store_bytes(context, offset, from, length)`. Minimum kernel: 5.18.
     pub const XDP_STORE_BYTES: i32 = 190;
 }

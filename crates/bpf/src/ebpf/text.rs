@@ -32,7 +32,10 @@ fn line(insn: Insn, next: Insn) -> String {
             format!("r{} = *({} *)(r{} {:+})", insn.to().0, size(insn.code), insn.from().0, insn.offset)
         }
         STX if insn.code & 0xe0 == ATOMIC => {
-            format!("lock *({} *)(r{} {:+}) += r{}", size(insn.code), insn.to().0, insn.offset, insn.from().0)
+            let fetched =
+                if insn.immediate & FETCH != 0 { format!("r{} = ", insn.from().0) } else { String::new() };
+            let (size, to, from) = (size(insn.code), insn.to().0, insn.from().0);
+            format!("lock {fetched}*({size} *)(r{to} {:+}) += r{from}", insn.offset)
         }
         STX => format!("*({} *)(r{} {:+}) = r{}", size(insn.code), insn.to().0, insn.offset, insn.from().0),
         ST => format!("*({} *)(r{} {:+}) = {}", size(insn.code), insn.to().0, insn.offset, insn.immediate),

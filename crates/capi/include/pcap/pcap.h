@@ -232,7 +232,11 @@ int pcap_setmintocopy(pcap_t *, int);
 
 #define MODE_CAPT 0
 #define MODE_STAT 1
-/* MODE_STAT: in place of packets, each timeout gives a record of two uint64_t, packets and bytes since the last. */
+#define MODE_DUMP 0x10
+/*
+ * MODE_STAT: in place of packets, each timeout gives a record of two uint64_t, packets and bytes since the last.
+ * MODE_STAT | MODE_DUMP: likewise, while pcap_live_dump writes the packets.
+ */
 int pcap_setmode(pcap_t *, int);
 
 /* Has the library write packets to a file, up to these numbers of bytes and packets; 0 is no limit. */

@@ -69,6 +69,26 @@ static void statistics(const char *device) {
     pcap_close(p);
 }
 
+static void counts_beside_a_dump(const char *device, char *name) {
+    pcap_t *p = open_near(device, 50);
+    struct pcap_pkthdr *header;
+    const u_char *data;
+    uint64_t counts[2], packets = 0, bytes = 0;
+    printf("both %d dump %d\n", pcap_setmode(p, MODE_STAT | MODE_DUMP), pcap_live_dump(p, name, 0, 7));
+    send_many(7, 100);
+    while (packets < 7 && pcap_next_ex(p, &header, &data) == 1) {
+        memcpy(counts, data, 16);
+        packets += counts[0], bytes += counts[1];
+    }
+    printf("counted %llu packets, %llu bytes", (unsigned long long)packets, (unsigned long long)bytes);
+    printf(" ended %d\n", pcap_live_dump_ended(p, 1));
+    pcap_t *file = pcap_open_offline(name, errbuf);
+    for (packets = 0; pcap_next_ex(file, &header, &data) == 1;) packets += header->len == 100;
+    pcap_close(file);
+    printf("dumped %llu\n", (unsigned long long)packets);
+    pcap_close(p);
+}
+
 static long size_of(const char *name) {
     struct stat status;
     return stat(name, &status) == 0 ? (long)status.st_size : -1;
@@ -336,6 +356,7 @@ int main(int argc, char **argv) {
     if (!far_end) return printf("%s\n", errbuf), 1;
     no_memory(argv[1], argv[3]);
     statistics(argv[1]);
+    counts_beside_a_dump(argv[1], argv[3]);
     live_dump(argv[1], argv[3]);
     queue(argv[1]);
     sampling(argv[1]);

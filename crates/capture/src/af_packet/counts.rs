@@ -5,19 +5,21 @@ use tapline_packet::InterfaceId;
 use super::opener::Opener;
 use super::{AfPacket, Book, CaptureDirection, Phase};
 use crate::link_state::LinkState;
-use crate::{Count, InterfaceAccount, RingAccount};
+use crate::{Count, CountedPackets, InterfaceAccount, RingAccount};
 
 impl AfPacket {
     /// The account of one interface so far.
     pub(super) fn interface_account(&self, id: InterfaceId) -> InterfaceAccount {
         let (interface, book) = (&self.interfaces[id.0 as usize], &self.books[id.0 as usize]);
         let (mut ring, mut delivered) = (book.closed, book.closed_delivered);
+        let counted_packets = self.counted_in_kernel(id, book);
         for tap in self.taps.iter().filter(|tap| tap.id == id) {
             let (counted, lent) = tap.counters();
             let unread = if self.phase == Phase::Running { tap.in_flight() } else { tap.waiting() };
             add(&mut ring, &RingAccount { unread, ..counted });
             delivered += lent;
         }
+        ring.received += counted_packets.map_or(0, |counted| counted.packets);
         InterfaceAccount {
             name: interface.name.clone(),
             losses: if self.is_first { book.losses.losses() } else { Vec::new() },
@@ -25,20 +27,37 @@ impl AfPacket {
             ring: Some(ring),
             xdp: None,
             tap: None,
+            counted: counted_packets,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }
     }
 
-    /// Packets that the filter in the kernel refused: unknown, since the kernel does not count them, or 0 where no
-    /// filter runs there.
+    /// Packets that were counted in the kernel and ended there.
+    fn counted_in_kernel(&self, id: InterfaceId, book: &Book) -> Option<CountedPackets> {
+        let tally = self.opener.settings.tally.as_ref();
+        let tally = tally.filter(|tally| tally.ends_packets() && tally.is_in_kernel())?;
+        if tally.is_shared() {
+            return Some(if self.is_first { tally.read() } else { CountedPackets::default() });
+        }
+        let taps = self.taps.iter().filter(|tap| tap.id == id);
+        let mut sum = book.closed_counted;
+        taps.filter_map(super::Tap::counted_in_kernel).for_each(|counted| sum.add(&counted));
+        Some(sum)
+    }
+
+    /// Packets that the program in the kernel refused: unknown with a filter, since the kernel does not count them,
+    /// else those that a sample left out.
     fn kernel_filtered(&self, book: &Book) -> Count {
         let settings = &self.opener.settings;
         let nothing_refused = settings.filter.is_none() || !book.is_filtered;
         let is_known =
             nothing_refused && !self.opener.was_restricted() && settings.direction == CaptureDirection::Both;
-        if is_known { Count::Known(0) } else { Count::Unknown }
+        let tally = settings.tally.as_ref().filter(|_| self.is_first);
+        let left_out = tally.map_or(0, super::KernelTally::left_out);
+        if is_known { Count::Known(left_out) } else { Count::Unknown }
     }
 
     /// Reads what cards and drivers lost.

@@ -14,6 +14,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::counting::Counting;
 use tapline_bpf::{self as bpf, Insn};
 use tapline_ebpf::{self as ebpf, Hook};
 use tapline_ir::CompiledFilter;
@@ -36,6 +37,7 @@ const NAME: &str = "tapline_filter";
 pub(super) enum Accepted {
     Classic(Vec<Insn>),
     Extended(Arc<Extended>),
+    Counting(Arc<Counting>),
 }
 
 impl Accepted {
@@ -44,6 +46,7 @@ impl Accepted {
         match self {
             Accepted::Classic(program) => socket.attach_filter(program),
             Accepted::Extended(program) => program.attach(socket),
+            Accepted::Counting(program) => program.attach(socket),
         }
     }
 }
@@ -59,11 +62,15 @@ pub(super) struct Extended {
 }
 
 impl Extended {
-    fn load(classic: &[Insn]) -> Result<Extended, String> {
+    /// Loads a classic program for a socket.
+    ///
+    /// # Errors
+    /// Why it is not there, for people.
+    pub(super) fn load(classic: &[Insn], hook: Hook) -> Result<Extended, String> {
         let filter = CompiledFilter::from(bpf::Program::new(classic.to_vec()).map_err(text)?);
         let graph = filter.values_for_sockets();
         graph.verify().map_err(text)?;
-        let emitted = ebpf::emit(&graph, Hook::SocketFilter).map_err(text)?;
+        let emitted = ebpf::emit(&graph, hook).map_err(text)?;
         let program = load(&emitted)?;
         let is_long = program.info().map_or(true, |info| info.translated_len > ALWAYS_CHARGED);
         // Without the rights for a map the program may still fit.
@@ -92,7 +99,7 @@ fn load(program: &ebpf::Program) -> Result<LoadedProgram, String> {
     LoadedProgram::load(ProgramKind::SocketFilter, NAME, program.insns()).map_err(text)
 }
 
-fn text(error: impl fmt::Display) -> String {
+pub(super) fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }
 
@@ -113,7 +120,7 @@ impl Loaded {
         if let Some((_, result)) = entries.iter().find(|(known, _)| known == classic) {
             return result.clone();
         }
-        let result = Extended::load(classic).map(Arc::new);
+        let result = Extended::load(classic, Hook::SocketFilter).map(Arc::new);
         if entries.len() < KEPT_MAX {
             entries.push((classic.to_vec(), result.clone()));
         }

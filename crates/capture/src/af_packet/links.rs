@@ -218,6 +218,7 @@ impl AfPacket {
                 let book = &mut books[tap.id.0 as usize];
                 add(&mut book.closed, &counted);
                 book.closed_delivered += delivered;
+                book.closed_counted.add(&tap.counted_in_kernel().unwrap_or_default());
             }
             !is_closed
         });

@@ -14,6 +14,7 @@
 //! | `tap` | one socket on one interface: ring, counters, state of the link |
 //! | `block`, `vlan`, `offload` | what a block says of its packets |
 //! | `kernel_filter`, `extended` | the program in the kernel; the same as eBPF where it is too large |
+//! | `counting` | the same with a count, where packets need not come here |
 //! | `size`, `timestamps`, `hardware` | the ring's size, the clock, the link type |
 //! | `settings`, `order` | what to capture and how; in which order taps are lent from |
 //! | `counts` | the account of each interface |
@@ -22,9 +23,10 @@
 //! | `listing` | what interfaces there are |
 //! | `single` | one socket for callers with a loop of their own: libpcap's interface |
 //!
-//! `received = dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
+//! `received = counted + dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
 
 mod block;
+mod counting;
 mod counts;
 mod error;
 mod extended;
@@ -52,6 +54,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
+pub use counting::{KernelCount, KernelTally};
 pub use error::AfPacketError;
 pub use extended::KernelFilterRuns;
 pub use hardware::link_type;
@@ -64,14 +67,14 @@ pub use settings::{
     AfPacketSettings, CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
     MergeOrder, SNAP_LEN_MAX,
 };
-pub use single::{LinkLayerAddress, LinkLayerAddresses, SingleSettings, SingleSocket};
+pub use single::{LinkLayerAddress, LinkLayerAddresses, SingleCount, SingleSettings, SingleSocket};
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
 use opener::{Opened, Opener, Shared};
 use tap::Tap;
 
-use crate::{Advance, Error, Event, InterfaceAccount, RingAccount, Source};
+use crate::{Advance, CountedPackets, Error, Event, InterfaceAccount, RingAccount, Source};
 
 /// The time beyond the latency that blocks may take to be handed over after a stop, before the account is given as it
 /// is.
@@ -121,6 +124,7 @@ struct Book {
     /// Sums of closed taps.
     closed: RingAccount,
     closed_delivered: u64,
+    closed_counted: CountedPackets,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +232,13 @@ impl AfPacket {
             false => LossWatch::default(),
         };
         self.interfaces.push(interface);
-        self.books.push(Book { is_filtered, losses, closed: RingAccount::default(), closed_delivered: 0 });
+        self.books.push(Book {
+            is_filtered,
+            losses,
+            closed: RingAccount::default(),
+            closed_delivered: 0,
+            closed_counted: CountedPackets::default(),
+        });
         self.taps.push(tap);
         self.tell_all(events);
     }

@@ -22,7 +22,8 @@ use tapline_sys::{
 };
 
 use super::block::Frame;
-use super::extended::{Accepted, Loaded};
+use super::counting::{Counting, KernelTally};
+use super::extended::{Accepted, Loaded, text};
 use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
 use super::{AfPacketError, AfPacketSettings, CaptureDirection, hardware, kernel_filter, size, timestamps};
@@ -31,6 +32,11 @@ use crate::{Error, Event};
 
 /// Sockets kept for interfaces that come later.
 const SPARES: usize = 16;
+
+/// Bytes of a link's header, with two VLAN tags, at most.
+const LINK_HEADER_LEN: u32 = 22;
+/// Bytes of a ring that no packet comes to.
+const UNUSED_RING_LEN: u64 = 64 << 10;
 
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
@@ -138,14 +144,21 @@ impl Opener {
         let programs = self.programs(link.is_loopback(), &socket, program.as_ref());
         let is_shared = self.settings.workers > 1;
         let starts_closed = is_shared || rings > 1;
-        let (accepted, is_filtered) = match self.attach_watched(&socket, &programs) {
+        let counting = self.attach_counting(&socket, &programs, name, &mut events)?;
+        let attached = match &counting {
+            Some(counting) => Some(Accepted::Counting(Arc::clone(counting))),
+            None => self.attach_watched(&socket, &programs),
+        };
+        let (accepted, is_filtered) = match attached {
             Some(accepted) => (accepted, true),
             None => attach(&socket, programs, &self.shared.loaded, &mut events, name).map_err(fail)?,
         };
         if starts_closed {
             socket.attach_drop_all().map_err(fail)?;
         }
-        let geometry = self.geometry(speed, rings);
+        let is_unused =
+            counting.is_some() && self.settings.tally.as_ref().is_some_and(KernelTally::ends_packets);
+        let geometry = self.geometry(speed, rings, is_unused, link.mtu);
         let (ring, geometry) = map_ring(&socket, geometry, self.settings.receive_hash, name, &mut events)?;
         let settings = Arc::clone(&self.settings);
         timestamps::set_up(settings.timestamps, name, &mut self.control, &socket)
@@ -158,7 +171,7 @@ impl Opener {
         let frame =
             Frame { interface: id, has_vnet_header: settings.vnet_header, snap_len: settings.snap_len() };
         let program = starts_closed.then_some(accepted);
-        let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, program });
+        let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, counting, program });
         events.extend(state_event(&tap));
         Ok(Opened { tap, interface, is_filtered, events })
     }
@@ -267,8 +280,39 @@ impl Opener {
         Some(Accepted::Extended(extended))
     }
 
-    fn geometry(&self, speed: Option<u64>, rings: u64) -> RingGeometry {
-        let AfPacketSettings { ring_len, latency_ms, workers, .. } = *self.settings;
+    /// The filter with a count, where that is wanted and the kernel takes it; an event says why not.
+    fn attach_counting(
+        &self,
+        socket: &PacketSocket,
+        programs: &Programs,
+        name: &str,
+        events: &mut Vec<Event>,
+    ) -> Result<Option<Arc<Counting>>, Error> {
+        let Some(tally) = &self.settings.tally else { return Ok(None) };
+        let attached = tally.load(&programs.wanted).and_then(|counting| {
+            counting.attach(socket).map_err(text)?;
+            Ok(counting)
+        });
+        match attached {
+            Ok(counting) => Ok(Some(counting)),
+            // What one socket samples another must not lend whole.
+            Err(error) if tally.is_shared() && tally.is_in_kernel() => {
+                Err(Error::source(name, format!("the kernel does not sample for this socket: {error}")))
+            }
+            Err(error) => {
+                let work = if tally.is_shared() { "sampled" } else { "counted" };
+                let text =
+                    format!("packets are {work} here, at more cost, as the kernel does not count: {error}");
+                events.push(Event { interface: name.to_owned(), text, is_warning: false });
+                Ok(None)
+            }
+        }
+    }
+
+    fn geometry(&self, speed: Option<u64>, rings: u64, is_unused: bool, mtu: u32) -> RingGeometry {
+        let AfPacketSettings { ring_len, latency_ms, workers, min_packets, .. } = *self.settings;
+        let packet_len = mtu.saturating_add(LINK_HEADER_LEN).min(self.settings.snap_len());
+        let ring_len = if is_unused { Some(UNUSED_RING_LEN) } else { ring_len };
         let workers = workers.max(1) as u64;
         size::geometry(&size::Wish {
             ring_len,
@@ -277,6 +321,7 @@ impl Opener {
             rings: rings.max(1) * workers,
             memory: self.memory,
             retire_ms: latency_ms.max(1),
+            packets: min_packets.map(|packets| (packets, packet_len)),
         })
     }
 

@@ -8,7 +8,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 use tapline_sys::FanoutMode;
 
-use super::{KernelFilterRuns, TimestampSource};
+use super::{KernelFilterRuns, KernelTally, TimestampSource};
 use crate::Error;
 
 /// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
@@ -67,6 +67,10 @@ pub struct AfPacketSettings {
     pub ring_len: Option<u64>,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
+    /// The least number of packets to hand over together, unless their time ([`latency_ms`](Self::latency_ms)) is over
+    /// before; `None` to choose blocks by the ring's length. Packets shorter than the link's longest fill a block in
+    /// greater number: a block has 64 KiB at least.
+    pub min_packets: Option<u32>,
     /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
     /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio
@@ -87,6 +91,10 @@ pub struct AfPacketSettings {
     pub order: MergeOrder,
     /// Has filters run in the kernel as eBPF, and tells what they take.
     pub kernel_filter_runs: Option<KernelFilterRuns>,
+    /// Has the kernel count packets that the filter accepts, or a sample of them, in place of lending them
+    /// ([`InterfaceAccount::counted`](crate::InterfaceAccount)) or besides. Where that is refused, or the interface
+    /// comes later, an event says so and packets are lent. Minimum kernel: 5.5.
+    pub tally: Option<KernelTally>,
     /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
     /// where interfaces that come later are meant too (`any`, globs).
     pub return_timeout: Option<Duration>,
@@ -105,6 +113,7 @@ impl AfPacketSettings {
             direction: CaptureDirection::default(),
             ring_len: None,
             latency_ms: LATENCY_INTERACTIVE_MS,
+            min_packets: None,
             timestamps: TimestampSource::default(),
             vnet_header: false,
             receive_hash: false,
@@ -113,6 +122,7 @@ impl AfPacketSettings {
             fanout: FanoutMode::Hash,
             order: MergeOrder::default(),
             kernel_filter_runs: None,
+            tally: None,
             return_timeout: Some(Duration::from_secs(10)),
         }
     }

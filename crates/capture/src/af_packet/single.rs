@@ -17,6 +17,7 @@ use tapline_packet::{BATCH_MAX, Batch, InterfaceId, Record};
 use tapline_sys::{BlockRing, LinkControl, PacketSocket, RingGeometry, SyscallError};
 
 use super::block::{self, Cursor, Frame};
+use super::counting::{CountForm, Counting, KernelCount};
 use super::{AfPacketError, CaptureDirection, TimestampSource, kernel_filter, size, timestamps};
 use crate::RingAccount;
 
@@ -71,6 +72,17 @@ pub struct LinkLayerAddress {
     pub address: [u8; 8],
 }
 
+/// A count in the kernel, at a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleCount {
+    /// The direction of the packets that are counted.
+    pub direction: CaptureDirection,
+    /// Bytes that the caller puts before each packet, counted with it.
+    pub header_len: u16,
+    /// Whether counted packets are lent too.
+    pub hands_on: bool,
+}
+
 /// One socket, on one interface or on all, with its ring.
 ///
 /// Opening needs `CAP_NET_RAW`. Minimum kernel: 3.2. Dropping it ends the capture.
@@ -88,6 +100,7 @@ pub struct SingleSocket {
     snap_len: u32,
     is_inherited: bool,
     blocks_taken: u64,
+    counting: Option<Counting>,
 }
 
 /// The link-layer addresses of a batch's packets, which the kernel writes into the frames of its records.
@@ -149,6 +162,7 @@ impl SingleSocket {
             snap_len: settings.snap_len,
             is_inherited: settings.is_inherited,
             blocks_taken: 0,
+            counting: None,
         })
     }
 
@@ -185,6 +199,27 @@ impl SingleSocket {
     pub fn set_filter(&self, program: Option<&[Insn]>) -> Result<(), SyscallError> {
         let insns = kernel_filter::program(program, CaptureDirection::Both, false, None, self.snap_len);
         self.socket.attach_filter(&insns)
+    }
+
+    /// Counts what a program accepts in the kernel, in place of what was set before; counts of a former program go on.
+    /// Ends with [`stop_count`](Self::stop_count). Minimum kernel: 5.5.
+    ///
+    /// # Errors
+    /// Why the kernel does not count, for people; the former program stays.
+    pub fn count(&mut self, program: Option<&[Insn]>, settings: SingleCount) -> Result<KernelCount, String> {
+        let SingleCount { direction, header_len, hands_on } = settings;
+        let insns = kernel_filter::program(program, direction, false, None, self.snap_len);
+        let former = self.counting.as_ref().map(|counting| counting.count.clone());
+        let counting = Counting::load(&insns, former, CountForm { header_len, hands_on, sample: None })?;
+        counting.attach(&self.socket).map_err(|error| error.to_string())?;
+        let count = counting.count.clone();
+        self.counting = Some(counting);
+        Ok(count)
+    }
+
+    /// Forgets the counts. The program stays until [`set_filter`](Self::set_filter) sets another.
+    pub fn stop_count(&mut self) {
+        self.counting = None;
     }
 
     /// Gives back the block whose last packet was looked at; the batch is empty then.

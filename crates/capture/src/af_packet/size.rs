@@ -23,6 +23,11 @@ const ENOMEM: i32 = 12;
 const MIB: u64 = 1 << 20;
 const BLOCK_LEN_MAX: u64 = MIB;
 const BLOCK_LEN_MIN: u64 = 64 << 10;
+/// Bytes of a frame besides its packet, at most: header, address, and what puts the network header to a multiple of
+/// 16 (linux/if_packet.h).
+const FRAME_OVERHEAD: u64 = 144;
+/// Bytes of a block before its packets.
+const BLOCK_HEADER_LEN: u64 = 48;
 /// In rings that have room for several.
 const BLOCK_LEN_LOW: u64 = 128 << 10;
 const BLOCKS_MIN: u64 = 8;
@@ -44,6 +49,8 @@ pub(super) struct Wish {
     pub(super) memory: u64,
     /// Milliseconds until a block is handed over though not full.
     pub(super) retire_ms: u32,
+    /// The least number of packets that a full block holds, and the most captured bytes that one of them has.
+    pub(super) packets: Option<(u32, u32)>,
 }
 
 /// The ring to ask for.
@@ -52,7 +59,10 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
         Some(len) => len.clamp(2 * BLOCK_LEN_MIN, RING_LEN_MAX),
         None => default_ring_len(wish.speed, wish.workers, wish.rings, wish.memory),
     };
-    let block_len = block_len(len, wish.retire_ms);
+    let block_len = match wish.packets {
+        Some((packets, packet_len)) => block_len_of(packets, packet_len, len),
+        None => block_len(len, wish.retire_ms),
+    };
     let block_count = (len.div_ceil(block_len)).max(2);
     RingGeometry { block_len: block_len as u32, block_count: block_count as u32, retire_ms: wish.retire_ms }
 }
@@ -98,6 +108,14 @@ pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Du
     // A block is handed over when its time is over, however little it holds.
     let blocks_ms = u64::from(geometry.block_count / 2) * u64::from(geometry.retire_ms);
     Duration::from_micros(u64::try_from(half_us).unwrap_or(u64::MAX)).min(Duration::from_millis(blocks_ms))
+}
+
+/// The length of a block that holds so many packets when it is full, of half of the ring at most.
+fn block_len_of(packets: u32, packet_len: u32, ring_len: u64) -> u64 {
+    let frame_len = u64::from(packet_len) + FRAME_OVERHEAD;
+    let wanted = (u64::from(packets) * frame_len + BLOCK_HEADER_LEN).next_power_of_two();
+    let most = 1 << (ring_len / 2).max(BLOCK_LEN_MIN).ilog2();
+    wanted.clamp(BLOCK_LEN_MIN, most)
 }
 
 fn block_len(ring_len: u64, retire_ms: u32) -> u64 {

@@ -11,13 +11,16 @@
 //! Gone       any          removed                                            what the ring still holds; then bind anew
 //! ```
 
+use std::sync::Arc;
+
 use tapline_packet::{InterfaceId, Record, Timestamp};
 use tapline_sys::{BlockRing, Link, PacketSocket, RingGeometry, SyscallError};
 
 use super::block::{self, Cursor, Frame, Oddities};
+use super::counting::Counting;
 use super::extended::Accepted;
-use crate::RingAccount;
 use crate::link_state::LinkState;
+use crate::{CountedPackets, RingAccount};
 
 /// Blocks after which statistics are read in any case: far before a counter of 32 bits can wrap.
 const BLOCKS_PER_READING: u32 = 64;
@@ -42,6 +45,8 @@ pub(super) struct Tap {
     /// Drops that no packet has carried yet.
     drops_pending: u64,
     blocks_since_reading: u32,
+    /// The count in the kernel, where packets end in it.
+    counting: Option<Arc<Counting>>,
     /// The program that starts the capture, where the socket was opened closed.
     program: Option<Accepted>,
 }
@@ -53,12 +58,13 @@ pub(super) struct Parts {
     pub(super) ring: BlockRing,
     pub(super) geometry: RingGeometry,
     pub(super) frame: Frame,
+    pub(super) counting: Option<Arc<Counting>>,
     pub(super) program: Option<Accepted>,
 }
 
 impl Tap {
     pub(super) fn new(link: &Link, parts: Parts) -> Tap {
-        let Parts { id, socket, ring, geometry, frame, program } = parts;
+        let Parts { id, socket, ring, geometry, frame, counting, program } = parts;
         Tap {
             id,
             name: link.name.clone(),
@@ -76,6 +82,7 @@ impl Tap {
             delivered: 0,
             drops_pending: 0,
             blocks_since_reading: 0,
+            counting,
             program,
         }
     }
@@ -161,6 +168,11 @@ impl Tap {
     /// The counters so far, with `unread` left 0, and the packets lent.
     pub(super) fn counters(&self) -> (RingAccount, u64) {
         (self.counted, self.delivered)
+    }
+
+    /// Packets that were counted in the kernel.
+    pub(super) fn counted_in_kernel(&self) -> Option<CountedPackets> {
+        self.counting.as_ref().map(|counting| counting.count.read())
     }
 
     /// Goes over to an interface that was made anew under the same name.

@@ -12,7 +12,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
 use tapline_ebpf::{self as ebpf, RxMetadataCalls, XdpFront};
-use tapline_ir::{CompiledFilter, Ir, MetaField, Op};
+use tapline_ir::{CompiledFilter, Ir};
 use tapline_sys::bpf::{LoadError, LoadedProgram, Map, MapKind, ProgramKind, SharedArray, XdpLink, XdpMode};
 use tapline_sys::{PacketSocket, SyscallError};
 
@@ -77,17 +77,20 @@ impl Loaded {
         let sockets = Map::create(MapKind::XdpSockets, NAME, queues.into())?;
         let counters = SharedArray::create(NAME, XdpFront::counters_len(queues), 1)?;
         let (sockets_fd, counters_fd) = (sockets.as_fd().as_raw_fd(), counters.as_fd().as_raw_fd());
-        let front = XdpFront { sockets: sockets_fd, counters: counters_fd, queues, notes: None };
-        let filtering = filter.map(|filter| filtering(filter, front, several));
+        let front = XdpFront { sockets: sockets_fd, counters: counters_fd, queues, several, notes: None };
+        let filtering = filter.map(|filter| filtering(filter, front));
+        // What goes without a filter is one for packets of any number of buffers.
+        let all = XdpFront { several: false, ..front };
         let (graph, program, refusal) = match filtering {
             Some(Ok((graph, program))) => (Some(graph), program, None),
-            Some(Err(refusal)) => (None, load(&ebpf::front(None, front)?, None)?, Some(refusal)),
-            None => (None, load(&ebpf::front(None, front)?, None)?, None),
+            Some(Err(refusal)) => (None, load(&ebpf::front(None, all)?, None)?, Some(refusal)),
+            None => (None, load(&ebpf::front(None, all)?, None)?, None),
         };
         let noting = match notes {
             None => None,
             Some((if_index, notes)) => {
-                let program = ebpf::front(graph, XdpFront { notes: Some(notes), ..front })?;
+                let several = several && graph.is_some();
+                let program = ebpf::front(graph, XdpFront { notes: Some(notes), several, ..front })?;
                 Some(load(&program, Some(if_index)).map(|program| (program, notes.cookie)))
             }
         };
@@ -160,27 +163,12 @@ pub(super) fn describe(id: u32) -> String {
 }
 
 /// The filter's graph, and its program, loaded; or the reason of a refusal.
-fn filtering(
-    filter: &CompiledFilter,
-    front: XdpFront,
-    several: bool,
-) -> Result<(&Ir, LoadedProgram), String> {
+fn filtering(filter: &CompiledFilter, front: XdpFront) -> Result<(&Ir, LoadedProgram), String> {
     let graph = filter.values();
     graph.verify().map_err(text)?;
-    if several && asks_for_length(graph) {
-        return Err(
-            "it asks for the packet's length, and a packet of several buffers does not tell it there"
-                .to_owned(),
-        );
-    }
     let program = ebpf::front(Some(graph), front).map_err(text)?;
     let program = load(&program, None).map_err(text)?;
     Ok((graph, program))
-}
-
-fn asks_for_length(graph: &Ir) -> bool {
-    let is_length = |op: &Op| matches!(op, Op::MetaField(MetaField::WireLen | MetaField::CapLen));
-    graph.blocks.iter().flat_map(|block| &block.instructions).any(|value| is_length(graph.op(*value)))
 }
 
 /// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is

@@ -409,7 +409,9 @@ impl AfXdp {
             ring: Some(ring),
             xdp: Some(xdp),
             tap: None,
+            counted: None,
             is_generated: false,
+            is_socket: false,
             is_partial: false,
             delivered,
         }

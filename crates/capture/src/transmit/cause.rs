@@ -38,9 +38,11 @@ pub enum DropReason {
     OverloadFlows,
     /// Its flow had fewer packets than are exported (`tapline probe --min-packets`). No loss.
     SmallFlow,
+    /// No reader of a published place of a graph wanted it. No loss.
+    Unwanted,
 }
 
-const COUNT: usize = 17;
+const COUNT: usize = 18;
 
 impl DropReason {
     /// All of them.
@@ -62,6 +64,7 @@ impl DropReason {
         DropReason::OverloadOldest,
         DropReason::OverloadFlows,
         DropReason::SmallFlow,
+        DropReason::Unwanted,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -84,6 +87,7 @@ impl DropReason {
             DropReason::OverloadOldest => "lost: disk too slow, the oldest given up",
             DropReason::OverloadFlows => "lost: disk too slow, new flows given up",
             DropReason::SmallFlow => "of flows with few packets",
+            DropReason::Unwanted => "that no reader wanted",
         }
     }
 
@@ -107,12 +111,13 @@ impl DropReason {
             DropReason::OverloadOldest => "overload_oldest",
             DropReason::OverloadFlows => "overload_flows",
             DropReason::SmallFlow => "small_flow",
+            DropReason::Unwanted => "unwanted",
         }
     }
 
     /// Whether a packet that was not sent because of it is a loss.
     pub fn is_loss(self) -> bool {
-        !matches!(self, DropReason::Own | DropReason::Cut | DropReason::SmallFlow)
+        !matches!(self, DropReason::Own | DropReason::Cut | DropReason::SmallFlow | DropReason::Unwanted)
     }
 
     /// The cause that an error number of a send call stands for; `None` if it says nothing of it.

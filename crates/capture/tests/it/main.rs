@@ -12,4 +12,5 @@ mod counts;
 mod errors;
 mod links;
 mod packets;
+mod waking;
 mod workers;

@@ -14,6 +14,7 @@ use crate::container;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -64,6 +65,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) xdp: XdpArgs,
     #[command(flatten)]
     pub(crate) tap: TapArgs,
+    #[command(flatten)]
+    pub(crate) wake: WakeArgs,
     /// Do not use promiscuous mode.
     #[arg(short = 'p', long, help_heading = "Input")]
     pub(crate) no_promiscuous_mode: bool,
@@ -156,7 +159,7 @@ pub(crate) struct CaptureArgs {
     /// Print packets although they are written to a file.
     #[arg(long, help_heading = "Output")]
     pub(crate) print: bool,
-    /// Only count packets.
+    /// Only count packets. Those of an interface are counted in the kernel, where it lets us, at a fraction of the cost.
     #[arg(long, help_heading = "Output")]
     pub(crate) count: bool,
     /// Read the marks of generated packets (`mark` in a recipe), and show at the end the packets lost, duplicated and
@@ -279,6 +282,13 @@ impl CaptureArgs {
     pub(super) fn prints(&self) -> bool {
         let wants_result = (self.fpl_memory || self.verify) && !self.json;
         !self.count && (self.print || self.write.is_none() && !wants_result)
+    }
+
+    /// Whether packets are counted, and wanted for nothing else: the kernel can do that.
+    pub(super) fn only_counts(&self) -> bool {
+        let has_limit = self.count_packets.is_some_and(|count| count > 0) || self.stop_after.is_some();
+        let wants_packets = self.write.is_some() || self.fpl.fpl.is_some() || self.verify;
+        self.count && !has_limit && !wants_packets
     }
 
     /// Whether the capture file goes to standard output.

@@ -135,7 +135,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
             false => filtering.compile(interface),
         }) as af_packet::CompileFilter
     });
-    let settings = AfPacketSettings {
+    let mut settings = AfPacketSettings {
         netns: args.netns.clone(),
         filter,
         filter_text: filtering.text().to_owned(),
@@ -153,8 +153,12 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
         // JSON shows it, and nothing else does.
         receive_hash: args.json && args.prints(),
         order: af_packet::MergeOrder::Time,
+        tally: args.only_counts().then(af_packet::KernelTally::of_count),
         ..AfPacketSettings::new(&names)
     };
+    if let Some(wish) = args.wake.wake {
+        wish.apply(&mut settings);
+    }
     Ok((settings, way))
 }
 

@@ -343,9 +343,12 @@ fn code_of_whole(args: &CaptureArgs, account: &Account, misfit: Option<&str>) ->
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Packets that `--count` counted.
+/// Packets that `--count` counted, in the kernel and here.
 fn counted(account: &Account) -> u64 {
-    account.outputs.iter().find(|output| output.name == "count").map_or(0, |output| output.written)
+    let in_kernel = account.interfaces.iter().filter_map(|interface| interface.counted);
+    let in_kernel: u64 = in_kernel.map(|counted| counted.packets).sum();
+    in_kernel
+        + account.outputs.iter().find(|output| output.name == "count").map_or(0, |output| output.written)
 }
 
 /// Packets that a store was to get and lacks.

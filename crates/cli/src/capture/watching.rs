@@ -103,21 +103,23 @@ impl State {
     /// One line of live counters, over the last one.
     fn line(&mut self, watch: &RunReport<'_>) {
         let sum = self.sum();
-        let (then, before) = self.last_line.unwrap_or((watch.steady_ns, sum.delivered));
+        let in_kernel = sum.interfaces.iter().filter_map(|interface| interface.counted);
+        let packets = sum.delivered + in_kernel.map(|counted| counted.packets).sum::<u64>();
+        let (then, before) = self.last_line.unwrap_or((watch.steady_ns, packets));
         let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;
         let rate = if self.last_line.is_some() {
-            ((sum.delivered.saturating_sub(before)) as f64 / seconds) as u64
+            ((packets.saturating_sub(before)) as f64 / seconds) as u64
         } else {
             0
         };
-        self.last_line = Some((watch.steady_ns, sum.delivered));
+        self.last_line = Some((watch.steady_ns, packets));
         let part = match watch.progress {
             Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
             _ => String::new(),
         };
         let line = format!(
             "{part}{} packets  {} accepted  {} lost  {}/s",
-            grouped(sum.delivered),
+            grouped(packets),
             grouped(sum.accepted),
             grouped(sum.lost()),
             grouped(rate)

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use tapline_health::journal::{self, FoundJournal};
-use tapline_health::{Attempt, CheckResult, Event, Facts, Request, examine};
+use tapline_health::{Attempt, CheckResult, DropWatch, Drops, Event, Facts, Request, examine};
 
 use crate::args::parse_interval;
 
@@ -97,10 +97,12 @@ fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<Ch
     let request = Request { interfaces: args.interfaces.clone(), netns: args.netns.clone() };
     let mut facts = Facts::gather(&request)?;
     if let Some(time) = args.watch {
+        let drops = DropWatch::start();
         let start = Instant::now();
         wait(time);
         let earlier = std::mem::replace(&mut facts, Facts::gather(&request)?);
         facts.watched(&earlier, start.elapsed().as_secs_f64());
+        facts.drops = Some(drops.map_or_else(Drops::NotTold, |watch| watch.read()));
     }
     let examined = examine(&facts);
     Ok((facts, examined))

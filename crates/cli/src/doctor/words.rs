@@ -70,7 +70,7 @@ pub(super) fn report(report: &Report<'_>, style: &Style, all: bool, why: bool) -
             let _ = writeln!(text, "{:indent$}({})", "", one.check.source, indent = layout.indent());
         }
     }
-    text + &sum(report.examined, all) + "\n"
+    text + sum(report.examined, all).as_str() + "\n"
 }
 
 /// Widths of columns.

@@ -12,6 +12,7 @@ use crate::container;
 use crate::flows::Style;
 use crate::live::XdpArgs;
 use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +58,8 @@ pub(crate) struct RunArgs {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
+    #[command(flatten)]
+    pub(crate) wake: WakeArgs,
     /// Allow bounce and reflect to send on this interface. May be repeated. Without it they send on loopback and veth
     /// interfaces only.
     #[arg(long, value_name = "IFACE")]
@@ -98,6 +101,7 @@ impl RunArgs {
             json: self.json,
             owned: self.i_own_this_network.clone(),
             xdp: self.xdp,
+            wake: self.wake.wake,
             ..RunSettings::default()
         }
     }

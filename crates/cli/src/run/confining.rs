@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use tapline_graph::plan::{Plan, PlanNode};
+use tapline_graph::stages::{watch_needs, watch_writes};
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use super::args::RunArgs;
+use super::publishing::socket_of;
 use crate::{privileges, stored};
 
 /// The needs of a graph. `has_opener`: files of captures are made by another process.
@@ -20,6 +22,12 @@ pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> AllowedAcc
     needs
 }
 
+/// Whether rules start commands, which a confined process could not: these have the rights that are left.
+pub(super) fn starts_commands(plan: &Plan) -> bool {
+    let watches = plan.nodes.iter().filter(|node| node.class.name == "watch");
+    watches.map(|node| watch_needs(Path::new(node.arguments.text("rules")))).any(|needs| needs.commands)
+}
+
 fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
     let text = |name: &str| node.arguments.text(name);
     let folder = |path: &str| folder_of(Path::new(path)).map(Path::to_owned);
@@ -28,11 +36,16 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         "record" if text("name") == "-" => {}
         "record" if has_opener => needs.writes.extend(folder(text("name"))),
         "record" => needs.makes.extend(folder(text("name"))),
+        "publish" => needs.removes.extend(folder_of(&socket_of(node)).map(Path::to_owned)),
         "store" => needs.makes.push(text("name").into()),
         "flowlog" | "streams" if text("to") == "-" => {}
         "flowlog" if text("format") == "parquet" => needs.makes.push(existing(Path::new(text("to")))),
         "streams" | "extract" => needs.makes.push(existing(Path::new(text("to")))),
         "flowlog" => needs.makes.extend(folder(text("to"))),
+        "collect" if !text("templates").is_empty() => {
+            needs.reads.extend(folder(text("templates")));
+            needs.makes.extend(folder(text("templates")));
+        }
         "ipfix" => {
             for to in text("to").split(',').map(str::trim) {
                 match to.strip_prefix("file:") {
@@ -40,6 +53,12 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
                     None => needs.ip = true,
                 }
             }
+        }
+        "watch" => {
+            let of_rules = watch_needs(Path::new(text("rules")));
+            needs.reads.extend(of_rules.reads);
+            needs.ip |= of_rules.network;
+            needs.makes.extend(watch_writes(&node.arguments));
         }
         // Its file is read again, and may be another one of this name then.
         "rules" => needs.reads.extend(folder(text("file"))),

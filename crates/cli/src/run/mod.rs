@@ -7,6 +7,7 @@
 mod args;
 mod confining;
 pub(crate) mod opening;
+pub(crate) mod publishing;
 mod reloading;
 mod reporting;
 pub(crate) mod sending;
@@ -36,7 +37,9 @@ use crate::session::stop_after;
 use crate::stored::UnfitLinkTypes;
 use crate::{privileges, signals, store, strict};
 use opening::Opened;
+use publishing::Places;
 use reloading::Reloader;
+use settings::RunSettings;
 use working::{Done, WorkerThreads};
 
 /// Runs the command.
@@ -124,11 +127,12 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+    let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if is_live { Some(signals::catch()?) } else { None };
-    let settings = args.settings();
+    let places = Places::default();
+    let settings = RunSettings { places: Some(places.clone()), ..args.settings() };
     let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
@@ -136,10 +140,13 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     sending::check(&settings, plan, &interfaces)?;
     let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
     let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
+    let sockets = places.bind()?;
     let meters = Meters::create(&reporting::title(plan));
     let view = open_view(plan, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
-    privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
+    if !confining::starts_commands(plan) {
+        privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
+    }
     let options = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {
         options: Arc::new(move |interface| options.options(interface)),
@@ -149,7 +156,10 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         view,
         rule_files: Default::default(),
     });
+    let places = sockets.start()?;
     if args.reload {
+        // Places that come later would have no socket.
+        let settings = RunSettings { places: None, ..settings };
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
         let mut reloader = Reloader::new(
             args.clone(),
@@ -164,7 +174,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
             reloader.reload();
             reloader.control.reloads().request();
         })?;
-    } else if plan.nodes.iter().any(|node| node.class.name == "rules") {
+    } else if plan.nodes.iter().any(|node| matches!(node.class.name, "rules" | "watch")) {
         let reloading = Arc::clone(&control);
         caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
     } else {
@@ -180,6 +190,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     } else {
         crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
     };
+    places.end()?;
     watch.clear();
     let code = code_of_whole(args, &done, compiler.unfit());
     reporting::conclude(args, &done.account, &done.results, compiler.unfit())?;

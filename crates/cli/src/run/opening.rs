@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
-use tapline_capture::{FileInput, Source};
+use tapline_capture::{FileInput, Listener, Source};
 use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::{Constructor, InterfaceOptions};
 use tapline_graph::plan::{Plan, PlanNode};
@@ -23,6 +23,7 @@ use tapline_graph::{
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
+use tapline_sys::NetNs;
 use tapline_sys::privilege::Identity;
 
 use super::sending;
@@ -106,6 +107,7 @@ pub(crate) fn worker_sources(
         let opened = match node.class.name {
             "device" => device(settings, plan, node, compiler, workers)?,
             "generate" => made(node, workers)?,
+            "listen" => listen(settings, node, workers)?,
             _ => file(node, compiler, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
@@ -135,6 +137,22 @@ fn file(
     Ok(Opened::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
 }
 
+fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
+    let addresses = Listener::addresses(node.arguments.text("at")).map_err(|what| anyhow!("{what}"))?;
+    let opened = match &settings.netns {
+        Some(name) => {
+            let namespace =
+                NetNs::open(name).with_context(|| format!("there is no network namespace {name}"))?;
+            namespace.run(|| Listener::open(&addresses))??
+        }
+        None => Listener::open(&addresses)?,
+    };
+    let names = opened.interfaces().iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>();
+    say(&format!("listening on {}", names.join(", ")));
+    let listener: Box<dyn Source> = Box::new(opened);
+    Ok(if workers == 1 { vec![Opened::Device(listener)] } else { Opened::shared(listener, workers) })
+}
+
 fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
     let text = node.arguments.text("recipe");
     let made: Box<dyn Source> =
@@ -162,12 +180,13 @@ fn device(
     });
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
-    let capture = AfPacketSettings {
+    let mut capture = AfPacketSettings {
         netns: settings.netns.clone(),
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
         kernel_filter_runs: settings.kernel_filter_runs.clone(),
+        tally: node.tally.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.
@@ -184,6 +203,9 @@ fn device(
         workers,
         ..AfPacketSettings::new(&[name])
     };
+    if let Some(wish) = settings.wake.filter(|_| !sends) {
+        wish.apply(&mut capture);
+    }
     // Options for AF_XDP are for those devices of the graph that it is meant for.
     let opened = live::open(
         capture,
@@ -243,7 +265,7 @@ pub(crate) fn open_outputs(
     interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<HashMap<usize, Box<dyn Stage>>> {
-    let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+    let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
     let mut outputs: HashMap<usize, Box<dyn Stage>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
         if !matches!(node.class.make, Constructor::Output) {
@@ -268,6 +290,12 @@ pub(crate) fn open_output(
         "bounce" => Box::new(sending::bounce(settings, node)?),
         "reflect" => Box::new(sending::reflect(settings, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
+        "publish" => match &settings.places {
+            Some(places) => Box::new(places.stage(node, interfaces, is_live)?),
+            None => {
+                bail!("{}: places are published by tapline run, from the start of the graph on", node.name)
+            }
+        },
         "store" => Box::new(store(node, interfaces, identity)?),
         _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),
     })

@@ -138,7 +138,8 @@ impl Watcher {
             Some(style) => flows::text(workers, style, None),
             None => String::new(),
         };
-        text + &tables_text(self.flows, &account, &results) + &report::running_graph_text(&account)
+        text + tables_text(self.flows, &account, &results).as_str()
+            + report::running_graph_text(&account).as_str()
     }
 
     /// Wipes the line of live counters before something else is printed.

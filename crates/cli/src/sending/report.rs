@@ -210,7 +210,7 @@ fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
             );
         }
     }
-    text + &times_text(numbers, outcome)
+    text + times_text(numbers, outcome).as_str()
 }
 
 fn times_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {

@@ -36,7 +36,8 @@ use crate::{report, store, stored};
 /// second after their arrival.
 const DELAY_MS: u32 = 50;
 /// See [`DELAY_MS`].
-const WAKE: WakeThreshold = WakeThreshold { min_bytes: 4 << 20, max_delay: Duration::from_millis(100) };
+const WAKE: WakeThreshold =
+    WakeThreshold { min_bytes: 4 << 20, min_packets: 0, max_delay: Duration::from_millis(100) };
 
 /// A store that is ready, before rights are given up.
 pub(super) struct OpenedStore {

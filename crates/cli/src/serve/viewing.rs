@@ -27,7 +27,8 @@ use crate::session::clocks;
 /// Delay of packets at the daemon, and then in the meter's index: a view shows seconds.
 const DELAY_MS: u32 = 50;
 /// See [`DELAY_MS`].
-const WAKE: WakeThreshold = WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_millis(100) };
+const WAKE: WakeThreshold =
+    WakeThreshold { min_bytes: 1 << 20, min_packets: 0, max_delay: Duration::from_millis(100) };
 
 /// A capture whose flows are metered, before rights are given up.
 pub(super) struct OpenedView {
@@ -42,6 +43,8 @@ impl OpenedView {
         let viewed = rules.captures.iter().filter(|capture| capture.view);
         let open = |name: &str| -> Result<OpenedView> {
             let file = ViewFile::create(&format!("serve tap:{name}"))?;
+            // Flows of all packets: the rules may let the group of the daemon read some of them alone.
+            file.make_private()?;
             if let Some(Identity { uid, gid, .. }) = identity {
                 file.give_to(*uid, *gid)?;
             }

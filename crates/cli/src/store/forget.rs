@@ -168,7 +168,7 @@ fn account_text(account: &ErasureAccount, is_done: bool) -> String {
         row("damaged: not looked into", [None, Some(account.chunks_damaged + account.places_damaged), None]);
     }
     let balance = if account.is_balanced() { "every chunk is accounted for" } else { "NOT BALANCED" };
-    text + &format!("  {} bytes of packets {erased}; {balance}\n", grouped(account.bytes_erased))
+    text + format!("  {} bytes of packets {erased}; {balance}\n", grouped(account.bytes_erased)).as_str()
 }
 
 fn account_json(account: &ErasureAccount, is_done: bool) -> String {

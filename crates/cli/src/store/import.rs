@@ -379,12 +379,13 @@ fn account_text(account: &ImportAccount) -> String {
         row("packets outside of 1970 to 2262", account.out_of_time);
     }
     let balance = if account.is_balanced() { "every packet is accounted for" } else { "NOT BALANCED" };
-    text + &format!(
+    text + format!(
         "  {} segments, {} bytes of chunks, {} bytes of indexes; {balance}\n",
         grouped(account.segments),
         grouped(account.bytes),
         grouped(account.index_bytes)
     )
+    .as_str()
 }
 
 fn account_json(account: &ImportAccount) -> String {

@@ -111,13 +111,14 @@ fn repaired_text(repaired: &Repaired) -> String {
     if repaired.damaged > 0 {
         row("damaged chunks and places: in no index", repaired.damaged);
     }
-    text + &format!(
+    text + format!(
         "  {} bytes of indexes were made of {} packets in {} chunks; {}\n",
         grouped(repaired.index_bytes),
         grouped(repaired.packets),
         grouped(repaired.chunks),
         if repaired.is_balanced() { "every segment is accounted for" } else { "NOT BALANCED" }
     )
+    .as_str()
 }
 
 fn repaired_json(repaired: &Repaired) -> String {

@@ -1,36 +1,58 @@
-//! `tapline top`: what running processes do now, stage by stage, read from the meters that they all keep.
+//! `tapline top`: traffic as the page of `tapline view` has it, in a terminal; and the work of running processes, stage
+//! by stage, from the meters that they all keep.
 //!
 //! ```text
-//! Readings (meters of others) --> Report --> text (table), screen (the same in place), JSON
+//! PID.view, PID.meters, history --Watch--> Answer, Report, PastWindow --draw--> Lines --> screen, --once, --lines
+//!                                                 '------------------------------------> --json
 //! ```
 
+mod draw;
+mod past;
 mod reading;
 mod screen;
+mod state;
 mod table;
+mod watching;
 
 use std::io::{self, IsTerminal, Write};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tapline_pages::{Answer, FilterLine, Page, PastWindow};
+use tapline_sys::TerminalSize;
 
 use crate::args::parse_interval;
 use crate::signals;
+use draw::Room;
+use past::Past;
 use reading::{Readings, Report};
 use screen::Screen;
+use state::{Place, State};
+use watching::Watch;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  tapline top                          every process that you may read, refreshed each second; q ends it
-  tapline top 4711 --interval 5s       one process
+  sudo tapline probe -i eth0 --view    meter an interface, for the pages
+  sudo tapline top                     who talks to whom, and where packets are lost; 1 to 8 are the pages, ? the keys, q ends it
+  tapline top --page hosts --host 10.0.0.7
+  tapline top --filter 'app:tls port 443' --once
+  tapline top --lines                  one line a second, for logs and screen readers
+  tapline top 4711 --interval 5s       one process; without a view its stages
   tapline top --once --json | jq '.processes[].stages[] | {name: .total.name, packets: .recent.packets_in}'
 
-Cycles are ticks of the processor's time stamp counter, without those of later stages; median and p99 are over the packets of the interval.
-Counters of stages that have ended stay readable for a while, and are shown as ended.";
+Pages and keys are those of tapline view (docs/view.md), and so are the figures. [ and ] choose the window: seconds, and beyond a minute hours to a
+year of the history that tapline view keeps. Page 7 has the stages of all processes that this user may read: cycles are ticks of the processor's
+time stamp counter, without those of later stages; median and p99 are over the packets of the interval. Counters of stages that have ended stay
+readable for a while, and are shown as ended.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
@@ -38,19 +60,41 @@ pub(crate) struct TopArgs {
     /// Show only the process with this id.
     #[arg(value_name = "PID")]
     pid: Option<u32>,
-    /// Print one table after one interval, and end.
-    #[arg(long)]
+    /// Print the page once, after one interval, and end.
+    #[arg(long, conflicts_with = "lines")]
     once: bool,
-    /// Print one JSON object per refresh.
+    /// Print one line a second: totals, losses and the greatest row of the page.
+    #[arg(long, conflicts_with = "json")]
+    lines: bool,
+    /// Print one JSON object per refresh: the stages of all processes, and the page as a browser gets it.
     #[arg(long)]
     json: bool,
     /// Refresh interval: 500ms, 1s, 1m.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
+    /// The page to begin with. Default: overview, and costs where no meter writes a view.
+    #[arg(long, value_name = "PAGE", value_parser = ["overview", "hosts", "pairs", "flows", "protocols", "losses", "costs", "history"], help_heading = "Page")]
+    page: Option<String>,
+    /// Begin with the page of this host.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Page")]
+    host: Option<IpAddr>,
+    /// Begin with this filter: host:ADDRESS, app:NAME, and pcap-filter text.
+    #[arg(long, value_name = "FILTER", default_value = "", help_heading = "Page")]
+    filter: String,
+    /// Begin with this window: 1s to 60s; longer ones are asked of the history.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_interval, help_heading = "Page")]
+    window: Duration,
+    /// The file of the history that tapline view keeps. Default: as for tapline view.
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    history: Option<PathBuf>,
+    /// Draw with the letters of ASCII alone. Default: where the locale has no others.
+    #[arg(long, help_heading = "Page")]
+    ascii: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
+    FilterLine::parse(&args.filter).map_err(|reason| anyhow!("--filter: {reason}"))?;
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&is_over))?;
@@ -60,14 +104,28 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     if let Some(pid) = args.pid.filter(|_| first.processes.is_empty()) {
         bail!("process {pid} is none of tapline that you may read; {}", others(&Readings::new(None).read()));
     }
+    let place = Place { page: Page::default(), host: args.host, filter: args.filter.clone() };
+    let state = State::new(place, args.window.as_secs().max(1));
+    let past = Past::new(args.history.as_deref());
+    let mut watch = Watch::new(state, args.pid, readings, first, past);
+    watch.set_interval(args.interval);
+    watch.state.place.page = match args.page.as_deref().and_then(Page::of_name) {
+        Some(page) => page,
+        None if args.host.is_some() => Page::Hosts,
+        None if watch.has_view() => Page::Overview,
+        None => Page::Costs,
+    };
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
-    if is_terminal && !args.json && !args.once {
-        return on_terminal(args, readings, &first, &is_over);
+    if is_terminal && !args.json && !args.once && !args.lines {
+        return on_terminal(args, &mut watch, &is_over);
+    }
+    if args.lines {
+        return speak(&mut watch, &is_over);
     }
     while signals::sleep(args.interval, &is_over) {
-        let report = readings.read();
-        tell(args, &report)?;
-        if args.once || report.processes.is_empty() {
+        watch.read();
+        tell(args, &mut watch)?;
+        if args.once || watch.report.processes.is_empty() {
             break;
         }
     }
@@ -82,38 +140,79 @@ fn others(report: &Report) -> String {
     format!("there are {}", names.collect::<Vec<_>>().join(", "))
 }
 
-fn tell(args: &TopArgs, report: &Report) -> Result<()> {
+/// What `--json` prints: the stages, and what a browser would get.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    /// The page; `None` where no meter writes a view.
+    view: Option<Answer>,
+    /// The tables of a window of the history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    past: Option<Vec<PastWindow>>,
+}
+
+fn tell(args: &TopArgs, watch: &mut Watch) -> Result<()> {
+    let text = if args.json {
+        let past = watch.ask_past().transpose().map_err(|reason| anyhow!(reason))?;
+        let view = watch.has_view().then(|| watch.answer());
+        serde_json::to_string(&Told { report: &watch.report, view, past })?
+    } else if watch.state.place.page == Page::Costs {
+        table::text(&watch.report, usize::MAX)
+    } else {
+        page_text(args, watch)
+    };
     let mut out = io::stdout().lock();
-    match args.json {
-        true => writeln!(out, "{}", serde_json::to_string(report)?)?,
-        false => writeln!(out, "{}", table::text(report, usize::MAX).trim_end())?,
-    }
+    writeln!(out, "{}", text.trim_end())?;
     if !args.json && !args.once {
         writeln!(out)?;
     }
     Ok(out.flush()?)
 }
 
-fn on_terminal(
-    args: &TopArgs,
-    mut readings: Readings,
-    first: &Report,
-    is_over: &AtomicBool,
-) -> Result<ExitCode> {
-    let mut screen = Screen::open()?;
-    screen.show(first)?;
-    let mut ended = None;
-    while screen.wait(args.interval, is_over)? {
-        let report = readings.read();
-        if let Some(pid) = args.pid.filter(|_| report.processes.is_empty()) {
-            ended = Some(format!("process {pid} has ended"));
-            break;
-        }
-        screen.show(&report)?;
+/// A page as text, as wide as the terminal, and as long as it takes.
+fn page_text(args: &TopArgs, watch: &mut Watch) -> String {
+    /// Columns where the output is no terminal.
+    const COLUMNS: usize = 120;
+    const LINES: usize = 10_000;
+    let size = TerminalSize::of(io::stdout().as_fd());
+    let columns = size.map_or(COLUMNS, |size| usize::from(size.columns));
+    let is_ascii = args.ascii || screen::is_ascii_locale();
+    let lines = watch.frame(Room { columns, lines: LINES, is_ascii });
+    lines.iter().map(|line| line.text.trim_end().to_owned() + "\n").collect()
+}
+
+/// One line for each second of the meter.
+fn speak(watch: &mut Watch, is_over: &AtomicBool) -> Result<ExitCode> {
+    const GLANCE: Duration = Duration::from_millis(100);
+    if !watch.has_view() {
+        bail!("no meter writes a view that you may read; start one, such as: tapline probe -i eth0 --view");
     }
+    let mut last = None;
+    loop {
+        if watch.number() != last {
+            last = watch.number();
+            if let Some(line) = watch.spoken() {
+                let mut out = io::stdout().lock();
+                writeln!(out, "{line}")?;
+                out.flush()?;
+            }
+        }
+        if !watch.is_alive() || !signals::sleep(GLANCE, is_over) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        watch.read();
+    }
+}
+
+fn on_terminal(args: &TopArgs, watch: &mut Watch, is_over: &AtomicBool) -> Result<ExitCode> {
+    let is_ascii = args.ascii || screen::is_ascii_locale();
+    let mut screen = Screen::open(is_ascii)?;
+    let is_wanted = |watch: &Watch| args.pid.is_none() || !watch.report.processes.is_empty();
+    screen.run(watch, is_over, is_wanted)?;
     drop(screen);
-    if let Some(ended) = ended {
-        writeln!(io::stderr(), "tapline: {ended}")?;
+    if let Some(pid) = args.pid.filter(|_| !is_wanted(watch)) {
+        writeln!(io::stderr(), "tapline: process {pid} has ended")?;
     }
     Ok(ExitCode::SUCCESS)
 }

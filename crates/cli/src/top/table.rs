@@ -75,7 +75,7 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
         text += &(cut(&format!("  {}", interface_text(interface)), width) + "\n");
     }
     if rows.is_empty() {
-        return text + &cut("  no stages yet", width) + "\n";
+        return text + cut("  no stages yet", width).as_str() + "\n";
     }
     let heads: Vec<String> = COLUMNS.iter().map(|column| column.head.to_owned()).collect();
     let mut widths = widths(&heads, &rows);
@@ -87,7 +87,7 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
         if !gauges.is_empty() {
             let words = gauges.iter().map(|(name, value)| format!("{} {}", printable(name), grouped(*value)));
             let indent = " ".repeat(GAP + widths[0] + GAP);
-            text += &(cut(&(indent + &words.collect::<Vec<_>>().join("  ")), width) + "\n");
+            text += &(cut(&(indent + words.collect::<Vec<_>>().join("  ").as_str()), width) + "\n");
         }
     }
     text
@@ -163,7 +163,7 @@ fn cycles(cycles: Option<f64>) -> String {
 }
 
 /// Three digits and a unit: 12.3 k, 1.50 M.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let (mut value, mut unit) = (value, 0);
     const UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
     while value >= 999.5 && unit + 1 < UNITS.len() {
@@ -186,11 +186,11 @@ fn time(seconds: u64) -> String {
 }
 
 /// Names come from other users' processes: nothing in them may command the terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-fn cut(text: &str, width: usize) -> String {
+pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tapline_syntax::units::size_in;
+use tapline_sys::privilege;
 
 #[cfg(feature = "view")]
 pub(crate) use serving::run;
@@ -46,6 +47,10 @@ pub(crate) struct ViewArgs {
     /// also packets. Each includes those before it.
     #[arg(long, value_name = "RIGHTS", default_value = "packets", value_parser = ["look", "names", "packets"], help_heading = "Server")]
     rights: String,
+    /// A file of users, which no one else may read: lines of a name, its rights (look, names, packets) and its token of at
+    /// least 32 letters and digits. Downloads are logged with the name.
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    users: Option<PathBuf>,
     /// Show this process. Default: the one that began last.
     #[arg(long, value_name = "PID", help_heading = "Source")]
     pid: Option<u32>,
@@ -74,4 +79,15 @@ pub(crate) struct ViewArgs {
 #[cfg(not(feature = "view"))]
 pub(crate) fn run(_: &ViewArgs) -> anyhow::Result<ExitCode> {
     anyhow::bail!("this build has no page: build it with `cargo build --release --features view`")
+}
+
+/// Where the history of this user is, by the rules of the XDG base directories.
+pub(crate) fn usual_history() -> Option<PathBuf> {
+    let folder = if privilege::is_root() {
+        PathBuf::from("/var/lib")
+    } else {
+        let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
+    };
+    Some(folder.join("tapline/history.sqlite"))
 }

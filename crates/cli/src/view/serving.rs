@@ -4,21 +4,22 @@
 //! listen, open history, find sources of packets --> rights given up, confined --> Server::run until Ctrl-C
 //! ```
 
-use std::fs::DirBuilder;
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tapline_pages::{Feed, Rights};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_sys::{capability, privilege};
-use tapline_web::{Access, Feed, History, HistoryLimits, PacketSource, Rights, Server, ServerSettings};
+use tapline_web::{Access, History, HistoryLimits, PacketSource, Server, ServerSettings};
 
 use super::ViewArgs;
 use super::packets::Sources;
@@ -28,7 +29,10 @@ use crate::privileges;
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let rights = Rights::of_name(&args.rights).context("--rights is look, names or packets")?;
-    let access = Access::new(rights, &args.host, args.behind_proxy).context("cannot make a token")?;
+    let mut access = Access::new(rights, &args.host, args.behind_proxy).context("cannot make a token")?;
+    if let Some(path) = &args.users {
+        add_users(&mut access, path)?;
+    }
     let token = access.token().to_owned();
     let sources = Sources::find(&args.packets, args.socket.as_deref())?;
     // From here on this process is the user's, without a capability: the history is made by that user.
@@ -54,6 +58,21 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     writeln!(io::stdout(), "http://{address}/#token={token}")?;
     server.run(&stop)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the users of a file that no one else may read: it has tokens.
+fn add_users(access: &mut Access, path: &Path) -> Result<()> {
+    /// The most bytes of such a file.
+    const LEN_MAX: u64 = 1 << 20;
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot open {shown} (--users)"))?;
+    let about = file.metadata().with_context(|| format!("cannot read {shown}"))?;
+    if !about.is_file() || about.mode() & 0o077 != 0 {
+        bail!("{shown} has tokens, and others may read it, or it is no regular file: chmod 600 {shown}");
+    }
+    let mut text = String::new();
+    file.take(LEN_MAX).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
+    access.add_users(&text).map_err(|reason| anyhow!("{shown}, {reason}"))
 }
 
 /// Leaves this process the files of meters, the folder of the history, and the connections of browsers.
@@ -87,7 +106,7 @@ fn open_history(args: &ViewArgs) -> Result<Option<History>> {
     }
     let path = match &args.history {
         Some(path) => std::path::absolute(path)?,
-        None => match usual_history() {
+        None => match super::usual_history() {
             Some(path) => path,
             None => {
                 bail!("there is no state directory for the history: name a file (--history), or --no-history")
@@ -102,15 +121,4 @@ fn open_history(args: &ViewArgs) -> Result<Option<History>> {
     }
     let limits = HistoryLimits { bytes: args.history_size, ..HistoryLimits::default() };
     Ok(Some(History::open(&path, limits)?))
-}
-
-/// Where the history of this user is, by the rules of the XDG base directories.
-fn usual_history() -> Option<PathBuf> {
-    let folder = if privilege::is_root() {
-        PathBuf::from("/var/lib")
-    } else {
-        let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
-    };
-    Some(folder.join("tapline/history.sqlite"))
 }

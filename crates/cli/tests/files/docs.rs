@@ -237,8 +237,8 @@ const NOT_RUN: [(&str, &str); 9] = [
     ("json", "read below"),
 ];
 /// Kinds of blocks that tests run or read: here, in `parquet.rs`, and in `documents.rs` of the program.
-const TESTED: [&str; 9] =
-    ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules", "signatures"];
+const TESTED: [&str; 10] =
+    ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules", "signatures", "rhai"];
 
 /// Every block is run or read, holds command lines that the program takes, or is of a kind with a reason.
 #[test]
@@ -275,6 +275,7 @@ fn texts_of_the_documents_are_right() {
     let folder = folder();
     let file = folder.path().join("block");
     let name = file.to_str().unwrap();
+    let rules = folder.path().join("rules.toml");
     let mut count = 0;
     for document in documents::all() {
         for block in document.blocks() {
@@ -284,6 +285,12 @@ fn texts_of_the_documents_are_right() {
             let command = match (block.kind.as_str(), document.name.as_str()) {
                 ("graph", _) => vec!["run", "--check", name],
                 ("fpl", _) => vec!["filter", "explain", "--fpl", name],
+                // Of a rule, not of a script, whose file is elsewhere.
+                ("toml", "docs/watch.md") if !text.contains("[[script]]") => vec!["watch", "check", name],
+                ("rhai", _) if cfg!(feature = "scripts") => {
+                    fs::write(&rules, "[[script]]\nname = \"block\"\nfile = \"block\"\n").unwrap();
+                    vec!["watch", "check", rules.to_str().unwrap()]
+                }
                 ("toml", "docs/bench.md") => vec!["bench", "--list", name],
                 ("patterns", _) => {
                     // A pattern, three blanks, its meaning. The first of the blanks may be the pattern's: `\ `.

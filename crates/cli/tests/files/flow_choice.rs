@@ -1,6 +1,6 @@
 //! Flows that are left out, scaled or packed: the account still has every packet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -71,6 +71,142 @@ fn sampled_flows_are_scaled() {
     assert_eq!(packets(&lines).iter().sum::<u64>(), 70, "14 of 70 packets, five times");
     assert_eq!(output_of(&told, "lines0")["written"], 14, "the account has the packets that were metered");
     assert!(lines.contains("\"samplingInterval\":1"), "{lines}");
+}
+
+/// The records of lines, by addresses, ports, protocol and the time of the first packet.
+fn by_key(lines: &str) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for line in lines.lines() {
+        let mut record: Value = serde_json::from_str(line).expect("an object a line");
+        // Packets of other flows let the clock pass a timeout, where else the end of the file comes first.
+        record.as_object_mut().expect("an object").remove("flowEndReason");
+        let fields = [
+            "sourceIPv4Address",
+            "sourceIPv6Address",
+            "destinationIPv4Address",
+            "destinationIPv6Address",
+            "sourceTransportPort",
+            "destinationTransportPort",
+            "protocolIdentifier",
+            "flowStartNanoseconds",
+        ];
+        let key: Vec<String> = fields.iter().map(|field| record[field].to_string()).collect();
+        found.insert(key.join(" "), record);
+    }
+    found
+}
+
+/// What `tapline probe` tells of a file, as lines of JSON with the default fields, and its account.
+fn lines_of(path: &Path, more: &[&str]) -> (String, Value) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let out = folder.path().join("flows.json");
+    let to = format!("json:{}", out.display());
+    let told =
+        run(["probe", "-r", text(path), "--export", &to, "--json"].into_iter().chain(more.iter().copied()));
+    (fs::read_to_string(&out).unwrap_or_default(), account_of(&told))
+}
+
+fn account_of(told: &Finished) -> Value {
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let value: Value =
+        text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+    assert_eq!(value["account"]["balanced"], true, "{value}: {}", told.stderr);
+    value["account"].clone()
+}
+
+/// Flows of the sample are those of the whole, both directions and with all their packets; two processes choose the
+/// same, two seeds others.
+#[test]
+fn sampled_flows_are_whole() {
+    let test = "sampled_flows_are_whole";
+    let Some(captures) = captures_or_skip(test) else { return };
+    let (mut all, mut chosen, mut differ) = (0, 0, false);
+    for path in captures
+        .iter()
+        .filter(|path| ["dns", "http", "tls", "ipv6", "frag"].iter().any(|word| text(path).contains(word)))
+    {
+        let whole = by_key(&lines_of(path, &[]).0);
+        let sample = ["--sample-flows", "3", "--sample-seed", "7"];
+        let (lines, account) = lines_of(path, &sample);
+        let sampled = by_key(&lines);
+        for (key, record) in &sampled {
+            assert_eq!(whole.get(key), Some(record), "{}", path.display());
+        }
+        let ways = |records: &BTreeMap<String, Value>| -> BTreeMap<String, usize> {
+            let mut ways = BTreeMap::new();
+            records
+                .values()
+                .for_each(|record| *ways.entry(record["communityId"].to_string()).or_default() += 1);
+            ways
+        };
+        let whole_ways = ways(&whole);
+        // Requests and replies of ICMP are flows of their own.
+        for (id, count) in ways(&sampled) {
+            let icmp = sampled.values().any(|record| {
+                record["communityId"].to_string() == id
+                    && [1.into(), 58.into()].contains(&record["protocolIdentifier"])
+            });
+            assert!(icmp || whole_ways[&id] == count, "{}: {id}", path.display());
+        }
+        let mut again = sample.to_vec();
+        again.extend(["--key", "none", "--flows-max", "77777"]);
+        assert_eq!(lines_of(path, &again).0, lines, "{}", path.display());
+        differ |= lines_of(path, &["--sample-flows", "3", "--sample-seed", "8"]).0 != lines;
+        let refused =
+            account["stages"].as_array().expect("stages").iter().find(|stage| stage["name"] == "meter");
+        let packets: u64 = packets(&lines).iter().sum();
+        let meter = refused.expect("a meter");
+        assert_eq!(
+            meter["received"].as_u64(),
+            meter["refused"].as_u64().map(|refused| refused + packets),
+            "{meter}"
+        );
+        (all, chosen) = (all + whole.len(), chosen + sampled.len());
+    }
+    assert!(differ && all > 300, "{all}");
+    assert!((all / 6..all / 2).contains(&chosen), "{chosen} of {all}");
+}
+
+/// Flows are estimated by the interval; the sample is told in options, which tshark knows, and not by NetFlow v5.
+#[test]
+fn a_sample_of_flows_is_told() {
+    let test = "a_sample_of_flows_is_told";
+    let folder = tempfile::tempdir().expect("there is room");
+    let (path, out) = (folder.path().join("in.pcap"), folder.path().join("flows.ipfix"));
+    run(["generate", "-w", text(&path), "count=4000", "udp", "flows=1000", "seed=1", "oneway"]).succeeded();
+    let (lines, account) = lines_of(&path, &["--sample-flows", "4"]);
+    let metered: u64 = packets(&lines).iter().sum();
+    assert!((700..1300).contains(&metered), "{metered} of 4000");
+    let stage =
+        account["stages"].as_array().and_then(|all| all.iter().find(|stage| stage["name"] == "meter"));
+    assert_eq!(stage.expect("a meter")["refused"], 4000 - metered);
+    let (lines, account) = lines_of(&path, &["--sample-flows", "4", "--scale"]);
+    assert_eq!(packets(&lines).iter().sum::<u64>(), 4 * metered);
+    let output =
+        account["stages"].as_array().and_then(|all| all.iter().find(|stage| stage["name"] == "lines0"));
+    assert_eq!(output.expect("an output")["output"]["written"], metered);
+    let probe = ["probe", "-r", text(&path), "--sample-flows", "4", "--export"];
+    run(probe.into_iter().chain(["127.0.0.1:9", "--version", "5"]))
+        .failed_saying(&["sampled flows", "--version 9"]);
+    let to = format!("file:{}", out.display());
+    run(probe.into_iter().chain([to.as_str()])).succeeded();
+    if !program_or_skip(test, "tshark") {
+        return;
+    }
+    let fields = [
+        "cflow.flow_selector_algorithm",
+        "cflow.sampling_probability",
+        "cflow.hash_output_range_min",
+        "cflow.hash_output_range_max",
+        "cflow.hash_selected_range_min",
+        "cflow.hash_selected_range_max",
+        "_ws.malformed",
+    ];
+    let told = fields_of_tshark(&out, "cflow.flow_selector_algorithm", &fields);
+    let wanted = "6\t0.25\t0\t4294967295\t0\t1073741823\t";
+    assert_eq!(told.into_iter().collect::<Vec<_>>(), [wanted]);
+    let lines = fields_of_tshark(&out, "_ws.malformed", &["frame.number"]);
+    assert!(lines.is_empty(), "{lines:?}");
 }
 
 #[test]

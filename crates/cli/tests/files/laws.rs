@@ -123,6 +123,11 @@ fn flows() {
 }
 
 #[test]
+fn collected() {
+    law("collected");
+}
+
+#[test]
 fn wire() {
     law("wire");
 }

@@ -6,6 +6,7 @@ mod support;
 mod backends;
 mod bench;
 mod capture;
+mod counting;
 mod doctor;
 mod extcap;
 mod hostile_daemon;
@@ -17,7 +18,9 @@ mod replay;
 mod send;
 mod serve;
 mod store;
+mod sums;
 mod top;
 #[cfg(feature = "view")]
 mod view;
+mod watch;
 mod xdp;

@@ -1,6 +1,7 @@
 //! `tapline serve`: each reader gets what its filter selects, or its loss counted; no reader costs another a packet;
 //! rules hold; hostile clients get nowhere.
 
+mod places;
 mod programs;
 mod readers;
 mod recording;
@@ -91,12 +92,15 @@ impl Daemon {
         Some(daemon)
     }
 
-    /// What stands before the first table of `access` is of all captures.
+    /// What stands before the first table of `access` is of all captures; `match` is of this one.
     fn write_rules(&self, access: &str) {
         let (of_all, access) = access.split_at(access.find("[[").unwrap_or(0));
+        let (of_one, of_all): (Vec<&str>, Vec<&str>) =
+            of_all.lines().partition(|line| line.starts_with("match"));
+        let (of_one, of_all) = (of_one.join("\n"), of_all.join("\n"));
         let (socket, netns) = (self.socket(), self.namespace.name());
         let text = format!(
-            "socket = {socket:?}\nmode = \"0666\"\n{of_all}[[capture]]\nname = \"office\"\ninterfaces = [\"{FAR}\"]\nnetns = {netns:?}\n{access}"
+            "socket = {socket:?}\nmode = \"0666\"\n{of_all}\n[[capture]]\nname = \"office\"\ninterfaces = [\"{FAR}\"]\nnetns = {netns:?}\n{of_one}\n{access}"
         );
         fs::write(self.rules(), text).unwrap();
     }

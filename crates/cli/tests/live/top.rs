@@ -1,5 +1,7 @@
 //! `tapline top`: what a running process does, told by another that reads its meters.
 
+mod pages;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -9,17 +9,20 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, arp};
 use tapline_testkit::sender::{Pace, Sender};
 use tapline_testkit::traffic::Traffic;
+use tapline_view::{Amount, Key, Reading, Row, Second, Table};
+use tapline_web::{History, HistoryLimits};
 
 use crate::serve::Daemon;
 use crate::support::{program_or_skip, tapline, wait_for};
@@ -163,6 +166,36 @@ fn modules() -> Option<PathBuf> {
     folder.join("playwright-core").is_dir().then_some(folder)
 }
 
+/// A day before now, for the picture of the history: more at noon than at night, and a quarter of an hour with losses.
+fn fill_a_day(path: &Path) {
+    let mut history = History::open(path, HistoryLimits::default()).expect("a history");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 60;
+    for minute in now - 24 * 60..now {
+        let day = (minute % 1440) as f64 / 1440.0 * std::f64::consts::TAU;
+        let load = (30_000.0 * (1.2 - day.cos()) + 4000.0 * (minute as f64 / 7.0).sin()) as u64;
+        let row = |rank: u64| Row {
+            key: Key::host(Ipv4Addr::new(10, 0, 0, 200 + rank as u8).into()),
+            amount: Amount { packets: load / (rank + 1), bytes: load * 700 / (rank + 1) },
+            flows: 9 + rank,
+            ..Row::default()
+        };
+        let table = Table { rows: (0..20).map(row).collect(), ..Table::default() };
+        let sum = table.sum();
+        let second = Second {
+            end_ns: (minute + 1) * 60_000_000_000,
+            len_ns: 60_000_000_000,
+            metered: sum.packets,
+            metered_bytes: sum.bytes + 14 * sum.packets,
+            flow_bytes: sum.bytes,
+            lost_ring: if (now - 300..now - 285).contains(&minute) { load / 50 } else { 0 },
+            ..Second::default()
+        };
+        let tables = std::array::from_fn(|_| table.clone());
+        history.add(&Reading { number: minute, second, tables }, u64::MAX).expect("it is written");
+    }
+    history.finish().expect("it is written");
+}
+
 #[test]
 fn browsers_show_pages_and_lead_to_packets() {
     const TEST: &str = "browsers_show_pages_and_lead_to_packets";
@@ -174,8 +207,11 @@ fn browsers_show_pages_and_lead_to_packets() {
         return;
     };
     let Some(mut view) = View::start(TEST) else { return };
-    let (address, look) = (view.serve("packets"), view.serve("look"));
     let pictures = std::env::var_os("TAPLINE_PICTURES").map(PathBuf::from);
+    if pictures.is_some() {
+        fill_a_day(&view.folder.path().join("packets.sqlite"));
+    }
+    let (address, look) = (view.serve("packets"), view.serve("look"));
     let folder = pictures.unwrap_or_else(|| view.folder.path().join("pictures"));
     fs::create_dir_all(&folder).expect("a folder");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/view/browser.cjs");

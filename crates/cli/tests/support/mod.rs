@@ -1,6 +1,7 @@
 //! Support for tests of the program: running it, its account, live captures in a namespace, real captures.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
+pub mod scene;
 pub mod tcpdump;
 
 use std::fs;

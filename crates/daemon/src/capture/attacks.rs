@@ -29,6 +29,7 @@ fn new_reader(number: u64, rights: &Rights, wish: Wish, start: StartPosition, ui
         max_latency: Duration::ZERO,
         payer: uid.map(account),
         group: None,
+        precedence: None,
     }
 }
 
@@ -292,7 +293,8 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
         is_stopped: false,
     };
     let rule = CaptureRule { name: "test".to_owned(), buffer: 64, ..CaptureRule::default() };
-    let capture = Capture::start_by(rule, vec![Box::new(source)], Some(|| NOW_NS.get())).expect("a capture");
+    let capture =
+        Capture::start_by(rule, vec![Box::new(source)], None, Some(|| NOW_NS.get())).expect("a capture");
     let rights = Rights { filter: String::new(), snap_len: SNAP_LEN_MAX };
     let wish = capture.compile(&rights, "").expect("a filter");
     let root = capture.attach(&new_reader(1, &rights, wish, StartPosition::Newest, None)).expect("a reader");

@@ -79,7 +79,17 @@ fn the_least_patient_reader_sets_the_latency() {
         let max_latency = Duration::from_millis(ms);
         let start = StartPosition::Newest;
         let rights = rights.clone();
-        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer: None, group: None };
+        let reader = NewReader {
+            number,
+            rights,
+            wish,
+            spec,
+            start,
+            max_latency,
+            payer: None,
+            group: None,
+            precedence: None,
+        };
         capture.attach(&reader).expect("a reader")
     };
     // The source hears of it right after the order was obeyed.
@@ -122,7 +132,17 @@ fn from_oldest(capture: &Capture, number: u64, filter: &str, policy: Policy) -> 
     let wish = capture.compile(&rights, filter).expect("a filter");
     let spec = ReaderSpec { policy, entries: 256 };
     let (start, max_latency) = (StartPosition::Oldest, Duration::ZERO);
-    let reader = NewReader { number, rights, wish, spec, start, max_latency, payer: None, group: None };
+    let reader = NewReader {
+        number,
+        rights,
+        wish,
+        spec,
+        start,
+        max_latency,
+        payer: None,
+        group: None,
+        precedence: None,
+    };
     let parts = capture.attach(&reader);
     Reader::open(parts.expect("a reader").remove(0)).expect("a reader")
 }
@@ -229,7 +249,17 @@ fn packets_bear_the_first_label_that_accepts_them() {
         let wish = Wish { verdicts: capture.compile_labels(&texts).expect("labels"), ..wish };
         let spec = ReaderSpec { policy: Policy::Lossless, entries: 256 };
         let (rights, max_latency) = (rights.clone(), Duration::ZERO);
-        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer, group: None };
+        let reader = NewReader {
+            number,
+            rights,
+            wish,
+            spec,
+            start,
+            max_latency,
+            payer,
+            group: None,
+            precedence: None,
+        };
         let mut reader =
             Reader::open(capture.attach(&reader).expect("a reader").remove(0)).expect("a reader");
         reader.use_verdicts(VerdictUse::Label);
@@ -266,6 +296,7 @@ fn the_return_value_of_a_program_is_the_verdict() {
         max_latency,
         payer: None,
         group: None,
+        precedence: None,
     };
     let mut reader = Reader::open(capture.attach(&reader).expect("a reader").remove(0)).expect("a reader");
     reader.use_verdicts(VerdictUse::Lend);

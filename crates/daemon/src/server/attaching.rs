@@ -14,6 +14,7 @@ use crate::capture::NewReader;
 use crate::client::{Answer, Client, Reading};
 use crate::log_budget::{Event, quoted};
 use crate::memory::Charge;
+use crate::rules::MatchRule;
 use crate::view::Rights;
 use crate::worker::Wish;
 use crate::{AccessRule, Capture, ClientIdentity};
@@ -53,7 +54,7 @@ impl Server {
         let rights = rights(&self.captures[at], &access);
         let wish = self.captures[at].compile(&rights, &attach.filter)?;
         let wish = Wish { verdicts: self.captures[at].compile_labels(&attach.labels)?, ..wish };
-        let joined = self.join(client, &attach, at, (rights, wish));
+        let joined = self.join(client, &attach, at, (rights, wish, access.priority));
         let (number, charge, buffers) = joined.inspect_err(|refusal| {
             self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
         })?;
@@ -89,6 +90,10 @@ impl Server {
                 );
             }
         }
+        let goes_to_first = self.captures[capture].rule().matching == MatchRule::First;
+        if goes_to_first && attach.start != StartPosition::Newest && !client.is_in_daemon() {
+            return Some("packets of this capture go to one reader: none begins in the past".to_owned());
+        }
         if entries > ENTRIES_MAX {
             return Some(format!("an index of {entries} entries; {ENTRIES_MAX} are the most"));
         }
@@ -113,7 +118,7 @@ impl Server {
         client: &Client,
         attach: &AttachRequest,
         capture: usize,
-        (rights, wish): (Rights, Wish),
+        (rights, wish, priority): (Rights, Wish, u32),
     ) -> Result<(u64, Option<Charge>, Vec<ReaderParts>), String> {
         let payer = self.account_of(&client.who);
         let of = &self.captures[capture];
@@ -129,7 +134,9 @@ impl Server {
         };
         let max_latency = attach.delay();
         let group = attach.group.clone();
-        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer, group };
+        let by_reader = group.as_ref().map_or(0, |group| group.priority);
+        let precedence = (!client.is_in_daemon()).then(|| u64::from(priority) << 32 | u64::from(by_reader));
+        let reader = NewReader { number, rights, wish, spec, start, max_latency, payer, group, precedence };
         let parts = self.captures[capture].attach(&reader)?;
         Ok((number, charge, parts))
     }

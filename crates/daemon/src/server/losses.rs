@@ -8,7 +8,7 @@ use crate::loss_watch::LossWatch;
 use crate::{Capture, CaptureTotals};
 
 /// A taker of entries of the journal.
-type TellEntry = Box<dyn FnMut(&JournalEntry)>;
+type TellEntry = Box<dyn FnMut(&JournalEntry) + Send>;
 
 /// The losses that were told, and where they are told.
 pub(super) struct LossNews {
@@ -25,7 +25,7 @@ impl LossNews {
 
 impl Server {
     /// Has entries of the journal told to `tell`, with their fields.
-    pub fn on_entry(&mut self, tell: impl FnMut(&JournalEntry) + 'static) {
+    pub fn on_entry(&mut self, tell: impl FnMut(&JournalEntry) + Send + 'static) {
         self.losses.on_entry = Some(Box::new(tell));
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use tapline_ring::ReaderSpec;
+use tapline_ring::{Guarantee, ReaderSpec};
 use tapline_sys::usage;
 use tapline_tap::protocol::{CaptureStatus, Reply, UserStatus};
 
@@ -162,6 +162,18 @@ pub(super) fn bound_readers(captures: &mut [CaptureStatus], asks: u32, most: usi
 /// Bytes of the indices of a reader, one for each thread that captures.
 pub(super) fn index_memory(spec: &ReaderSpec, capture: &Capture) -> u64 {
     spec.memory() * capture.workers() as u64
+}
+
+/// The fate of a reader's policy.
+pub(super) fn standing(standing: Guarantee) -> &'static str {
+    match standing {
+        Guarantee::Lossy => "lossy",
+        Guarantee::Leased => "leased",
+        Guarantee::Lossless => "lossless",
+        Guarantee::LossyByBytes => "lossy: lagged by too many bytes",
+        Guarantee::LossyByTime => "lossy: lagged for too long",
+        Guarantee::Refused => "refused: it broke the rules of the buffer",
+    }
 }
 
 #[cfg(test)]

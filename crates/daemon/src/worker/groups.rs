@@ -5,14 +5,18 @@
 //! weight(packet, reader) = mix(hash of the packet's flow ^ seed of the reader)        the greatest weight gets the packet
 //! ```
 //!
+//! A capture whose packets go to the first reader (`match = "first"`) makes one choice more, among all its readers.
+//!
 //! Rendezvous hashing (Thaler, Ravishankar 1998): a reader that joins takes flows from the others and none moves
-//! between these; of one that leaves only its own flows move. Every worker of a capture chooses alike.
+//! between these; of one that leaves only its own flows move. Every worker of a capture chooses alike. The choice is
+//! paid from the purse of the group's user, as filters are.
 
 use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Batch, LinkType};
 use tapline_tap::{GROUP_MEMBERS_MAX, GroupRequest, ShareBy};
 
 use super::readers::Reader;
+use crate::budget::{Payer, Purses, spent};
 
 const _: () = assert!(GROUP_MEMBERS_MAX <= 64, "members are bits of a word");
 
@@ -20,11 +24,14 @@ const _: () = assert!(GROUP_MEMBERS_MAX <= 64, "members are bits of a word");
 #[derive(Default)]
 pub(super) struct Groups {
     list: Vec<Group>,
+    /// For each packet of a batch the reader that comes first, of those that want it.
+    first: Vec<(u64, usize)>,
 }
 
 /// A group: readers of one user in one buffer.
 struct Group {
-    uid: Option<u32>,
+    /// None for root and the owner of the daemon.
+    payer: Option<Payer>,
     view: usize,
     request: GroupRequest,
     members: Vec<Member>,
@@ -69,12 +76,15 @@ impl Groups {
         self.list.iter_mut().for_each(|group| group.members.clear());
         for (at, reader) in readers.iter().enumerate() {
             let Some(request) = &reader.group else { continue };
-            let (uid, view) = (reader.payer.map(|payer| payer.uid), reader.view);
+            let (payer, view) = (reader.payer, reader.view);
+            let uid = payer.map(|payer| payer.uid);
             let known = self.list.iter().position(|group| group.is_for(request, uid, view));
             let group = known.unwrap_or_else(|| {
-                self.list.push(Group::new(request.clone(), uid, view));
+                self.list.push(Group::new(request.clone(), payer, view));
                 self.list.len() - 1
             });
+            // Rules may have changed.
+            self.list[group].payer = payer;
             self.list[group].members.push(Member {
                 at,
                 seed: mixed(reader.number),
@@ -84,21 +94,49 @@ impl Groups {
         self.list.retain(|group| !group.members.is_empty());
     }
 
-    /// Leaves each packet of a batch to one reader of each group.
-    pub(super) fn share(&mut self, batch: &Batch<'_>, link_type: LinkType, readers: &mut [Reader]) {
+    /// Leaves each packet of a batch to one reader of each group, at the cost of the group's user.
+    pub(super) fn share(
+        &mut self,
+        batch: &Batch<'_>,
+        link_type: LinkType,
+        readers: &mut [Reader],
+        purses: &mut Purses,
+    ) {
         for group in self.list.iter_mut().filter(|group| group.members.len() > 1) {
-            group.share(batch, link_type, readers);
+            let Some(payer) = group.payer else {
+                group.share(batch, link_type, readers);
+                continue;
+            };
+            let ((), cost) = spent(|| group.share(batch, link_type, readers));
+            // A debt shows when the user's filters are asked the next time.
+            purses.spend(payer, cost);
+        }
+    }
+
+    /// Leaves each of `packets` packets of a batch to the first reader that wants it, of all that have a place among
+    /// them. Readers stand in the order in which they came.
+    pub(super) fn give_to_first(&mut self, packets: usize, readers: &mut [Reader]) {
+        self.first.clear();
+        self.first.resize(packets, (u64::MAX, usize::MAX));
+        for (at, reader) in readers.iter().enumerate() {
+            let Some(precedence) = reader.precedence else { continue };
+            for index in reader.wanted.iter() {
+                self.first[index] = self.first[index].min((precedence, at));
+            }
+        }
+        for (at, reader) in readers.iter_mut().enumerate().filter(|(_, reader)| reader.precedence.is_some()) {
+            reader.wanted.retain(|index| self.first[index].1 == at);
         }
     }
 }
 
 impl Group {
-    fn new(request: GroupRequest, uid: Option<u32>, view: usize) -> Group {
-        Group { uid, view, request, members: Vec::new(), turn: 0, wanting: Box::new([0; BATCH_MAX]) }
+    fn new(request: GroupRequest, payer: Option<Payer>, view: usize) -> Group {
+        Group { payer, view, request, members: Vec::new(), turn: 0, wanting: Box::new([0; BATCH_MAX]) }
     }
 
     fn is_for(&self, request: &GroupRequest, uid: Option<u32>, view: usize) -> bool {
-        (self.uid, self.view, &self.request.name) == (uid, view, &request.name)
+        (self.payer.map(|payer| payer.uid), self.view, &self.request.name) == (uid, view, &request.name)
     }
 
     fn share(&mut self, batch: &Batch<'_>, link_type: LinkType, readers: &mut [Reader]) {

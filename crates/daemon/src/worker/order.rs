@@ -53,6 +53,8 @@ pub(crate) struct Joining {
     pub(crate) max_latency: Duration,
     /// The group whose share of the packets it gets.
     pub(crate) group: Option<GroupRequest>,
+    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    pub(crate) precedence: Option<u64>,
     /// The user that pays for the reader's costs; none for root and the owner of the daemon.
     pub(crate) payer: Option<Payer>,
     /// A buffer for readers of its rights, if they have none yet.

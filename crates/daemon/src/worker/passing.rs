@@ -62,7 +62,10 @@ impl Dispatcher {
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
         let Readers { groups, list, .. } = &mut self.readers;
-        groups.share(batch, self.setting.link_type, list);
+        groups.share(batch, self.setting.link_type, list, &mut self.budgets.packets);
+        if self.setting.goes_to_first {
+            groups.give_to_first(batch.len(), list);
+        }
         let wanted = self.readers.select_wanted();
         self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();

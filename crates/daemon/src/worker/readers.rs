@@ -59,6 +59,8 @@ pub(super) struct Reader {
     max_latency: Duration,
     /// The group whose share of the packets it gets.
     pub(super) group: Option<GroupRequest>,
+    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    pub(super) precedence: Option<u64>,
     /// Wake-ups that its user has paid for.
     pub(super) wakes_paid: u64,
 }
@@ -182,7 +184,7 @@ impl Readers {
     /// # Errors
     /// The ring's error, in words.
     pub(super) fn join(&mut self, joining: Joining, view: usize) -> Result<ReaderParts, String> {
-        let Joining { number, wish, spec, start, max_latency, payer, group, .. } = joining;
+        let Joining { number, wish, spec, start, max_latency, payer, group, precedence, .. } = joining;
         let Wish { filter, asked, verdicts } = wish;
         if let Some(group) = &group {
             self.groups.admit(group, payer.map(|payer| payer.uid), view)?;
@@ -213,6 +215,7 @@ impl Readers {
             labels,
             max_latency,
             group,
+            precedence,
             wakes_paid,
         });
         self.rebuild_filter_index();
@@ -447,6 +450,7 @@ pub(super) mod tests {
             start,
             max_latency: Duration::from_millis(number),
             group: None,
+            precedence: Some(0),
             payer,
             view: None,
         };

@@ -418,6 +418,7 @@ fn the_front_counts_its_actions_and_obeys_the_stop() {
         sockets: sockets.as_fd().as_raw_fd(),
         counters: counters.as_fd().as_raw_fd(),
         queues: 2,
+        several: false,
         notes: None,
     };
     let options = Options { handle: HandleKind::Dead, ..Options::new(LinkType::ETHERNET) };
@@ -427,6 +428,8 @@ fn the_front_counts_its_actions_and_obeys_the_stop() {
     for text in texts {
         let ir = (!text.is_empty()).then(|| filter(text));
         for kind in [ProgramKind::Xdp, ProgramKind::XdpFragments] {
+            // Programs for several buffers have two forms of the filter, which the verifier goes through.
+            let place = XdpFront { several: kind == ProgramKind::XdpFragments, ..place };
             let program = load_as(kind, &front(ir.as_ref(), place).expect("a program"));
             for packet in [frame(1, 2), vec![0; 14], vec![0xff; 200]] {
                 // Without a socket what matches goes to the stack too.

@@ -92,6 +92,10 @@ impl DetailFields {
         mpls: false,
     };
 
+    /// The groups that mean something of every flow, also where it is of several connections.
+    pub const OF_ANY_KEY: DetailFields =
+        DetailFields { sizes: true, gaps: true, ethernet: true, mpls: true, ..DetailFields::NONE };
+
     /// The group that a word names.
     pub fn of_word(word: &str) -> Option<DetailFields> {
         let (_, group) = GROUPS.iter().find(|(known, _)| *known == word)?;

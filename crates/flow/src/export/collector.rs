@@ -1,8 +1,8 @@
-//! Collectors: UDP and TCP transports, and files of messages.
+//! Collectors: transports by UDP, TCP and TLS, and files of messages.
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::ExportOptions;
 use super::connection::Connection;
+use super::datagrams::{Datagrams, Outbox, Sent};
 use super::file::MessageFile;
+use super::tls::TlsSettings;
 use crate::Error;
 
-/// The port of IPFIX (RFC 7011, 10.1).
+/// The ports of IPFIX, without and with TLS (RFC 7011, 10.1).
 const PORT: u16 = 4739;
+const TLS_PORT: u16 = 4740;
 /// Timeout of a message over TCP, by default.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a datagram is tried for which the kernel has no room.
-const ATTEMPTS: u32 = 100;
 /// Octets of a message over TCP and in files, where no packet bounds it.
 const STREAM_ROOM: usize = 16 << 10;
 
@@ -30,6 +32,8 @@ pub enum ExportTarget {
     Udp(String),
     /// A connection.
     Tcp(String),
+    /// A connection with TLS.
+    Tls(String),
     /// A file of IPFIX messages (RFC 5655).
     File(PathBuf),
 }
@@ -37,7 +41,8 @@ pub enum ExportTarget {
 impl FromStr for ExportTarget {
     type Err = Error;
 
-    /// `udp://HOST:PORT`, `tcp://HOST:PORT`, `file:NAME`; `HOST:PORT` alone means UDP. Without a port it is 4739.
+    /// `udp://HOST:PORT`, `tcp://HOST:PORT`, `tls://HOST:PORT`, `file:NAME`; `HOST:PORT` alone means UDP. Without a port
+    /// it is 4739, and 4740 with TLS.
     fn from_str(text: &str) -> Result<ExportTarget, Error> {
         let fail = |why: &str| Err(Error::Collector { text: text.to_owned(), why: why.to_owned() });
         let (scheme, rest) = match text.split_once("://") {
@@ -52,7 +57,7 @@ impl FromStr for ExportTarget {
         }
         match scheme {
             "file" => return Ok(ExportTarget::File(rest.into())),
-            "udp" | "tcp" => {}
+            "udp" | "tcp" | "tls" => {}
             _ => return fail("this way is not known"),
         }
         let has_port = match rest.rfind(':') {
@@ -64,12 +69,17 @@ impl FromStr for ExportTarget {
         } else {
             format!("[{rest}]")
         };
-        let address = if has_port { host } else { format!("{host}:{PORT}") };
+        let port = if scheme == "tls" { TLS_PORT } else { PORT };
+        let address = if has_port { host } else { format!("{host}:{port}") };
         let port = address.rsplit(':').next().unwrap_or_default();
         if port.parse::<u16>().is_err() {
             return fail("the port is no number from 0 to 65535");
         }
-        Ok(if scheme == "udp" { ExportTarget::Udp(address) } else { ExportTarget::Tcp(address) })
+        Ok(match scheme {
+            "udp" => ExportTarget::Udp(address),
+            "tls" => ExportTarget::Tls(address),
+            _ => ExportTarget::Tcp(address),
+        })
     }
 }
 
@@ -88,6 +98,7 @@ impl fmt::Display for ExportTarget {
         match self {
             ExportTarget::Udp(address) => write!(f, "udp://{address}"),
             ExportTarget::Tcp(address) => write!(f, "tcp://{address}"),
+            ExportTarget::Tls(address) => write!(f, "tls://{address}"),
             ExportTarget::File(path) => write!(f, "file:{}", path.display()),
         }
     }
@@ -116,18 +127,23 @@ enum CollectorState {
 }
 
 enum Transport {
-    Udp { socket: UdpSocket, is_v6: bool },
+    Udp(Datagrams),
     Tcp(Connection),
     File(MessageFile),
 }
 
 impl Collector {
-    /// Opens it; what goes over the network is sent from the address `from`, if there is one.
-    pub(super) fn open(target: &ExportTarget, rate: u32, from: Option<IpAddr>) -> Result<Collector, Error> {
+    /// Opens it; what goes over the network is sent from the exporter's address, if there is one.
+    pub(super) fn open(target: &ExportTarget, options: &ExportOptions) -> Result<Collector, Error> {
+        let (rate, from) = (options.rate, options.exporter);
         let name = target.to_string();
         let way = match target {
-            ExportTarget::Udp(address) => open_udp(address, from),
-            ExportTarget::Tcp(address) => Connection::open(address, from).map(Transport::Tcp),
+            ExportTarget::Udp(address) => Datagrams::open(address, from).map(Transport::Udp),
+            ExportTarget::Tcp(address) => Connection::open(address, from, None).map(Transport::Tcp),
+            ExportTarget::Tls(address) => {
+                let settings = TlsSettings::read(&options.tls, address)?;
+                Connection::open(address, from, Some(settings)).map(Transport::Tcp)
+            }
             ExportTarget::File(path) => MessageFile::create(path).map(Transport::File),
         };
         let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
@@ -145,15 +161,14 @@ impl Collector {
     /// The most octets of a message.
     pub(super) fn room(&self, mtu: u16) -> usize {
         match &self.way {
-            Transport::Udp { is_v6: false, .. } => usize::from(mtu) - 28,
-            Transport::Udp { is_v6: true, .. } => usize::from(mtu) - 48,
+            Transport::Udp(datagrams) => usize::from(mtu) - if datagrams.is_v6 { 48 } else { 28 },
             Transport::Tcp(_) | Transport::File(_) => STREAM_ROOM,
         }
     }
 
     /// Whether the collector may miss templates: datagrams get lost, and a collector that restarts does so unnoticed.
     pub(super) fn loses_templates(&self) -> bool {
-        matches!(self.way, Transport::Udp { .. })
+        matches!(self.way, Transport::Udp(_))
     }
 
     /// Whether the collector's next session starts without templates: while a connection is down, each message must be
@@ -217,16 +232,9 @@ impl Collector {
             return Ok(false);
         }
         match &mut self.way {
-            Transport::Udp { socket, .. } => {
-                let Sent { took, refused } = send_datagram(socket, message);
-                if refused && self.state == CollectorState::There {
-                    self.state = CollectorState::Refused;
-                    self.events.push(format!(
-                        "{}: no process listens there (ICMP port unreachable); messages are sent all the same, and count as written",
-                        self.name
-                    ));
-                }
-                Ok(took)
+            Transport::Udp(datagrams) => {
+                let sent = datagrams.send(message);
+                Ok(self.took(&sent))
             }
             Transport::Tcp(connection) => Ok(connection.send(message, self.timeout)),
             Transport::File(file) => match file.add(message) {
@@ -236,6 +244,53 @@ impl Collector {
         }
     }
 
+    /// Whether messages may wait for others and leave together: those that are paced and those of connections may not,
+    /// as each must know what became of the one before.
+    pub(super) fn takes_several(&self) -> bool {
+        matches!(self.way, Transport::Udp(_)) && self.limiter.is_none()
+    }
+
+    /// Sends messages of an outbox; those that the collector did not take are no longer `taken`.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub(super) fn send_several(&mut self, outbox: &Outbox, taken: &mut [bool]) -> Result<(), Error> {
+        let mut taken = taken.iter_mut();
+        let mut failure = Ok(());
+        for run in outbox.runs() {
+            let sent = match &mut self.way {
+                Transport::Udp(datagrams) => datagrams.send_run(run),
+                Transport::Tcp(_) | Transport::File(_) => None,
+            };
+            if let Some(sent) = sent {
+                self.took(&sent);
+                taken.by_ref().take(run.messages.len()).for_each(drop);
+                continue;
+            }
+            let mut rest = run.bytes;
+            for ((len, packets), taken) in run.messages.iter().zip(taken.by_ref()) {
+                let (message, others) = rest.split_at(*len);
+                rest = others;
+                let sent = self.send(message, *packets);
+                *taken &= matches!(sent, Ok(true));
+                failure = failure.and(sent.map(drop));
+            }
+        }
+        failure
+    }
+
+    /// Whether datagrams were taken. Tells once that they are refused.
+    fn took(&mut self, sent: &Sent) -> bool {
+        if sent.refused && self.state == CollectorState::There {
+            self.state = CollectorState::Refused;
+            self.events.push(format!(
+                "{}: no process listens there (ICMP port unreachable); messages are sent all the same, and count as written",
+                self.name
+            ));
+        }
+        sent.took
+    }
+
     /// One more attempt to reach a collector that went away, before the last message.
     pub(super) fn reach(&mut self) {
         if let Transport::Tcp(connection) = &mut self.way {
@@ -243,20 +298,6 @@ impl Collector {
             self.hear();
         }
     }
-}
-
-fn open_udp(address: &str, from: Option<IpAddr>) -> io::Result<Transport> {
-    let mut failure = no_address(from);
-    for target in address.to_socket_addrs()?.filter(|target| is_reached(target, from)) {
-        let is_v6 = target.is_ipv6();
-        let any = || if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let local = SocketAddr::new(from.unwrap_or_else(any), 0);
-        match UdpSocket::bind(local).and_then(|socket| socket.connect(target).map(|()| socket)) {
-            Ok(socket) => return Ok(Transport::Udp { socket, is_v6 }),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
 
 /// Whether an address is of the version of IP that we send from.
@@ -271,33 +312,6 @@ pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
         Some(from) => format!("the name has no address that can be reached from {from}"),
     })
 }
-
-/// The outcome of sending a datagram.
-struct Sent {
-    took: bool,
-    /// An ICMP port unreachable arrived for an earlier datagram.
-    refused: bool,
-}
-
-/// Sends a datagram. The error of a socket may be that of an earlier datagram; this one is then sent all the same.
-fn send_datagram(socket: &UdpSocket, message: &[u8]) -> Sent {
-    let mut refused = false;
-    for attempt in 0..ATTEMPTS {
-        match socket.send(message) {
-            Ok(_) => return Sent { took: true, refused },
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => refused = true,
-            Err(error) if matches!(error.raw_os_error(), Some(NO_BUFFERS | TRY_AGAIN)) => {
-                thread::sleep(Duration::from_micros(10 * u64::from(attempt + 1)));
-            }
-            Err(_) => break,
-        }
-    }
-    Sent { took: false, refused }
-}
-
-/// ENOBUFS and EAGAIN.
-const NO_BUFFERS: i32 = 105;
-const TRY_AGAIN: i32 = 11;
 
 /// At most one message per `gap` on average, in bursts of [`AHEAD`].
 struct RateLimiter {
@@ -347,6 +361,8 @@ mod tests {
             ("tcp://[::1]:99", "tcp://[::1]:99"),
             ("tcp://[::1]", "tcp://[::1]:4739"),
             ("udp://fe80::1", "udp://[fe80::1]:4739"),
+            ("tls://[::1]", "tls://[::1]:4740"),
+            ("tls://collector:99", "tls://collector:99"),
             ("file:a/b.ipfix", "file:a/b.ipfix"),
         ] {
             assert_eq!(text(given).unwrap(), meant);

@@ -96,6 +96,7 @@ mod tests {
             end_reason: EndReason::Idle,
             context: FlowContext::NONE,
             details: None,
+            collected: None,
         })
     }
 

@@ -1,5 +1,5 @@
-//! A TCP connection to a collector. The meter never waits for a collector that goes away, comes back or stops reading,
-//! but for the timeout of one message.
+//! A TCP connection to a collector, by itself or with TLS on it. The meter never waits for a collector that goes away,
+//! comes back or stops reading, but for the timeout of one message.
 //!
 //! ```text
 //! Open --a message times out--> Lost --the pause ends--> Tried: a thread connects --success--> Open
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::collector::{is_reached, no_address};
+use super::tls::{TlsSession, TlsSettings};
 
 /// How long one address may take to answer.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -28,26 +29,81 @@ const PAUSE_STALLED: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     /// Looked up once: names may take long.
     addresses: Vec<SocketAddr>,
-    /// The source address; `None` lets the system choose it.
-    from: Option<IpAddr>,
+    way: Way,
     state: State,
     /// The error that closed the connection, until it is taken.
     failure: Option<io::Error>,
 }
 
+/// How the collector is reached.
+#[derive(Clone)]
+struct Way {
+    /// The source address; `None` lets the system choose it.
+    from: Option<IpAddr>,
+    /// `None` sends messages as they are.
+    tls: Option<TlsSettings>,
+}
+
 enum State {
-    Open(TcpStream),
+    Open(Channel),
     Lost { since: Instant, pause: Duration },
-    Tried(Receiver<io::Result<TcpStream>>),
+    Tried(Receiver<io::Result<Channel>>),
+}
+
+/// An open connection.
+struct Channel {
+    stream: TcpStream,
+    session: Option<TlsSession>,
+}
+
+impl Channel {
+    /// An error if the other end has closed the connection. Bytes that are written then are lost, though the first
+    /// write seems to succeed.
+    fn check(&mut self) -> io::Result<()> {
+        match &mut self.session {
+            Some(session) => session.hear(&mut self.stream),
+            None if is_closed(&self.stream) => {
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed the connection"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<()> {
+        match &mut self.session {
+            Some(session) => session.write(&mut self.stream, message, Instant::now() + timeout),
+            None => write_within(&mut self.stream, message, timeout),
+        }
+    }
+
+    /// Closes it once the other end has read all.
+    fn end(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.end(&mut self.stream);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let State::Open(channel) = &mut self.state {
+            channel.end();
+        }
+    }
 }
 
 impl Connection {
     /// Looks the name up and connects.
-    pub(super) fn open(address: &str, from: Option<IpAddr>) -> io::Result<Connection> {
+    pub(super) fn open(
+        address: &str,
+        from: Option<IpAddr>,
+        tls: Option<TlsSettings>,
+    ) -> io::Result<Connection> {
         let addresses: Vec<SocketAddr> =
             address.to_socket_addrs()?.filter(|address| is_reached(address, from)).collect();
-        let stream = connect(&addresses, from)?;
-        Ok(Connection { addresses, from, state: State::Open(stream), failure: None })
+        let way = Way { from, tls };
+        let channel = connect(&addresses, &way)?;
+        Ok(Connection { addresses, way, state: State::Open(channel), failure: None })
     }
 
     /// Whether the connection is open, as far as the last message showed.
@@ -59,13 +115,8 @@ impl Connection {
     /// on with half a message.
     pub(super) fn send(&mut self, message: &[u8], timeout: Duration) -> bool {
         self.proceed();
-        let State::Open(stream) = &mut self.state else { return false };
-        // Bytes written to a connection that the other end has closed are lost, though the first write seems to
-        // succeed.
-        let written = match is_closed(stream) {
-            true => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed the connection")),
-            false => write_within(stream, message, timeout),
-        };
+        let State::Open(channel) = &mut self.state else { return false };
+        let written = channel.check().and_then(|()| channel.write(message, timeout));
         let Err(error) = written else { return true };
         let is_stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         self.state = State::lost(if is_stalled { PAUSE_STALLED } else { PAUSE });
@@ -81,11 +132,11 @@ impl Connection {
     /// Tries once more before the end, whatever the pause says, and waits so long for it.
     pub(super) fn reach(&mut self, timeout: Duration) {
         if let State::Lost { .. } = self.state {
-            self.state = State::tried(&self.addresses, self.from);
+            self.state = State::tried(&self.addresses, &self.way);
         }
         if let State::Tried(answer) = &self.state {
             self.state = match answer.recv_timeout(timeout) {
-                Ok(Ok(stream)) => State::Open(stream),
+                Ok(Ok(channel)) => State::Open(channel),
                 Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     State::lost(PAUSE)
                 }
@@ -98,9 +149,9 @@ impl Connection {
         match &self.state {
             State::Open(_) => {}
             State::Lost { since, pause } if since.elapsed() < *pause => {}
-            State::Lost { .. } => self.state = State::tried(&self.addresses, self.from),
+            State::Lost { .. } => self.state = State::tried(&self.addresses, &self.way),
             State::Tried(answer) => match answer.try_recv() {
-                Ok(Ok(stream)) => self.state = State::Open(stream),
+                Ok(Ok(channel)) => self.state = State::Open(channel),
                 Err(TryRecvError::Empty) => {}
                 Ok(Err(_)) | Err(TryRecvError::Disconnected) => self.state = State::lost(PAUSE),
             },
@@ -114,11 +165,11 @@ impl State {
         State::Lost { since: Instant::now(), pause }
     }
 
-    fn tried(addresses: &[SocketAddr], from: Option<IpAddr>) -> State {
+    fn tried(addresses: &[SocketAddr], way: &Way) -> State {
         let (answer, asked) = mpsc::channel();
-        let addresses = addresses.to_vec();
+        let (addresses, way) = (addresses.to_vec(), way.clone());
         // The receiver may have been dropped by then.
-        let work = move || drop(answer.send(connect(&addresses, from)));
+        let work = move || drop(answer.send(connect(&addresses, &way)));
         match thread::Builder::new().name("collector".to_owned()).spawn(work) {
             Ok(_) => State::Tried(asked),
             Err(_) => State::lost(PAUSE),
@@ -126,15 +177,20 @@ impl State {
     }
 }
 
-fn connect(addresses: &[SocketAddr], from: Option<IpAddr>) -> io::Result<TcpStream> {
-    let mut failure = no_address(from);
+fn connect(addresses: &[SocketAddr], way: &Way) -> io::Result<Channel> {
+    let mut failure = no_address(way.from);
     for address in addresses {
-        match connect_to(address, from) {
-            Ok(stream) => return Ok(stream),
+        match connect_to(address, way.from).and_then(|stream| channel(stream, way)) {
+            Ok(channel) => return Ok(channel),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+fn channel(mut stream: TcpStream, way: &Way) -> io::Result<Channel> {
+    let session = way.tls.as_ref().map(|settings| TlsSession::begin(settings, &mut stream)).transpose()?;
+    Ok(Channel { stream, session })
 }
 
 fn connect_to(address: &SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
@@ -183,7 +239,7 @@ mod tests {
     fn pair() -> (TcpListener, Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let address = listener.local_addr().expect("it has one").to_string();
-        let connection = Connection::open(&address, None).expect("the listener is open");
+        let connection = Connection::open(&address, None, None).expect("the listener is open");
         let (stream, _) = listener.accept().expect("it was connected");
         (listener, connection, stream)
     }

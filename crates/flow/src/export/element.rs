@@ -4,10 +4,9 @@
 mod record;
 mod registry;
 
-use std::net::IpAddr;
-
+use super::ExportOptions;
 use crate::{DetailFields, Error};
-pub(crate) use record::{FieldValue, RecordView, mac_text, millis};
+pub(crate) use record::{FLOW_SELECTOR_BOB, FieldValue, RecordView, mac_text, millis};
 pub use registry::ELEMENTS;
 
 /// An information element that the exporter can fill.
@@ -52,6 +51,11 @@ pub(crate) enum Value {
     DestinationAddress,
     Ingress,
     Egress,
+    NextHop,
+    SourcePrefix,
+    DestinationPrefix,
+    SourceAs,
+    DestinationAs,
     EndUptime,
     StartUptime,
     IcmpTypeCode,
@@ -77,6 +81,8 @@ pub(crate) enum Value {
     Tunnel,
     SamplingInterval,
     SamplingAlgorithm,
+    FlowSelector,
+    GreatestHash,
     Throughput,
     Detail(Detail),
 }
@@ -297,7 +303,7 @@ impl Element {
     }
 
     pub(crate) fn is_address(&self) -> bool {
-        let of_flow = matches!(self.value, Value::SourceAddress | Value::DestinationAddress);
+        let of_flow = matches!(self.value, Value::SourceAddress | Value::DestinationAddress | Value::NextHop);
         of_flow || self.is_exporter()
     }
 
@@ -310,8 +316,10 @@ impl Element {
     ///
     /// # Errors
     /// If the template asks for an exporter's address that was not given.
-    pub(crate) fn check_exporter(&self, exporter: Option<IpAddr>) -> Result<(), Error> {
+    pub(crate) fn check_exporter(&self, options: &ExportOptions) -> Result<(), Error> {
+        let exporter = options.exporter;
         let has_it = match self.value {
+            _ if options.is_collected => true,
             Value::ExporterV4 => exporter.is_some_and(|address| address.is_ipv4()),
             Value::ExporterV6 => exporter.is_some_and(|address| address.is_ipv6()),
             _ => true,
@@ -336,7 +344,8 @@ impl Element {
 
     /// The element of the other IP version, for those that differ.
     pub(crate) fn for_family(self, version: IpFamily) -> Element {
-        const PAIRS: [(u16, u16); 5] = [(8, 27), (12, 28), (32, 139), (176, 178), (177, 179)];
+        const PAIRS: [(u16, u16); 8] =
+            [(8, 27), (9, 29), (12, 28), (13, 30), (15, 62), (32, 139), (176, 178), (177, 179)];
         let is_ianas = self.registry == Registry::Iana;
         let pair = PAIRS.iter().find(|(v4, v6)| is_ianas && [*v4, *v6].contains(&self.id));
         let Some((v4, v6)) = pair else { return self };

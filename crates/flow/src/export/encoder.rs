@@ -15,12 +15,12 @@ use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
 
-use super::element::{RecordView, millis};
+use super::element::{FLOW_SELECTOR_BOB, RecordView, millis};
 use super::template::{Field, Template};
 use super::types;
 use super::v5::V5;
 use super::{ExportOptions, Message, MessageSink, Version};
-use crate::{Error, Flow};
+use crate::{Error, Flow, Sampling};
 
 /// The id of the template for options.
 const OPTIONS_ID: u16 = 258;
@@ -64,8 +64,7 @@ impl Encoder {
         }
     }
 
-    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
-    pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
+    pub(super) fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
         match self {
             Encoder::V5(v5) => v5.set_sampling(sampling)?,
             Encoder::Templates(templates) if templates.sampling != sampling => {
@@ -126,9 +125,12 @@ pub(super) struct Templates {
     enterprise: u32,
     /// Descriptions of Tapline's own elements for collectors, in separate messages.
     types: Vec<Vec<u8>>,
-    sampling: u32,
+    sampling: Sampling,
     biflow: bool,
     room: usize,
+    /// Records of flows with which a message is sent; 0 for as many as have room, and those in the open one.
+    records_max: u32,
+    flow_records: u32,
     /// Sets are padded to multiples of 4, unless records are so short that a collector would take the padding for one.
     pads: bool,
     /// Interval at which templates are sent again, in messages and in nanoseconds; `None` for never.
@@ -164,9 +166,11 @@ impl Templates {
             domain: options.domain,
             exporter: options.exporter,
             enterprise: options.enterprise,
-            sampling: 1,
+            sampling: Sampling::NONE,
             biflow: options.biflow,
             room,
+            records_max: options.message_records,
+            flow_records: 0,
             repeat: repeats.then_some((options.template_messages.max(1), template_time)),
             sent_at: None,
             messages_since: 0,
@@ -184,7 +188,9 @@ impl Templates {
             all.templates.iter().map(|template| template.record_len + LEAST_TEXT * template.variable);
         let longest = longest.max().unwrap_or(0);
         // The options of a rate that is told later must have room too, and a set's header, and what fills it up.
-        let head = all.header_len() + all.template_sets(2).0.len() + 8;
+        let sets =
+            [Sampling::Packets(2), Sampling::Flows(2)].map(|sampling| all.template_sets(sampling).0.len());
+        let head = all.header_len() + sets.into_iter().max().unwrap_or(0) + 8;
         if longest == 0 || head.max(all.header_len() + SET_LEN + longest) > room {
             let what = format!(
                 "takes {head} octets and a record {longest}, and a message has {room}: name fewer elements, or give a greater --mtu"
@@ -206,7 +212,7 @@ impl Templates {
         if self.biflow {
             return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
         }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
             self.record(flow, from, (side.first, side.last, side.packets), sink);
         }
     }
@@ -232,6 +238,10 @@ impl Templates {
         self.all_records += 1;
         self.packets += packets;
         sink.account.records += 1;
+        self.flow_records += 1;
+        if self.flow_records == self.records_max {
+            self.flush(sink);
+        }
     }
 
     /// Writes a record whose length varies; its texts are cut, where they have no room in any message.
@@ -319,7 +329,7 @@ impl Templates {
     }
 
     /// Templates and options; how many records that is, and how many of these are data.
-    fn template_sets(&self, sampling: u32) -> (Vec<u8>, u16, u32) {
+    fn template_sets(&self, sampling: Sampling) -> (Vec<u8>, u16, u32) {
         let is_v9 = self.version == Version::V9;
         let mut sets = Vec::new();
         set(&mut sets, if is_v9 { 0 } else { 2 }, |out| {
@@ -328,20 +338,23 @@ impl Templates {
                 fields.iter().for_each(|field| field_specifier(out, field, self.enterprise));
             }
         });
-        if sampling <= 1 {
-            return (sets, 2, 0);
-        }
-        // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation
-        // domain (149).
-        match is_v9 {
-            true => set(&mut sets, 1, |out| words(out, &[OPTIONS_ID, 4, 8, 1, 4, 34, 4, 35, 1])),
-            false => set(&mut sets, 3, |out| words(out, &[OPTIONS_ID, 3, 1, 149, 4, 34, 4, 35, 1])),
-        }
+        let (elements, values) = match sampling {
+            Sampling::Packets(0 | 1) | Sampling::Flows(0 | 1) => return (sets, 2, 0),
+            Sampling::Packets(interval) => packet_sampling(interval),
+            Sampling::Flows(interval) => flow_sampling(sampling, interval),
+        };
+        // Of the whole source (v9: scope 1, RFC 3954, 6.1) or observation domain (149).
+        let (set_id, lengths, scope) = match is_v9 {
+            true => (1, [4, 2 * elements.len() as u16], 1),
+            false => (3, [1 + elements.len() as u16 / 2, 1], 149),
+        };
+        set(&mut sets, set_id, |out| {
+            words(out, &[OPTIONS_ID, lengths[0], lengths[1], scope, 4]);
+            words(out, &elements);
+        });
         set(&mut sets, OPTIONS_ID, |out| {
             out.extend_from_slice(&self.domain.to_be_bytes());
-            out.extend_from_slice(&sampling.to_be_bytes());
-            // Random sampling.
-            out.push(2);
+            out.extend_from_slice(&values);
         });
         (sets, 4, 1)
     }
@@ -372,7 +385,7 @@ impl Templates {
             self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
         self.messages_since = self.messages_since.saturating_add(1);
         self.message.clear();
-        (self.data_records, self.all_records, self.packets) = (0, 0, 0);
+        (self.data_records, self.all_records, self.flow_records, self.packets) = (0, 0, 0, 0);
     }
 
     fn write_header(&mut self, now: Timestamp) {
@@ -391,6 +404,25 @@ impl Templates {
         }
         self.message[..header.len()].copy_from_slice(&header);
     }
+}
+
+/// What is told of sampled packets: elements with their lengths, and their values.
+fn packet_sampling(interval: u32) -> (Vec<u16>, Vec<u8>) {
+    // samplingInterval, samplingAlgorithm: 2 is random.
+    (vec![34, 4, 35, 1], [&interval.to_be_bytes()[..], &[2]].concat())
+}
+
+/// What is told of sampled flows (RFC 7014, 6.3). The seed is not: a sender who knows it can keep out of the sample
+/// (RFC 5475, 6.2.3).
+fn flow_sampling(sampling: Sampling, interval: u32) -> (Vec<u16>, Vec<u8>) {
+    // flowSelectorAlgorithm, samplingProbability, and the ranges of hashes there are and of those chosen.
+    let elements = vec![390, 2, 311, 8, 329, 8, 330, 8, 331, 8, 332, 8];
+    let mut values = FLOW_SELECTOR_BOB.to_be_bytes().to_vec();
+    values.extend((1.0 / f64::from(interval)).to_be_bytes());
+    let greatest = sampling.greatest_hash().unwrap_or(u32::MAX);
+    let ranges = [0, u32::MAX.into(), 0, u64::from(greatest)];
+    ranges.iter().for_each(|number| values.extend(number.to_be_bytes()));
+    (elements, values)
 }
 
 /// Numbers of four octets.

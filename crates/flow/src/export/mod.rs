@@ -11,6 +11,7 @@
 mod collector;
 mod community;
 mod connection;
+mod datagrams;
 mod element;
 mod encoder;
 mod file;
@@ -18,10 +19,13 @@ mod file;
 mod parquet;
 mod rows;
 mod template;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 mod types;
 mod v5;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -34,8 +38,9 @@ pub use collector::ExportTarget;
 pub use element::{ELEMENTS, Element};
 pub use rows::{RowFormat, RowWriter};
 
-use crate::{Error, Flow};
+use crate::{Error, Flow, Sampling};
 use collector::Collector;
+use datagrams::Outbox;
 use encoder::Encoder;
 use template::Template;
 
@@ -62,9 +67,19 @@ impl Version {
         }
     }
 
-    /// The largest sampling interval N (1 packet in N) that the protocol can express; `None` if there is no limit.
-    pub fn sampling_max(self) -> Option<u32> {
-        (self == Version::V5).then_some(v5::SAMPLING_MAX)
+    /// Whether the protocol can express how packets or flows were sampled.
+    ///
+    /// # Errors
+    /// [`Error::Sampling`] for an interval that NetFlow v5 has no room for, [`Error::FlowSampling`] for flows, of which
+    /// it can say nothing.
+    pub fn check_sampling(self, sampling: Sampling) -> Result<(), Error> {
+        match sampling {
+            Sampling::Packets(sampling) if self == Version::V5 && sampling > v5::SAMPLING_MAX => {
+                Err(Error::Sampling { sampling, max: v5::SAMPLING_MAX })
+            }
+            Sampling::Flows(2..) if self == Version::V5 => Err(Error::FlowSampling),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -84,6 +99,8 @@ pub struct ExportOptions {
     pub exporter: Option<IpAddr>,
     /// Length in octets of the largest IP packet that carries a message: 256 to 65,535.
     pub mtu: u16,
+    /// The records of flows with which a message is sent though it is not full; 0 fills each.
+    pub message_records: u32,
     /// Interval at which templates are sent again over UDP, in messages.
     pub template_messages: u32,
     /// Interval at which templates are sent again over UDP, in export time.
@@ -94,6 +111,21 @@ pub struct ExportOptions {
     pub rate: u32,
     /// The private enterprise number of Tapline's own elements (IPFIX only).
     pub enterprise: u32,
+    /// The flows come from other exporters, whose addresses they bring along.
+    pub is_collected: bool,
+    /// Certificates, for collectors over TLS.
+    pub tls: TlsFiles,
+}
+
+/// Certificates and names for TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// A PEM file of the authorities that may have signed a collector's certificate. Without one there is no TLS.
+    pub authorities: Option<PathBuf>,
+    /// PEM files of the exporter's certificate, with the certificates that lead to its authority, and of its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that a collector's certificate must have; `None` is the host in its address.
+    pub server_name: Option<String>,
 }
 
 /// The enterprise number of examples (RFC 5612): Tapline has none of its own.
@@ -108,11 +140,14 @@ impl Default for ExportOptions {
             domain: 1,
             exporter: None,
             mtu: 1500,
+            message_records: 0,
             template_messages: 1000,
             template_time: Duration::from_secs(60),
             spreads_flows: false,
             rate: 0,
             enterprise: EXAMPLE_ENTERPRISE,
+            is_collected: false,
+            tls: TlsFiles::default(),
         }
     }
 }
@@ -166,6 +201,8 @@ pub struct Exporter {
 struct Stream {
     encoder: Encoder,
     collectors: Vec<Collector>,
+    /// Messages that leave together; `None` sends each at once.
+    outbox: Option<Outbox>,
 }
 
 impl Exporter {
@@ -178,7 +215,7 @@ impl Exporter {
         let names = targets.iter().map(ExportTarget::to_string).collect::<Vec<_>>().join(",");
         let mut collectors = Vec::new();
         for target in targets {
-            collectors.push(Collector::open(target, options.rate, options.exporter)?);
+            collectors.push(Collector::open(target, options)?);
         }
         let groups: Vec<Vec<Collector>> = match options.spreads_flows {
             true => collectors.into_iter().map(|collector| vec![collector]).collect(),
@@ -187,7 +224,8 @@ impl Exporter {
         let stream = |collectors: Vec<Collector>| {
             let room = collectors.iter().map(|collector| collector.room(options.mtu)).min().unwrap_or(512);
             let repeats = collectors.iter().any(Collector::loses_templates);
-            Ok(Stream { encoder: Encoder::new(options, room, repeats)?, collectors })
+            let outbox = collectors.iter().all(Collector::takes_several).then(Outbox::default);
+            Ok(Stream { encoder: Encoder::new(options, room, repeats)?, collectors, outbox })
         };
         let streams = groups.into_iter().map(stream).collect::<Result<Vec<Stream>, Error>>()?;
         Ok(Exporter { streams, account: ExportAccount::default(), names })
@@ -210,12 +248,12 @@ impl Exporter {
         collectors.flat_map(Collector::take_events).collect()
     }
 
-    /// Sets the sampling interval N (1 packet in N; 1 is unsampled). Must be called before the first flow, as records,
-    /// options and headers carry it.
+    /// Sets how packets or flows were sampled. Must be called before the first flow, as records, options and headers
+    /// carry it.
     ///
     /// # Errors
-    /// [`Error::Sampling`] if the protocol cannot express it.
-    pub fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
+    /// [`Error::Sampling`] or [`Error::FlowSampling`] if the protocol cannot express it.
+    pub fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
         self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
     }
 
@@ -243,10 +281,14 @@ impl Exporter {
         let count = streams.len() as u64;
         for flow in flows {
             let which = if count > 1 { spread(flow) % count } else { 0 };
-            if let Some(Stream { encoder, collectors }) = streams.get_mut(which as usize) {
+            if let Some(Stream { encoder, collectors, outbox }) = streams.get_mut(which as usize) {
                 account.flows += 1;
-                encoder.add(flow, &mut MessageSink { now, account, collectors, failure: &mut failure });
+                encoder
+                    .add(flow, &mut MessageSink { now, account, collectors, outbox, failure: &mut failure });
             }
+        }
+        for Stream { collectors, outbox, .. } in streams {
+            MessageSink { now, account, collectors, outbox, failure: &mut failure }.send_several();
         }
         failure
     }
@@ -258,8 +300,10 @@ impl Exporter {
     pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
-        for Stream { encoder, collectors } in streams {
-            encoder.flush(&mut MessageSink { now, account, collectors, failure: &mut failure });
+        for Stream { encoder, collectors, outbox } in streams {
+            let mut sink = MessageSink { now, account, collectors, outbox, failure: &mut failure };
+            encoder.flush(&mut sink);
+            sink.send_several();
         }
         failure
     }
@@ -269,7 +313,7 @@ impl Exporter {
     /// # Errors
     /// As for [`export`](Self::export).
     pub fn finish(&mut self, now: Timestamp) -> Result<(), Error> {
-        for Stream { encoder, collectors } in &mut self.streams {
+        for Stream { encoder, collectors, .. } in &mut self.streams {
             if encoder.waiting() > 0 {
                 collectors.iter_mut().for_each(Collector::reach);
             }
@@ -295,6 +339,7 @@ struct MessageSink<'p> {
     now: Timestamp,
     account: &'p mut ExportAccount,
     collectors: &'p mut [Collector],
+    outbox: &'p mut Option<Outbox>,
     /// The first error of a file.
     failure: &'p mut Result<(), Error>,
 }
@@ -302,6 +347,13 @@ struct MessageSink<'p> {
 impl MessageSink<'_> {
     /// Sends a message to all collectors. Whether templates must be sent again because a session starts anew.
     fn send(&mut self, message: &Message<'_>) -> bool {
+        if self.outbox.as_ref().is_some_and(|outbox| !outbox.has_room(message.bytes.len())) {
+            self.send_several();
+        }
+        if let Some(outbox) = self.outbox {
+            outbox.add(message.bytes, message.packets);
+            return false;
+        }
         let mut is_taken = true;
         for collector in self.collectors.iter_mut() {
             match collector.send(message.bytes, message.packets) {
@@ -314,15 +366,37 @@ impl MessageSink<'_> {
                 }
             }
         }
+        self.count(message.bytes.len(), message.packets, is_taken);
+        self.collectors.iter().any(Collector::knows_none)
+    }
+
+    /// Sends what waits in the outbox.
+    fn send_several(&mut self) {
+        let Some(mut outbox) = self.outbox.take() else { return };
+        let mut taken = vec![true; outbox.messages().len()];
+        for collector in self.collectors.iter_mut() {
+            let sent = collector.send_several(&outbox, &mut taken);
+            if self.failure.is_ok() {
+                *self.failure = sent;
+            }
+        }
+        for ((len, packets), is_taken) in outbox.messages().iter().zip(taken) {
+            self.count(*len, *packets, is_taken);
+        }
+        outbox.clear();
+        *self.outbox = Some(outbox);
+    }
+
+    /// Counts a message.
+    fn count(&mut self, len: usize, packets: u64, is_taken: bool) {
         self.account.messages += 1;
-        self.account.octets += message.bytes.len() as u64;
+        self.account.octets += len as u64;
         if is_taken {
-            self.account.written += message.packets;
+            self.account.written += packets;
         } else {
-            self.account.lost += message.packets;
+            self.account.lost += packets;
             self.account.messages_lost += 1;
         }
-        self.collectors.iter().any(Collector::knows_none)
     }
 }
 
@@ -340,7 +414,7 @@ fn check(targets: &[ExportTarget], options: &ExportOptions) -> Result<(), Error>
     if options.version != Version::Ipfix
         && targets.iter().any(|target| !matches!(target, ExportTarget::Udp(_)))
     {
-        return fail("is not for TCP and files, which take IPFIX only: use --version 10 or udp://");
+        return fail("is not for TCP, TLS and files, which take IPFIX only: use --version 10 or udp://");
     }
     if options.mtu < 256 {
         return fail("needs packets of 256 octets at least: give another --mtu");

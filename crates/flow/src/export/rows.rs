@@ -20,7 +20,7 @@ use super::community::community_id;
 use super::element::{Element, FieldValue, IpFamily, RecordView, mac_text};
 use super::file::MessageFile;
 use super::{ExportAccount, ExportOptions};
-use crate::{Error, Flow};
+use crate::{Error, Flow, Sampling};
 
 /// Bytes of text per write.
 const CHUNK: usize = 64 << 10;
@@ -66,7 +66,7 @@ pub struct RowWriter {
     biflow: bool,
     domain: u32,
     exporter: Option<IpAddr>,
-    sampling: u32,
+    sampling: Sampling,
     text: String,
     account: ExportAccount,
 }
@@ -97,7 +97,7 @@ impl RowWriter {
             biflow: options.biflow,
             domain: options.domain,
             exporter: options.exporter,
-            sampling: 1,
+            sampling: Sampling::NONE,
             text,
             account,
         })
@@ -108,8 +108,8 @@ impl RowWriter {
         &self.name
     }
 
-    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
-    pub fn set_sampling(&mut self, sampling: u32) {
+    /// Sets how packets or flows were sampled.
+    pub fn set_sampling(&mut self, sampling: Sampling) {
         self.sampling = sampling;
     }
 
@@ -147,7 +147,7 @@ impl RowWriter {
             true => vec![view(0, flow.first(), flow.last())],
             false => [0, 1]
                 .into_iter()
-                .filter(|from| flow.endpoints[*from].packets > 0)
+                .filter(|from| flow.endpoints[*from].has_sent())
                 .map(|from| view(from, flow.endpoints[from].first, flow.endpoints[from].last))
                 .collect(),
         };
@@ -200,7 +200,7 @@ pub(super) fn columns(options: &ExportOptions) -> Result<Vec<Column>, Error> {
             }
             false => {
                 let element = Element::of_name(name)?;
-                element.check_exporter(options.exporter)?;
+                element.check_exporter(options)?;
                 of_element(element)
             }
         };
@@ -391,6 +391,7 @@ mod tests {
             end_reason: EndReason::End,
             context: FlowContext::NONE,
             details: None,
+            collected: None,
         }
     }
 

@@ -44,7 +44,7 @@ impl Template {
         let names = Element::names(&options.template, DEFAULT);
         let has_default = names.starts_with(&Element::names("", DEFAULT));
         let elements = names.iter().map(|name| Element::of_name(name)).collect::<Result<Vec<_>, _>>()?;
-        elements.iter().try_for_each(|element| element.check_exporter(options.exporter))?;
+        elements.iter().try_for_each(|element| element.check_exporter(options))?;
         let template = |version| Template::new(&elements, options, has_default, version);
         Ok([template(IpFamily::V4)?, template(IpFamily::V6)?])
     }

@@ -15,8 +15,8 @@ use tapline_packet::Timestamp;
 
 use super::element::millis;
 use super::encoder::{UptimeEpoch, numbers, words};
-use super::{ExportOptions, Message, MessageSink};
-use crate::{Endpoint, Error, Flow};
+use super::{ExportOptions, Message, MessageSink, Version};
+use crate::{Endpoint, Error, Flow, Sampling};
 
 const HEADER_LEN: usize = 24;
 const RECORD_LEN: usize = 48;
@@ -30,6 +30,8 @@ pub(super) struct V5 {
     engine: [u8; 2],
     sampling: u16,
     records_max: usize,
+    /// A message with so many records does not wait for a further one.
+    is_sent_early: bool,
     boot: UptimeEpoch,
     sequence: u32,
     records: Vec<u8>,
@@ -39,11 +41,13 @@ pub(super) struct V5 {
 impl V5 {
     /// An encoder for messages of at most `room` octets.
     pub(super) fn new(options: &ExportOptions, room: usize) -> V5 {
-        let records_max = room.saturating_sub(HEADER_LEN) / RECORD_LEN;
+        let asked = if options.message_records == 0 { RECORDS_MAX } else { options.message_records as usize };
+        let records_max = asked.min(room.saturating_sub(HEADER_LEN) / RECORD_LEN);
         V5 {
             engine: (options.domain as u16).to_be_bytes(),
             sampling: 0,
             records_max: records_max.clamp(1, RECORDS_MAX),
+            is_sent_early: options.message_records > 0,
             boot: UptimeEpoch::default(),
             sequence: 0,
             records: Vec::with_capacity(RECORDS_MAX * RECORD_LEN),
@@ -51,12 +55,11 @@ impl V5 {
         }
     }
 
-    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
-    pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
-        self.sampling = match sampling {
+    pub(super) fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
+        Version::V5.check_sampling(sampling)?;
+        self.sampling = match sampling.packet_interval() {
             0 | 1 => 0,
-            2..=SAMPLING_MAX => SAMPLING_MODE | sampling as u16,
-            _ => return Err(Error::Sampling { sampling, max: SAMPLING_MAX }),
+            interval => SAMPLING_MODE | interval as u16,
         };
         Ok(())
     }
@@ -84,6 +87,9 @@ impl V5 {
                 sink.account.records += 1;
             }
         }
+        if self.is_sent_early && self.records.len() >= self.records_max * RECORD_LEN {
+            self.flush(sink);
+        }
     }
 
     fn record(&mut self, flow: &Flow, from: usize, packets: u32, bytes: u32) {
@@ -100,7 +106,8 @@ impl V5 {
         }
         put(&[0; 4]);
         put(&(flow.context.interface as u16).to_be_bytes());
-        put(&[0; 2]);
+        let egress = flow.collected.as_ref().map_or(0, |collected| collected.egress as u16);
+        put(&egress.to_be_bytes());
         for number in [packets, bytes, first, last] {
             put(&number.to_be_bytes());
         }

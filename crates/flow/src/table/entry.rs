@@ -73,11 +73,14 @@ pub(super) fn halves(addresses: Addresses) -> [[u64; 2]; 2] {
 pub(super) fn whole([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
-/// Whether TCP has ended: a reset, or FIN from both.
+
+/// Whether TCP has ended: a reset, or FIN from both. A flow of several connections does not end with one of them.
 #[inline]
 pub(super) fn is_closed(hot: &Hot) -> bool {
     let [one, other] = hot.flags;
-    key::protocol(hot.words) == TCP && ((one | other) & RST != 0 || one & other & FIN != 0)
+    key::protocol(hot.words) == TCP
+        && !key::is_merged(hot.words)
+        && ((one | other) & RST != 0 || one & other & FIN != 0)
 }
 
 impl Hot {

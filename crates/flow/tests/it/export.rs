@@ -8,52 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
-use tapline_flow::{Details, EndReason, Endpoint, Flow, FlowContext, Tls};
+use tapline_flow::{Details, EndReason, Endpoint, Flow, FlowContext, Sampling, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::netns::{Namespace, namespaces_or_skip};
 use tapline_testkit::random::Random;
 
-const START: i64 = 1_700_000_000_250_000_000;
-
-/// Flows of both versions of IP, some of one direction.
-fn flows(seed: u64, count: usize) -> Vec<Flow> {
-    let mut random = Random::new(seed);
-    (0..count as u16)
-        .map(|at| {
-            let is_v6 = random.one_of(1, 3);
-            let address = |last: u16| -> IpAddr {
-                if is_v6 {
-                    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, at, last).into()
-                } else {
-                    Ipv4Addr::from(0x0a00_0000 | u32::from(at) << 8 | u32::from(last)).into()
-                }
-            };
-            let first = START + i64::from(at) * 1_000_000;
-            let mut side = |last: u16, packets: u64| Endpoint {
-                address: address(last),
-                port: random.below(65_536) as u16,
-                packets,
-                bytes: packets * 100,
-                first: Timestamp::from_nanos(if packets > 0 { first } else { 0 }),
-                last: Timestamp::from_nanos(if packets > 0 { first + 70_000_000 } else { 0 }),
-                tcp_flags: 0x1b,
-                tcp_flags_first: 2,
-                ttl_min: 60,
-                ttl_max: 64,
-                tos: 4,
-            };
-            let back = u64::from(at % 4);
-            let endpoints = [side(1, 1 + u64::from(at)), side(2, back)];
-            Flow {
-                endpoints,
-                protocol: 6,
-                end_reason: EndReason::Idle,
-                context: FlowContext::NONE,
-                details: None,
-            }
-        })
-        .collect()
-}
+use crate::made_flows::{START, flows};
 
 /// Datagrams of an exporter that was given these flows, some at a time; one of `sampling` packets was metered.
 fn datagrams(options: &ExportOptions, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
@@ -65,7 +25,7 @@ fn datagrams_to(at: &str, options: &ExportOptions, sampling: u32, flows: &[Flow]
     socket.set_nonblocking(true).unwrap();
     let to = ExportTarget::Udp(socket.local_addr().unwrap().to_string());
     let mut exporter = Exporter::open(&[to], options).unwrap();
-    exporter.set_sampling(sampling).unwrap();
+    exporter.set_sampling(Sampling::Packets(sampling)).unwrap();
     let (mut all, mut buffer) = (Vec::new(), vec![0; 70_000]);
     let mut now = Timestamp::EPOCH;
     for (at, chunk) in flows.chunks(30).enumerate() {
@@ -459,10 +419,28 @@ fn rates_that_cannot_be_told_are_refused() {
     let to = [ExportTarget::Udp("127.0.0.1:9".to_owned())];
     let exporter =
         |version| Exporter::open(&to, &ExportOptions { version, ..ExportOptions::default() }).unwrap();
-    let error = exporter(Version::V5).set_sampling(16_384).unwrap_err().to_string();
+    let error = exporter(Version::V5).set_sampling(Sampling::Packets(16_384)).unwrap_err().to_string();
     assert!(error.contains("16383") && error.contains("--version 9"), "{error}");
-    assert!(exporter(Version::V5).set_sampling(16_383).is_ok());
-    assert!(exporter(Version::V9).set_sampling(1_000_000).is_ok());
+    assert!(exporter(Version::V5).set_sampling(Sampling::Packets(16_383)).is_ok());
+    assert!(exporter(Version::V9).set_sampling(Sampling::Packets(1_000_000)).is_ok());
+}
+
+/// With so many records a message is sent, and with no more.
+#[test]
+fn messages_have_the_records_asked_for() {
+    for (version, head) in [(Version::V9, 20), (Version::Ipfix, 16)] {
+        let options = ExportOptions { version, message_records: 7, ..ExportOptions::default() };
+        let (flows, mut reader) = (flows(4, 200), Reader::default());
+        for datagram in datagrams(&options, 1, &flows) {
+            let before = reader.records.len();
+            reader.sets(&datagram[head..], version == Version::V9);
+            assert!(reader.records.len() - before <= 7, "{version:?}");
+        }
+        assert_eq!(reader.sum((0, 2)), sums(&flows).0);
+    }
+    let options = ExportOptions { version: Version::V5, message_records: 7, ..ExportOptions::default() };
+    let datagrams = datagrams(&options, 1, &flows(4, 200));
+    assert_eq!(datagrams.iter().map(Vec::len).max(), Some(24 + 7 * 48));
 }
 
 /// Records that are not written count as lost, and the first error is reported.

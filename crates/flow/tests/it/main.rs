@@ -2,5 +2,8 @@
 
 mod details;
 mod export;
+mod made_flows;
 mod memory;
 mod reference;
+#[cfg(feature = "tls")]
+mod tls;

@@ -130,6 +130,11 @@ impl Arguments {
         &value.unwrap_or_else(|| panic!("the class has no parameter {name}")).1
     }
 
+    /// The value of a parameter, if the class has it.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
     /// The value of a [`ParameterType::Number`].
     pub fn number(&self, name: &str) -> u64 {
         number(self.text(name)).unwrap_or(0)

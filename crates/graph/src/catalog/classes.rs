@@ -18,6 +18,7 @@ pub const CLASSES: &[StageClass] = &[
     DEVICE,
     FILE,
     GENERATE,
+    LISTEN,
     FILTER,
     stages::filters::CLASS,
     stages::rules::CLASS,
@@ -47,14 +48,17 @@ pub const CLASSES: &[StageClass] = &[
     stages::streams::written::CLASS,
     stages::streams::extract::CLASS,
     stages::flow::CLASS,
+    stages::collect::CLASS,
     stages::flowtop::CLASS,
     stages::view::CLASS,
+    stages::watch::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
     PRINT,
     JSON,
     RECORD,
     STORE,
+    stages::publish::CLASS,
     stages::bounce::CLASS,
     stages::reflect::CLASS,
     stages::drop::CLASS,
@@ -137,6 +141,24 @@ const GENERATE: StageClass = StageClass {
     input: StageInput::Packets,
     order: Order::Free,
     example: "generate(\"tcp flows=100 count=10k\") -> count -> drop",
+    make: Constructor::Source,
+};
+
+const LISTEN: StageClass = StageClass {
+    name: "listen",
+    summary: "datagrams that come to UDP sockets of this machine",
+    description: "A socket for each address. A datagram is a packet with the headers of IP and UDP, so that every stage takes it; `collect` makes flows of \
+        it. What a socket had no room for is lost, and counted.",
+    parameters: &[Parameter {
+        name: "at",
+        kind: ParameterType::Text,
+        default: None,
+        meaning: "addresses, with commas: udp://:4739 is a port on all addresses of the machine, udp://192.0.2.1:2055 one on this address",
+    }],
+    outputs: Outputs::One,
+    input: StageInput::Packets,
+    order: Order::Free,
+    example: "listen(\"udp://:4739,udp://:2055\") -> collect -> flowtop",
     make: Constructor::Source,
 };
 

@@ -13,6 +13,7 @@ mod manual;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tapline_capture::af_packet::KernelTally;
 use tapline_packet::Interface;
 use tapline_view::ViewFile;
 
@@ -113,6 +114,8 @@ pub struct BuildContext<'a> {
     pub worker: usize,
     /// The stage follows the source directly: the kernel may have applied its filter to some interfaces.
     pub is_first: bool,
+    /// The kernel's work that is this stage's, where the kernel takes it.
+    pub tally: Option<&'a KernelTally>,
     /// Stop requests and the packet limit of the run.
     pub control: &'a Arc<Control>,
     /// Settings common to all workers.

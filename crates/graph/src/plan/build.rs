@@ -54,7 +54,8 @@ pub fn nodes(plan: &Plan, there: &HashSet<u64>, context: WorkerContext<'_>) -> R
     let mut nodes = Vec::new();
     for (index, (node, key)) in plan.nodes.iter().zip(keys).enumerate() {
         let is_first = node.is_filtered_upstream && plan.nodes[node.inputs[0].0].is_source();
-        let site = BuildContext { name: &node.name, worker, is_first, control, common };
+        let tally = node.tally.as_ref();
+        let site = BuildContext { name: &node.name, worker, is_first, tally, control, common };
         let stage: Option<Box<dyn Stage>> = match node.class.make {
             _ if there.contains(&key) => None,
             Constructor::Source => Some(Box::new(SourceStage)),

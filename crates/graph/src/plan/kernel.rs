@@ -4,6 +4,12 @@
 //! A filter that is the only successor of a device runs in the kernel. If several filters follow, the kernel runs their
 //! union (a or b), and each runs again in the graph: so the kernel delivers no packet that all of them refuse. The same
 //! holds for a store, whose index skips segments without matching packets.
+//!
+//! A `sample` and a `count` with `place=kernel` that come next do their work there too. A count ends its packets, so
+//! nothing may stand behind it.
+
+use tapline_capture::af_packet::KernelTally;
+use tapline_packet::BlockSample;
 
 use super::{Plan, PlanNode};
 
@@ -53,7 +59,92 @@ pub(super) fn push_down(plan: &mut Plan) {
     }
 }
 
+/// Moves stages with `place=kernel` to their device.
+///
+/// # Errors
+/// That a stage cannot be there.
+pub(super) fn push_down_work(plan: &mut Plan) -> Result<(), String> {
+    for device in 0..plan.nodes.len() {
+        if plan.nodes[device].class.name == "device" {
+            push_down_from(plan, device)?;
+        }
+    }
+    match plan.nodes.iter().find(|node| is_for_kernel(node) && node.tally.is_none()) {
+        None => Ok(()),
+        Some(node) => Err(format!(
+            "{}: place=kernel is for a stage right behind device(NAME), or behind the one filter (then the one sample) that follows it",
+            node.name
+        )),
+    }
+}
+
+fn is_for_kernel(node: &PlanNode) -> bool {
+    matches!(node.class.name, "count" | "sample") && node.arguments.text("place") == "kernel"
+}
+
+fn push_down_from(plan: &mut Plan, device: usize) -> Result<(), String> {
+    let mut last = device;
+    if let Some(filter) = only_successor(plan, device).filter(|&node| plan.nodes[node].is_filtered_upstream) {
+        last = filter;
+    }
+    let is_next = |plan: &Plan, last: usize, class: &str| {
+        let next = only_successor(plan, last);
+        next.filter(|&node| plan.nodes[node].class.name == class && is_for_kernel(&plan.nodes[node]))
+    };
+    let sample = is_next(plan, last, "sample");
+    let count = is_next(plan, sample.unwrap_or(last), "count");
+    if sample.or(count).is_none() {
+        return Ok(());
+    }
+    let interface = plan.nodes[device].arguments.text("interface");
+    if interface.contains([':', ',', '*', '?', '[']) || interface == "any" {
+        return Err(format!(
+            "device({interface}): place=kernel is for one interface by AF_PACKET: name it alone"
+        ));
+    }
+    let blocks = sample.map(|node| block_sample(&plan.nodes[node])).transpose()?;
+    if let Some(node) = count.filter(|&node| plan.successors(node).any(|next| !is_drop(&plan.nodes[next]))) {
+        let name = &plan.nodes[node].name;
+        return Err(format!(
+            "{name}: with place=kernel packets end in the count: nothing but drop comes behind it"
+        ));
+    }
+    let tally = KernelTally::new(blocks, count.is_none());
+    for node in [Some(device), sample, count].into_iter().flatten() {
+        plan.nodes[node].tally = Some(tally.clone());
+    }
+    for node in [sample, count].into_iter().flatten() {
+        let note = format!("{} runs in the kernel, at {}", plan.nodes[node].name, plan.nodes[device].name);
+        plan.notes.push(note);
+    }
+    Ok(())
+}
+
+/// The stage that a node leads to, if it is the only one and nothing else leads there.
+fn only_successor(plan: &Plan, node: usize) -> Option<usize> {
+    let mut successors = plan.successors(node);
+    let next = successors.next().filter(|&next| plan.nodes[next].inputs.len() == 1);
+    next.filter(|_| successors.next().is_none())
+}
+
+fn is_drop(node: &PlanNode) -> bool {
+    node.class.name == "drop"
+}
+
+/// The longest block of a sample in the kernel.
+const BLOCK_MAX: u64 = i32::MAX as u64;
+
+fn block_sample(node: &PlanNode) -> Result<BlockSample, String> {
+    let (over, under) = node.arguments.ratio("share");
+    match node.arguments.text("by") {
+        "packet" if under <= BLOCK_MAX => Ok(BlockSample::new(over, under, node.arguments.number("seed"))),
+        "packet" => Err(format!("{}: place=kernel takes blocks of at most {BLOCK_MAX} packets", node.name)),
+        by => Err(format!("{}: place=kernel samples by packet, not by {by}", node.name)),
+    }
+}
+
 pub(super) fn take_back(plan: &mut Plan) {
+    plan.nodes.iter_mut().for_each(|node| node.tally = None);
     for source in 0..plan.nodes.len() {
         if plan.nodes[source].kernel_filter.take().is_some() {
             let followers: Vec<usize> = plan.successors(source).collect();

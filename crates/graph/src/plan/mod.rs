@@ -19,6 +19,8 @@ mod split;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
+use tapline_capture::af_packet::KernelTally;
+
 use crate::catalog::{Arguments, Constructor, StageClass};
 
 pub use build::{WorkerContext, build, nodes};
@@ -56,6 +58,8 @@ pub struct PlanNode {
     /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that
     /// follows, or what several need together.
     pub kernel_filter: Option<String>,
+    /// The work on packets that the kernel does at a device, for the device and for the stages whose work it is.
+    pub tally: Option<KernelTally>,
     /// Whether the node's filter already runs elsewhere: in the kernel of its source, or in a set of filters.
     pub is_filtered_upstream: bool,
     /// The number of this exit, from 0, if the node hands packets of a worker to the stages that run once.
@@ -70,6 +74,7 @@ impl Plan {
     pub fn new(sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::changeable(sources)?;
         kernel::push_down(&mut plan);
+        kernel::push_down_work(&mut plan)?;
         sets::merge(&mut plan);
         Ok(plan)
     }

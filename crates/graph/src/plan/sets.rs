@@ -81,6 +81,7 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
         arguments,
         inputs: vec![output],
         kernel_filter: None,
+        tally: None,
         is_filtered_upstream: false,
         exit: None,
     };

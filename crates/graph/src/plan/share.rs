@@ -43,6 +43,7 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
             arguments,
             inputs,
             kernel_filter: None,
+            tally: None,
             is_filtered_upstream: false,
             exit: None,
         });

@@ -82,7 +82,8 @@ fn once(plan: &Plan) -> Vec<bool> {
     for node in &plan.nodes {
         let needs = node.class.order == Order::All
             && matches!(node.class.make, Constructor::Stage(_))
-            && !node.is_filtered_upstream;
+            && !node.is_filtered_upstream
+            && node.tally.is_none();
         is_once.push(needs || node.inputs.iter().any(|(from, _)| is_once[*from]));
     }
     is_once
@@ -101,6 +102,7 @@ fn joint(class: &'static StageClass, name: &str, inputs: Vec<(usize, usize)>, ex
         arguments: Arguments::default(),
         inputs,
         kernel_filter: None,
+        tally: None,
         is_filtered_upstream: false,
         exit: Some(exit),
     }

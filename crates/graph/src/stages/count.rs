@@ -4,7 +4,9 @@ use std::any::Any;
 
 use tapline_capture::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
+use tapline_capture::af_packet::KernelTally;
+
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -15,19 +17,32 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "count",
     summary: "how many packets and bytes came this way",
     description: "Bytes are those on the wire, without what the network card input off (preamble, checksum, gap). Other processes can read the \
-        numbers while it runs: they stand in the meters, `tapline top` shows them. All packets go on.",
-    parameters: &[],
+        numbers while it runs: they stand in the meters, `tapline top` shows them. All packets go on; with place=kernel they \
+        end here, none is copied to this process, and the numbers are in the account of the interface. Where the kernel does not count, the stage does.",
+    parameters: &[PLACE],
     outputs: Outputs::One,
     input: StageInput::Packets,
     order: Order::Free,
     example: "dns :: count; device(eth0) -> filter(\"port 53\") -> dns",
-    make: Constructor::Stage(|_, _| Ok(Box::new(Counter::default()))),
+    make: Constructor::Stage(|_, site| {
+        Ok(Box::new(Counter { tally: site.tally.cloned(), ..Counter::default() }))
+    }),
+};
+
+/// The place of a stage's work.
+pub(super) const PLACE: Parameter = Parameter {
+    name: "place",
+    kind: ParameterType::Choice(&["here", "kernel"]),
+    default: Some("here"),
+    meaning: "kernel: at the socket of the device that the stage follows, before packets are copied",
 };
 
 #[derive(Default)]
 struct Counter {
     packets: u64,
     bytes: u64,
+    /// Counts of the kernel.
+    tally: Option<KernelTally>,
 }
 
 impl Stage for Counter {
@@ -38,7 +53,9 @@ impl Stage for Counter {
     }
 
     fn result(&self) -> Option<Table> {
-        Some(Table::of_numbers(&[("packets", self.packets), ("bytes", self.bytes)]))
+        let counted = self.tally.as_ref().map(KernelTally::read).unwrap_or_default();
+        let (packets, bytes) = (self.packets + counted.packets, self.bytes + counted.bytes_without_tags());
+        Some(Table::of_numbers(&[("packets", packets), ("bytes", bytes)]))
     }
 
     fn merge(&mut self, other: &dyn Any) {

@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use tapline_capture::{Error, InterfaceAccount};
 use tapline_flow::{
-    DetailFields, EndReason, Flow, FlowChange, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Statistics,
-    UnmeteredCause,
+    DetailFields, EndReason, Flow, FlowChange, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Sampling,
+    Statistics, UnmeteredCause,
 };
 use tapline_packet::{ClockReading, Interface, Timestamp};
 
@@ -21,6 +21,7 @@ use crate::catalog::{
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageStatus, TickContext};
+use crate::stages::flow_export::sampling_of;
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
 
@@ -69,7 +70,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "key",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
+            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; and what is left out of it: no-ports, no-client-port, no-protocol, ipv4/24, ipv6/64 (or other lengths); with commas",
         },
         Parameter {
             name: "inner",
@@ -87,7 +88,19 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "sample",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("1"),
-            meaning: "the sampling interval: 1 in this many packets is metered, a random one of each block; records carry the interval and are not scaled",
+            meaning: "the sampling interval: 1 in this many packets is metered, a random one of each block, or 1 in this many flows; records carry the interval and are not scaled",
+        },
+        Parameter {
+            name: "sample_by",
+            kind: ParameterType::Choice(&["packet", "flow"]),
+            default: Some("packet"),
+            meaning: "whether packets are sampled or whole flows, both directions of each, by a hash of their keys (BOB of RFC 5475)",
+        },
+        Parameter {
+            name: "seed",
+            kind: ParameterType::Number(0, u32::MAX as u64),
+            default: Some("0"),
+            meaning: "seed of the sample: meters with the same seed and key choose the same flows. 0 is a secret one on live interfaces, and of files always the same",
         },
         Parameter {
             name: "details",
@@ -134,7 +147,15 @@ pub(crate) const CLASS: StageClass = StageClass {
         Ok(Box::new(FlowStage {
             meter,
             seconds: is_viewed.then(Seconds::default),
-            sampler: Sampler { interval: arguments.number("sample"), seed: site.worker as u64, blocks: None },
+            sampler: Sampler {
+                sampling: sampling_of(arguments),
+                interval: arguments.number("sample"),
+                is_by_flow: arguments.text("sample_by") == "flow",
+                seed: arguments.number("seed"),
+                worker: site.worker as u64,
+                blocks: None,
+                is_seeded: false,
+            },
             min_packets: arguments.number("min_packets"),
             scale: if arguments.text("scale") == "yes" { arguments.number("sample") } else { 1 },
             small: Small::default(),
@@ -237,7 +258,7 @@ impl FlowStage {
         }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
         let small_packets = self.select();
-        let sampling = if self.scale > 1 { 1 } else { self.sampler.interval as u32 };
+        let sampling = self.sampler.sampling;
         let (flows, scale) = (self.ended.as_slice(), self.scale);
         let spans = flows.iter().map(|flow| (flow.first(), flow.last()));
         self.span = self.span.into_iter().chain(spans).reduce(both);
@@ -248,6 +269,7 @@ impl FlowStage {
             is_live: self.is_live,
             scale,
             small_packets,
+            is_collected: false,
         });
         self.ended.clear();
         told.and(handed)
@@ -457,14 +479,20 @@ impl Stage for FlowStage {
     }
 }
 
-/// Meters a random packet of each block.
+/// Meters a random packet of each block, or has the meter choose flows.
 struct Sampler {
+    /// As records tell.
+    sampling: Sampling,
     interval: u64,
-    /// The random seed: fixed for files, so that each run is the same; secret on live interfaces, so that a sender
-    /// cannot avoid the sample.
+    is_by_flow: bool,
+    /// The seed of the sample. 0 is fixed for files, so that each run is the same; secret on live interfaces, so that a
+    /// sender cannot avoid the sample.
     seed: u64,
-    /// Since the first packets, which tell whether they are live.
+    worker: u64,
+    /// Of packets, since the first ones, which tell whether they are live.
     blocks: Option<Blocks>,
+    /// The meter knows the seed of flows.
+    is_seeded: bool,
 }
 
 impl Sampler {
@@ -472,10 +500,17 @@ impl Sampler {
         if self.interval == 1 {
             return;
         }
-        let blocks = self.blocks.get_or_insert_with(|| {
-            let seed = if is_live { RandomState::new().build_hasher().finish() } else { self.seed };
-            Blocks::new(1, self.interval, seed)
-        });
+        let secret = || RandomState::new().build_hasher().finish();
+        let seed = || if is_live && self.seed == 0 { secret() } else { self.seed };
+        if self.is_by_flow {
+            if !std::mem::replace(&mut self.is_seeded, true) {
+                meter.sample_flows(self.interval as u32, seed() as u32);
+            }
+            return;
+        }
+        let blocks = self
+            .blocks
+            .get_or_insert_with(|| Blocks::new(1, self.interval, seed().wrapping_add(self.worker)));
         let records = packets.batch.records();
         let (mut out, mut bytes) = (0, 0);
         packets.selection.retain(|index| {

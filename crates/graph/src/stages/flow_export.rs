@@ -8,7 +8,7 @@ use std::time::Duration;
 use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::export::{Element, ExportAccount};
-use tapline_flow::{DetailFields, Flow};
+use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
 
 use crate::catalog::Arguments;
@@ -29,16 +29,34 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The name that `RowWriter` gives to standard output.
 const STANDARD_OUTPUT: &str = "standard output";
 
+/// How a meter samples, as its records tell. Of flows that are collected each record has its own.
+pub(super) fn sampling_of(meter: &Arguments) -> Sampling {
+    let interval = sampling_factor(meter) as u32;
+    if meter.get("sample_by").is_none() {
+        return Sampling::NONE;
+    }
+    match meter.text("sample_by") {
+        _ if meter.text("scale") == "yes" => Sampling::NONE,
+        "flow" => Sampling::Flows(interval),
+        _ => Sampling::Packets(interval),
+    }
+}
+
+/// The sampling interval of a meter.
+fn sampling_factor(meter: &Arguments) -> u64 {
+    meter.get("sample").map_or(1, |_| meter.number("sample"))
+}
+
 /// Checks that the meters collect the details that a template needs.
 pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
-    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { meter.number("sample") } else { 1 };
+    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { sampling_factor(meter) } else { 1 };
     if meters.iter().any(|meter| factor(meter) != factor(&meters[0])) {
         return Err("its meters scale flows by different factors: give each a stage of its own".to_owned());
     }
     let needed = Element::needs_of(own.text("template"));
     for meter in meters {
         // A wrong word is reported by the meter.
-        let asked = DetailFields::parse(meter.text("details")).unwrap_or(needed);
+        let asked = DetailFields::parse(meter.get("details").unwrap_or("none")).unwrap_or(needed);
         let missing = needed.without(asked);
         if missing.any() {
             let words = needed.with(asked).words();
@@ -53,8 +71,8 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
 
 /// A destination of flows.
 pub(super) trait Destination: Send {
-    /// Sets the sampling interval N (1 packet in N).
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error>;
+    /// Sets how packets or flows were sampled.
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
     fn set_write_timeout(&mut self, _timeout: Duration) {}
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
     fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;
@@ -77,9 +95,12 @@ pub(super) trait Destination: Send {
     }
 }
 
+/// Value of the parameter `exporter` for flows that were collected: each brings its exporter's address.
+pub(super) const RECORDS: &str = "records";
+
 pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> {
     match arguments.text("exporter") {
-        "none" => Ok(None),
+        "none" | RECORDS => Ok(None),
         text => {
             text.parse().map(Some).map_err(|_| format!("exporter=\"{text}\" is no address of IPv4 or IPv6"))
         }
@@ -98,6 +119,7 @@ pub(super) fn stage(
         exporter: Box::new(exporter),
         received: 0,
         given: 0,
+        reported: 0,
         small_packets: 0,
         scale: 1,
         now: None,
@@ -116,6 +138,8 @@ struct ExportStage {
     /// Packets received, and packets counted by the flows received.
     received: u64,
     given: u64,
+    /// Of `given` those that other exporters metered.
+    reported: u64,
     /// Packets of flows that were too small to be handed on.
     small_packets: u64,
     /// The factor of what flows count.
@@ -178,7 +202,9 @@ impl Stage for ExportStage {
         self.checked(set)?;
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
         (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
-        self.given += ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
+        let packets = ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
+        self.given += packets;
+        self.reported += ended.reported();
         self.given += ended.small_packets;
         let exported = self.exporter.export(ended.flows, ended.now);
         self.checked(exported)
@@ -211,7 +237,7 @@ impl Stage for ExportStage {
         let [written, lost, left_out, waiting] =
             [written, lost, left_out, waiting].map(|packets| packets / self.scale);
         // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
-        let rest = self.received.saturating_sub(self.given);
+        let rest = (self.received + self.reported).saturating_sub(self.given);
         let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
         let mut unsent = DropReasons::default();
         unsent.add(DropReason::SmallFlow, self.small_packets);
@@ -222,7 +248,7 @@ impl Stage for ExportStage {
             buffered: waiting + in_flows,
             unsent,
         };
-        StageCounters::of_output(output)
+        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
     }
 
     fn result(&self) -> Option<Table> {

@@ -4,13 +4,13 @@ use std::path::Path;
 #[cfg(feature = "parquet")]
 use std::time::Duration;
 
-use tapline_flow::Flow;
 use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 #[cfg(feature = "parquet")]
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
+use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
 
-use super::flow_export::{DELAY, Destination, check_details, exporter, stage};
+use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -84,6 +84,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let options = ExportOptions {
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
         exporter: exporter(arguments)?,
+        is_collected: arguments.text("exporter") == RECORDS,
         ..ExportOptions::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
     };
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
@@ -113,7 +114,7 @@ fn make_parquet(_: &Arguments, _: &ExportOptions) -> Result<Box<dyn Stage>, Stri
 }
 
 impl Destination for RowWriter {
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         RowWriter::set_sampling(self, sampling);
         Ok(())
     }
@@ -137,7 +138,7 @@ impl Destination for RowWriter {
 
 #[cfg(feature = "parquet")]
 impl Destination for ParquetWriter {
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         ParquetWriter::set_sampling(self, sampling);
         Ok(())
     }

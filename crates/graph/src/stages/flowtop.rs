@@ -35,6 +35,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             by_packets: arguments.text("order") == "packets",
             greatest: BinaryHeap::new(),
             received: 0,
+            reported: 0,
         }))
     }),
 };
@@ -45,6 +46,8 @@ struct FlowTop {
     /// The least of them first.
     greatest: BinaryHeap<Ranked>,
     received: u64,
+    /// Packets that collected flows count.
+    reported: u64,
 }
 
 /// A flow by its amount; of equal ones that which came first is greater.
@@ -92,13 +95,14 @@ impl Stage for FlowTop {
 
     fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         ended.flows.iter().for_each(|flow| self.add(flow));
+        self.reported += ended.reported();
         Ok(())
     }
 
     fn counters(&self) -> StageCounters {
-        let output =
-            OutputAccount { name: "table".to_owned(), written: self.received, ..OutputAccount::default() };
-        StageCounters { output: Some(output), ..StageCounters::default() }
+        let written = self.received + self.reported;
+        let output = OutputAccount { name: "table".to_owned(), written, ..OutputAccount::default() };
+        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
     }
 
     fn result(&self) -> Option<Table> {

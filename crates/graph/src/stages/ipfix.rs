@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tapline_flow::Flow;
-use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, Version};
+use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, TlsFiles, Version};
+use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
 
-use super::flow_export::{Destination, check_details, exporter, stage};
+use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling_of, stage};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -24,7 +24,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "to",
             kind: ParameterType::Text,
             default: None,
-            meaning: "the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME; HOST:PORT means UDP",
+            meaning: "the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, file:NAME; HOST:PORT means UDP",
         },
         Parameter {
             name: "version",
@@ -54,7 +54,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "exporter",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from",
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from; records: each flow's own, behind collect",
         },
         Parameter {
             name: "mtu",
@@ -81,6 +81,12 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "the longest time that a message of a live interface waits for further records, in tenths of a second",
         },
         Parameter {
+            name: "records",
+            kind: ParameterType::Number(0, 65_535),
+            default: Some("0"),
+            meaning: "records with which a message is sent though it is not full; 0 fills each, as far as the delay allows",
+        },
+        Parameter {
             name: "spread",
             kind: ParameterType::Choice(&["all", "flow"]),
             default: Some("all"),
@@ -91,6 +97,30 @@ pub(crate) const CLASS: StageClass = StageClass {
             kind: ParameterType::Number(0, 10_000_000),
             default: Some("0"),
             meaning: "the most messages a second to each collector, which the packets then wait for; 0 for no limit",
+        },
+        Parameter {
+            name: "tls_ca",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "for tls://, a PEM file of the authorities that may have signed the collector's certificate",
+        },
+        Parameter {
+            name: "tls_cert",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "for tls://, a PEM file of the exporter's certificate, for collectors that ask for one",
+        },
+        Parameter {
+            name: "tls_key",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "the PEM file of the key to tls_cert",
+        },
+        Parameter {
+            name: "tls_name",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "the name that the collector's certificate must have, if not the host of its address",
         },
         Parameter {
             name: "enterprise",
@@ -109,18 +139,19 @@ pub(crate) const CLASS: StageClass = StageClass {
 /// Records and options tell one rate, of all flows, which the protocol must have room for.
 fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     check_details(meters, own)?;
-    let mut rates = meters.iter().map(|meter| meter.number("sample"));
-    let Some(rate) = rates.next() else { return Ok(()) };
-    if let Some(other) = rates.find(|other| *other != rate) {
+    let mut samples = meters.iter().map(|meter| sampling_of(meter));
+    let Some(sampling) = samples.next() else { return Ok(()) };
+    if let Some(other) = samples.find(|other| *other != sampling) {
+        let [one, other] = [sampling, other].map(|sampling| match sampling {
+            Sampling::Packets(interval) => format!("one of {interval} packets"),
+            Sampling::Flows(interval) => format!("one of {interval} flows"),
+        });
         return Err(format!(
-            "its meters take one of {rate} and one of {other} packets: give each an ipfix of its own, and another domain"
+            "its meters take {one} and {other}: give each an ipfix of its own, and another domain"
         ));
     }
-    let max = Version::of_number(own.number("version")).and_then(Version::sampling_max);
-    match max.filter(|max| rate > u64::from(*max)) {
-        Some(max) => Err(tapline_flow::Error::Sampling { sampling: rate as u32, max }.to_string()),
-        None => Ok(()),
-    }
+    let version = Version::of_number(own.number("version")).unwrap_or_default();
+    version.check_sampling(sampling).map_err(|error| error.to_string())
 }
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
@@ -138,11 +169,14 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
         exporter: exporter(arguments)?,
         mtu: arguments.number("mtu") as u16,
+        message_records: arguments.number("records") as u32,
         template_messages: arguments.number("templates") as u32,
         template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),
         spreads_flows: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
         enterprise: arguments.number("enterprise") as u32,
+        is_collected: arguments.text("exporter") == RECORDS,
+        tls: tls_files(arguments)?,
     };
     let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
     if options.rate > 0 {
@@ -151,8 +185,18 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     Ok(stage("ipfix", exporter, Duration::from_nanos(arguments.nanoseconds("delay"))))
 }
 
+fn tls_files(arguments: &Arguments) -> Result<TlsFiles, String> {
+    let given = |name: &str| Some(arguments.text(name)).filter(|text| *text != "none").map(str::to_owned);
+    let identity = match (given("tls_cert"), given("tls_key")) {
+        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (None, None) => None,
+        _ => return Err("a certificate and its key belong together: give tls_cert and tls_key".to_owned()),
+    };
+    Ok(TlsFiles { authorities: given("tls_ca").map(Into::into), identity, server_name: given("tls_name") })
+}
+
 impl Destination for Exporter {
-    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         Exporter::set_sampling(self, sampling)
     }
 

@@ -6,10 +6,12 @@
 //! | `lines` | `print` and `json` |
 //! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
 //! | `streams` | `reassemble`, `streams` and `extract` |
+//! | `publish` | a place of the graph as a capture, and its source |
 //! | `held`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
 
 pub(crate) mod balance;
 pub(crate) mod bounce;
+pub(crate) mod collect;
 mod color;
 pub(crate) mod count;
 pub(crate) mod cut;
@@ -35,6 +37,7 @@ mod lines;
 pub(crate) mod mask;
 pub(crate) mod r#match;
 pub(crate) mod merge;
+pub(crate) mod publish;
 pub(crate) mod rate;
 mod recent;
 mod record;
@@ -55,12 +58,14 @@ pub(crate) mod top;
 pub(crate) mod trailer;
 pub(crate) mod verify;
 pub(crate) mod view;
+pub(crate) mod watch;
 
 pub use bounce::Bounce;
 pub use filter::{CompileFilter, CompileNative, FilterStage};
 pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{LineFormat, LinesOutput};
+pub use publish::{Publish, PublishedSource};
 pub use record::FileOutput;
 pub use reflect::Reflect;
 pub use rules::{RuleFiles, check as check_rules};
@@ -69,3 +74,4 @@ pub use snap::Snap;
 pub use source::SourceStage;
 pub use store::StoreOutput;
 pub use verify::Verify;
+pub use watch::{WatchNeeds, check as check_watch, needs as watch_needs, writes as watch_writes};

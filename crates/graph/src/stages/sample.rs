@@ -1,7 +1,8 @@
 //! `sample`: a share of the packets, a share of the flows, or one packet per interval.
 
 use tapline_capture::Error;
-use tapline_packet::Timestamp;
+use tapline_capture::af_packet::KernelTally;
+use tapline_packet::{BlockSample, Timestamp};
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
@@ -15,7 +16,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "sample",
     summary: "a share of the packets, a share of the flows, or one packet per interval",
     description: "By packet, a random one of each block of n packets goes on: unlike with every n-th packet, \
-        periodic traffic is not sampled unevenly. By flow, whole flows go on or not, both directions alike, as a hash of addresses and ports \
+        periodic traffic is not sampled unevenly; with place=kernel the kernel chooses the same ones, and copies no other. By flow, whole flows go on or not, both directions alike, as a hash of addresses and ports \
         decides: statistics of flows stay right. By time, a packet goes on if the last one that did is at least `every` older.",
     parameters: &[
         Parameter {
@@ -42,21 +43,24 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("1"),
             meaning: "seed of the random choice: the same seed chooses the same packets of the same traffic",
         },
+        super::count::PLACE,
     ],
     outputs: Outputs::One,
     input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> sample(1/100) -> print",
-    make: Constructor::Stage(|arguments, _| Ok(make(arguments))),
+    make: Constructor::Stage(|arguments, site| Ok(make(arguments, site.tally))),
 };
 
-fn make(arguments: &Arguments) -> Box<dyn Stage> {
+fn make(arguments: &Arguments, tally: Option<&KernelTally>) -> Box<dyn Stage> {
     let (over, under) = arguments.ratio("share");
     let seed = arguments.number("seed");
     match arguments.text("by") {
         "flow" => Box::new(ByFlow { bound: (u128::from(over) << 64) / u128::from(under), seed }),
         "time" => Box::new(ByTime { every: arguments.nanoseconds("every") as i64, last: None }),
-        _ => Box::new(Blocks::new(over, under, seed)),
+        _ => {
+            Box::new(ByNumber { sample: BlockSample::new(over, under, seed), next: 0, tally: tally.cloned() })
+        }
     }
 }
 
@@ -78,7 +82,7 @@ impl Chance {
     }
 }
 
-/// `over` of each block of `under` packets, each choice alike.
+/// `over` of each block of `under` packets, each choice alike: for a choice that no sender may foresee.
 pub(super) struct Blocks {
     over: u64,
     under: u64,
@@ -106,9 +110,28 @@ impl Blocks {
     }
 }
 
-impl Stage for Blocks {
+/// Passes packets by their number.
+struct ByNumber {
+    sample: BlockSample,
+    /// The number of the next packet, where this stage is the only one that numbers them.
+    next: u64,
+    /// The kernel's sample; without one there, all workers take theirs together.
+    tally: Option<KernelTally>,
+}
+
+impl Stage for ByNumber {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        packets.selection.retain(|_| self.choose());
+        let len = packets.len() as u64;
+        let mut number = match &self.tally {
+            Some(tally) if tally.is_in_kernel() => return out.pass(packets),
+            Some(tally) => tally.number(len),
+            None => self.next,
+        };
+        packets.selection.retain(|_| {
+            number += 1;
+            self.sample.chooses(number - 1)
+        });
+        self.next = number;
         out.pass(packets)
     }
 }

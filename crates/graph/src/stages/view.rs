@@ -49,6 +49,7 @@ fn make(_: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String
         before: Second::default(),
         steady_ns: (0, 0),
         received: 0,
+        reported: 0,
     }))
 }
 
@@ -61,6 +62,8 @@ struct ViewStage {
     /// The steady clock at the end of the last second, and at the last tick.
     steady_ns: (i64, i64),
     received: u64,
+    /// Packets that collected flows count.
+    reported: u64,
 }
 
 impl ViewStage {
@@ -112,7 +115,8 @@ impl Stage for ViewStage {
         Ok(())
     }
 
-    fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.reported += ended.reported();
         Ok(())
     }
 
@@ -135,9 +139,9 @@ impl Stage for ViewStage {
     }
 
     fn counters(&self) -> StageCounters {
-        let output =
-            OutputAccount { name: "view".to_owned(), written: self.received, ..OutputAccount::default() };
-        StageCounters::of_output(output)
+        let written = self.received + self.reported;
+        let output = OutputAccount { name: "view".to_owned(), written, ..OutputAccount::default() };
+        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -12,10 +12,10 @@
 //! a note.
 
 use super::{Check, Run, counted};
-use crate::facts::{Counter, SoftnetCpu};
+use crate::facts::{Counter, Drops, SoftnetCpu};
 use crate::{Change, Facts, Finding, Interface, Severity};
 
-pub(super) const CHECKS: [Check; 4] = [
+pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "nic_losses",
         subject: "the adapter's counters of rtnetlink",
@@ -44,14 +44,48 @@ pub(super) const CHECKS: [Check; 4] = [
         source: "Documentation/admin-guide/sysctl/net.rst, netdev_budget; /proc/net/softnet_stat, third field",
         run: Run::Machine(budget),
     },
+    Check {
+        name: "drop_reasons",
+        subject: "packets that the kernel dropped while it was watched, by its reason",
+        why: "The stack drops packets at a hundred places, and most have no counter that says why.",
+        source: "include/net/dropreason-core.h, tracepoint skb:kfree_skb",
+        run: Run::Machine(drop_reasons),
+    },
 ];
 
 /// More than this share of packets is no accident of long ago.
 const SHARE: f64 = 1e-6;
 /// Rounds that ended early, of packets: each is a wait of some microseconds.
 const SQUEEZED_SHARE: f64 = 1e-4;
+/// Reasons for which captures lack a packet (include/net/dropreason-core.h): in front of all sockets, and at a socket
+/// whose ring is full.
+const LACKED_BY_CAPTURES: [&str; 2] = ["cpu_backlog", "packet_sock_error"];
 /// Counters that are named in one line.
 const NAMED_MAX: usize = 4;
+
+/// Most packets are dropped behind the sockets that capture, which saw them: worth a note.
+fn drop_reasons(facts: &Facts) -> Vec<Finding> {
+    let counted = match &facts.drops {
+        None => return Vec::new(),
+        Some(Drops::NotTold(why)) => {
+            return vec![Finding::machine(Severity::NotTold, format!("reasons of drops: {why}"))];
+        }
+        Some(Drops::Counted(counted)) => counted,
+    };
+    if counted.is_empty() {
+        return vec![Finding::machine(Severity::Fine, format!("the kernel dropped no packet{}", age(facts)))];
+    }
+    let is_lacked = counted.iter().any(|(name, _)| LACKED_BY_CAPTURES.contains(&name.as_str()));
+    let severity = if is_lacked { Severity::Loses } else { Severity::Note };
+    let mut words: Vec<String> =
+        counted.iter().take(NAMED_MAX).map(|(name, count)| format!("{name} {count}")).collect();
+    if counted.len() > NAMED_MAX {
+        words.push(format!("{} further reasons", counted.len() - NAMED_MAX));
+    }
+    let text = format!("the kernel dropped packets of this machine{}: {}", age(facts), words.join(", "));
+    let finding = Finding::machine(severity, text);
+    vec![counted.iter().fold(finding, |finding, (name, count)| finding.with(name, *count))]
+}
 
 fn nic_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let Some(counters) = &interface.nic_losses else {

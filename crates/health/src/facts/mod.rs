@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `machine` | processors, clock, memory, limits, rights, disk: of the whole machine |
 //! | `processors` | texts of /proc and /sys about processors and interrupts |
+//! | `drops` | packets that the kernel dropped while it was watched, by reason |
 //! | `interface` | one interface: driver, rings, queues, offloads, counters, packet sockets |
 
+mod drops;
 mod interface;
 mod machine;
 mod processors;
@@ -16,6 +18,7 @@ use tapline_sys::{Link, LinkControl, NetNs, NetdevSocket, RouteSocket, privilege
 
 use crate::{Error, Scope};
 
+pub use drops::{DropWatch, Drops};
 pub use interface::{Counter, Interface, Irq, PacketSocket};
 pub use machine::{IdleState, Machine, Memory};
 pub(crate) use machine::{governor_path, idle_path};
@@ -42,6 +45,8 @@ pub struct Facts {
     pub scope: Scope,
     /// Seconds between two readings of the counters, where there were two.
     pub interval_s: Option<f64>,
+    /// Packets that the kernel dropped meanwhile, by reason; `None` without a watch.
+    pub drops: Option<Drops>,
 }
 
 impl Facts {
@@ -64,7 +69,7 @@ impl Facts {
             }
         }?;
         let scope = Scope { netns: request.netns.clone(), is_root: privilege::is_root() };
-        Ok(Facts { machine, interfaces, scope, interval_s: None })
+        Ok(Facts { machine, interfaces, scope, interval_s: None, drops: None })
     }
 
     /// Notes the growth of counters since an earlier reading, `seconds` ago.

@@ -6,7 +6,7 @@
 //!        kernel time stamp     counted      packets times one reading of the system's clock, which is what the kernel does
 //!        kernel filter         kernel       the run-time statistics of its BPF programs
 //!        tap and copy          difference   softirq with the tap, less all these
-//!        wake-up               counted      waits times the cost of one
+//!        wake-up               timed        processor time of the waits; without it their number times the cost of one
 //!        timestamp             timed        where times are given here, instead of the kernel's (-j)
 //! both   read, stages, sinks   timed        the meters, less what other threads took meanwhile
 //!        engine                difference   the loop less its stages, likewise
@@ -59,9 +59,8 @@ pub(super) fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
     let packets = run.packets.max(1) as f64;
     let each = |cycles: f64| cycles / packets;
     if measured.is_live {
-        let waits = measured.spent.switches.waiting as f64;
-        let cycles = waits * measured.wait_cost.as_secs_f64() * measured.frequency_hz;
-        run = run.with("wake-up", each(cycles), CostBasis::Counted);
+        let basis = if measured.waits_cost.is_some() { CostBasis::Timed } else { CostBasis::Counted };
+        run = run.with("wake-up", each(waits(measured) * measured.frequency_hz), basis);
     }
     let own = 1.0 - delayed_share(measured);
     let stamping = measured.stamp_ticks as f64;
@@ -107,10 +106,16 @@ pub(super) fn delayed_share(measured: &Measured) -> f64 {
     let all = (switches.waiting + switches.preempted).max(1) as f64;
     let delayed = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.delayed.as_secs_f64());
     let in_work = delayed * switches.preempted as f64 / all;
-    let waiting = measured.wait_cost.as_secs_f64() * switches.waiting as f64;
+    let waiting = waits(measured);
     let ran = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.ran.as_secs_f64());
     let most = (awake - (ran - waiting).max(0.0)).max(0.0);
     if awake > 0.0 { in_work.clamp(0.0, most) / awake } else { 0.0 }
+}
+
+/// Seconds of processor time that the engine's waits took.
+fn waits(measured: &Measured) -> f64 {
+    let counted = || measured.wait_cost.as_secs_f64() * measured.spent.switches.waiting as f64;
+    measured.waits_cost.map_or_else(counted, |cost| cost.as_secs_f64())
 }
 
 pub(super) fn is_source(stage: &Snapshot) -> bool {
@@ -170,6 +175,7 @@ mod tests {
             kernel: KernelCounters::default(),
             baseline: None,
             wait_cost: Duration::from_micros(10),
+            waits_cost: None,
             stamp_ticks: 0,
             clock_ticks: 60.0,
             kernel_filter: None,

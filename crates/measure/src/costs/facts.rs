@@ -168,6 +168,6 @@ impl KernelFacts {
             count(self.received),
             self.packets_per_softirq.map(|packets| format!(", {packets:.1} a softirq")).unwrap_or_default()
         );
-        filter.unwrap_or_default() + &machine
+        filter.unwrap_or_default() + machine.as_str()
     }
 }

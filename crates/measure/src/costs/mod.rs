@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tapline_graph::GraphAccount;
 use tapline_profile::{Clock, ClockKind, KernelCounters, Scheduling, Snapshot};
 use tapline_sys::usage::{CpuTime, SchedulerCounts, process_time, thread_time};
-use tapline_sys::{NetNs, Poller, RouteSocket, SyscallError, tsc};
+use tapline_sys::{NetNs, Poller, RouteSocket, SyscallError, measure_waits, measured_waits, tsc};
 
 /// The baseline takes a quarter of the run's time, and this much at most.
 const BASELINE_MAX: Duration = Duration::from_secs(3);
@@ -60,8 +60,10 @@ pub struct Measured {
     pub kernel: KernelCounters,
     /// Counters of the kernel while no capture was open.
     pub baseline: Option<KernelCounters>,
-    /// Processor time of one wait for packets.
+    /// Processor time of one wait for packets, measured apart.
     pub wait_cost: Duration,
+    /// Processor time of the engine's waits in the run; `None` if it was not measured.
+    pub waits_cost: Option<Duration>,
     /// Time of the time stamps that the process gave packets, in ticks.
     pub stamp_ticks: u64,
     /// Time of one reading of the system's clock, in ticks: the kernel reads it for each packet before the tap.
@@ -124,6 +126,7 @@ impl PreparedRun {
 
     /// Reads the counters of kernel and process, right before the engine runs in this thread.
     pub fn start(self) -> StartedRun {
+        measure_waits();
         StartedRun { watch: self, kernel: KernelCounters::read(), process: Resources::now() }
     }
 
@@ -167,6 +170,7 @@ pub struct FinishedRun {
     watch: PreparedRun,
     kernel: KernelCounters,
     spent: ResourceUsage,
+    waits_cost: Option<Duration>,
     /// Counters of the interfaces at the end.
     ended: Option<u64>,
 }
@@ -175,9 +179,10 @@ impl StartedRun {
     /// Reads the counters again, right after the engine.
     pub fn stop(self) -> FinishedRun {
         let spent = self.process.spent();
+        let waits_cost = measured_waits();
         let kernel = KernelCounters::read().since(&self.kernel);
         let ended = self.watch.interface_packets();
-        FinishedRun { watch: self.watch, kernel, spent, ended }
+        FinishedRun { watch: self.watch, kernel, spent, waits_cost, ended }
     }
 }
 
@@ -216,6 +221,7 @@ impl FinishedRun {
             kernel: self.kernel,
             baseline: self.watch.baseline,
             wait_cost: self.watch.wait_cost,
+            waits_cost: self.waits_cost,
             stamp_ticks,
             clock_ticks: clock_ticks(),
             kernel_filter,
@@ -313,7 +319,7 @@ mod tests {
             opened: Some(1_100),
         };
         let (kernel, spent) = (KernelCounters::default(), Resources::now().spent());
-        let finished = FinishedRun { watch, kernel, spent, ended: Some(2_000) };
+        let finished = FinishedRun { watch, kernel, spent, waits_cost: None, ended: Some(2_000) };
         assert_eq!(finished.offered(957), Some(957), "57 packets came before the counters were read");
         assert_eq!(finished.offered(10), Some(900), "a filter took the others");
         assert_eq!(finished.offered(5_000), Some(1_000), "never more than the interfaces counted");

@@ -8,6 +8,7 @@ use tapline_sys::{BellEvent, clock};
 
 use super::Reader;
 use crate::Error;
+use crate::consumer::SleepWish;
 use crate::layout::index;
 
 /// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes no sleeper there.
@@ -16,7 +17,7 @@ const NAP_NS: u64 = 100_000_000;
 /// costs us one call of the system, and the writer none. Others would wake too often while nothing comes.
 const OWN_TIME_MIN: Duration = Duration::from_millis(50);
 
-/// The condition that ends a reader's sleep: bytes that wait, or time since the first packet.
+/// The condition that ends a reader's sleep: bytes or packets that wait, or time since the first packet.
 ///
 /// High thresholds lose no packets: the writer also wakes a reader with a quarter of its index or of the buffer to
 /// read, or half of its credit.
@@ -24,13 +25,16 @@ const OWN_TIME_MIN: Duration = Duration::from_millis(50);
 pub struct WakeThreshold {
     /// Captured bytes that are not read; 0 or 1 for each packet.
     pub min_bytes: u64,
+    /// Packets that are not read; 0 if their number does not matter.
+    pub min_packets: u64,
     /// The longest that a packet waits, although there are fewer.
     pub max_delay: Duration,
 }
 
 impl WakeThreshold {
     /// At once.
-    pub const IMMEDIATE: WakeThreshold = WakeThreshold { min_bytes: 1, max_delay: Duration::ZERO };
+    pub const IMMEDIATE: WakeThreshold =
+        WakeThreshold { min_bytes: 1, min_packets: 0, max_delay: Duration::ZERO };
 
     fn max_delay_ns(&self) -> u64 {
         u64::try_from(self.max_delay.as_nanos()).unwrap_or(u64::MAX)
@@ -187,14 +191,16 @@ impl Reader {
 
     /// Whether there is as much, or perhaps so old, as was wished; or anything that the writer woke us for.
     fn is_enough(&mut self, now_ns: u64) -> Result<bool, Error> {
-        if self.unread()? == 0 {
+        let unread = self.unread()?;
+        if unread == 0 {
             (self.all_read_ns, self.is_called) = (Some(now_ns), false);
             return Ok(false);
         }
         let all_read_ns = *self.all_read_ns.get_or_insert(now_ns);
         let bytes = self.index.unread_bytes().saturating_sub(self.outcome.bytes);
         let is_old = now_ns.saturating_sub(all_read_ns) >= self.wish.max_delay_ns();
-        Ok(self.is_called || is_old || bytes >= self.wish.min_bytes)
+        let are_many = (1..=unread).contains(&self.wish.min_packets);
+        Ok(self.is_called || is_old || are_many || bytes >= self.wish.min_bytes)
     }
 
     /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and
@@ -226,6 +232,8 @@ impl Reader {
     /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the
     /// writer did not close.
     fn announce_sleep(&self, how: u64, wake_after_ns: u64) -> bool {
-        self.index.announce_sleep(&self.view, how, &self.outcome, self.wish.min_bytes, wake_after_ns)
+        let WakeThreshold { min_bytes, min_packets, .. } = self.wish;
+        let wish = SleepWish { min_bytes, min_packets, max_delay_ns: wake_after_ns };
+        self.index.announce_sleep(&self.view, how, &self.outcome, wish)
     }
 }

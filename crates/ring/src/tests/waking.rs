@@ -52,7 +52,11 @@ fn only_sleepers_are_woken_and_once_a_batch() {
 #[test]
 fn bytes_and_delay_are_wishes() {
     let (mut writer, id, mut reader) = pair();
-    reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay: Duration::from_nanos(500_000_000_000) });
+    reader.set_wake(WakeThreshold {
+        min_bytes: 1000,
+        min_packets: 0,
+        max_delay: Duration::from_nanos(500_000_000_000),
+    });
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(0, 9, 100), &[id]);
     assert_eq!((writer.wake_count(id).unwrap(), reader.arm().unwrap()), (0, None));
@@ -72,10 +76,32 @@ fn bytes_and_delay_are_wishes() {
 }
 
 #[test]
+fn a_number_of_packets_is_a_wish() {
+    let (mut writer, id, mut reader) = pair();
+    reader.set_wake(WakeThreshold { min_bytes: u64::MAX, min_packets: 5, max_delay: Duration::MAX });
+    assert_eq!(reader.arm().unwrap(), None);
+    offer(&mut writer, &Made::new(0, 4, 1000), &[id]);
+    assert_eq!((writer.wake_count(id).unwrap(), reader.arm().unwrap()), (0, None));
+    offer(&mut writer, &Made::new(4, 1, 60), &[id]);
+    assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (1, true));
+    assert_eq!(reader.arm().unwrap(), Some(WaitEnd::Ready));
+    assert_eq!(drain(&mut reader).len(), 5);
+    // Packets that were read, or are lent, do not count again.
+    assert_eq!(reader.arm().unwrap(), None);
+    offer(&mut writer, &Made::new(5, 4, 60), &[id]);
+    assert_eq!(reader.advance().unwrap(), 4);
+    assert_eq!(reader.arm().unwrap(), None);
+    offer(&mut writer, &Made::new(9, 4, 60), &[id]);
+    assert_eq!(writer.wake_count(id).unwrap(), 1);
+    offer(&mut writer, &Made::new(13, 1, 60), &[id]);
+    assert_eq!(writer.wake_count(id).unwrap(), 2);
+}
+
+#[test]
 fn lent_packets_wake_no_reader() {
     let (mut writer, id, mut reader) = pair();
     let max_delay = Duration::from_nanos(1000);
-    reader.set_wake(WakeThreshold { min_bytes: 1000, max_delay });
+    reader.set_wake(WakeThreshold { min_bytes: 1000, min_packets: 0, max_delay });
     offer(&mut writer, &Made::new(0, 10, 100), &[id]);
     assert_eq!(reader.advance().unwrap(), 10);
     assert_eq!(reader.arm().unwrap(), None, "the batch is still lent");
@@ -87,7 +113,7 @@ fn lent_packets_wake_no_reader() {
     offer(&mut writer, &Made::new(19, 1, 100), &[id]);
     assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (1, true));
     // The reader takes some of the packets, sleeps on, and is woken for the rest when they are old.
-    reader.set_wake(WakeThreshold { min_bytes: 100_000, max_delay: LONG });
+    reader.set_wake(WakeThreshold { min_bytes: 100_000, min_packets: 0, max_delay: LONG });
     assert_eq!(reader.advance().unwrap(), 10);
     offer(&mut writer, &Made::new(20, 1, 100), &[id]);
     assert_eq!(reader.arm().unwrap(), None);
@@ -180,11 +206,19 @@ fn the_writers_end_is_noticed_by_sleepers() {
 #[test]
 fn waiting_packets_are_told_when_the_time_is_over() {
     let (mut writer, id, mut reader) = pair();
-    reader.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
+    reader.set_wake(WakeThreshold {
+        min_bytes: 1 << 20,
+        min_packets: 0,
+        max_delay: Duration::from_millis(1),
+    });
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
     assert_eq!(reader.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready);
     assert_eq!(reader.wait(Duration::ZERO).unwrap(), WaitEnd::Ready);
-    reader.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_secs(3600) });
+    reader.set_wake(WakeThreshold {
+        min_bytes: 1 << 20,
+        min_packets: 0,
+        max_delay: Duration::from_secs(3600),
+    });
     assert_eq!(reader.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     assert_eq!(drain(&mut reader).len(), 3);
     assert_eq!(reader.info().link_type, LinkType::ETHERNET);
@@ -204,7 +238,7 @@ fn offer_until_woken(writer: &mut Writer, id: ReaderId, most: u64) -> u64 {
 
 #[test]
 fn a_reader_with_a_high_threshold_loses_no_packet() {
-    let wish = WakeThreshold { min_bytes: u64::MAX, max_delay: Duration::MAX };
+    let wish = WakeThreshold { min_bytes: u64::MAX, min_packets: 0, max_delay: Duration::MAX };
     let leased = Policy::Leased { bytes: 4 * 4096, time: LONG };
     // 20 records of 192 bytes fit into a block of 4096.
     for (policy, entries, least, most) in [
@@ -235,7 +269,7 @@ fn a_reader_with_a_high_threshold_loses_no_packet() {
 fn a_reader_that_blocks_the_writer_is_woken_at_once() {
     let mut writer = writer(4096, 16);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
-    reader.set_wake(WakeThreshold { min_bytes: u64::MAX, max_delay: Duration::MAX });
+    reader.set_wake(WakeThreshold { min_bytes: u64::MAX, min_packets: 0, max_delay: Duration::MAX });
     assert_eq!(reader.arm().unwrap(), None);
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
     assert_eq!((writer.wake_count(id).unwrap(), rings(&reader)), (0, false));
@@ -252,7 +286,7 @@ fn a_reader_that_blocks_the_writer_is_woken_at_once() {
 fn a_merged_reader_looks_at_the_clock_by_itself() {
     let (mut writer, id, reader) = pair();
     let mut merged = MergedReader::new(vec![reader], MergeOrder::AsTheyCome);
-    merged.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: OWN_TIME });
+    merged.set_wake(WakeThreshold { min_bytes: 1 << 20, min_packets: 0, max_delay: OWN_TIME });
     assert_eq!(merged.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     offer(&mut writer, &Made::new(0, 3, 60), &[id]);
     // For readers that wait on descriptors the writer looks at the clock; for those that wait here it need not.
@@ -266,7 +300,11 @@ fn a_merged_reader_looks_at_the_clock_by_itself() {
     assert_eq!(merged.next_batch().unwrap().map(|run| run.batch.len()), Some(3));
     assert!(merged.next_batch().unwrap().is_none());
     // A shorter delay is the writer's to keep.
-    merged.set_wake(WakeThreshold { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
+    merged.set_wake(WakeThreshold {
+        min_bytes: 1 << 20,
+        min_packets: 0,
+        max_delay: Duration::from_millis(1),
+    });
     assert_eq!(merged.wait(Duration::ZERO).unwrap(), WaitEnd::TimedOut);
     offer(&mut writer, &Made::new(3, 1, 60), &[id]);
     let due = writer.next_wake_ns().unwrap();

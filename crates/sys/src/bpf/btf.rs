@@ -1,10 +1,11 @@
-//! Numbers of the kernel's own functions that programs may call, in its type information (BTF).
+//! The kernel's type information (BTF): numbers of functions that programs may call, names of numbers.
 //!
 //! ```text
 //! /sys/kernel/btf/vmlinux := header types strings                       Documentation/bpf/btf.rst
 //! header  := 0xeb9f:u16 version:u8 flags:u8 header_len:u32 types_at:u32 types_len:u32 strings_at:u32 strings_len:u32
 //! types   := type*                                                      numbered from 1; places count from the end of the header
 //! type    := name_at:u32 info:u32 size_or_type:u32 more                 info := 0 kind:5 0 count:16, from the top; `more` by kind
+//! enumeration := (name_at:u32 value:u32)*                                `more` of kind 6
 //! strings := (text 0)*
 //! ```
 
@@ -15,6 +16,8 @@ const MAGIC: u16 = 0xeb9f;
 const TYPE_LEN: usize = 12;
 /// `BTF_KIND_FUNC`.
 const FUNCTION: u32 = 12;
+/// `BTF_KIND_ENUM`.
+const ENUMERATION: u32 = 6;
 
 /// The number of each of these functions in the kernel's type information; `None` for one that it does not have.
 /// Minimum kernel: 5.4, built with `CONFIG_DEBUG_INFO_BTF`.
@@ -23,12 +26,68 @@ const FUNCTION: u32 = 12;
 /// `ENOENT` on a kernel without type information; else what read(2) says; `InvalidData` if it is not as we know it.
 pub fn kernel_functions<const N: usize>(names: [&str; N]) -> io::Result<[Option<u32>; N]> {
     let bytes = fs::read(PATH)?;
-    find(&bytes, names).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{PATH}: no type information that we know"))
-    })
+    find(&bytes, names).ok_or_else(unknown)
+}
+
+/// Names and values of an enumeration of the kernel; none if it has no such one. Minimum kernel: as for
+/// [`kernel_functions`].
+///
+/// # Errors
+/// As for [`kernel_functions`].
+pub fn kernel_enumeration(name: &str) -> io::Result<Vec<(String, u32)>> {
+    let bytes = fs::read(PATH)?;
+    enumeration(&bytes, name).ok_or_else(unknown)
+}
+
+fn unknown() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{PATH}: no type information that we know"))
+}
+
+/// A type: its name, its kind, and what comes behind the fields that all types have.
+struct Type<'a> {
+    name: &'a [u8],
+    kind: u32,
+    more: &'a [u8],
 }
 
 fn find<const N: usize>(bytes: &[u8], names: [&str; N]) -> Option<[Option<u32>; N]> {
+    let mut found = [None; N];
+    each_type(bytes, |number, one, _| {
+        if one.kind == FUNCTION
+            && let Some(which) = names.iter().position(|wanted| wanted.as_bytes() == one.name)
+        {
+            found[which] = Some(number);
+        }
+        Some(())
+    })?;
+    Some(found)
+}
+
+fn enumeration(bytes: &[u8], wanted: &str) -> Option<Vec<(String, u32)>> {
+    let mut found = Vec::new();
+    each_type(bytes, |_, one, strings| {
+        if one.kind == ENUMERATION && one.name == wanted.as_bytes() {
+            for member in one.more.chunks_exact(8) {
+                let field = |at: usize| {
+                    u32::from_ne_bytes([member[at], member[at + 1], member[at + 2], member[at + 3]])
+                };
+                let name = text_at(strings, field(0))?;
+                found.push((String::from_utf8_lossy(name).into_owned(), field(4)));
+            }
+        }
+        Some(())
+    })?;
+    Some(found)
+}
+
+/// A text of the strings.
+fn text_at(strings: &[u8], at: u32) -> Option<&[u8]> {
+    let text = strings.get(at as usize..)?;
+    Some(&text[..text.iter().position(|&byte| byte == 0)?])
+}
+
+/// Calls `visit` with each type, its number and the strings. `None` for what we do not know.
+fn each_type(bytes: &[u8], mut visit: impl FnMut(u32, Type<'_>, &[u8]) -> Option<()>) -> Option<()> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?));
     if bytes.get(..2)? != MAGIC.to_ne_bytes() {
         return None;
@@ -39,22 +98,18 @@ fn find<const N: usize>(bytes: &[u8], names: [&str; N]) -> Option<[Option<u32>; 
         bytes.get(start..start.checked_add(word(at + 4)? as usize)?)
     };
     let (mut types, strings) = (section(8)?, section(16)?);
-    let mut found = [None; N];
     let mut number = 0;
     while let Some((head, rest)) = types.split_first_chunk::<TYPE_LEN>() {
         number += 1;
         let field = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (kind, count) = (field(4) >> 24 & 0x1f, field(4) as usize & 0xffff);
-        if kind == FUNCTION {
-            let name = strings.get(field(0) as usize..)?;
-            let name = &name[..name.iter().position(|&byte| byte == 0)?];
-            if let Some(which) = names.iter().position(|wanted| wanted.as_bytes() == name) {
-                found[which] = Some(number);
-            }
+        let (more, rest) = rest.split_at_checked(more_len(kind, count)?)?;
+        if matches!(kind, FUNCTION | ENUMERATION) {
+            visit(number, Type { name: text_at(strings, field(0))?, kind, more }, strings)?;
         }
-        types = rest.get(more_len(kind, count)?..)?;
+        types = rest;
     }
-    Some(found)
+    Some(())
 }
 
 /// Bytes behind the fields that all types have; `None` for a kind that we do not know.
@@ -105,6 +160,20 @@ mod tests {
         for len in 0..bytes.len() {
             // Cut anywhere it is less or nothing, and never a wrong number.
             assert!(find(&bytes[..len], ["wanted"]).is_none_or(|found| found == [None]), "{len}");
+        }
+    }
+
+    #[test]
+    fn enumerations_have_names_and_values() {
+        let bytes = information(&[("colour", ENUMERATION, 2), ("other", ENUMERATION, 1)]);
+        // Members name the empty text, as their bytes are zeros.
+        assert_eq!(enumeration(&bytes, "colour"), Some(vec![(String::new(), 0); 2]));
+        assert_eq!(enumeration(&bytes, "absent"), Some(Vec::new()));
+        match kernel_enumeration("skb_drop_reason") {
+            Ok(reasons) => {
+                assert!(reasons.is_empty() || reasons.iter().any(|(name, _)| name.ends_with("_NO_SOCKET")))
+            }
+            Err(error) => eprintln!("skipped: enumerations_have_names_and_values: {error}"),
         }
     }
 

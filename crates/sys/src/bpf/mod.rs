@@ -24,7 +24,7 @@ mod program;
 mod shared_array;
 mod tracepoint;
 
-pub use btf::kernel_functions;
+pub use btf::{kernel_enumeration, kernel_functions};
 pub use link::{XdpLink, XdpMode};
 pub use map::{Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};

@@ -60,6 +60,9 @@ fn seconds_and_tables_come_back() {
     assert_eq!(reader.process().title, "tapline probe");
     let mode = fs::metadata(view.path().expect("a file")).expect("its mode").permissions().mode();
     assert_eq!(mode & 0o777, 0o640, "addresses are not for everybody");
+    view.make_private().expect("our file");
+    let mode = fs::metadata(view.path().expect("a file")).expect("its mode").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "for its user alone");
     assert!(reader.is_alive());
     drop(view);
     assert!(Reader::list_in(&RunFolder::of(folder.path())).is_empty());
@@ -141,4 +144,31 @@ fn damaged_files_are_refused_or_bounded() {
     file.set_len(4000).expect("cut");
     assert!(matches!(Reader::open(&path), Err(Error::Ended { .. })));
     assert!(matches!(reader.published(), Ok(_) | Err(Error::Ended { .. })));
+}
+
+/// A file that others wrote may have any numbers whose sum is right by word 3.
+#[test]
+fn sums_of_any_numbers_are_made() {
+    let (_folder, view, reader) = view();
+    let worker = view.join(1);
+    let most = Second {
+        len_ns: u64::MAX,
+        metered: u64::MAX,
+        metered_bytes: u64::MAX,
+        not_ip_bytes: u64::MAX,
+        active: u64::MAX,
+        room: u64::MAX,
+        workers: u64::MAX,
+        ..Second::default()
+    };
+    view.contribute(worker, &most, &tables(1));
+    let second = reader.last().expect("readable").expect("its packets add up").second;
+    assert_eq!((second.offered(), second.offered_bytes()), (u64::MAX, u64::MAX));
+    let (mut later, mut other) = (second, second);
+    later.append(&most);
+    other.merge(&most);
+    assert_eq!(
+        (later.len_ns, later.offered(), other.active, other.workers),
+        (u64::MAX, u64::MAX, u64::MAX, u64::MAX)
+    );
 }

@@ -1,14 +1,18 @@
 //! The history: exact where it says so, bounded, and open to others.
 
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tapline_view::{Amount, Dimension, Key, Reading, Row, Second, Table};
 use tapline_web::{Error, History, HistoryLimits};
 
+/// By the wall clock: later than all.
+const NOW: u64 = u64::MAX;
 const BEGIN: u64 = 1_790_000_000 / 3600 * 3600;
 
 fn host(number: u32) -> Key {
@@ -51,7 +55,7 @@ fn minutes_and_hours_add_up() {
     let (mut exact, mut offered, mut lost) = (HashMap::<Key, Amount>::new(), 0, 0);
     for end in (BEGIN..BEGIN + 4 * 3600).step_by(15).map(|end| end + 1) {
         let reading = reading(end, 20);
-        history.add(&reading).expect("it is written");
+        history.add(&reading, NOW).expect("it is written");
         offered += reading.second.offered();
         lost += reading.second.lost();
         reading.tables[0].rows.iter().for_each(|row| exact.entry(row.key).or_default().add(row.amount));
@@ -61,7 +65,7 @@ fn minutes_and_hours_add_up() {
     for (from, to) in [(BEGIN, BEGIN + 4 * 3600), (BEGIN - days, BEGIN + days)] {
         for dimension in [Dimension::HostIn, Dimension::Pair, Dimension::Interface] {
             let answer = history.greatest(dimension, from, to, 100).expect("an answer");
-            assert_eq!(answer.packets(), (offered as i64, lost as i64));
+            assert_eq!(answer.packets(), (offered, lost));
             assert_eq!(answer.table.rows.len(), 20);
             for row in &answer.table.rows {
                 assert_eq!((row.amount, row.error), (exact[&row.key], Amount::default()), "{:?}", row.key);
@@ -70,7 +74,7 @@ fn minutes_and_hours_add_up() {
         }
     }
     let part = history.greatest(Dimension::HostIn, BEGIN + 60, BEGIN + 120, 100).expect("an answer");
-    assert_eq!((part.buckets, part.table.rows.len()), (1, 20));
+    assert_eq!((part.buckets(), part.table.rows.len()), (1, 20));
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn keys_without_a_row_are_in_doubt_and_sums_stay() {
             );
         }
         all.add(reading.tables[0].sum());
-        history.add(&reading).expect("it is written");
+        history.add(&reading, NOW).expect("it is written");
     }
     history.finish().expect("it is written");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1800, 100).expect("an answer");
@@ -106,19 +110,84 @@ fn a_killed_writer_loses_at_most_a_minute() {
     let path = folder.path().join("history.sqlite");
     let mut history = open(&path, HistoryLimits::default());
     for end in BEGIN + 1..=BEGIN + 5 * 60 + 30 {
-        history.add(&reading(end, 3)).expect("it is written");
+        history.add(&reading(end, 3), NOW).expect("it is written");
     }
     // As after kill -9: nothing is finished, nothing is closed.
     std::mem::forget(history);
     let mut history = open(&path, HistoryLimits::default());
     let minutes = |history: &History| {
-        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets
+        history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets()
     };
     assert_eq!(minutes(&history), 5, "five minutes were over");
     for end in BEGIN + 5 * 60 + 40..=BEGIN + 6 * 60 + 1 {
-        history.add(&reading(end, 3)).expect("it is written");
+        history.add(&reading(end, 3), NOW).expect("it is written");
     }
     assert_eq!(minutes(&history), 6);
+}
+
+/// Set in the process that is killed: the file that it writes.
+const WRITER: &str = "TAPLINE_HISTORY_WRITER";
+
+/// The process that [`kill_9_loses_a_minute_at_most`] kills: writes seconds, and says which it has added.
+#[test]
+fn writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(WRITER) else { return };
+    let mut history = open(Path::new(&path), HistoryLimits::default());
+    for end in BEGIN + 1.. {
+        history.add(&reading(end, 3), NOW).expect("it is written");
+        println!("added {end}");
+    }
+}
+
+/// Whatever a process had told before `kill -9` is in the file, but for the last minute: also in hours and days.
+#[test]
+fn kill_9_loses_a_minute_at_most() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let rounds = std::env::var("TAPLINE_VOLUME").ok().and_then(|volume| volume.parse().ok()).unwrap_or(1);
+    for round in 1..=3 * rounds {
+        let _ = std::fs::remove_file(&path);
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "history::writes_until_it_is_killed", "--nocapture"]).env(WRITER, &path);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("this test runs");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut added = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("added ").and_then(|end| end.parse::<u64>().ok()));
+        // Killed after an hour and some, at another second each time.
+        let wanted = BEGIN + 3700 + round * 777;
+        let last = added.find(|end| *end >= wanted).expect("it writes");
+        child.kill().expect("it runs");
+        child.wait().expect("it is ours");
+        let history = open(&path, HistoryLimits::default());
+        let long = 10 * 86_400;
+        for (from, to) in [(BEGIN, BEGIN + 86_400), (BEGIN - long, BEGIN + long)] {
+            let answer = history.greatest(Dimension::HostIn, from, to, 10).expect("an answer");
+            let seconds = answer.window.seconds as u64;
+            assert!(seconds + 60 >= last - BEGIN, "round {round}: {seconds} s of {}", last - BEGIN);
+            let table = answer.table.sum();
+            let sum = &answer.window.table;
+            let rest = sum.not_ip[0] + sum.unread[0] + sum.lost;
+            assert_eq!(table.packets + rest, sum.sum[0], "rows and the rest are the interface");
+        }
+    }
+}
+
+/// Before the file is opened anew, and by readers that may not write it, minutes stand for what hours and days lack.
+#[test]
+fn readers_see_what_a_killed_writer_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    let ends = (BEGIN..BEGIN + 30 * 3600).step_by(60).map(|end| end + 1);
+    ends.for_each(|end| history.add(&reading(end, 3), NOW).expect("it is written"));
+    std::mem::forget(history);
+    let reader = History::open_to_read(&path).expect("it is there");
+    let long = 10 * 86_400;
+    let answer = reader.greatest(Dimension::Pair, BEGIN - long, BEGIN + long, 10).expect("an answer");
+    assert_eq!(answer.window.seconds, 30.0 * 60.0 - 1.0, "all minutes but the one that was not over");
+    assert_eq!(answer.table.rows[0].error, Amount::default(), "they are exact");
+    assert!(matches!(History::open_to_read(&folder.path().join("none")), Err(Error::History { .. })));
 }
 
 #[test]
@@ -129,16 +198,85 @@ fn size_and_age_are_bounded() {
         HistoryLimits { bytes: 300_000, minutes: Duration::from_secs(86_400), ..HistoryLimits::default() };
     let mut history = open(&path, limits);
     for minute in 0..1500 {
-        history.add(&reading(BEGIN + minute * 60 + 1, 40)).expect("it is written");
+        history.add(&reading(BEGIN + minute * 60 + 1, 40), NOW).expect("it is written");
     }
     history.finish().expect("it is written");
     let len = std::fs::metadata(&path).expect("the file").len();
     assert!(len < 600_000, "{len} bytes");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert!((10..1440).contains(&answer.buckets), "the oldest went first: {} are left", answer.buckets);
+    assert!((10..1440).contains(&answer.buckets()), "the oldest went first: {} are left", answer.buckets());
     let last =
         history.greatest(Dimension::HostIn, BEGIN + 1490 * 60, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert_eq!(last.buckets, 10, "the latest stay");
+    assert_eq!(last.buckets(), 10, "the latest stay");
+}
+
+/// Addresses and names that are seen once are forgotten with the minute, else strangers fill the file with them.
+#[test]
+fn names_are_bounded_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits { bytes: 1_000_000, ..HistoryLimits::default() });
+    for minute in 0..900 {
+        let mut reading = reading(BEGIN + minute * 60 + 1, 0);
+        let amount = Amount { packets: 1, bytes: 60 };
+        let row = |number: u64| Row { key: host((minute * 50 + number) as u32), amount, ..Row::default() };
+        reading.tables[0].rows = (0..50).map(row).collect();
+        history.add(&reading, NOW).expect("it is written");
+    }
+    history.finish().expect("it is written");
+    let len = std::fs::metadata(&path).expect("the file").len();
+    assert!(len < 1_500_000, "{len} bytes");
+    let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 900 * 60, 100).expect("an answer");
+    assert!(answer.buckets() > 100, "minutes are left, not names alone: {}", answer.buckets());
+    let keys: Vec<Key> = answer.table.rows.iter().map(|row| row.key).collect();
+    assert!(!keys.contains(&Key::default()) && keys.len() == 100, "rows have their names still");
+}
+
+#[test]
+fn a_file_of_the_future_takes_nothing_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut history = open(&folder.path().join("history.sqlite"), HistoryLimits::default());
+    let now = (BEGIN + 700) * 1_000_000_000;
+    for end in BEGIN + 1..BEGIN + 600 {
+        history.add(&reading(end, 3), now).expect("it is written");
+    }
+    let far = reading(BEGIN + 400 * 365 * 86_400, 3);
+    assert!(matches!(history.add(&far, now), Err(Error::Future { .. })));
+    history.add(&reading(BEGIN + 661, 3), now).expect("it is written");
+    history.finish().expect("it is written");
+    let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer");
+    assert_eq!(answer.buckets(), 11);
+}
+
+/// The writer of a view may be wrong: its numbers must not make the minute unreadable.
+#[test]
+fn any_numbers_can_be_kept_and_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    for _ in 0..3 {
+        let mut history = open(&path, HistoryLimits::default());
+        let mut reading = reading(BEGIN + 1, 3);
+        let most = u64::MAX / 2;
+        reading.second =
+            Second { lost_ring: most, lost_daemon: most, flow_bytes: u64::MAX, ..reading.second };
+        history.add(&reading, NOW).expect("it is written");
+        history.finish().expect("it is written");
+        let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 60, 10).expect("an answer");
+        assert!(answer.packets().0 > 0 && answer.packets().1 > 0, "{:?}", answer.packets());
+    }
+}
+
+#[test]
+fn a_new_file_is_for_its_user_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    history.add(&reading(BEGIN + 1, 3), NOW).expect("it is written");
+    for file in std::fs::read_dir(folder.path()).expect("a folder") {
+        let file = file.expect("an entry");
+        let mode = file.metadata().expect("its mode").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{:?} has mode {mode:o}", file.file_name());
+    }
 }
 
 #[test]
@@ -151,7 +289,7 @@ fn other_programs_read_it_while_it_is_written() {
     let path = folder.path().join("history.sqlite");
     let mut history = open(&path, HistoryLimits::default());
     for end in (BEGIN + 1..BEGIN + 600).step_by(5) {
-        history.add(&reading(end, 3)).expect("it is written");
+        history.add(&reading(end, 3), NOW).expect("it is written");
         if end % 100 == 1 {
             let question = "SELECT count(*), sum(lost_ring) >= 0 FROM total WHERE tier = 1";
             let read = Command::new("sqlite3").arg(&path).arg(question).output().expect("sqlite3");
@@ -210,7 +348,7 @@ fn a_year_is_small_and_answered_at_once() {
             table.rows = rows.into_values().collect();
             table.cut(256);
         }
-        history.add(&reading).expect("it is written");
+        history.add(&reading, NOW).expect("it is written");
     }
     history.finish().expect("it is written");
     let len = std::fs::metadata(&path).expect("the file").len();
@@ -226,7 +364,7 @@ fn a_year_is_small_and_answered_at_once() {
         let answer = history.greatest(Dimension::Pair, from, end, 100).expect("an answer");
         println!(
             "{name}: {} buckets, {} rows, {:.1} ms",
-            answer.buckets,
+            answer.buckets(),
             answer.table.rows.len(),
             begin.elapsed().as_secs_f64() * 1e3
         );

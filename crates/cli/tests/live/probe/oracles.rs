@@ -131,7 +131,7 @@ fn nfdump_agrees_with_the_slow_meter() {
     let path = traffic(folder.path(), MIX);
     let flows = reference(&path);
     // Elements that it does not know it leaves out, also such whose lengths vary.
-    let details = "tcp,sizes,gaps,dns,tls,http,application,payload";
+    let details = "tcp,sizes,gaps,dns,tls,http,application,payload,ethernet,mpls";
     for (version, details) in [("5", "none"), ("9", "none"), ("10", "none"), ("10", details)] {
         let into = folder.path().join(format!("{version}-{details}"));
         fs::create_dir(&into).unwrap();
@@ -152,6 +152,68 @@ fn nfdump_agrees_with_the_slow_meter() {
         let left_out = export["packets_left_out"].as_u64().unwrap();
         assert_eq!(left_out > 0, version == "5");
         assert_eq!(account["lost"], left_out);
+    }
+}
+
+/// Sums of packets and bytes, by protocol and addresses, as nfdump aggregates records of whole keys.
+fn aggregated(folder: &Path, fields: &str, filter: &str) -> BTreeSet<String> {
+    let format = "fmt:%pr|%sa|%da|%pkt|%byt";
+    let mut nfdump = Command::new("nfdump");
+    nfdump.arg("-R").arg(folder).args(["-q", "-N", "-6", "-A", fields, "-o", format, filter]);
+    let text = String::from_utf8_lossy(&finish(&mut nfdump).stdout).into_owned();
+    let cells = |line: &str| line.split('|').map(str::trim).collect::<Vec<_>>().join(" ");
+    text.lines().filter(|line| line.contains('|')).map(cells).collect()
+}
+
+/// Flows whose keys leave something out are what nfdump makes of those with whole keys, on real captures.
+#[test]
+fn merged_flows_are_those_of_nfdump() {
+    const TEST: &str = "merged_flows_are_those_of_nfdump";
+    if !program_or_skip(TEST, "nfcapd") || !program_or_skip(TEST, "nfdump") {
+        return;
+    }
+    let Some(captures) = crate::support::captures_or_skip(TEST) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [all, into] = ["all.pcapng", "flows"].map(|name| folder.path().join(name));
+    let words = ["dns", "http", "tls", "ipv6", "icmp"];
+    let chosen =
+        captures.iter().filter(|path| words.iter().any(|word| path.to_string_lossy().contains(word)));
+    let inputs = chosen.flat_map(|path| ["-r".to_owned(), path.display().to_string()]);
+    let command = ["capture".to_owned(), "-w".to_owned(), all.display().to_string()];
+    run(command.into_iter().chain(inputs)).succeeded();
+    let all = all.display().to_string();
+    fs::create_dir(&into).unwrap();
+    let nfcapd = Nfcapd::start(&into);
+    let to = format!("127.0.0.1:{}", nfcapd.1);
+    let (results, _) = probe(&["-r", &all, "--rate", "500", "--export", &to]);
+    nfcapd.finish(&into, results["export"][0]["records"].as_u64().unwrap() as usize);
+    for (key, fields, filter) in [
+        ("no-ports", "proto,srcip,dstip", "any"),
+        ("no-protocol", "srcip,dstip", "any"),
+        ("no-ports,ipv4/24", "proto,srcip4/24,dstip4/24", "ipv4"),
+    ] {
+        let wanted = aggregated(&into, fields, filter);
+        let finished = run(["probe", "-r", &all, "--key", key, "--export", "json:-"]).succeeded();
+        let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for line in String::from_utf8(finished.stdout).unwrap().lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            if filter == "ipv4" && record["sourceIPv4Address"].is_null() {
+                continue;
+            }
+            let text = |v4: &str, v6: &str| record[v4].as_str().or(record[v6].as_str()).unwrap().to_owned();
+            let source = text("sourceIPv4Address", "sourceIPv6Address");
+            let destination = text("destinationIPv4Address", "destinationIPv6Address");
+            let sum =
+                sums.entry(format!("{} {source} {destination}", record["protocolIdentifier"])).or_default();
+            *sum = (
+                sum.0 + record["packetDeltaCount"].as_u64().unwrap(),
+                sum.1 + record["octetDeltaCount"].as_u64().unwrap(),
+            );
+        }
+        let ours: BTreeSet<String> =
+            sums.into_iter().map(|(key, (packets, bytes))| format!("{key} {packets} {bytes}")).collect();
+        assert!(wanted.len() > 100, "{key}: {}", wanted.len());
+        assert_eq!(ours, wanted, "{key}");
     }
 }
 

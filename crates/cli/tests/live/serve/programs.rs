@@ -115,6 +115,50 @@ fn unmodified_programs_share_a_capture_by_filter() {
     assert_eq!((&account["delivered"], &account["stored"]), (&8000.into(), &8000.into()), "{account}");
 }
 
+/// Two tcpdumps and our own capture share by flow, and `tapline status` shows who shares what.
+#[test]
+fn a_group_has_tcpdump_as_a_member() {
+    const TEST: &str = "a_group_has_tcpdump_as_a_member";
+    // All packets, so that the kernel refuses none; and a filter, by which a reader is known to be ready.
+    const ALL: &str = "tcp or not tcp";
+    if !program_or_skip(TEST, "tcpdump") {
+        return;
+    }
+    let Some(mut daemon) = Daemon::start(TEST, &[]) else { return };
+    let Some(programs) = Programs::new(TEST, &daemon) else { return };
+    let members = [
+        programs.tcpdump("tap:office/ids", "1.pcap", ALL),
+        programs.tcpdump("tap:office/ids?by=flow", "2.pcap", ALL),
+        daemon.reader_of("tap:office/ids", "3.pcap", &[ALL]),
+    ];
+    let oracles = Oracles::start(&daemon, &[ALL]);
+    daemon.send_in_parts(&frames(23, 4000), 0, 3);
+    let readers = daemon.readers();
+    assert!(readers.iter().all(|reader| reader["group"]["name"] == "ids"), "{readers:?}");
+    let offered: u64 = readers.iter().filter_map(|reader| reader["counts"]["offered"].as_u64()).sum();
+    let mut command = tapline(["status", "--socket"]);
+    let told = finish(command.arg(daemon.socket())).succeeded();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let line = told.lines().find(|line| line.trim_start().starts_with("group ids of user")).expect("a line");
+    let numbers: Vec<String> = readers.iter().map(|reader| reader["number"].to_string()).collect();
+    assert!(line.contains("by flow") && numbers.iter().all(|number| line.contains(number)), "{line}");
+    let expected = oracles.end().remove(0);
+    assert_eq!(offered, expected.len() as u64);
+    let mut shares = Vec::new();
+    for mut member in members {
+        member.signal("INT");
+        assert!(member.end().status.success());
+        shares.push(bytes_of(packets_of(&member.file)));
+    }
+    assert!(shares.iter().all(|share| share.len() > 200), "each has a share");
+    let mut all = shares.concat();
+    let mut expected = expected;
+    all.sort_unstable();
+    expected.sort_unstable();
+    assert!(all == expected, "{} packets of {}", all.len(), expected.len());
+    daemon.end();
+}
+
 /// The same five under a load of several times the buffer, while some of them stand still: those have lost as many as
 /// they say, the others none.
 #[test]

@@ -341,7 +341,7 @@ fn a_wakeup_follows_the_requested_amount() {
         // A quarter of the index.
         (u64::MAX, Duration::MAX, 70),
     ] {
-        tap.set_wake(WakeThreshold { min_bytes, max_delay });
+        tap.set_wake(WakeThreshold { min_bytes, min_packets: 0, max_delay });
         assert_eq!(tap.advance(Duration::ZERO).unwrap(), Advance::Idle);
         let frames = frames(30, count);
         daemon.send(&frames);

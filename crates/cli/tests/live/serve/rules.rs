@@ -51,6 +51,43 @@ fn rules_decide_the_rights_of_readers() {
     assert_eq!(told.matches("refused: ").count(), 4, "{told}");
 }
 
+/// A packet goes to one reader: the user with the least number, then the reader with the least number, then the one
+/// that came first.
+#[test]
+fn match_first_gives_each_packet_to_one_reader() {
+    const TEST: &str = "match_first_gives_each_packet_to_one_reader";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let access = "match = \"first\"\n[[access]]\neverybody = true\npriority = 1\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nobody) = as_nobody(&daemon, folder.path(), "nobody.pcap", "") else {
+        return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}");
+    };
+    wait_for("nobody to read", || daemon.readers().len() == 1);
+    let all = daemon.reader_of("tap:office/any?by=first:20", "all.pcap", &["udp or tcp"]);
+    let tcp = daemon.reader_of("tap:office/tcp?by=first:10", "tcp.pcap", &["tcp"]);
+    let mut late = tapline(["capture", "-i", "tap:office", "--since", "all", "--socket"]);
+    finish(late.arg(daemon.socket())).failed_saying(&["packets of this capture go to one reader"]);
+    let filters = ["tcp", "udp and not tcp", "not (udp or tcp)"];
+    let oracles = Oracles::start(&daemon, &filters);
+    daemon.send_in_parts(&frames(24, 3000), 0, 3);
+    let expected = oracles.end();
+    for ((mut reader, expected), filter) in [tcp, all, nobody].into_iter().zip(expected).zip(filters) {
+        reader.signal("INT");
+        reader.end().succeeded();
+        let packets = bytes_of(packets_of(&reader.file));
+        assert!(
+            packets == expected && !packets.is_empty(),
+            "{filter}: {} of {}",
+            packets.len(),
+            expected.len()
+        );
+    }
+    daemon.end();
+}
+
 /// A capture by a user without rights, which writes into its own folder.
 fn as_nobody(daemon: &Daemon, folder: &std::path::Path, file: &str, filter: &str) -> Option<Reader> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();

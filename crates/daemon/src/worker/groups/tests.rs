@@ -1,4 +1,5 @@
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use tapline_packet::Selection;
 use tapline_ring::StartPosition;
@@ -8,16 +9,29 @@ use tapline_testkit::traffic::Traffic;
 use super::super::readers::Readers;
 use super::super::readers::tests::{join, view};
 use super::*;
+use crate::budget::TIME_OF_ALL_MS;
 
 fn request(by: ShareBy) -> GroupRequest {
     GroupRequest { name: "ids".to_owned(), by, priority: 0 }
 }
 
+fn purses() -> Purses {
+    Purses::new(Duration::from_secs(3600), TIME_OF_ALL_MS, 0)
+}
+
 /// Readers of these numbers in one group, and their descriptors.
 fn group_of(numbers: &[u64], by: ShareBy) -> (Readers, Vec<tapline_ring::ReaderParts>) {
+    group_paid_by(None, numbers, by)
+}
+
+fn group_paid_by(
+    payer: Option<Payer>,
+    numbers: &[u64],
+    by: ShareBy,
+) -> (Readers, Vec<tapline_ring::ReaderParts>) {
     let mut readers = Readers::new();
     let view = readers.add_view(view(65_535), None, None);
-    let join = |number: &u64| join(&mut readers, *number, (view, StartPosition::Newest, None));
+    let join = |number: &u64| join(&mut readers, *number, (view, StartPosition::Newest, payer));
     let parts = numbers.iter().map(join).collect();
     readers.list.iter_mut().for_each(|reader| reader.group = Some(request(by)));
     readers.rebuild_filter_index();
@@ -30,6 +44,15 @@ fn owners(
     pool: &FrameBatches,
     wants: &dyn Fn(u64, usize) -> bool,
 ) -> Vec<Option<u64>> {
+    owners_by(readers, pool, wants, &mut purses())
+}
+
+fn owners_by(
+    readers: &mut Readers,
+    pool: &FrameBatches,
+    wants: &dyn Fn(u64, usize) -> bool,
+    purses: &mut Purses,
+) -> Vec<Option<u64>> {
     let mut owners = Vec::new();
     for batch in pool.batches() {
         for reader in &mut readers.list {
@@ -39,7 +62,7 @@ fn owners(
             reader.wanted = wanted;
         }
         let Readers { groups, list, .. } = readers;
-        groups.share(&batch, LinkType::ETHERNET, list);
+        groups.share(&batch, LinkType::ETHERNET, list, purses);
         for index in 0..batch.len() {
             let has = |reader: &&Reader| reader.wanted.iter().any(|wanted| wanted == index);
             let having: Vec<u64> = list.iter().filter(has).map(|reader| reader.number).collect();
@@ -143,6 +166,19 @@ fn in_turn_all_have_the_same_number() {
     }
 }
 
+/// Else a user with many groups takes all of the thread that captures, and packets are lost.
+#[test]
+fn a_group_is_shared_at_the_cost_of_its_user() {
+    let pool = pool();
+    for (payer, is_free) in [(Some(Payer { uid: 7, time_ms: 200 }), false), (None, true)] {
+        let (mut readers, _parts) = group_paid_by(payer, &[11, 22, 33], ShareBy::Flow);
+        let mut purses = purses();
+        let owners = owners_by(&mut readers, &pool, &|_, _| true, &mut purses);
+        assert!(owners.iter().all(Option::is_some));
+        assert_eq!(purses.spent_ns(7) == 0, is_free, "{payer:?}: {} ns", purses.spent_ns(7));
+    }
+}
+
 #[test]
 fn groups_refuse_other_ways_and_too_many() {
     let numbers: Vec<u64> = (1..=GROUP_MEMBERS_MAX as u64).collect();
@@ -153,4 +189,30 @@ fn groups_refuse_other_ways_and_too_many() {
     // Another user's, or another buffer's, is another group.
     assert!(few.groups.admit(&request(ShareBy::Flow), Some(1000), 0).is_ok());
     assert!(few.groups.admit(&request(ShareBy::Flow), None, 1).is_ok());
+}
+
+#[test]
+fn the_first_reader_alone_gets_a_packet() {
+    let pool = pool();
+    let mut readers = Readers::new();
+    let view = readers.add_view(view(65_535), None, None);
+    let _parts: Vec<_> =
+        [11, 22, 33, 44].map(|number| join(&mut readers, number, (view, StartPosition::Newest, None))).into();
+    for (reader, precedence) in readers.list.iter_mut().zip([Some(5), Some(2), Some(5), None]) {
+        reader.precedence = precedence;
+    }
+    for batch in pool.batches() {
+        for reader in &mut readers.list {
+            reader.wanted = Selection::none();
+            let wants = |index: &usize| reader.number != 22 || index.is_multiple_of(3);
+            (0..batch.len()).filter(wants).for_each(|index| reader.wanted.push(index));
+        }
+        let Readers { groups, list, .. } = &mut readers;
+        groups.give_to_first(batch.len(), list);
+        let got = |at: usize| list[at].wanted.iter().collect::<Vec<_>>();
+        let thirds: Vec<usize> = (0..batch.len()).filter(|index| index.is_multiple_of(3)).collect();
+        let others: Vec<usize> = (0..batch.len()).filter(|index| !index.is_multiple_of(3)).collect();
+        assert_eq!((got(1), got(0)), (thirds, others), "the least number, then the one that came first");
+        assert_eq!((got(2).len(), got(3).len()), (0, batch.len()), "a recording gets its packets besides");
+    }
 }

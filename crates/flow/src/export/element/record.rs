@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, Value};
-use crate::{Details, Endpoint, Flow, FlowContext, Http, MacAddress, TcpSide, Tls};
+use crate::{Collected, Details, Endpoint, Flow, FlowContext, Http, MacAddress, Sampling, TcpSide, Tls};
+
+/// flowSelectorAlgorithm: flows are chosen by hash, and the hash is that of RFC 5475, A.2 (RFC 7014, 9.1).
+pub(crate) const FLOW_SELECTOR_BOB: u16 = 6;
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) struct RecordView<'f> {
     pub(crate) boot_ms: i64,
     pub(crate) domain: u32,
     pub(crate) exporter: Option<IpAddr>,
-    pub(crate) sampling: u32,
+    pub(crate) sampling: Sampling,
 }
 
 impl<'f> RecordView<'f> {
@@ -63,9 +66,17 @@ impl<'f> RecordView<'f> {
             Value::DestinationPort => self.destination().port.into(),
             Value::SourceAddress => return FieldValue::Address(self.source().address),
             Value::DestinationAddress => return FieldValue::Address(self.destination().address),
-            Value::Ingress => context.interface.into(),
-            // A packet is seen where it comes in; the interface that it leaves by is unknown.
-            Value::Egress | Value::Direction => 0,
+            Value::Ingress if self.from == 0 => context.interface.into(),
+            // A packet is seen where it comes in; the interface that it leaves by is known to routers alone.
+            Value::Egress | Value::Direction if flow.collected.is_none() => 0,
+            Value::Ingress
+            | Value::Egress
+            | Value::Direction
+            | Value::NextHop
+            | Value::SourcePrefix
+            | Value::DestinationPrefix
+            | Value::SourceAs
+            | Value::DestinationAs => return self.collected(value),
             Value::EndUptime => millis(self.last).wrapping_sub(self.boot_ms) as u64,
             Value::StartUptime => millis(self.first).wrapping_sub(self.boot_ms) as u64,
             Value::IcmpTypeCode => icmp.into(),
@@ -98,16 +109,67 @@ impl<'f> RecordView<'f> {
             }
             Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return FieldValue::Time(self.last),
             Value::DurationMilliseconds => (millis(self.last) - millis(self.first)).max(0) as u64,
-            Value::ObservationDomain => self.domain.into(),
+            Value::ObservationDomain => {
+                flow.collected.as_ref().map_or(self.domain, |collected| collected.domain).into()
+            }
             Value::ExporterV4 | Value::ExporterV6 => {
-                return self.exporter.map_or(FieldValue::Absent, FieldValue::Address);
+                let address =
+                    flow.collected.as_ref().map_or(self.exporter, |collected| Some(collected.exporter));
+                let is_v4 = value == Value::ExporterV4;
+                let address = address.filter(|address| address.is_ipv4() == is_v4);
+                return address.map_or(FieldValue::Absent, FieldValue::Address);
             }
             Value::Tunnel => context.tunnel.into(),
-            Value::SamplingInterval => self.sampling.into(),
+            Value::SamplingInterval => {
+                let metered = self.sampling.packet_interval();
+                flow.collected.as_ref().map_or(metered, |collected| collected.sampling).into()
+            }
             Value::SamplingAlgorithm => 2,
+            Value::FlowSelector => match self.sampling.greatest_hash() {
+                Some(_) => FLOW_SELECTOR_BOB.into(),
+                None => return FieldValue::Absent,
+            },
+            Value::GreatestHash => match self.sampling.greatest_hash() {
+                Some(greatest) => greatest.into(),
+                None => return FieldValue::Absent,
+            },
             Value::Throughput => return throughput(side).map_or(FieldValue::Absent, FieldValue::Number),
             Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(FieldValue::Absent),
         })
+    }
+
+    /// Value of a field that routers tell. A biflow's other direction came in where the first one left.
+    #[inline(never)]
+    fn collected(&self, value: Value) -> FieldValue<'f> {
+        let (flow, ingress) = (self.flow, self.flow.context.interface);
+        let Some(collected) = flow.collected.as_deref() else {
+            return match value {
+                Value::Ingress => FieldValue::Number(ingress.into()),
+                _ => FieldValue::Absent,
+            };
+        };
+        let Collected { egress, direction, prefix_lens, autonomous_systems, next_hop, .. } = *collected;
+        let (there, back) = if self.from == 0 { (0, 1) } else { (1, 0) };
+        let known = |number: u32| match number {
+            0 => FieldValue::Absent,
+            number => FieldValue::Number(number.into()),
+        };
+        let is_v4 = flow.endpoints[0].address.is_ipv4();
+        match value {
+            Value::Ingress | Value::Egress => {
+                let is_in = (value == Value::Ingress) == (self.from == 0);
+                FieldValue::Number(if is_in { ingress } else { egress }.into())
+            }
+            Value::Direction => FieldValue::Number(direction.into()),
+            Value::NextHop => next_hop
+                .filter(|address| self.from == 0 && address.is_ipv4() == is_v4)
+                .map_or(FieldValue::Absent, FieldValue::Address),
+            Value::SourcePrefix => known(prefix_lens[there].into()),
+            Value::DestinationPrefix => known(prefix_lens[back].into()),
+            Value::SourceAs => known(autonomous_systems[there]),
+            Value::DestinationAs => known(autonomous_systems[back]),
+            _ => FieldValue::Absent,
+        }
     }
 
     /// Value of a detail, if the flow has it.
@@ -195,7 +257,12 @@ impl<'f> RecordView<'f> {
             2 => out.extend_from_slice(&bytes[6..]),
             4 => out.extend_from_slice(&bytes[4..]),
             8 => out.extend_from_slice(&bytes),
-            len => out.extend_from_slice(&bytes[8 - usize::from(len.min(8))..]),
+            len @ ..8 => out.extend_from_slice(&bytes[8 - usize::from(len)..]),
+            // An address that is absent.
+            len => {
+                out.resize(out.len() + usize::from(len) - bytes.len(), 0);
+                out.extend_from_slice(&bytes);
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ use tapline_packet::Timestamp;
 use super::element::{Element, RecordView};
 use super::rows::{self, Column, columns};
 use super::{ExportAccount, ExportOptions};
-use crate::{Error, Flow};
+use crate::{Error, Flow, Sampling};
 use column::{ColumnType, RowGroup};
 use store::{Job, Outcome, ParquetOutput, Store};
 
@@ -75,7 +75,7 @@ pub struct ParquetWriter {
     biflow: bool,
     domain: u32,
     exporter: Option<IpAddr>,
-    sampling: u32,
+    sampling: Sampling,
     /// The most bytes of a row group in memory.
     group_bytes: usize,
     /// Whether all hours go into one file.
@@ -134,7 +134,7 @@ impl ParquetWriter {
             biflow: options.biflow,
             domain: options.domain,
             exporter: options.exporter,
-            sampling: 1,
+            sampling: Sampling::NONE,
             is_stream,
             hours: Vec::new(),
             flows: 0,
@@ -156,8 +156,8 @@ impl ParquetWriter {
         &self.name
     }
 
-    /// Sets the sampling interval N (1 packet in N); 1 is unsampled.
-    pub fn set_sampling(&mut self, sampling: u32) {
+    /// Sets how packets or flows were sampled.
+    pub fn set_sampling(&mut self, sampling: Sampling) {
         self.sampling = sampling;
     }
 
@@ -236,7 +236,7 @@ impl ParquetWriter {
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
             self.add_row(&view(from, side.first, side.last), side.packets, now);
         }
     }

@@ -32,7 +32,14 @@ fn side(address: &str, port: u16, packets: u64, last: i64) -> Endpoint {
 /// A flow of one direction that ended then.
 fn one_way(packets: u64, last: i64) -> Flow {
     let endpoints = [side("10.0.0.1", 4321, packets, last), side("10.0.0.2", 80, 0, 0)];
-    Flow { endpoints, protocol: 6, end_reason: EndReason::End, context: FlowContext::NONE, details: None }
+    Flow {
+        endpoints,
+        protocol: 6,
+        end_reason: EndReason::End,
+        context: FlowContext::NONE,
+        details: None,
+        collected: None,
+    }
 }
 
 fn time(nanos: i64) -> Timestamp {
@@ -138,6 +145,7 @@ fn directions_may_lie_in_two_hours() {
         end_reason: EndReason::End,
         context: FlowContext::NONE,
         details: None,
+        collected: None,
     };
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&[flow], time(EVENING)).unwrap();
@@ -153,7 +161,7 @@ fn values_are_those_of_the_flow() {
         octetDeltaCount,mplsTopLabelStackSection,observationDomainId,samplingInterval,communityId";
     let options = ExportOptions { domain: u32::MAX, ..ExportOptions::of_rows(template, true) };
     let mut writer = ParquetWriter::create(folder.path(), &options, ParquetLimits::default()).unwrap();
-    writer.set_sampling(100);
+    writer.set_sampling(Sampling::Packets(100));
     let last = EVENING + 123_456_789;
     let v4 = Flow {
         endpoints: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
@@ -161,6 +169,7 @@ fn values_are_those_of_the_flow() {
         end_reason: EndReason::End,
         context: FlowContext { mpls: 0x12345, ..FlowContext::NONE },
         details: None,
+        collected: None,
     };
     let v6 =
         Flow { endpoints: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };

@@ -219,6 +219,7 @@ impl Trial {
             interfaces: vec![InterfaceAccount::of_file("eth0", self.delivered)],
             delivered: self.delivered,
             unexamined: 0,
+            paused: 0,
             stages: self.graph.account(),
         }
     }

@@ -41,7 +41,11 @@ pub(crate) fn as_reader(pace: u64) {
     let notes = our_notes(&socket);
     let mut reader = open(&socket);
     if pace % 2 == 1 {
-        reader.set_wake(WakeThreshold { min_bytes: 4096, max_delay: Duration::from_millis(1) });
+        reader.set_wake(WakeThreshold {
+            min_bytes: 4096,
+            min_packets: 0,
+            max_delay: Duration::from_millis(1),
+        });
     }
     loop {
         while reader.advance().expect("a sound index") > 0 {

@@ -11,7 +11,7 @@ use tapline_view::{Dimension, Process, Reader, Reading, Second, Table, TableSum}
 /// Seconds whose tables are kept.
 pub const WINDOW_MAX: usize = 60;
 /// Seconds whose totals are kept for charts.
-pub(crate) const SECONDS_MAX: usize = 600;
+pub const SECONDS_MAX: usize = 600;
 
 /// What is known of a meter at a moment.
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,7 @@ use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_view::{Dimension, KeyValue, Row};
 
-use crate::access::Rights;
+use crate::rights::Rights;
 
 /// The most bytes of a filter line.
 const LEN_MAX: usize = 1000;
@@ -71,12 +71,13 @@ impl FilterLine {
     }
 
     /// The flows of a host.
-    pub(crate) fn of_host(host: IpAddr) -> FilterLine {
+    pub fn of_host(host: IpAddr) -> FilterLine {
         FilterLine { hosts: vec![host], ..FilterLine::default() }
     }
 
-    /// The same for a browser with these rights: without that to names `app:` means applications alone.
-    pub(crate) fn seeing(self, rights: Rights) -> FilterLine {
+    /// The same for a viewer with these rights: without that to names `app:` means applications alone.
+    #[must_use]
+    pub fn seeing(self, rights: Rights) -> FilterLine {
         FilterLine { hides_names: rights < Rights::Names, ..self }
     }
 

@@ -1,0 +1,292 @@
+//! `tapline collect-flows`: messages of routers and probes to flows. What was typed becomes a graph, as that of `probe`.
+//!
+//! ```text
+//! listen(udp://:4739) | file | device -> filter("...") -> sources :: collect(...) -> export :: ipfix(...)  -> top :: flowtop(...)
+//! ```
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use tapline_capture::Listener;
+use tapline_flow::export::ExportTarget;
+use tapline_syntax::units::{count_in, size_in};
+
+use crate::args::{LanguageArgs, parse_duration};
+use crate::container;
+use crate::flows;
+use crate::live::XdpArgs;
+use crate::probe::{destinations, quoted, time, yes};
+use crate::run::{self, RunArgs};
+use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline collect-flows --listen udp://:4739,udp://:2055,udp://:6343   largest flows and sources until Ctrl-C
+  tapline collect-flows --listen udp://:2055 --export json:- | jq .    each record as a line of JSON
+  tapline collect-flows --listen udp://:4739 --export parquet:flows    Parquet by date and hour, for DuckDB, Polars, Spark and others
+  tapline collect-flows --listen udp://:2055 --export 10.0.0.1:4739    NetFlow in, IPFIX out
+  tapline collect-flows --listen udp://:6343 --scale                   sFlow, its samples multiplied by their rates
+  tapline collect-flows --listen udp://:4739 --templates /var/lib/tapline/templates
+                                                                       templates kept over restarts
+  tapline collect-flows -r export.pcap                                 messages in a capture file
+  tapline collect-flows -i eth0 'udp port 2055'                        messages to another collector, seen on an interface
+  tapline probe -r trace.pcap --export 127.0.0.1:4739                  something to collect
+
+The protocol of a datagram is told by its first bytes: IPFIX, NetFlow v9, NetFlow v5, sFlow v5. A source is an exporter's address with one
+of its domains (observation domain, source id, engine, sub-agent). Columns of the sources: lost, what is missing by the sequence numbers, in
+the unit that the protocol counts; remarks tell of sampling, of messages that came late, and of what was refused by cause.
+The account is of packets: datagrams up to the stage `sources`, behind it the packets that the flows count.
+docs/collect.md has the fields that are read, the limits, and what the remarks mean.";
+
+/// Flows that are shown where nothing is exported.
+const TOP: u32 = 10;
+
+/// Elements beside the default ones: what a collected flow has and a metered one has not.
+const COLLECTED: &str =
+    "exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,bgpDestinationAsNumber,ipNextHopIPv4Address";
+
+#[derive(Debug, Args)]
+pub(crate) struct CollectArgs {
+    /// Receive on these UDP addresses, with commas: udp://:PORT is a port on all addresses of this machine,
+    /// udp://ADDRESS:PORT one on this address.
+    #[arg(long, value_name = "ADDRESSES", help_heading = "Input", conflicts_with_all = ["interface", "read"])]
+    listen: Option<String>,
+    /// Read messages that others get on an interface: a name, a glob, or 'any'. May be repeated.
+    #[arg(short, long, value_name = "NAME", help_heading = "Input")]
+    interface: Vec<String>,
+    /// Read messages in a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    read: Option<PathBuf>,
+    /// Listen in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
+    pub(crate) netns: Option<String>,
+    /// Listen in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
+    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
+
+    /// Keep templates in this file over restarts: records that come before their template is sent again can be read.
+    #[arg(long, value_name = "FILE", help_heading = "Flows")]
+    templates: Option<PathBuf>,
+    /// Multiply packets and bytes of each flow by the sampling interval that its exporter tells, as an estimate. Records
+    /// then carry the interval 1.
+    #[arg(long, help_heading = "Flows")]
+    scale: bool,
+    /// The most sources, each an exporter's address and one of its domains. Datagrams of others are refused.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
+    sources_max: u64,
+
+    /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
+    /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
+    /// and hour; only in builds with the feature `parquet`). - as a name is standard output.
+    #[arg(long, value_name = "TO", help_heading = "Export")]
+    export: Option<String>,
+    /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
+    version: String,
+    /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` stands for several, among them the
+    /// exporter's address, autonomous systems and the next hop.
+    #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
+    template: String,
+    /// Export both directions of a flow in one record (RFC 5103), where they came in one.
+    #[arg(long, help_heading = "Export")]
+    biflow: bool,
+    /// Observation domain (IPFIX), source id (9), or engine type and id (5) of exported messages.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(..), help_heading = "Export")]
+    domain: u32,
+    /// Length of the largest IP packet that carries an exported message.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
+    mtu: u16,
+    /// Close a Parquet file before it exceeds this size; k, M and G are powers of 1000.
+    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = size_in::<u64>(64_000..=1_000_000_000_000), help_heading = "Export")]
+    parquet_size: u64,
+    /// Close a Parquet file this long after its first flow, which makes it readable; in packet time for files.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
+    parquet_time: Duration,
+
+    /// Show the flows live: writes the file that `tapline view` reads, once a second. A flow counts when its record
+    /// comes.
+    #[arg(long, help_heading = "Reports")]
+    view: bool,
+    /// Number of largest flows to show, by bytes; 10 if nothing is exported.
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
+    top: Option<u32>,
+    /// Also show all counters of the sources, as columns of numbers (docs/collect.md).
+    #[arg(short, long, help_heading = "Reports")]
+    verbose: bool,
+    /// Print flows, sources and account as JSON on standard output, in two lines.
+    #[arg(long, help_heading = "Reports")]
+    json: bool,
+    /// Print this command as a graph for `tapline run`, and stop.
+    #[arg(long, help_heading = "Reports")]
+    show_graph: bool,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Run as this user once all files and sockets are open. Default for root: the caller of sudo.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    relinquish_privileges: Option<String>,
+    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
+    #[arg(long)]
+    follow_links: bool,
+    #[command(flatten)]
+    strict: StrictArgs,
+    #[command(flatten)]
+    language: LanguageArgs,
+    /// Read only messages whose packets this filter accepts, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
+    check(args)?;
+    let graph = graph(args);
+    if args.show_graph {
+        writeln!(io::stdout(), "{graph}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    run::run(&RunArgs {
+        files: Vec::new(),
+        text: vec![graph],
+        check: false,
+        dot: false,
+        explain: false,
+        reload: false,
+        stages: None,
+        netns: args.netns.clone(),
+        container: None,
+        xdp: XdpArgs::default(),
+        i_own_this_network: Vec::new(),
+        workers: 1,
+        duration: args.duration,
+        json: args.json,
+        results_aside: has_rows_on_stdout(args),
+        flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
+        wake: WakeArgs::default(),
+        strict: args.strict,
+        language: args.language,
+        relinquish_privileges: args.relinquish_privileges.clone(),
+        follow_links: args.follow_links,
+    })
+}
+
+/// Mistakes that are better told in the words of the command than in those of the graph.
+fn check(args: &CollectArgs) -> Result<()> {
+    match &args.listen {
+        Some(text) => drop(Listener::addresses(text).map_err(|what| anyhow!("--listen: {what}"))?),
+        None if args.read.is_none() && args.interface.is_empty() => bail!(
+            "no messages: name addresses to listen on (--listen udp://:4739), a capture file (-r export.pcap) or an interface (-i eth0)"
+        ),
+        None => {}
+    }
+    let (rows, collectors) = destinations(args.export.as_deref());
+    if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
+        bail!(
+            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
+        );
+    }
+    if args.export.is_none() && (args.template != "default" || args.biflow) {
+        bail!(
+            "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
+        );
+    }
+    if !collectors.is_empty() {
+        let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
+        ExportTarget::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
+    }
+    if rows.iter().filter(|(_, path)| *path == "-").count() > 1 || has_rows_on_stdout(args) && args.json {
+        bail!("standard output takes one thing: name files for the others");
+    }
+    let filter = args.filter.join(" ");
+    if let Err(error) = tapline_filter::parse(&filter) {
+        bail!("{}", error.render(&filter));
+    }
+    Ok(())
+}
+
+fn has_rows_on_stdout(args: &CollectArgs) -> bool {
+    destinations(args.export.as_deref()).0.iter().any(|(_, path)| *path == "-")
+}
+
+/// The graph that does it.
+fn graph(args: &CollectArgs) -> String {
+    let mut sources =
+        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
+    sources.extend(args.read.iter().map(|path| format!("file({})", quoted(&path.to_string_lossy()))));
+    sources.extend(args.listen.iter().map(|text| format!("listen({})", quoted(text))));
+    let (first, others) =
+        sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
+    // All sources meet in the first stage, which is declared once.
+    let way = collector(args);
+    let mut text = match args.filter.is_empty() {
+        false => format!("{first} -> only :: filter({}) -> {way};", quoted(&args.filter.join(" "))),
+        true => format!("{first} -> {way};"),
+    };
+    let meeting = if args.filter.is_empty() { "sources" } else { "only" };
+    for source in others {
+        text += &format!(" {source} -> {meeting};");
+    }
+    let (rows, collectors) = destinations(args.export.as_deref());
+    if !collectors.is_empty() {
+        text += &format!(
+            " sources -> export :: ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, exporter=records);",
+            quoted(&collectors.join(",")),
+            args.version,
+            quoted(&of_messages(args)),
+            yes(args.biflow),
+            args.domain,
+            args.mtu,
+        );
+    }
+    for (at, (format, path)) in rows.iter().enumerate() {
+        let (to, template, biflow) = (quoted(path), quoted(&of_rows(args, format)), yes(args.biflow));
+        text += &format!(
+            " sources -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}, exporter=records, \
+             parquet_size={}, parquet_time={});",
+            args.domain,
+            args.parquet_size,
+            time(args.parquet_time),
+        );
+    }
+    if args.view {
+        text += " sources -> live :: view;";
+    }
+    if args.top.is_some() || args.export.is_none() {
+        text += &format!(" sources -> top :: flowtop(n={});", args.top.unwrap_or(TOP));
+    }
+    text
+}
+
+fn collector(args: &CollectArgs) -> String {
+    let templates = args.templates.as_ref().map(|path| quoted(&path.to_string_lossy()));
+    format!(
+        "sources :: collect(scale={}, sources={}{}{})",
+        yes(args.scale),
+        args.sources_max,
+        templates.map(|path| format!(", templates={path}")).unwrap_or_default(),
+        if args.view { ", view=yes" } else { "" },
+    )
+}
+
+/// The template of messages. Collectors of NetFlow know the default one best.
+fn of_messages(args: &CollectArgs) -> String {
+    match (args.template.as_str(), args.version.as_str()) {
+        ("default", "10") => format!("default,samplingInterval,{COLLECTED}"),
+        (template, _) => template.to_owned(),
+    }
+}
+
+/// The template of lines, or of Parquet, whose default has domain and interval already.
+fn of_rows(args: &CollectArgs, format: &str) -> String {
+    match (args.template.as_str(), format) {
+        ("default", "parquet") => format!("default,egressInterface,{COLLECTED}"),
+        ("default", _) => format!("default,egressInterface,observationDomainId,samplingInterval,{COLLECTED}"),
+        (template, _) => template.to_owned(),
+    }
+}

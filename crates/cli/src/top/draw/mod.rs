@@ -1,0 +1,231 @@
+//! Pages as lines of text.
+//!
+//! ```text
+//! tapline  live  probe -i eth0 --view                       10 s  bit/s      head
+//! [1 overview]  2 hosts  3 pairs ...                                        tabs
+//! 12.3 Mbit/s  1.23 k packets/s  56 flows  lost 0 in 10 s                   numbers
+//! bit/s  ...-=+**#%@  max 12.3 M                                            strip of a minute
+//! lost   .......!...
+//! ...                                                                       the page
+//! ```
+
+mod grid;
+mod numbers;
+mod pages;
+mod strip;
+
+use tapline_pages::{Answer, KeyWords, Page, PastWindow, Series};
+
+use super::reading::Report;
+use super::state::State;
+use numbers::{clock, rate, text};
+pub(super) use pages::cursor_rows;
+
+/// How a line looks where the terminal has looks. Nothing is said by looks alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Plain,
+    Head,
+    Cursor,
+    Faint,
+    Bad,
+}
+
+/// A line of the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) text: String,
+    pub(super) look: Look,
+}
+
+impl Line {
+    pub(super) fn new(look: Look, text: impl Into<String>) -> Line {
+        Line { text: text.into(), look }
+    }
+
+    pub(super) fn plain(text: impl Into<String>) -> Line {
+        Line::new(Look::Plain, text)
+    }
+}
+
+/// The room for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) columns: usize,
+    pub(super) lines: usize,
+    /// Whether letters beyond ASCII can be shown.
+    pub(super) is_ascii: bool,
+}
+
+/// All that a frame is drawn of.
+pub(super) struct Shown<'a> {
+    pub(super) answer: &'a Answer,
+    pub(super) series: &'a Series,
+    pub(super) report: &'a Report,
+    /// The tables of the past, if the window is one.
+    pub(super) past: Option<&'a Result<Vec<PastWindow>, String>>,
+    pub(super) past_window: Option<(u64, u64)>,
+    pub(super) state: &'a State,
+    /// Why nothing is seen of meters of other users.
+    pub(super) refused: usize,
+}
+
+/// Windows of the history and their names.
+const LENGTHS: [(u64, &str); 5] =
+    [(3600, "1 h"), (86_400, "24 h"), (604_800, "7 d"), (2_592_000, "30 d"), (31_536_000, "1 y")];
+
+/// A frame: at most so many lines, none longer than the screen.
+pub(super) fn frame(shown: &Shown<'_>, room: Room) -> Vec<Line> {
+    let mut lines = head(shown, room);
+    let foot = foot(shown);
+    let left = room.lines.saturating_sub(lines.len() + foot.len());
+    let mut page =
+        if shown.state.is_help { help() } else { pages::page(shown, Room { lines: left, ..room }) };
+    page.truncate(left);
+    lines.extend(page);
+    lines.extend(foot);
+    lines.truncate(room.lines);
+    for line in &mut lines {
+        line.text = super::table::cut(&super::table::printable(&line.text), room.columns);
+    }
+    lines
+}
+
+fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
+    let Shown { answer, state, .. } = shown;
+    let title = answer.process.as_ref().map_or_else(
+        || nothing(shown.refused, room.columns),
+        |process| format!("{}  {}", status(shown), process.title),
+    );
+    let window = match state.past() {
+        Some(length) => {
+            LENGTHS.iter().find(|(known, _)| *known == length).map_or("", |(_, name)| name).into()
+        }
+        None => format!("{} s", state.window),
+    };
+    let right = format!("{window}  {}", state.unit.name());
+    let room_left = room.columns.min(200).saturating_sub(right.len() + 2);
+    let left = super::table::cut(&format!("tapline  {title}"), room_left);
+    let head = format!("{left:<room_left$}  {right}");
+    let tabs = Page::ALL[..8].iter().enumerate().map(|(at, page)| {
+        let (key, name) = (at + 1, page.name());
+        if *page == state.place.page { format!("[{key} {name}]") } else { format!(" {key} {name} ") }
+    });
+    let tabs: String = tabs.collect();
+    let tabs = if tabs.len() > room.columns { narrow_tabs(state.place.page) } else { tabs };
+    let mut lines = vec![Line::new(Look::Head, head), Line::plain(tabs.trim_end())];
+    if answer.process.is_some() {
+        lines.extend(totals(shown, room));
+    }
+    lines
+}
+
+/// Tabs of a narrow terminal: digits, and the name of the page that is shown.
+fn narrow_tabs(page: Page) -> String {
+    let tabs = Page::ALL[..8].iter().enumerate().map(|(at, one)| {
+        if *one == page { format!("[{} {}]", at + 1, one.name()) } else { format!(" {} ", at + 1) }
+    });
+    tabs.collect()
+}
+
+fn nothing(refused: usize, columns: usize) -> String {
+    match (refused, columns) {
+        (0, 0..90) => "no meter runs: tapline probe -i eth0 --view".to_owned(),
+        (0, _) => "no meter runs with a view: start one, such as tapline probe -i eth0 --view".to_owned(),
+        (refused, _) => format!("no right to read {refused} views of other users: run as their user"),
+    }
+}
+
+fn status(shown: &Shown<'_>) -> &'static str {
+    let Shown { answer, state, .. } = shown;
+    match &answer.process {
+        _ if state.is_frozen => "frozen",
+        Some(_) if !answer.is_alive => "the meter has ended",
+        _ if answer.window.lost() > 0 => "LOSING PACKETS",
+        Some(process) if !process.is_live => "from a file",
+        _ => "live",
+    }
+}
+
+/// Numbers of the last second, and the strip of the last minute.
+fn totals(shown: &Shown<'_>, room: Room) -> Vec<Line> {
+    let Shown { answer, series, state, .. } = shown;
+    let Some(second) = &answer.second else { return vec![Line::plain("no second has been read yet")] };
+    let seconds = second.seconds();
+    let lost = answer.window.lost();
+    let mut numbers = format!(
+        "{}  {}  {}  lost {} in {} s",
+        rate(second.offered[1] as f64 * 8.0 / seconds, "bit/s"),
+        rate(second.offered[0] as f64 / seconds, "packets/s"),
+        text(second.active as f64, "flows"),
+        tapline_graph::grouped(lost),
+        answer.seconds,
+    );
+    if !state.place.filter.is_empty() {
+        numbers += &format!("  filter: {}", state.place.filter);
+    }
+    let columns = room.columns.min(120).saturating_sub(24);
+    let mut lines = vec![Line::new(if lost > 0 { Look::Bad } else { Look::Plain }, numbers)];
+    if state.past().is_none() {
+        let values = if state.unit == super::state::Unit::Packets { &series.packets } else { &series.bits };
+        let unit = if state.unit == super::state::Unit::Packets { "packets/s" } else { "bit/s" };
+        lines.extend(strip::strips(values, &series.lost, unit, columns.min(60), room.is_ascii));
+    }
+    lines
+}
+
+fn foot(shown: &Shown<'_>) -> Vec<Line> {
+    let state = shown.state;
+    match &state.typed {
+        Some(typed) if state.refusal.is_empty() => {
+            vec![Line::new(Look::Head, format!("filter: {typed}_   Enter, Esc"))]
+        }
+        Some(typed) => vec![
+            Line::new(Look::Bad, state.refusal.lines().next().unwrap_or_default()),
+            Line::new(Look::Head, format!("filter: {typed}_   Enter, Esc")),
+        ],
+        None => Vec::new(),
+    }
+}
+
+fn help() -> Vec<Line> {
+    let keys = [
+        ("1 - 8", "pages"),
+        ("/", "filter: host:10.0.0.7 app:tls, and pcap-filter text"),
+        ("Space", "freeze, go on"),
+        ("b", "bits, bytes, packets"),
+        ("[ ]", "shorter, longer window; beyond a minute it is one of the history"),
+        ("h l, arrows", "half a window back, forth, in the history"),
+        ("d", "the history by senders, receivers, pairs, services, names, ..."),
+        ("j k, arrows", "row below, above; rows keep their order meanwhile"),
+        ("Enter", "open a row: its host, the flows of a pair, a filter"),
+        ("Esc", "back"),
+        ("? q", "these keys; end"),
+    ];
+    let lines = keys.map(|(key, what)| Line::plain(format!("  {key:<14}{what}")));
+    [vec![Line::new(Look::Head, "Keys, as those of the page of tapline view")], lines.to_vec()].concat()
+}
+
+/// A line for a second: totals, and the greatest row of the page.
+pub(super) fn spoken(shown: &Shown<'_>) -> Option<String> {
+    let second = shown.answer.second.as_ref()?;
+    let seconds = second.seconds();
+    let mut line = format!(
+        "{}  {}  {}  {}  lost {}",
+        clock(second.end_ns),
+        rate(second.offered[1] as f64 * 8.0 / seconds, "bit/s"),
+        rate(second.offered[0] as f64 / seconds, "packets/s"),
+        text(second.active as f64, "flows"),
+        tapline_graph::grouped(second.lost()),
+    );
+    if let Some((title, row)) = pages::greatest(shown) {
+        let amount = numbers::amount(row.amount, shown.state.unit, shown.answer.window.seconds());
+        line += &format!("  {title}: {} {amount}", super::table::printable(&grid::label(&row.key)));
+    }
+    Some(line)
+}
+
+/// The keys of rows, for [`State::press`].
+pub(super) fn keys(rows: &[tapline_pages::SumRow]) -> Vec<KeyWords> {
+    rows.iter().map(|row| row.key.clone()).collect()
+}

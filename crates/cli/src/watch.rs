@@ -1,0 +1,216 @@
+//! `tapline watch`: rules over packets and flows. What was typed becomes a graph, which runs as any other.
+//!
+//! ```text
+//! device(eth0) -> watch("rules.toml", json=yes)
+//! ```
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use tapline_graph::catalog::InterfaceOptions;
+use tapline_graph::stages::check_watch;
+use tapline_packet::Interface;
+
+use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
+use crate::compiler::Compiler;
+use crate::container;
+use crate::live::XdpArgs;
+use crate::run::{self, RunArgs};
+use crate::stored::{self, TimeArgs};
+use crate::strict::StrictArgs;
+use crate::wake::WakeArgs;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline watch check rules.toml                           is the file right?
+  tapline watch -r trace.pcapng --rules rules.toml         events of a file, by the time of its packets
+  tapline watch -i eth0 --rules rules.toml --json          events as lines of JSON, as they happen
+  tapline watch -i tap:office --rules rules.toml           of a capture of tapline serve, beside its other readers
+  tapline watch -i eth0 --rules rules.toml --directory /srv/watch    recordings of rules go there
+
+A file of rules:
+  [[rule]]
+  name = \"port-scan\"
+  on = \"flow begun\"                  # packet, flow begun, flow ended, new host, new pair, silence TIME, account lost
+  filter = \"tcp\"                     # in the pcap-filter language; or fpl = \"...\"
+  by = [\"src\"]                       # counted for each: src, dst, sport, dport, proto, vlan, pair
+  count = \"distinct dport\"           # events, packets, bytes, distinct FIELD
+  window = \"10s\"
+  above = 100                        # raised at this sum ...
+  below = 20                         # ... and cleared at this one
+  limit = \"10/1m\"                    # at most so many events are told; the others are counted
+  message = \"{src} tried {value} ports\"
+  record = { before = \"10s\", after = \"1m\", only = \"src\" }
+  run = [\"logger\", \"-t\", \"tapline\"]   # the event is its standard input
+
+  [[script]]
+  name = \"beacon\"
+  file = \"beacon.rhai\"
+
+Events go to standard output; a table of all rules and the account follow on standard error at the end, and after kill -USR1. kill -HUP
+has the file read again: rules that are as before go on with all that they remember, and a mistake leaves the rules as they are.
+docs/watch.md has all words, the language of scripts, and what a live run and a file have in common.";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct WatchArgs {
+    #[command(subcommand)]
+    command: Option<WatchCommand>,
+    /// Interface to watch: a name, a glob, or 'any'; xdp: before the name captures by AF_XDP; tap:NAME is a capture of
+    /// tapline serve. May be repeated.
+    #[arg(short, long, value_name = "NAME", help_heading = "Input")]
+    interface: Vec<String>,
+    /// Watch a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY reads a
+    /// store.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    read: Option<PathBuf>,
+    #[command(flatten)]
+    times: TimeArgs,
+    /// Watch in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
+    pub(crate) netns: Option<String>,
+    /// Watch in the network of this container: its name, its pod's, or the beginning of its identifier.
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
+    pub(crate) container: Option<String>,
+    #[command(flatten)]
+    xdp: XdpArgs,
+    /// File of rules, TOML.
+    #[arg(long, value_name = "FILE", help_heading = "Rules")]
+    rules: Option<PathBuf>,
+    /// Folder for recordings, and for webhooks that wait to be sent.
+    #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Rules")]
+    directory: PathBuf,
+    /// Add lines of events to this file in place of standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    events: Option<PathBuf>,
+    /// Print each event, then results and account, as JSON objects, one a line.
+    #[arg(long, help_heading = "Reports")]
+    json: bool,
+    /// Print this command as a graph for `tapline run`, and stop.
+    #[arg(long, help_heading = "Reports")]
+    show_graph: bool,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    relinquish_privileges: Option<String>,
+    #[command(flatten)]
+    wake: WakeArgs,
+    #[command(flatten)]
+    strict: StrictArgs,
+    #[command(flatten)]
+    language: LanguageArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum WatchCommand {
+    /// Check a file of rules: words, filters, scripts.
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// File of rules.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    language: LanguageArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
+    if let Some(WatchCommand::Check(check)) = &args.command {
+        return check_file(&check.file, check.language);
+    }
+    let Some(rules) = &args.rules else {
+        bail!("no rules: name a file (--rules rules.toml); tapline watch --help shows one");
+    };
+    if args.read.is_none() && args.interface.is_empty() {
+        bail!(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
+        );
+    }
+    match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
+        Some(store) => args.times.check(&store)?,
+        None => args.times.check_unused()?,
+    }
+    read_rules(rules, args.language)?;
+    let graph = graph(args, rules);
+    if args.show_graph {
+        writeln!(io::stdout(), "{graph}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    run::run(&RunArgs {
+        files: Vec::new(),
+        text: vec![graph],
+        check: false,
+        dot: false,
+        explain: false,
+        reload: false,
+        stages: None,
+        netns: args.netns.clone(),
+        container: None,
+        xdp: args.xdp,
+        i_own_this_network: Vec::new(),
+        workers: 1,
+        duration: args.duration,
+        json: args.json,
+        results_aside: true,
+        flows: None,
+        wake: args.wake,
+        strict: args.strict,
+        language: args.language,
+        relinquish_privileges: args.relinquish_privileges.clone(),
+        follow_links: false,
+    })
+}
+
+fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {
+    let (rules, scripts) = read_rules(path, language)?;
+    writeln!(io::stdout(), "the file is right: {rules} rules, {scripts} scripts")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a file of rules and compiles its filters, so that a mistake shows before anything is opened. Rules and scripts.
+fn read_rules(path: &Path, language: LanguageArgs) -> Result<(usize, usize)> {
+    let compiler = Compiler::new(SNAP_LEN, true, language, false, None);
+    let options: InterfaceOptions = Arc::new(move |interface: &Interface| compiler.options(interface));
+    let rules = check_watch(path, &[], &options).map_err(|why| anyhow!(why))?;
+    Ok((rules.rules.len(), rules.scripts.len()))
+}
+
+fn graph(args: &WatchArgs, rules: &Path) -> String {
+    let mut sources: Vec<String> =
+        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect();
+    if let Some(path) = &args.read {
+        let name = match stored::store_name(path) {
+            Ok(Some(store)) => args.times.of(&store).text(),
+            _ => path.to_string_lossy().into_owned(),
+        };
+        sources.push(format!("file({})", quoted(&name)));
+    }
+    let text = |path: &Path| quoted(&path.to_string_lossy());
+    let to = args.events.as_deref().unwrap_or(Path::new("-"));
+    let json = if args.json { "yes" } else { "no" };
+    let stage =
+        format!("watch({}, to={}, json={json}, directory={})", text(rules), text(to), text(&args.directory));
+    match sources.as_slice() {
+        [source] => format!("{source} -> watch :: {stage};"),
+        // Packets of several interfaces are taken in the order of their times.
+        several => {
+            let ways: String = several.iter().map(|source| format!(" {source} -> all;")).collect();
+            format!("all :: merge; all -> watch :: {stage};{ways}")
+        }
+    }
+}
+
+/// A string of the graph language.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

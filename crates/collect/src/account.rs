@@ -1,0 +1,186 @@
+//! What a source sent, and what became of it.
+//!
+//! ```text
+//! datagrams   received = read + refused by DatagramFault                                    (all sources together)
+//! sets        without their template: held until it comes, then decoded; else refused
+//! records     decoded = flows handed on + options + refused by RefusedCause
+//! ```
+
+use std::net::IpAddr;
+
+use tapline_packet::Timestamp;
+
+/// A protocol of flow export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// NetFlow version 5.
+    NetFlow5,
+    /// NetFlow version 9.
+    NetFlow9,
+    /// IPFIX.
+    Ipfix,
+    /// sFlow version 5.
+    SFlow5,
+}
+
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Protocol; 4] =
+        [Protocol::NetFlow5, Protocol::NetFlow9, Protocol::Ipfix, Protocol::SFlow5];
+
+    /// The name for people and machines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::NetFlow5 => "v5",
+            Protocol::NetFlow9 => "v9",
+            Protocol::Ipfix => "ipfix",
+            Protocol::SFlow5 => "sflow",
+        }
+    }
+
+    /// What its sequence numbers count, and so what is counted as lost.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Protocol::NetFlow5 => "flows",
+            Protocol::Ipfix => "records",
+            Protocol::NetFlow9 | Protocol::SFlow5 => "datagrams",
+        }
+    }
+}
+
+/// The reason for which a whole datagram was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum DatagramFault {
+    /// Its first bytes are of no protocol of flow export.
+    NotExport = 0,
+    /// It ends within its header, or before the length that the header tells; or it is a fragment of a datagram.
+    Short = 1,
+    /// It is of a new source, and the table of sources is full.
+    NoRoom = 2,
+}
+
+impl DatagramFault {
+    /// All faults.
+    pub const ALL: [DatagramFault; 3] =
+        [DatagramFault::NotExport, DatagramFault::Short, DatagramFault::NoRoom];
+
+    /// The fault in a few words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DatagramFault::NotExport => "no flow export",
+            DatagramFault::Short => "cut short",
+            DatagramFault::NoRoom => "too many sources",
+        }
+    }
+}
+
+/// The reason for which a part of a datagram was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum RefusedCause {
+    /// Sets of records whose template has not come.
+    NoTemplate = 0,
+    /// Sets, records or samples whose lengths do not fit; what follows in the datagram is not read.
+    Malformed = 1,
+    /// Templates for which there was no room.
+    NoRoom = 2,
+    /// Records that count neither packets nor bytes, such as events of firewalls.
+    NoCounters = 3,
+    /// Samples of packets that are not IP.
+    NotIp = 4,
+    /// Records with counters greater than any router's: sums would no longer be right.
+    TooGreat = 5,
+}
+
+impl RefusedCause {
+    /// All causes.
+    pub const ALL: [RefusedCause; 6] = [
+        RefusedCause::NoTemplate,
+        RefusedCause::Malformed,
+        RefusedCause::NoRoom,
+        RefusedCause::NoCounters,
+        RefusedCause::NotIp,
+        RefusedCause::TooGreat,
+    ];
+
+    /// The cause as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefusedCause::NoTemplate => "no_template",
+            RefusedCause::Malformed => "malformed",
+            RefusedCause::NoRoom => "no_room",
+            RefusedCause::NoCounters => "no_counters",
+            RefusedCause::NotIp => "not_ip",
+            RefusedCause::TooGreat => "too_great",
+        }
+    }
+}
+
+/// Counters of one source. All numbers are since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceAccount {
+    /// The exporter's address; of sFlow the agent's.
+    pub exporter: IpAddr,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Observation domain (IPFIX), source id (v9), engine type and id (v5), sub-agent (sFlow).
+    pub domain: u32,
+    /// Datagrams that were read.
+    pub datagrams: u64,
+    /// Records that became flows.
+    pub flows: u64,
+    /// Records of options, and samples of counters, which are not flows.
+    pub options: u64,
+    /// Packets that the flows count.
+    pub packets: u64,
+    /// Bytes that the flows count.
+    pub bytes: u64,
+    /// What is missing by the sequence numbers, in [`Protocol::unit`].
+    pub lost: u64,
+    /// Datagrams that came after ones that were sent later. They are not lost.
+    pub late: u64,
+    /// Times that the sequence numbers began anew.
+    pub restarts: u64,
+    /// Templates known.
+    pub templates: u64,
+    /// Sets held for want of their template.
+    pub held: u64,
+    /// The sampling interval that was told last; 1 if none was.
+    pub sampling: u32,
+    /// Flows whose times were no times of their message, more than a week before it or an hour behind: they have that of
+    /// the message.
+    pub retimed: u64,
+    /// The earliest start and the latest end of its flows; `None` before the first.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// What was refused, by cause.
+    pub refused: [u64; RefusedCause::ALL.len()],
+}
+
+impl SourceAccount {
+    pub(crate) fn new(exporter: IpAddr, protocol: Protocol, domain: u32) -> SourceAccount {
+        SourceAccount {
+            exporter,
+            protocol,
+            domain,
+            datagrams: 0,
+            flows: 0,
+            options: 0,
+            packets: 0,
+            bytes: 0,
+            lost: 0,
+            late: 0,
+            restarts: 0,
+            templates: 0,
+            held: 0,
+            sampling: 1,
+            retimed: 0,
+            span: None,
+            refused: [0; RefusedCause::ALL.len()],
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, cause: RefusedCause) {
+        self.refused[cause as usize] += 1;
+    }
+}

@@ -1,0 +1,344 @@
+//! A flow while the fields of its record are read.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tapline_flow::{Collected, EndReason, Endpoint, Flow, FlowContext};
+use tapline_packet::Timestamp;
+
+use crate::bytes::number;
+use crate::field::Field;
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+/// Nanoseconds of a millisecond.
+const MS: i64 = 1_000_000;
+/// Seconds from 1900, where NTP begins, to 1970.
+const FROM_1900: u64 = 2_208_988_800;
+
+/// The time of a message, by which relative times are reckoned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageTime {
+    /// The exporter's clock, in nanoseconds since 1970.
+    pub(crate) export_ns: i64,
+    /// The exporter's uptime, in milliseconds, and the time at which it was 0, in nanoseconds since 1970; `None` if it
+    /// is not known.
+    pub(crate) uptime: Option<(u32, i64)>,
+}
+
+/// What a record says of the sampling of its counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampled {
+    /// 0 if the record does not say.
+    pub(crate) interval: u32,
+    /// Of `interval + space` packets `interval` were taken (RFC 5477).
+    pub(crate) packets: u32,
+    pub(crate) space: u32,
+    /// The sampler whose interval the options tell.
+    pub(crate) sampler: Option<u64>,
+}
+
+impl Sampled {
+    /// The interval N (1 packet in N), if it is told.
+    pub(crate) fn told(&self) -> Option<u32> {
+        match (self.interval, self.packets) {
+            (0, 0) => None,
+            (0, packets) => Some((packets.saturating_add(self.space) / packets).max(1)),
+            (interval, _) => Some(interval),
+        }
+    }
+}
+
+/// Counters and further fields of one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    post_packets: u64,
+    post_bytes: u64,
+    pub(crate) tcp_flags: u8,
+    tcp_flags_first: u8,
+    pub(crate) ttl_min: u8,
+    pub(crate) ttl_max: u8,
+    pub(crate) tos: u8,
+}
+
+/// A flow while the fields of its record are read. What no field tells stays 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    /// Forward and reverse.
+    pub(crate) sides: [Side; 2],
+    pub(crate) addresses: [Option<IpAddr>; 2],
+    pub(crate) ports: [u16; 2],
+    pub(crate) protocol: u8,
+    icmp: Option<u16>,
+    start: Option<i64>,
+    end: Option<i64>,
+    duration_ns: Option<i64>,
+    uptimes: [Option<u32>; 2],
+    deltas: [Option<u32>; 2],
+    /// Of an options record too.
+    pub(crate) boot_ns: Option<i64>,
+    end_reason: u8,
+    pub(crate) vlan: u16,
+    mpls: u32,
+    tunnel: u32,
+    pub(crate) ingress: u32,
+    pub(crate) egress: u32,
+    direction: u8,
+    pub(crate) prefix_lens: [u8; 2],
+    pub(crate) autonomous_systems: [u32; 2],
+    pub(crate) next_hop: Option<IpAddr>,
+    exporter: Option<IpAddr>,
+    pub(crate) sampled: Sampled,
+}
+
+impl Draft {
+    pub(crate) fn new() -> Draft {
+        Draft {
+            sides: [Side::default(); 2],
+            addresses: [None; 2],
+            ports: [0; 2],
+            protocol: 0,
+            icmp: None,
+            start: None,
+            end: None,
+            duration_ns: None,
+            uptimes: [None; 2],
+            deltas: [None; 2],
+            boot_ns: None,
+            end_reason: 0,
+            vlan: FlowContext::NO_VLAN,
+            mpls: FlowContext::NO_LABEL,
+            tunnel: 0,
+            ingress: 0,
+            egress: 0,
+            direction: 0,
+            prefix_lens: [0; 2],
+            autonomous_systems: [0; 2],
+            next_hop: None,
+            exporter: None,
+            sampled: Sampled::default(),
+        }
+    }
+
+    /// Takes the value of a field.
+    #[inline]
+    pub(crate) fn set(&mut self, field: Field, is_reverse: bool, bytes: &[u8]) {
+        let side = &mut self.sides[usize::from(is_reverse)];
+        let ms = |bytes: &[u8]| (number(bytes) as i64).saturating_mul(MS);
+        match field {
+            Field::Octets => side.bytes = number(bytes),
+            Field::Packets => side.packets = number(bytes),
+            Field::PostOctets => side.post_bytes = number(bytes),
+            Field::PostPackets => side.post_packets = number(bytes),
+            // Of two octets the low one has the flags (RFC 9565).
+            Field::TcpFlags => side.tcp_flags |= number(bytes) as u8,
+            Field::TcpFlagsFirst => {
+                side.tcp_flags_first = number(bytes) as u8;
+                side.tcp_flags |= side.tcp_flags_first;
+            }
+            Field::ClassOfService => side.tos = number(bytes) as u8,
+            Field::TtlMin => side.ttl_min = number(bytes) as u8,
+            Field::TtlMax => side.ttl_max = number(bytes) as u8,
+            Field::Ttl => (side.ttl_min, side.ttl_max) = (number(bytes) as u8, number(bytes) as u8),
+            Field::SourceAddress => set_address(&mut self.addresses[0], bytes),
+            Field::DestinationAddress => set_address(&mut self.addresses[1], bytes),
+            Field::SourcePort => self.ports[0] = number(bytes) as u16,
+            Field::DestinationPort => self.ports[1] = number(bytes) as u16,
+            Field::Protocol => self.protocol = number(bytes) as u8,
+            Field::IcmpTypeCode => set_icmp(&mut self.icmp, 0, number(bytes) as u16),
+            Field::IcmpType => set_icmp(&mut self.icmp, 0x00ff, (number(bytes) as u16) << 8),
+            Field::IcmpCode => set_icmp(&mut self.icmp, 0xff00, number(bytes) as u16 & 0xff),
+            Field::StartUptime => self.uptimes[0] = Some(number(bytes) as u32),
+            Field::EndUptime => self.uptimes[1] = Some(number(bytes) as u32),
+            Field::StartMilliseconds => self.start = Some(ms(bytes)),
+            Field::EndMilliseconds => self.end = Some(ms(bytes)),
+            _ => self.set_rare(field, bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn set_rare(&mut self, field: Field, bytes: &[u8]) {
+        let value = number(bytes);
+        let (low, signed) = (value as u32, value as i64);
+        match field {
+            Field::SourcePrefix => self.prefix_lens[0] = value as u8,
+            Field::DestinationPrefix => self.prefix_lens[1] = value as u8,
+            Field::Ingress => self.ingress = low,
+            Field::Egress => self.egress = low,
+            Field::SourceAs => self.autonomous_systems[0] = low,
+            Field::DestinationAs => self.autonomous_systems[1] = low,
+            Field::NextHop => {
+                let mut address = None;
+                set_address(&mut address, bytes);
+                self.next_hop = address.filter(|address| !address.is_unspecified()).or(self.next_hop);
+            }
+            Field::ExporterAddress => {
+                let mut address = None;
+                set_address(&mut address, bytes);
+                self.exporter = address.filter(|address| !address.is_unspecified()).or(self.exporter);
+            }
+            Field::Vlan if value > 0 => self.vlan = value as u16 & 0x0fff,
+            Field::Direction => self.direction = value as u8,
+            Field::MplsTop => self.mpls = low >> 4,
+            Field::EndReason => self.end_reason = value as u8,
+            Field::Tunnel => self.tunnel = low,
+            Field::StartSeconds => self.start = Some(signed.saturating_mul(1000 * MS)),
+            Field::EndSeconds => self.end = Some(signed.saturating_mul(1000 * MS)),
+            Field::StartNtp => self.start = Some(of_ntp(value)),
+            Field::EndNtp => self.end = Some(of_ntp(value)),
+            Field::StartDelta => self.deltas[0] = Some(low),
+            Field::EndDelta => self.deltas[1] = Some(low),
+            Field::ObservedSeconds => self.end = self.end.or(Some(signed.saturating_mul(1000 * MS))),
+            Field::ObservedMilliseconds => self.end = self.end.or(Some(signed.saturating_mul(MS))),
+            Field::DurationMilliseconds => self.duration_ns = Some(i64::from(low) * MS),
+            Field::DurationMicroseconds => self.duration_ns = Some(i64::from(low) * 1000),
+            Field::BootMilliseconds => self.boot_ns = Some(signed.saturating_mul(MS)),
+            Field::SamplingInterval => self.sampled.interval = low,
+            Field::SamplingPackets => self.sampled.packets = low,
+            Field::SamplingSpace => self.sampled.space = low,
+            Field::Sampler => self.sampled.sampler = Some(value),
+            _ => {}
+        }
+    }
+
+    /// Whether it counts anything, either way.
+    pub(crate) fn is_counted(&self) -> bool {
+        let any = |side: &Side| side.packets | side.bytes | side.post_packets | side.post_bytes;
+        self.sides.iter().any(|side| any(side) != 0)
+    }
+
+    /// The flow. `exporter` and `domain` are those of the message; `sampling` is the interval of the counters, by which
+    /// they are multiplied if `scales`.
+    pub(crate) fn flow(
+        &self,
+        time: MessageTime,
+        (exporter, domain): (IpAddr, u32),
+        sampling: u32,
+        scales: bool,
+    ) -> Flow {
+        let factor = if scales { u64::from(sampling.max(1)) } else { 1 };
+        let (first, last) = self.times(time);
+        let is_v6 = self.addresses.iter().flatten().any(IpAddr::is_ipv6);
+        let none = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        let address = |at: usize| match self.addresses[at] {
+            Some(IpAddr::V4(address)) if is_v6 => IpAddr::V6(address.to_ipv6_mapped()),
+            Some(address) => address,
+            None => none,
+        };
+        let mut ports = self.ports;
+        if let Some(icmp) = self.icmp.filter(|_| matches!(self.protocol, ICMP | ICMPV6)) {
+            ports = [0, icmp];
+        }
+        let endpoint = |at: usize| {
+            let side = &self.sides[at];
+            let or = |count: u64, post: u64| if count == 0 { post } else { count }.saturating_mul(factor);
+            let (packets, bytes) = (or(side.packets, side.post_packets), or(side.bytes, side.post_bytes));
+            let has_sent = packets > 0 || bytes > 0;
+            Endpoint {
+                address: address(at),
+                port: ports[at],
+                packets,
+                bytes,
+                first: if has_sent { first } else { Timestamp::EPOCH },
+                last: if has_sent { last } else { Timestamp::EPOCH },
+                tcp_flags: side.tcp_flags,
+                tcp_flags_first: side.tcp_flags_first,
+                ttl_min: side.ttl_min,
+                ttl_max: side.ttl_max,
+                tos: side.tos,
+            }
+        };
+        let context = FlowContext {
+            mpls: self.mpls,
+            tunnel: self.tunnel,
+            interface: self.ingress,
+            vlan: self.vlan,
+            ..FlowContext::NONE
+        };
+        let collected = Collected {
+            exporter: self.exporter.unwrap_or(exporter),
+            domain,
+            sampling: if scales { 1 } else { sampling.max(1) },
+            egress: self.egress,
+            direction: self.direction,
+            prefix_lens: self.prefix_lens,
+            autonomous_systems: self.autonomous_systems,
+            next_hop: self.next_hop,
+        };
+        Flow {
+            endpoints: [endpoint(0), endpoint(1)],
+            protocol: self.protocol,
+            end_reason: self.reason(),
+            context,
+            details: None,
+            collected: Some(Box::new(collected)),
+        }
+    }
+
+    fn reason(&self) -> EndReason {
+        // SiLK's mode of YAF marks a flow that goes on with a bit of its own.
+        let reason = self.end_reason & 0x1f;
+        EndReason::ALL.into_iter().find(|known| *known as u8 == reason).unwrap_or(EndReason::Unknown)
+    }
+
+    /// Start and end. What the record lacks is reckoned from what it has, at last from the message's time.
+    fn times(&self, time: MessageTime) -> (Timestamp, Timestamp) {
+        let absolute = |at: usize| {
+            let delta = self.deltas[at].map(|delta| time.export_ns.saturating_sub(i64::from(delta) * 1000));
+            delta.or_else(|| self.of_uptime(self.uptimes[at]?, time))
+        };
+        let (mut start, mut end) = (self.start.or_else(|| absolute(0)), self.end.or_else(|| absolute(1)));
+        let lasted =
+            self.uptimes[0].zip(self.uptimes[1]).map(|(from, to)| i64::from(to.wrapping_sub(from)) * MS);
+        let lasted = self.duration_ns.or(lasted).unwrap_or(0);
+        if start.is_none() && end.is_none() {
+            end = Some(time.export_ns);
+        }
+        start = start.or(end.map(|end| end.saturating_sub(lasted)));
+        end = end.or(start.map(|start| start.saturating_add(lasted)));
+        let (start, end) = (start.unwrap_or(time.export_ns), end.unwrap_or(time.export_ns));
+        (Timestamp::from_nanos(start.min(end)), Timestamp::from_nanos(end))
+    }
+
+    /// The time of an uptime, which has wrapped if it is greater than the message's own.
+    fn of_uptime(&self, uptime: u32, time: MessageTime) -> Option<i64> {
+        if let Some((now, boot)) = time.uptime {
+            let before = now.wrapping_sub(uptime);
+            // A little ahead of the message is a fault of the exporter's, not a wrap.
+            let ago =
+                if before > u32::MAX - 600_000 { -i64::from(before.wrapping_neg()) } else { before.into() };
+            return Some(boot.saturating_add((i64::from(now) - ago).saturating_mul(MS)));
+        }
+        Some(self.boot_ns?.saturating_add(i64::from(uptime) * MS))
+    }
+}
+
+/// Addresses of other lengths are no addresses. One that is not 0 stays: records of dual-stack templates have both.
+fn set_address(address: &mut Option<IpAddr>, bytes: &[u8]) {
+    let new = if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        IpAddr::from(v4)
+    } else if let Ok(v6) = <[u8; 16]>::try_from(bytes) {
+        IpAddr::from(v6)
+    } else {
+        return;
+    };
+    if address.is_none_or(|known| known.is_unspecified()) {
+        *address = Some(new);
+    }
+}
+
+fn set_icmp(icmp: &mut Option<u16>, kept: u16, value: u16) {
+    let before = icmp.unwrap_or(0);
+    // Some templates have the elements of both versions, one of them 0.
+    if value != 0 || icmp.is_none() {
+        *icmp = Some(before & kept | value);
+    }
+}
+
+/// Nanoseconds since 1970 of an NTP time.
+fn of_ntp(time: u64) -> i64 {
+    let seconds = (time >> 32).wrapping_sub(FROM_1900) as u32;
+    let nanos = ((time & 0xffff_ffff) * 1_000_000_000) >> 32;
+    i64::from(seconds) * 1_000_000_000 + nanos as i64
+}

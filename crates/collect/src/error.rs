@@ -1,0 +1,28 @@
+//! Errors of a collector.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Errors of a collector. Each text says what happened, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file of templates cannot be opened, read or written.
+    #[error("templates in {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The file is no file of templates.
+    #[error("{}: line {line}: {what}: give another file, or delete this one", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+        /// The fault.
+        what: &'static str,
+    },
+}

@@ -1,0 +1,148 @@
+//! Fields of records: which of them become part of a flow.
+//!
+//! ```text
+//! number of IANA's, version 9's (the same up to 127), CERT's (6871) --Field::of--> Field | none: its octets are skipped
+//! enterprise 29305: the same, of the reverse direction (RFC 5103)
+//! ```
+
+/// Enterprise number of reverse elements (RFC 5103, 6.1).
+const REVERSE: u32 = 29305;
+/// CERT's enterprise number: YAF has its TCP flags there, with this bit for the reverse direction.
+const CERT: u32 = 6871;
+const CERT_REVERSE: u16 = 0x4000;
+
+/// The meaning of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Octets,
+    Packets,
+    /// Counters after middleboxes, for records that have no others.
+    PostOctets,
+    PostPackets,
+    Protocol,
+    ClassOfService,
+    TcpFlags,
+    TcpFlagsFirst,
+    SourcePort,
+    DestinationPort,
+    SourceAddress,
+    DestinationAddress,
+    SourcePrefix,
+    DestinationPrefix,
+    Ingress,
+    Egress,
+    NextHop,
+    SourceAs,
+    DestinationAs,
+    IcmpTypeCode,
+    IcmpType,
+    IcmpCode,
+    TtlMin,
+    TtlMax,
+    Ttl,
+    Vlan,
+    Direction,
+    MplsTop,
+    EndReason,
+    Tunnel,
+    ExporterAddress,
+    StartUptime,
+    EndUptime,
+    StartSeconds,
+    EndSeconds,
+    StartMilliseconds,
+    EndMilliseconds,
+    /// NTP times: of micro- and of nanoseconds.
+    StartNtp,
+    EndNtp,
+    /// Microseconds before the message's time.
+    StartDelta,
+    EndDelta,
+    ObservedSeconds,
+    ObservedMilliseconds,
+    DurationMilliseconds,
+    DurationMicroseconds,
+    /// Milliseconds since 1970 at which the exporter's uptime was 0.
+    BootMilliseconds,
+    SamplingInterval,
+    SamplingPackets,
+    SamplingSpace,
+    Sampler,
+}
+
+impl Field {
+    /// The meaning of an element, and whether it is of the reverse direction; `None` for elements that are skipped.
+    pub(crate) fn of(enterprise: u32, id: u16) -> Option<(Field, bool)> {
+        match enterprise {
+            0 => Some((Field::of_iana(id)?, false)),
+            REVERSE => Some((Field::of_iana(id)?, true)),
+            CERT => match id & !CERT_REVERSE {
+                14 => Some((Field::TcpFlagsFirst, id & CERT_REVERSE != 0)),
+                15 => Some((Field::TcpFlags, id & CERT_REVERSE != 0)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The meaning of a scope of version 9 (RFC 3954, 6.1), whose types have numbers of their own.
+    pub(crate) fn of_scope9(kind: u16) -> Option<(Field, bool)> {
+        (kind == 2).then_some((Field::Ingress, false))
+    }
+
+    fn of_iana(id: u16) -> Option<Field> {
+        Some(match id {
+            // Cisco's firewalls have octets and packets as 231 and 298 (NSEL).
+            1 | 85 | 231 => Field::Octets,
+            2 | 86 | 298 => Field::Packets,
+            23 => Field::PostOctets,
+            24 => Field::PostPackets,
+            4 => Field::Protocol,
+            5 => Field::ClassOfService,
+            6 => Field::TcpFlags,
+            7 | 180 | 182 => Field::SourcePort,
+            11 | 181 | 183 => Field::DestinationPort,
+            8 | 27 => Field::SourceAddress,
+            12 | 28 => Field::DestinationAddress,
+            9 | 29 => Field::SourcePrefix,
+            13 | 30 => Field::DestinationPrefix,
+            10 => Field::Ingress,
+            14 => Field::Egress,
+            15 | 62 => Field::NextHop,
+            16 => Field::SourceAs,
+            17 => Field::DestinationAs,
+            32 | 139 => Field::IcmpTypeCode,
+            176 | 178 => Field::IcmpType,
+            177 | 179 => Field::IcmpCode,
+            52 => Field::TtlMin,
+            53 => Field::TtlMax,
+            192 => Field::Ttl,
+            58 | 243 => Field::Vlan,
+            61 => Field::Direction,
+            70 => Field::MplsTop,
+            136 => Field::EndReason,
+            351 => Field::Tunnel,
+            130 | 131 => Field::ExporterAddress,
+            22 => Field::StartUptime,
+            21 => Field::EndUptime,
+            150 => Field::StartSeconds,
+            151 => Field::EndSeconds,
+            152 => Field::StartMilliseconds,
+            153 => Field::EndMilliseconds,
+            154 | 156 => Field::StartNtp,
+            155 | 157 => Field::EndNtp,
+            158 => Field::StartDelta,
+            159 => Field::EndDelta,
+            322 => Field::ObservedSeconds,
+            323 => Field::ObservedMilliseconds,
+            161 => Field::DurationMilliseconds,
+            162 => Field::DurationMicroseconds,
+            160 => Field::BootMilliseconds,
+            34 | 50 => Field::SamplingInterval,
+            305 => Field::SamplingPackets,
+            306 => Field::SamplingSpace,
+            48 | 302 => Field::Sampler,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! Flows out of the messages of routers and probes: IPFIX, NetFlow v5 and v9, sFlow v5.
+//!
+//! ```text
+//! datagram --version--> v5      records -----------------------------------> Draft --> Flow
+//!                       v9      sets --templates of the source--> records -->
+//!                       IPFIX   sets --templates of the source--> records -->
+//!                       sFlow   samples: the head of a packet ------------->
+//! ```
+//!
+//! - [`Collector`] takes datagrams and gives flows. It reads no clock and opens no socket.
+//! - [`SourceAccount`] is what one source sent: an exporter's address and one of its observation domains.
+//! - [`TemplateFile`] keeps templates over restarts.
+//!
+//! Datagrams are hostile: each read is checked against their bytes, and every table has a bound and a count of what it
+//! refused. Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103
+//! (biflows); RFC 5477 (sampling); sflow.org's "sFlow Version 5" (2004).
+#![forbid(unsafe_code)]
+
+mod account;
+mod bytes;
+mod collector;
+mod draft;
+mod error;
+mod field;
+mod netflow5;
+mod sampling;
+mod sequence;
+mod sets;
+mod sflow;
+mod template;
+mod template_file;
+
+pub use account::{DatagramFault, Protocol, RefusedCause, SourceAccount};
+pub use collector::{Collector, CollectorSettings, TemplateAccount};
+pub use error::Error;
+pub use template_file::TemplateFile;

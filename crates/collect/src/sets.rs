@@ -1,0 +1,71 @@
+//! Messages of NetFlow version 9 and of IPFIX.
+//!
+//! ```text
+//! v9      version 2 | count 2 | uptime ms 4 | seconds 4 | sequence 4 | source id 4 | sets to the end
+//! IPFIX   version 2 | length 2 | seconds 4 | sequence 4 | domain 4 | sets
+//! set     id 2 | length 2 | templates (0, 2) | options templates (1, 3) | records by template id (256 on)
+//! ```
+
+use crate::bytes::Bytes;
+use crate::draft::MessageTime;
+use crate::template::{Form, LEAST_ID};
+
+const SET_HEADER_LEN: usize = 4;
+
+/// The header of a message.
+pub(crate) struct Header {
+    pub(crate) form: Form,
+    pub(crate) time: MessageTime,
+    pub(crate) sequence: u32,
+    pub(crate) domain: u32,
+}
+
+/// The header of version 9, behind the version; `None` if it is cut short.
+pub(crate) fn header9(bytes: &mut Bytes<'_>) -> Option<Header> {
+    let (_count, uptime, seconds) = (bytes.u16()?, bytes.u32()?, bytes.u32()?);
+    let (sequence, domain) = (bytes.u32()?, bytes.u32()?);
+    let export_ns = i64::from(seconds) * 1_000_000_000;
+    let boot_ns = export_ns - i64::from(uptime) * 1_000_000;
+    let time = MessageTime { export_ns, uptime: Some((uptime, boot_ns)) };
+    Some(Header { form: Form::V9, time, sequence, domain })
+}
+
+/// The header of IPFIX, behind the version; what the message's length leaves over is taken off the end. `None` if the
+/// message is cut short.
+pub(crate) fn header10(bytes: &mut Bytes<'_>) -> Option<Header> {
+    let behind_version = bytes.len();
+    let len = usize::from(bytes.u16()?).checked_sub(2).filter(|len| *len <= behind_version)?;
+    bytes.0 = bytes.0.get(..len.checked_sub(2)?)?;
+    let (seconds, sequence, domain) = (bytes.u32()?, bytes.u32()?, bytes.u32()?);
+    let time = MessageTime { export_ns: i64::from(seconds) * 1_000_000_000, uptime: None };
+    Some(Header { form: Form::Ipfix, time, sequence, domain })
+}
+
+/// What a set has.
+pub(crate) enum Set<'a> {
+    Templates(Bytes<'a>),
+    OptionsTemplates(Bytes<'a>),
+    Records(u16, Bytes<'a>),
+    /// An id that the protocol reserves.
+    Unknown,
+}
+
+/// The next set; `None` at the end, an error if its length does not fit.
+pub(crate) fn next<'a>(bytes: &mut Bytes<'a>, form: Form) -> Option<Result<Set<'a>, ()>> {
+    // Less than a header is padding.
+    if bytes.len() < SET_HEADER_LEN {
+        return None;
+    }
+    let (id, len) = (bytes.u16()?, bytes.u16()?);
+    let Some(content) = usize::from(len).checked_sub(SET_HEADER_LEN).and_then(|len| bytes.take(len)) else {
+        bytes.0 = &[];
+        return Some(Err(()));
+    };
+    let content = Bytes(content);
+    Some(Ok(match (form, id) {
+        (_, LEAST_ID..) => Set::Records(id, content),
+        (Form::V9, 0) | (Form::Ipfix, 2) => Set::Templates(content),
+        (Form::V9, 1) | (Form::Ipfix, 3) => Set::OptionsTemplates(content),
+        _ => Set::Unknown,
+    }))
+}

@@ -1,0 +1,330 @@
+//! `collect`: messages of routers and probes become flows.
+//!
+//! ```text
+//! packets --UDP--> datagrams --Collector--> flows, to the stages right behind
+//!    \--> refused, by cause                 \--> a row of the result for each source
+//! ```
+//!
+//! The datagrams end here. Stages behind answer for the packets that the flows count: [`StageCounters::reported`].
+
+use std::any::Any;
+
+use tapline_capture::{Error, InterfaceAccount, Listener};
+use tapline_collect::{
+    Collector, CollectorSettings, DatagramFault, RefusedCause, SourceAccount, TemplateFile,
+};
+use tapline_flow::{Flow, FlowChange, PacketCount, Sampling, Statistics};
+use tapline_packet::headers::Headers;
+use tapline_packet::numbers::ip_protocol;
+use tapline_packet::{Interface, Timestamp};
+
+use crate::catalog::{
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{
+    ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
+};
+use crate::table::{Cell, Table};
+
+/// Flows that are handed on at a time, unless a datagram has more.
+const FLOWS_PER_PART: usize = 1024;
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// The class of this stage.
+pub(crate) const CLASS: StageClass = StageClass {
+    name: "collect",
+    summary: "messages of routers and probes become flows: IPFIX, NetFlow, sFlow",
+    description: "IPFIX, NetFlow v9 and v5, and sFlow v5 in UDP datagrams, told apart by their first bytes; what is none of them is refused. Templates and sequence \
+        numbers are kept for each source: the exporter's address, and its domain. Sets whose template has not come are held for it, 256 of each source. The result \
+        has a row for each source, with what is missing by its sequence numbers (docs/collect.md). Stages behind answer for the packets that the flows count.",
+    parameters: &[
+        Parameter {
+            name: "templates",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "a file that keeps templates over restarts; without one they are learnt anew",
+        },
+        Parameter {
+            name: "scale",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether packets and bytes are multiplied by the sampling interval that the exporter tells, as an estimate",
+        },
+        Parameter {
+            name: "sources",
+            kind: ParameterType::Number(1, 1_000_000),
+            default: Some("10000"),
+            meaning: "the most sources; datagrams of others are refused",
+        },
+        Parameter {
+            name: "view",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether a `view` behind it is told of the flows, once a second",
+        },
+    ],
+    outputs: Outputs::Flows,
+    input: StageInput::Packets,
+    order: Order::All,
+    example: "listen(\"udp://:4739\") -> collect -> flowlog(\"-\")",
+    make: Constructor::Stage(make),
+};
+
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let file = match arguments.text("templates") {
+        "" => None,
+        path => Some(TemplateFile::open(&site.common.path(path)).map_err(|error| error.to_string())?),
+    };
+    let settings = CollectorSettings {
+        sources_max: arguments.number("sources") as usize,
+        scales: arguments.text("scale") == "yes",
+    };
+    Ok(Box::new(CollectStage {
+        collector: Collector::new(settings, file),
+        flows: Vec::with_capacity(FLOWS_PER_PART),
+        is_live: false,
+        reported: 0,
+        viewed: (arguments.text("view") == "yes").then(Viewed::default),
+        has_told_of_file: false,
+    }))
+}
+
+/// What a view is told once a second.
+#[derive(Default)]
+struct Viewed {
+    /// The second of the last flows or the last tick.
+    now: Option<i64>,
+    changes: Vec<FlowChange>,
+    statistics: Statistics,
+    accounts: Vec<InterfaceAccount>,
+}
+
+struct CollectStage {
+    collector: Collector,
+    flows: Vec<Flow>,
+    is_live: bool,
+    /// Packets that the flows count.
+    reported: u64,
+    viewed: Option<Viewed>,
+    has_told_of_file: bool,
+}
+
+impl CollectStage {
+    /// Reads a packet, which is a whole datagram of UDP.
+    fn read(&mut self, headers: &Headers, data: &[u8], received: Timestamp) {
+        let is_udp = headers.protocol() == Some(ip_protocol::UDP);
+        let (Some(payload), Some((from, _)), true) = (headers.payload(), headers.addresses(data), is_udp)
+        else {
+            return self.collector.refuse(DatagramFault::NotExport);
+        };
+        if headers.fragment().is_some() {
+            return self.collector.refuse(DatagramFault::Short);
+        }
+        let datagram = data.get(payload..headers.ip_end()).unwrap_or_default();
+        // A refused datagram is counted by the collector.
+        let _ = self.collector.read(from.to_canonical(), received, datagram, &mut self.flows);
+    }
+
+    fn hand_on(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        if self.flows.is_empty() {
+            return Ok(());
+        }
+        let mut told = Ok(());
+        if let Some(viewed) = &mut self.viewed {
+            viewed.changes.extend(self.flows.iter().map(change));
+            for flow in &self.flows {
+                let count = PacketCount { packets: flow.packets(), bytes: flow.bytes() };
+                viewed.statistics.metered.merge(count);
+                viewed.statistics.flow_bytes += flow.bytes();
+                viewed.statistics.made += 1;
+                viewed.statistics.ended.count(flow.end_reason);
+            }
+            told = out.pass_changes(&FlowChanges { changes: &viewed.changes, second: None });
+            viewed.changes.clear();
+        }
+        self.reported += self.flows.iter().map(Flow::packets).sum::<u64>();
+        let handed = out.pass_flows(&ExpiredFlows {
+            flows: &self.flows,
+            now,
+            sampling: Sampling::NONE,
+            is_live: self.is_live,
+            scale: 1,
+            small_packets: 0,
+            is_collected: true,
+        });
+        self.flows.clear();
+        told.and(handed)
+    }
+
+    /// Tells the views behind of the totals, when a second is over.
+    fn tell_second(&mut self, now: Timestamp, is_end: bool, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(viewed) = &mut self.viewed else { return Ok(()) };
+        let second = now.as_nanos().div_euclid(SECOND_NS);
+        let before = viewed.now.replace(second);
+        if before == Some(second) && !is_end || before.is_none() {
+            return Ok(());
+        }
+        let second = MeteredSecond {
+            end: now,
+            is_live: self.is_live,
+            statistics: viewed.statistics,
+            interfaces: Vec::new(),
+            accounts: viewed.accounts.clone(),
+        };
+        out.pass_changes(&FlowChanges { changes: &[], second: Some(&second) })
+    }
+}
+
+/// A flow that was collected, as the view counts it: all at once, when its record came.
+fn change(flow: &Flow) -> FlowChange {
+    FlowChange {
+        endpoints: flow.endpoints,
+        protocol: flow.protocol,
+        end_reason: Some(flow.end_reason),
+        context: flow.context,
+        began: flow.first(),
+        application: None,
+        name: None,
+    }
+}
+
+/// Whether packets of these interfaces come now.
+fn is_live(interfaces: &[Interface]) -> bool {
+    interfaces.iter().any(|interface| interface.if_index > 0 || Listener::is_socket(interface))
+}
+
+impl Stage for CollectStage {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.is_live = is_live(packets.interfaces);
+        let mut handed = Ok(());
+        let mut now = packets.now;
+        for index in packets.selection.iter() {
+            let packet = packets.batch.packet(index);
+            let interface = packets.interfaces.get(packet.meta.interface.0 as usize);
+            let Some(link_type) = interface.map(|interface| interface.link_type) else {
+                self.collector.refuse(DatagramFault::NotExport);
+                continue;
+            };
+            if !self.is_live {
+                now = packet.meta.timestamp;
+            }
+            self.read(&Headers::parse(link_type, packet), packet.data, packet.meta.timestamp);
+            if self.flows.len() >= FLOWS_PER_PART {
+                handed = handed.and(self.hand_on(now, out));
+            }
+        }
+        handed = handed.and(self.hand_on(now, out));
+        match self.is_live {
+            true => handed,
+            false => handed.and(self.tell_second(now, false, out)),
+        }
+    }
+
+    fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        // Flows of a meter before this one are not collected.
+        Ok(())
+    }
+
+    fn changes(&mut self, _: &FlowChanges<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
+        if let Some(viewed) = &mut self.viewed {
+            viewed.accounts.clear();
+            viewed.accounts.extend_from_slice(tick.interfaces);
+        }
+        if self.is_live {
+            self.tell_second(tick.now, false, out)?;
+        }
+        Ok(StageStatus::Running)
+    }
+
+    fn finish(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.collector.finish();
+        let seen = self.viewed.as_ref().and_then(|viewed| viewed.now);
+        let end = match self.is_live {
+            true => tick.now,
+            false => Timestamp::from_nanos(seen.unwrap_or(0).saturating_add(1).saturating_mul(SECOND_NS)),
+        };
+        self.tell_second(end, true, out)
+    }
+
+    fn counters(&self) -> StageCounters {
+        let refused = DatagramFault::ALL.into_iter().map(|fault| self.collector.refused(fault)).sum();
+        // The datagrams that were read end here: they are handed on as flows.
+        StageCounters {
+            refused: Some(refused),
+            matched: Some(self.collector.datagrams()),
+            ..StageCounters::default()
+        }
+    }
+
+    fn result(&self) -> Option<Table> {
+        let columns = [
+            "exporter",
+            "protocol",
+            "domain",
+            "datagrams",
+            "flows",
+            "packets",
+            "bytes",
+            "lost",
+            "unit",
+            "late",
+            "restarts",
+            "sampling",
+            "templates",
+            "held",
+            "options",
+            "retimed",
+        ];
+        let causes = RefusedCause::ALL.map(RefusedCause::name);
+        let columns = columns.into_iter().chain(causes).chain(["first_ns", "last_ns"]).collect();
+        Some(Table { columns, rows: self.collector.sources().into_iter().map(row).collect() })
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        let not_kept = self.collector.templates().not_kept;
+        if not_kept == 0 || std::mem::replace(&mut self.has_told_of_file, true) {
+            return Vec::new();
+        }
+        vec!["a template was not kept: its file is full, or cannot be written".to_owned()]
+    }
+
+    fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
+        let sources = self.collector.sources();
+        tell("sources", sources.len() as u64);
+        tell("flows", sources.iter().map(|source| source.flows).sum());
+        tell("missing", sources.iter().map(|source| source.lost).sum());
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn row(source: &SourceAccount) -> Vec<Cell> {
+    let mut cells =
+        vec![Cell::from(source.exporter.to_string()), Cell::from(source.protocol.name().to_owned())];
+    let numbers =
+        [source.domain.into(), source.datagrams, source.flows, source.packets, source.bytes, source.lost];
+    cells.extend(numbers.map(Cell::from));
+    cells.push(Cell::from(source.protocol.unit().to_owned()));
+    let numbers = [
+        source.late,
+        source.restarts,
+        source.sampling.into(),
+        source.templates,
+        source.held,
+        source.options,
+        source.retimed,
+    ];
+    cells.extend(numbers.map(Cell::from));
+    cells.extend(source.refused.map(Cell::from));
+    let (first, last) = source.span.unwrap_or_default();
+    cells.extend([first, last].map(|time| Cell::Time(time.as_nanos())));
+    cells
+}

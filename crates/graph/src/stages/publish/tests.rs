@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use tapline_bpf::code;
+use tapline_capture::{Advance, Source};
+use tapline_filter::Options;
+use tapline_ir::CompiledFilter;
+use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
+
+use super::queue::BLOCKS_MAX;
+use super::*;
+
+/// Packets of `len` bytes with the numbers from `first` on.
+struct Sample {
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+}
+
+fn sample(first: u32, count: usize, len: usize) -> Sample {
+    let mut sample = Sample { bytes: Vec::new(), records: Vec::new() };
+    for number in (first..).take(count) {
+        let meta =
+            Meta { wire_len: len as u32, timestamp: Timestamp::from_nanos(number.into()), ..Meta::default() };
+        sample.records.push(Record { offset: sample.bytes.len(), cap_len: len as u32, options_len: 0, meta });
+        sample.bytes.extend_from_slice(&number.to_be_bytes());
+        sample.bytes.resize(sample.bytes.len() + len - 4, 0);
+    }
+    sample
+}
+
+fn interfaces() -> Vec<Interface> {
+    vec![Interface::new("eth0", LinkType::ETHERNET)]
+}
+
+fn push(stage: &mut Publish, sample: &Sample) {
+    let (interfaces, batch) = (interfaces(), Batch::new(&sample.bytes, &sample.records));
+    let mut packets = Packets::all(batch, &interfaces, ClockReading::default());
+    stage.push(&mut packets, &mut Out::nowhere()).unwrap();
+}
+
+fn output(stage: &Publish) -> OutputAccount {
+    stage.counters().output.expect("an output")
+}
+
+/// The numbers of all packets that are there.
+fn read(source: &mut PublishedSource) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while source.advance(Duration::ZERO).unwrap() == Advance::Batch {
+        let batch = source.batch();
+        let number = |index| u32::from_be_bytes(batch.packet(index).data[..4].try_into().unwrap());
+        numbers.extend((0..batch.len()).map(number));
+    }
+    numbers
+}
+
+#[test]
+fn packets_come_once_in_order_and_the_end_after_them() {
+    let (mut stage, mut source) = Publish::new("a", &interfaces()).unwrap();
+    for (first, count) in [(0, 3), (3, 256), (259, 1)] {
+        push(&mut stage, &sample(first, count, 60));
+    }
+    assert_eq!(read(&mut source), (0..260).collect::<Vec<_>>());
+    assert_eq!(source.advance(Duration::ZERO).unwrap(), Advance::Idle);
+    push(&mut stage, &sample(260, 2, 60));
+    let tick = TickContext::new(ClockReading::default(), &[]);
+    stage.finish(&tick, &mut Out::nowhere()).unwrap();
+    assert_eq!(read(&mut source), [260, 261]);
+    assert_eq!(source.advance(Duration::ZERO).unwrap(), Advance::End);
+    assert_eq!(output(&stage).written, 262);
+}
+
+#[test]
+fn a_capture_that_does_not_read_costs_packets_and_no_wait() {
+    let (mut stage, mut source) = Publish::new("a", &interfaces()).unwrap();
+    let batches = BLOCKS_MAX + 5;
+    for batch in 0..batches {
+        push(&mut stage, &sample(256 * batch as u32, 256, 60));
+    }
+    let told = output(&stage);
+    // One block more waits in the stage.
+    assert_eq!((told.written, told.buffered, told.lost), (256 * BLOCKS_MAX as u64, 256, 4 * 256));
+    assert_eq!(told.total(), 256 * batches as u64);
+    stage.idle().unwrap();
+    assert_eq!(output(&stage).buffered, 256, "there is no room yet");
+    let first = read(&mut source);
+    assert_eq!(first, (0..256 * BLOCKS_MAX as u32).collect::<Vec<_>>());
+    stage.idle().unwrap();
+    assert_eq!(read(&mut source).len(), 256, "what waited comes once there is room");
+    let account = source.account();
+    let ring = account[0].ring.expect("a ring");
+    assert_eq!((ring.dropped, account[0].imbalance()), (4 * 256, None));
+}
+
+#[test]
+fn only_what_readers_want_is_copied() {
+    let (mut stage, mut source) = Publish::new("a", &interfaces()).unwrap();
+    let program = |text: &str| {
+        CompiledFilter::from(tapline_filter::compile(text, &Options::default()).unwrap().program().clone())
+    };
+    let nothing = tapline_bpf::Program::new(vec![tapline_bpf::Insn::new(code::RET | code::K, 0)]).unwrap();
+    assert!(source.restrict(Some(&nothing.into())).unwrap());
+    push(&mut stage, &sample(0, 10, 60));
+    assert_eq!((output(&stage).unsent.left(), read(&mut source)), (10, vec![]));
+    assert!(source.restrict(Some(&program("ether[3] == 12"))).unwrap());
+    push(&mut stage, &sample(10, 10, 60));
+    assert_eq!((output(&stage).unsent.left(), read(&mut source)), (19, vec![12]));
+    assert!(source.restrict(None).unwrap());
+    push(&mut stage, &sample(20, 2, 60));
+    assert_eq!(read(&mut source), [20, 21]);
+    drop(source);
+    push(&mut stage, &sample(22, 5, 60));
+    let told = output(&stage);
+    assert_eq!((told.unsent.left(), told.written, told.total()), (24, 3, 27), "its daemon is gone");
+}

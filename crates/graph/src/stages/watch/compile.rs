@@ -1,0 +1,95 @@
+//! Files of rules read, and their filters made ready to run.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tapline_bpf::PacketFilter;
+use tapline_filterset::Filter;
+use tapline_packet::{Interface, LinkType};
+use tapline_watch::{Compile, FILE_MAX, Program, Rules, parse};
+
+use crate::catalog::InterfaceOptions;
+use crate::stages::filters;
+use crate::stages::fpl::FplProgram;
+
+/// Cells of memory of a rule in FPL.
+const CELLS: u32 = 1 << 16;
+
+/// Makes filters native code where there is any.
+pub(super) struct WatchCompiler {
+    options: InterfaceOptions,
+}
+
+impl WatchCompiler {
+    pub(super) fn new(options: InterfaceOptions) -> WatchCompiler {
+        WatchCompiler { options }
+    }
+}
+
+impl Compile for WatchCompiler {
+    fn filter(&self, text: &str, interface: &Interface) -> Result<Filter, String> {
+        filters::compile(text, &(self.options)(interface)).map_err(|error| error.render(text))
+    }
+
+    fn fpl(&self, text: &str, interface: &Interface) -> Result<Arc<dyn PacketFilter>, String> {
+        let program = FplProgram::new("fpl", text, CELLS, Vec::new()).map_err(|error| error.to_string())?;
+        program.engine(0, interface).map_err(|error| error.to_string())
+    }
+}
+
+/// Reads a file of rules.
+///
+/// # Errors
+/// The reason, with the place and the mend of a mistake.
+pub(super) fn read(path: &Path) -> Result<Rules, String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path);
+    file.and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text))
+        .map_err(|error| format!("cannot read the rules {}: {error}", path.display()))?;
+    parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads a file of rules, and compiles its filters for interfaces; for Ethernet if there are none.
+///
+/// # Errors
+/// The first mistake.
+pub fn check(path: &Path, interfaces: &[Interface], options: &InterfaceOptions) -> Result<Rules, String> {
+    let rules = read(path)?;
+    let plain = [Interface::new("", LinkType::ETHERNET)];
+    let interfaces = if interfaces.is_empty() { &plain[..] } else { interfaces };
+    let compile = Arc::new(WatchCompiler::new(Arc::clone(options)));
+    Program::new(rules.clone(), folder(path), interfaces, compile)
+        .map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(rules)
+}
+
+/// The folder of a file of rules, in which its scripts are.
+pub(super) fn folder(path: &Path) -> &Path {
+    tapline_sys::sandbox::folder_of(path).unwrap_or(Path::new("."))
+}
+
+/// What rules need beside packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchNeeds {
+    /// Files and folders that are read when rules are read again.
+    pub reads: Vec<PathBuf>,
+    /// Whether commands are started.
+    pub commands: bool,
+    /// Whether webhooks are called.
+    pub network: bool,
+}
+
+/// What the rules of a file need; nothing for a file that cannot be read, which is told elsewhere.
+pub fn needs(path: &Path) -> WatchNeeds {
+    let Ok(rules) = read(path) else { return WatchNeeds::default() };
+    let actions = || {
+        let of_rules = rules.rules.iter().map(|rule| &rule.actions);
+        of_rules.chain(rules.scripts.iter().map(|script| &script.actions))
+    };
+    WatchNeeds {
+        reads: vec![folder(path).to_owned()],
+        commands: actions().any(|actions| !actions.run.is_empty()),
+        network: actions().any(|actions| !actions.webhook.is_empty()),
+    }
+}

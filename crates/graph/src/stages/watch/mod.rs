@@ -1,0 +1,247 @@
+//! `watch`: events that rules tell, and what follows them.
+//!
+//! ```text
+//! packets --> Watch (rules) --> Event --> line of text or JSON
+//!                 ^                  |--> command, webhook
+//!  SIGHUP: Loader, a thread          '--> (recordings are made by Watch itself)
+//! ```
+
+mod actions;
+mod compile;
+mod loader;
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tapline_capture::{Error, OutputAccount};
+use tapline_packet::Timestamp;
+use tapline_watch::{Program, Watch};
+
+use crate::catalog::{
+    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
+    StageClass, StageInput,
+};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
+use crate::table::{Cell, Table};
+use actions::Actions;
+use compile::{WatchCompiler, read};
+use loader::Loader;
+
+pub use compile::{WatchNeeds, check, needs};
+
+/// The class of this stage.
+pub(crate) const CLASS: StageClass = StageClass {
+    name: "watch",
+    summary: "events that rules tell: rates, counts, new hosts, silence, scripts; and what follows them",
+    description: "Rules of a file (docs/watch.md): each has a source of events, a condition over a window, and actions: a line, a command, a webhook, packets \
+        recorded from seconds before to seconds after. Times are those of the packets, so that a file gives what the live run gave. The file is read again \
+        by SIGHUP; rules that are as before go on.",
+    parameters: &[
+        Parameter {
+            name: "rules",
+            kind: ParameterType::Path,
+            default: None,
+            meaning: "the file of rules, TOML",
+        },
+        Parameter {
+            name: "to",
+            kind: ParameterType::Text,
+            default: Some("-"),
+            meaning: "where lines of events go: a file, which is added to; - is standard output",
+        },
+        Parameter {
+            name: "json",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether each line is a JSON object",
+        },
+        Parameter {
+            name: "directory",
+            kind: ParameterType::Text,
+            default: Some("."),
+            meaning: "the folder of recordings, and of what waits to be sent",
+        },
+    ],
+    outputs: Outputs::None,
+    input: StageInput::Packets,
+    order: Order::All,
+    example: "device(eth0) -> watch(\"rules.toml\", json=yes)",
+    make: Constructor::Stage(make),
+};
+
+/// How long packets of a live interface may be on their way to us: time without packets stays so far behind.
+const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
+
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let path = site.common.path(arguments.text("rules"));
+    let directory = site.common.path(arguments.text("directory"));
+    let compile = Arc::new(WatchCompiler::new(Arc::clone(&site.common.options) as InterfaceOptions));
+    let program = Program::new(read(&path)?, compile::folder(&path), &[], compile.clone())?;
+    let actions = Actions::new(program.rules(), arguments, &directory)?;
+    let watch = Watch::new(program, directory)?;
+    let loader = Loader::start(path, compile, Arc::clone(site.control))
+        .map_err(|error| format!("no thread for the rules: {error}"))?;
+    let name = site.name.to_owned();
+    Ok(Box::new(WatchStage {
+        name,
+        watch,
+        actions,
+        loader,
+        known: 0,
+        received: 0,
+        is_live: false,
+        is_idle: false,
+        ticked: None,
+        told: Vec::new(),
+    }))
+}
+
+struct WatchStage {
+    name: String,
+    watch: Watch,
+    actions: Actions,
+    loader: Loader,
+    /// Interfaces that the loader knows.
+    known: usize,
+    received: u64,
+    is_live: bool,
+    /// The source had no packets, and none has come since.
+    is_idle: bool,
+    /// The wall clock at the tick before.
+    ticked: Option<Timestamp>,
+    told: Vec<String>,
+}
+
+impl WatchStage {
+    /// Has events go where they are to go.
+    fn deliver(&mut self) -> Result<(), Error> {
+        if !self.watch.has_events() {
+            return Ok(());
+        }
+        let WatchStage { watch, actions, .. } = self;
+        let events: Vec<_> = watch.take_events().collect();
+        let periods: Vec<_> = watch.take_periods().collect();
+        actions.take(&events, watch.rules())?;
+        actions.record(&periods)
+    }
+
+    /// Takes rules that were read again.
+    fn take_rules(&mut self) {
+        match self.loader.take() {
+            None => {}
+            Some(Ok(program)) => {
+                let rules = program.rules();
+                let counts = (rules.rules.len(), rules.scripts.len());
+                let told = self.actions.extend(rules).and_then(|()| self.watch.exchange(program));
+                self.told.push(match told {
+                    Ok(()) => format!("rules read again: {} rules, {} scripts", counts.0, counts.1),
+                    Err(why) => format!("{why}; the rules before stay"),
+                });
+            }
+            Some(Err(why)) => self.told.push(format!("{why}; the rules before stay")),
+        }
+    }
+}
+
+impl Stage for WatchStage {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.received += packets.len() as u64;
+        self.is_idle = false;
+        if packets.interfaces.len() != self.known {
+            self.known = packets.interfaces.len();
+            self.is_live = packets.interfaces.iter().any(|interface| interface.if_index > 0);
+            self.loader.learn(packets.interfaces);
+        }
+        self.watch
+            .push(&packets.batch, &packets.selection, packets.interfaces)
+            .map_err(|why| Error::Filter(format!("{}: {why}", self.name)))?;
+        self.deliver()
+    }
+
+    fn idle(&mut self) -> Result<(), Error> {
+        self.is_idle = true;
+        self.actions.flush()
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.take_rules();
+        self.watch.read_account(tick.interfaces);
+        // An interface without packets has not said that it is live; a file has packets from the start.
+        let has_ring =
+            || tick.interfaces.iter().any(|account| account.ring.is_some() || account.tap.is_some());
+        let is_live = self.is_live || self.received == 0 && has_ring();
+        let ticked = self.ticked.replace(tick.now);
+        // The source was empty after the tick before: all packets from before it have come. The present time says
+        // nothing, where this process had to wait for its processor.
+        if let (Some(ticked), true) = (ticked, is_live && self.is_idle) {
+            self.watch.advance(ticked.plus_nanos(-ON_THEIR_WAY_NS).as_nanos());
+        }
+        self.is_idle = false;
+        self.told.extend(self.watch.take_faults());
+        self.deliver()?;
+        self.actions.flush()?;
+        Ok(StageStatus::Running)
+    }
+
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.watch.finish();
+        let delivered = self.deliver();
+        self.actions.finish();
+        self.told.extend(self.watch.take_faults());
+        delivered.and(self.actions.flush())
+    }
+
+    fn counters(&self) -> StageCounters {
+        let output =
+            OutputAccount { name: "watch".to_owned(), written: self.received, ..OutputAccount::default() };
+        StageCounters::of_output(output)
+    }
+
+    fn result(&self) -> Option<Table> {
+        let row = |counts: &tapline_watch::RuleCounts| {
+            let numbers =
+                [counts.matched, counts.told, counts.swallowed, counts.keys, counts.no_room, counts.faults];
+            std::iter::once(Cell::from(counts.name.clone())).chain(numbers.map(Cell::from)).collect()
+        };
+        Some(Table {
+            columns: vec!["rule", "matched", "told", "swallowed", "keys", "no_room", "faults"],
+            rows: self.watch.counts().iter().map(row).collect(),
+        })
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.told)
+    }
+
+    fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
+        let counts = self.watch.counts();
+        tell("told", counts.iter().map(|rule| rule.told).sum());
+        tell("swallowed", counts.iter().map(|rule| rule.swallowed).sum());
+        tell("keys", counts.iter().map(|rule| rule.keys).sum());
+        let [refused, files, written, left] = self.watch.recording_counts();
+        tell("recordings", files);
+        tell("rec_refused", refused);
+        tell("rec_packets", written);
+        tell("rec_left", left);
+        tell("past_given_up", self.watch.past_given_up());
+        self.actions.gauges(tell);
+    }
+
+    fn merge(&mut self, _: &dyn Any) {}
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The folder that the stage writes to, and the file of its lines.
+pub fn writes(arguments: &Arguments) -> Vec<PathBuf> {
+    let mut all = vec![PathBuf::from(arguments.text("directory"))];
+    if arguments.text("to") != "-" {
+        all.extend(tapline_sys::sandbox::folder_of(arguments.text("to").as_ref()).map(PathBuf::from));
+    }
+    all
+}

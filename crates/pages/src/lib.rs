@@ -1,0 +1,26 @@
+//! The content of the pages of a view: the same figures for the browser and the terminal.
+//!
+//! ```text
+//! PID.view, PID.meters --Feed, once a second--> Snapshot --PageRequest::answer--> Answer: what every page shows, and
+//!                                                  FilterLine, Rights --^           Content: the page
+//! ```
+//!
+//! An [`Answer`] is serialised for the browser, and for `tapline top --json`; the screen of `tapline top` draws it. Its
+//! tables add up: rows, others and the rest are the interface.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod feed;
+mod filter_line;
+mod past;
+mod rights;
+mod tables;
+mod words;
+
+pub use answer::{Answer, Content, Costs, Page, PageRequest, ProcessWords, Series, StageWords, Totals};
+pub use feed::{Feed, SECONDS_MAX, Snapshot, WINDOW_MAX};
+pub use filter_line::FilterLine;
+pub use past::PastWindow;
+pub use rights::Rights;
+pub use tables::{HostContent, PartTable, Side, SumRow, SumTable};
+pub use words::KeyWords;

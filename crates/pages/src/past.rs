@@ -1,0 +1,34 @@
+//! A window of the history, as its page has it.
+
+use serde::Serialize;
+use tapline_view::Dimension;
+
+use crate::tables::SumTable;
+
+/// Totals over time, and the greatest keys of a window.
+#[derive(Clone, Debug, Serialize)]
+pub struct PastWindow {
+    /// The dimension of the table.
+    #[serde(skip)]
+    pub dimension: Dimension,
+    /// The length of the buckets from which the chart is made, as a word: minute, hour.
+    pub tier: &'static str,
+    /// Seconds that were measured.
+    pub seconds: f64,
+    /// Seconds between two points of the chart.
+    pub step_seconds: u64,
+    /// Buckets that are there.
+    pub buckets: usize,
+    /// The begin of the first bucket of the file and the end of the last, in seconds since 1970.
+    pub span: Option<[i64; 2]>,
+    /// The begin of each point, in seconds since 1970.
+    pub t: Vec<u64>,
+    /// Bits a second.
+    pub bits: Vec<f64>,
+    /// Packets a second.
+    pub packets: Vec<f64>,
+    /// Packets lost.
+    pub lost: Vec<i64>,
+    /// The greatest keys.
+    pub table: SumTable,
+}

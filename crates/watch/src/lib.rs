@@ -1,0 +1,72 @@
+//! Rules that watch packets and flows, and tell events.
+//!
+//! ```text
+//! TOML --parse--> Rules --Program: filters as sets--> Watch <-- packets, time, accounts
+//!                                                       |--> Event: a line, a command, a webhook
+//!                                                       '--> recordings: the seconds before and after, each a pcapng
+//! ```
+//!
+//! | module | has |
+//! |---|---|
+//! | `rules`, `parse` | the file of rules |
+//! | `key`, `window`, `limit` | what a rule counts by, over which time, and how often it tells |
+//! | `state` | what a rule remembers |
+//! | `filters` | the filters of all rules as sets |
+//! | `flows` | flows that begin and end |
+//! | `past`, `recording` | packets before and after an event |
+//! | `script`, `tables`, `recorder` | scripts, their values by key, what they record |
+//! | `certificates` | certificates of TLS servers, for scripts |
+//! | `delivery`, `webhook` | commands and calls, each by a thread with a bounded queue |
+//! | `watch` | the engine |
+//!
+//! Every state has a bound, and a counter of what found no room.
+#![forbid(unsafe_code)]
+
+#[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
+mod certificates;
+mod comparison;
+mod delivery;
+mod error;
+mod event;
+mod filters;
+mod flows;
+mod key;
+mod limit;
+mod outbox;
+mod parse;
+mod past;
+#[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
+mod recorder;
+mod recording;
+mod rules;
+#[cfg(feature = "scripts")]
+mod script;
+#[cfg(not(feature = "scripts"))]
+#[path = "no_script.rs"]
+mod script;
+mod state;
+#[cfg(feature = "scripts")]
+mod tables;
+mod template;
+mod watch;
+mod webhook;
+mod window;
+
+pub use comparison::Comparison;
+pub use delivery::{Commands, DeliveryCounts};
+pub use error::RuleError;
+pub use event::{Event, EventKind};
+pub use filters::Compile;
+pub use key::{KeyField, Subject};
+pub use limit::Limit;
+pub use parse::parse;
+pub use recorder::{RecordedPeriod, RecorderKind};
+pub use rules::{
+    AccountRow, Actions, Condition, Count, FILE_MAX, RecordSettings, RecordedPackets, Rule, Rules,
+    ScriptEntry, Settings, Source,
+};
+pub use state::RuleCounts;
+pub use template::Template;
+pub use watch::{Program, Watch};
+pub use webhook::Webhooks;
+pub use window::Threshold;

@@ -1,0 +1,64 @@
+//! How many events of a rule are told: the rest is swallowed, and counted.
+
+/// The most events of a rule in a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Events that are told, 1 or more.
+    pub events: u64,
+    /// The time, in nanoseconds.
+    pub period_ns: u64,
+}
+
+impl Default for Limit {
+    /// 60 a minute.
+    fn default() -> Limit {
+        Limit { events: 60, period_ns: 60_000_000_000 }
+    }
+}
+
+/// The events of the present period.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LimitState {
+    period: i64,
+    told: u64,
+    swallowed_since: u64,
+    swallowed: u64,
+    all: u64,
+}
+
+impl LimitState {
+    /// Counts an event. If it is to be told, how many were swallowed since the last one that was.
+    pub(crate) fn take(&mut self, limit: Limit, time_ns: i64) -> Option<u64> {
+        let period = time_ns.div_euclid(limit.period_ns.clamp(1, i64::MAX as u64) as i64);
+        if period != self.period {
+            (self.period, self.told) = (period, 0);
+        }
+        if self.told >= limit.events {
+            self.swallowed_since += 1;
+            self.swallowed += 1;
+            return None;
+        }
+        self.told += 1;
+        self.all += 1;
+        Some(std::mem::take(&mut self.swallowed_since))
+    }
+
+    /// Events that were told, and those that were swallowed.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.all, self.swallowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storm_is_counted_and_told_with_the_next() {
+        let limit = Limit { events: 2, period_ns: 10 };
+        let mut state = LimitState::default();
+        let taken = [0, 1, 2, 3, 12, 13].map(|time| state.take(limit, time));
+        assert_eq!(taken, [Some(0), Some(0), None, None, Some(2), Some(0)]);
+        assert_eq!(state.counts(), (4, 2));
+    }
+}

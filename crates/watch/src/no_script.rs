@@ -1,0 +1,86 @@
+//! In place of scripts, in builds without them.
+
+use std::convert::Infallible;
+
+use tapline_flow::Flow;
+use tapline_packet::{LinkType, Packet};
+
+use crate::certificates::Certificate;
+use crate::filters::Asking;
+use crate::key::Subject;
+use crate::outbox::Outbox;
+use crate::recorder::RecordedPeriod;
+use crate::rules::ScriptEntry;
+use crate::state::RuleCounts;
+
+/// The most bytes of a script.
+pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
+
+/// Kinds of triggers: there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TriggerKind {
+    Certificate,
+}
+
+/// What functions of a script would get.
+pub(crate) struct Argument;
+
+/// A script, of which there is none.
+pub(crate) struct Script {
+    pub(crate) number: usize,
+    pub(crate) kinds: Vec<TriggerKind>,
+    never: Infallible,
+}
+
+impl Script {
+    pub(crate) fn load(entry: &ScriptEntry, _: usize, _: String, _: u64) -> Result<Script, String> {
+        Err(format!("`{}`: this build has no scripts: build with --features scripts", entry.name))
+    }
+
+    pub(crate) fn is_same(&self, _: &Script) -> bool {
+        match self.never {}
+    }
+
+    pub(crate) fn askings(&self, _: usize) -> Vec<Asking> {
+        match self.never {}
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        match self.never {}
+    }
+
+    pub(crate) fn call(
+        &mut self,
+        _: usize,
+        _: i64,
+        _: Option<&Subject>,
+        _: Option<Argument>,
+        _: &mut Outbox,
+    ) {
+        match self.never {}
+    }
+
+    pub(crate) fn advance(&mut self, _: i64, _: &mut Outbox) {
+        match self.never {}
+    }
+
+    pub(crate) fn finish(&mut self) -> Vec<RecordedPeriod> {
+        match self.never {}
+    }
+
+    pub(crate) fn counts(&self) -> RuleCounts {
+        match self.never {}
+    }
+}
+
+pub(crate) fn packet_map(_: LinkType, _: Packet<'_>, _: &Subject) -> Argument {
+    Argument
+}
+
+pub(crate) fn flow_map(_: &Flow, _: &Subject) -> Argument {
+    Argument
+}
+
+pub(crate) fn certificate_map(_: &Certificate) -> Argument {
+    Argument
+}

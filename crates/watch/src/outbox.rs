@@ -1,0 +1,112 @@
+//! What rules tell: events within the limits of each rule, and the recordings that they begin.
+
+use serde_json::{Map, Value};
+use tapline_packet::Interface;
+
+use crate::event::{Event, EventKind};
+use crate::key::{Key, Subject};
+#[cfg(feature = "scripts")]
+use crate::limit::Limit;
+use crate::limit::LimitState;
+use crate::past::Past;
+use crate::recorder::RecordedPeriod;
+use crate::recording::{RecordRequest, Recordings};
+use crate::rules::{RecordSettings, Rule};
+use crate::template::Facts;
+
+/// Events that wait to be taken, and what is kept for recordings.
+pub(crate) struct Outbox {
+    pub(crate) events: Vec<Event>,
+    /// Periods of recorders that are over.
+    pub(crate) periods: Vec<RecordedPeriod>,
+    /// Faults of scripts, and what they printed.
+    pub(crate) faults: Vec<String>,
+    pub(crate) past: Past,
+    pub(crate) recordings: Recordings,
+    /// The interfaces of the packets that came last.
+    pub(crate) interfaces: Vec<Interface>,
+}
+
+/// An event of a rule, before its limit is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Happening<'a> {
+    pub(crate) kind: EventKind,
+    pub(crate) time_ns: i64,
+    pub(crate) key: Key,
+    pub(crate) subject: Option<&'a Subject>,
+    pub(crate) value: Option<u64>,
+    pub(crate) above: Option<u64>,
+    /// A name that stands in place of the key, such as an interface's.
+    pub(crate) named: Option<(&'static str, &'a str)>,
+}
+
+impl Outbox {
+    /// Tells an event of a rule, unless it is one too many.
+    pub(crate) fn tell(
+        &mut self,
+        number: usize,
+        rule: &Rule,
+        limit: &mut LimitState,
+        happening: &Happening<'_>,
+    ) {
+        let Happening { kind, time_ns, key, subject, value, above, named } = *happening;
+        let Some(swallowed) = limit.take(rule.limit, time_ns) else { return };
+        let facts = Facts { rule: &rule.name, value: value.unwrap_or(1), above: above.unwrap_or(0), subject };
+        let mut values = key.values(&rule.by);
+        values.extend(named.map(|(name, value)| (name, Value::from(value))));
+        let mut event = Event {
+            time_ns,
+            rule: number,
+            name: rule.name.clone(),
+            kind,
+            key: values,
+            value,
+            above,
+            message: rule.message.as_ref().map_or_else(String::new, |message| message.text(&facts)),
+            about: subject.map_or_else(Map::new, Subject::to_json),
+            swallowed,
+            recording: None,
+        };
+        if kind != EventKind::Cleared {
+            event.recording = self.record(number, key, rule.actions.record, subject, &event);
+        }
+        self.events.push(event);
+    }
+
+    /// Tells an event that a script made.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn tell_script(
+        &mut self,
+        limit: (&mut LimitState, Limit),
+        record: Option<RecordSettings>,
+        subject: Option<&Subject>,
+        mut event: Event,
+    ) {
+        let Some(swallowed) = limit.0.take(limit.1, event.time_ns) else { return };
+        event.swallowed = swallowed;
+        let key =
+            subject.map_or_else(Key::default, |subject| Key::of(subject, &[crate::key::KeyField::Pair]));
+        event.recording = self.record(event.rule, key, record, subject, &event);
+        self.events.push(event);
+    }
+
+    fn record(
+        &mut self,
+        number: usize,
+        key: Key,
+        settings: Option<RecordSettings>,
+        subject: Option<&Subject>,
+        event: &Event,
+    ) -> Option<String> {
+        let comment = event.to_json().to_string();
+        let request = RecordRequest {
+            owner: (number, key),
+            rule: &event.name,
+            time_ns: event.time_ns,
+            settings: settings?,
+            subject,
+            comment: &comment,
+        };
+        self.recordings.begin(&request, &self.past, &self.interfaces)
+    }
+}

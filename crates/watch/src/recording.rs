@@ -1,0 +1,288 @@
+//! Packets before and after an event, in a file of its own.
+//!
+//! ```text
+//! event at T:  past --packets since T - before--> FileWriter <--packets up to T + after-- as they come
+//! ```
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use tapline_file::{DirectCreator, FileWriter, Section, WriteOptions};
+use tapline_packet::headers::Headers;
+use tapline_packet::{Batch, ClockReading, Interface, LinkType, Packet, Record, Selection, Timestamp};
+
+use crate::key::{Key, Subject};
+use crate::past::Past;
+use crate::rules::{RecordSettings, RecordedPackets};
+
+/// Recordings at a time, of all rules.
+const RECORDINGS_MAX: usize = 16;
+
+/// The packets that a recording takes.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    All,
+    Host(Option<IpAddr>),
+    Pair(Option<IpAddr>, Option<IpAddr>),
+    Flow(Subject),
+}
+
+impl Wanted {
+    fn of(only: RecordedPackets, subject: Option<&Subject>) -> Wanted {
+        match (only, subject) {
+            (RecordedPackets::All, _) | (_, None) => Wanted::All,
+            (RecordedPackets::Src, Some(subject)) => Wanted::Host(subject.src),
+            (RecordedPackets::Dst, Some(subject)) => Wanted::Host(subject.dst),
+            (RecordedPackets::Pair, Some(subject)) => Wanted::Pair(subject.src, subject.dst),
+            (RecordedPackets::Flow, Some(subject)) => Wanted::Flow(*subject),
+        }
+    }
+
+    fn takes(&self, link_type: LinkType, packet: Packet<'_>) -> bool {
+        if matches!(self, Wanted::All) {
+            return true;
+        }
+        let of = Subject::of_packet(&Headers::parse(link_type, packet), packet);
+        let is_between = |one, other| (of.src, of.dst) == (one, other) || (of.src, of.dst) == (other, one);
+        match self {
+            Wanted::All => true,
+            Wanted::Host(host) => host.is_some() && (of.src == *host || of.dst == *host),
+            Wanted::Pair(one, other) => one.is_some() && is_between(*one, *other),
+            Wanted::Flow(flow) => {
+                let ports = [(of.src, of.src_port), (of.dst, of.dst_port)];
+                let (one, other) = ((flow.src, flow.src_port), (flow.dst, flow.dst_port));
+                flow.protocol == of.protocol && (ports == [one, other] || ports == [other, one])
+            }
+        }
+    }
+}
+
+struct Recording {
+    /// The number of the rule, and the key of its event.
+    owner: (usize, Key),
+    wanted: Wanted,
+    until_ns: i64,
+    /// Bytes that may still be written.
+    room: u64,
+    path: PathBuf,
+    writer: FileWriter,
+}
+
+/// What is asked for when an event begins a recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordRequest<'a> {
+    /// The number of the rule, and the key of its event.
+    pub(crate) owner: (usize, Key),
+    pub(crate) rule: &'a str,
+    pub(crate) time_ns: i64,
+    pub(crate) settings: RecordSettings,
+    pub(crate) subject: Option<&'a Subject>,
+    /// A comment in the file.
+    pub(crate) comment: &'a str,
+}
+
+/// Recordings that go on, and their account.
+pub(crate) struct Recordings {
+    directory: PathBuf,
+    going_on: Vec<Recording>,
+    /// Files begun, by the number of the rule.
+    files: Vec<u64>,
+    /// Recordings that were not begun: too many at a time, or files of the rule.
+    refused: u64,
+    written: u64,
+    /// Packets that did not fit into the size of a file, or could not be written.
+    left: u64,
+    faults: Vec<String>,
+}
+
+impl Recordings {
+    pub(crate) fn new(directory: PathBuf, rules: usize) -> Recordings {
+        Recordings {
+            directory,
+            going_on: Vec::new(),
+            files: vec![0; rules],
+            refused: 0,
+            written: 0,
+            left: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Whether a packet may be wanted.
+    pub(crate) fn is_recording(&self) -> bool {
+        !self.going_on.is_empty()
+    }
+
+    /// Recordings, files and packets: refused, begun, written, left out.
+    pub(crate) fn counts(&self) -> [u64; 4] {
+        [self.refused, self.files.iter().sum(), self.written, self.left]
+    }
+
+    /// Faults since the last call, as sentences.
+    pub(crate) fn take_faults(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// Rules have other numbers: `number` gives the new one of an old one. Recordings of rules that are gone go on to
+    /// their ends.
+    pub(crate) fn renumber(&mut self, rules: usize, number: &dyn Fn(usize) -> Option<usize>) {
+        let mut files = vec![0; rules];
+        for (old, count) in self.files.iter().enumerate() {
+            if let Some(new) = number(old).and_then(|new| files.get_mut(new)) {
+                *new = *count;
+            }
+        }
+        self.files = files;
+        for recording in &mut self.going_on {
+            recording.owner.0 = number(recording.owner.0).unwrap_or(usize::MAX);
+        }
+    }
+
+    /// Begins a recording, or has the one of the same rule and key go on for longer. The name of its file.
+    pub(crate) fn begin(
+        &mut self,
+        request: &RecordRequest<'_>,
+        past: &Past,
+        interfaces: &[Interface],
+    ) -> Option<String> {
+        let RecordRequest { owner, settings, time_ns, .. } = *request;
+        let until_ns = time_ns.saturating_add(settings.after_ns.min(i64::MAX as u64) as i64);
+        if let Some(same) = self.going_on.iter_mut().find(|recording| recording.owner == owner) {
+            same.until_ns = same.until_ns.max(until_ns);
+            return Some(same.path.display().to_string());
+        }
+        let files = self.files.get_mut(owner.0)?;
+        if *files >= settings.files || self.going_on.len() >= RECORDINGS_MAX {
+            self.refused += 1;
+            return None;
+        }
+        *files += 1;
+        let path = self.directory.join(file_name(request.rule, time_ns, *files));
+        let writer = match create(&path, request, interfaces) {
+            Ok(writer) => writer,
+            Err(fault) => {
+                self.faults.push(fault);
+                return None;
+            }
+        };
+        let wanted = Wanted::of(settings.only, request.subject);
+        let mut recording =
+            Recording { owner, wanted, until_ns, room: settings.size, path: path.clone(), writer };
+        let since_ns = time_ns.saturating_sub(settings.before_ns.min(i64::MAX as u64) as i64);
+        for batch in past.parts() {
+            let selection = wanted_of(&recording, &batch, interfaces, since_ns);
+            self.store(&mut recording, &batch, selection, interfaces);
+        }
+        self.going_on.push(recording);
+        Some(path.display().to_string())
+    }
+
+    /// Offers a packet to the recordings that go on; those whose time is over are completed first.
+    pub(crate) fn push(&mut self, packet: Packet<'_>, interfaces: &[Interface]) {
+        self.advance(packet.meta.timestamp.as_nanos());
+        let link_type = link_type(interfaces, packet);
+        let record =
+            [Record { offset: 0, cap_len: packet.data.len() as u32, options_len: 0, meta: *packet.meta }];
+        let batch = Batch::new(packet.data, &record);
+        let mut going_on = std::mem::take(&mut self.going_on);
+        for recording in &mut going_on {
+            if recording.wanted.takes(link_type, packet) {
+                let mut selection = Selection::none();
+                selection.select_all(1);
+                self.store(recording, &batch, selection, interfaces);
+            }
+        }
+        self.going_on = going_on;
+    }
+
+    /// Completes what is over at `now_ns`.
+    pub(crate) fn advance(&mut self, now_ns: i64) {
+        let mut at = 0;
+        while at < self.going_on.len() {
+            if self.going_on[at].until_ns < now_ns {
+                let recording = self.going_on.remove(at);
+                self.complete(recording);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Completes all.
+    pub(crate) fn finish(&mut self) {
+        for recording in std::mem::take(&mut self.going_on) {
+            self.complete(recording);
+        }
+    }
+
+    fn store(
+        &mut self,
+        recording: &mut Recording,
+        batch: &Batch<'_>,
+        mut selection: Selection,
+        interfaces: &[Interface],
+    ) {
+        let wanted = selection.len();
+        let room = &mut recording.room;
+        selection.retain(|index| {
+            let len = u64::from(batch.records()[index].cap_len);
+            let fits = *room >= len;
+            *room = if fits { *room - len } else { 0 };
+            fits
+        });
+        self.left += (wanted - selection.len()) as u64;
+        if let Err(error) = recording.writer.write(batch, &selection, interfaces) {
+            // What is lost is counted by the writer, and taken over at the end; one word of it is enough.
+            if recording.room > 0 {
+                self.faults.push(format!("{}: {error}", recording.path.display()));
+            }
+            recording.room = 0;
+        }
+    }
+
+    fn complete(&mut self, mut recording: Recording) {
+        if let Err(error) = recording.writer.finish(&[]) {
+            self.faults.push(format!("{}: {error}", recording.path.display()));
+        }
+        self.written += recording.writer.written();
+        self.left += recording.writer.lost();
+    }
+}
+
+fn wanted_of(recording: &Recording, batch: &Batch<'_>, interfaces: &[Interface], since_ns: i64) -> Selection {
+    let mut selection = Selection::none();
+    selection.select_all(batch.len());
+    selection.retain(|index| {
+        let packet = batch.packet(index);
+        packet.meta.timestamp.as_nanos() >= since_ns
+            && recording.wanted.takes(link_type(interfaces, packet), packet)
+    });
+    selection
+}
+
+fn link_type(interfaces: &[Interface], packet: Packet<'_>) -> LinkType {
+    let interface = interfaces.get(packet.meta.interface.0 as usize);
+    interface.map_or(LinkType::ETHERNET, |interface| interface.link_type)
+}
+
+/// Of the rule, the time of its event and a number: `scan-20231114T221320.000000000Z-1.pcapng`.
+fn file_name(rule: &str, time_ns: i64, number: u64) -> String {
+    let moment = jiff::Timestamp::from_nanosecond(time_ns.into()).unwrap_or_default();
+    format!("{rule}-{}-{number}.pcapng", moment.strftime("%Y%m%dT%H%M%S.%9fZ"))
+}
+
+fn create(
+    path: &std::path::Path,
+    request: &RecordRequest<'_>,
+    interfaces: &[Interface],
+) -> Result<FileWriter, String> {
+    let mut options = WriteOptions::new(path, interfaces);
+    let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
+    let mut comment = Vec::new();
+    let _ = write!(comment, "{writer}, watch, rule {}: {}", request.rule, request.comment);
+    let comment = String::from_utf8_lossy(&comment).into_owned();
+    options.section = Section { comments: vec![comment], ..Section::of_this_machine(writer) };
+    let now = ClockReading { wall: Timestamp::from_nanos(request.time_ns), steady_ns: 0 };
+    FileWriter::create(options, interfaces, now, Box::new(DirectCreator)).map_err(|error| error.to_string())
+}

@@ -1,0 +1,303 @@
+//! The functions that scripts call.
+
+use std::sync::{Arc, Mutex};
+
+use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map};
+use tapline_syntax::units;
+
+use super::convert::{to_json, to_text};
+use super::world::{TOLD_MAX, Told, World};
+use super::{Trigger, TriggerKind, lock};
+use crate::key::Subject;
+use crate::recorder::{RECORDERS_MAX, Recorder, RecorderKind, columns};
+use crate::tables::{KEYS, KEYS_MAX, ScriptTable, TABLES_MAX};
+
+type Fault = Box<EvalAltResult>;
+type Shared = Arc<Mutex<World>>;
+
+/// Triggers of a script.
+const TRIGGERS_MAX: usize = 64;
+/// Bytes of a message.
+const MESSAGE_MAX: usize = 4096;
+/// Keys that `keys` gives.
+const KEYS_GIVEN: usize = 10_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// The longest time of a table, timer or period.
+const TIME_MAX_NS: u64 = 400 * 86_400 * SECOND_NS;
+
+/// Makes all functions known.
+pub(super) fn register(engine: &mut Engine, world: &Shared) {
+    register_triggers(engine, world);
+    register_tables(engine, world);
+    register_told(engine, world);
+    register_recorders(engine, world);
+    let printed = Arc::clone(world);
+    engine.on_print(move |text| {
+        let mut world = lock(&printed);
+        if world.printed.len() < TOLD_MAX {
+            world.printed.push(text.chars().take(MESSAGE_MAX).collect());
+        }
+    });
+    engine.on_debug(|_, _, _| {});
+}
+
+fn register_triggers(engine: &mut Engine, world: &Shared) {
+    let shared = Arc::clone(world);
+    engine.register_fn("on_packet", move |filter: &str, function: &str| {
+        add_trigger(&shared, TriggerKind::Packet, filter, function)
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("on_certificate", move |filter: &str, function: &str| {
+        add_trigger(&shared, TriggerKind::Certificate, filter, function)
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("on_flow", move |when: &str, filter: &str, function: &str| {
+        let kind = match when {
+            "begun" => TriggerKind::FlowBegun,
+            "ended" => TriggerKind::FlowEnded,
+            _ => return fault(format!("on_flow(\"{when}\", ...): write \"begun\" or \"ended\"")),
+        };
+        add_trigger(&shared, kind, filter, function)
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("on_timer", move |every: &str, function: &str| {
+        let every_ns = time(every, "on_timer", SECOND_NS)?;
+        add_trigger(&shared, TriggerKind::Timer(every_ns), "", function)
+    });
+    for (name, is_on) in [("on", true), ("off", false)] {
+        let shared = Arc::clone(world);
+        engine.register_fn(name, move |cookie: i64| {
+            let mut world = lock(&shared);
+            let at = usize::try_from(cookie).ok();
+            match at.and_then(|at| world.triggers.get_mut(at)) {
+                Some(trigger) => {
+                    trigger.is_on = is_on;
+                    Ok(())
+                }
+                None => fault(format!("{cookie} is no trigger: keep what on_packet and its like give")),
+            }
+        });
+    }
+}
+
+fn add_trigger(world: &Shared, kind: TriggerKind, filter: &str, function: &str) -> Result<i64, Fault> {
+    let mut world = lock(world);
+    fixed(&world, "triggers")?;
+    if world.triggers.len() >= TRIGGERS_MAX {
+        return fault(format!("a script has at most {TRIGGERS_MAX} triggers"));
+    }
+    let (filter, function) = (filter.to_owned(), function.to_owned());
+    world.triggers.push(Trigger { kind, filter, function, is_on: true, due_ns: 0 });
+    Ok(world.triggers.len() as i64 - 1)
+}
+
+fn register_tables(engine: &mut Engine, world: &Shared) {
+    let shared = Arc::clone(world);
+    engine.register_fn("table", move |name: &str, settings: Map| -> Result<(), Fault> {
+        let most = number(&settings, "max", KEYS as i64, 1, KEYS_MAX as i64)? as usize;
+        let ttl_ns = time(&text(&settings, "ttl", "1d"), "ttl", SECOND_NS)?;
+        known(&settings, &["max", "ttl"])?;
+        with_table(&shared, name, |table, _| table.set_bounds(most, ttl_ns))
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("get", move |name: &str, key: Dynamic| {
+        with_table(&shared, name, |table, now_ns| {
+            table.get(&to_text(&key), now_ns).cloned().unwrap_or(Dynamic::UNIT)
+        })
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("set", move |name: &str, key: Dynamic, value: Dynamic| {
+        with_table(&shared, name, |table, now_ns| table.set(&to_text(&key), value.flatten(), now_ns))
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("add", move |name: &str, key: Dynamic, more: i64| {
+        with_table(&shared, name, |table, now_ns| {
+            let key = to_text(&key);
+            let before = table.get(&key, now_ns).and_then(|value| value.as_int().ok()).unwrap_or(0);
+            let sum = before.saturating_add(more);
+            if table.set(&key, sum.into(), now_ns) { sum } else { 0 }
+        })
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("del", move |name: &str, key: Dynamic| {
+        with_table(&shared, name, |table, _| table.remove(&to_text(&key)))
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("count", move |name: &str| {
+        with_table(&shared, name, |table, now_ns| table.len(now_ns) as i64)
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("keys", move |name: &str| {
+        with_table(&shared, name, |table, now_ns| {
+            let keys = table.keys(KEYS_GIVEN, now_ns).into_iter();
+            keys.map(|key| Dynamic::from(ImmutableString::from(key))).collect::<Array>()
+        })
+    });
+}
+
+fn with_table<T>(
+    world: &Shared,
+    name: &str,
+    of: impl FnOnce(&mut ScriptTable, i64) -> T,
+) -> Result<T, Fault> {
+    let mut world = lock(world);
+    let now_ns = world.now_ns;
+    if !world.tables.contains_key(name) && world.tables.len() >= TABLES_MAX {
+        return fault(format!("a script has at most {TABLES_MAX} tables"));
+    }
+    let day_ns = 86_400 * SECOND_NS as i64;
+    let table = world.tables.entry(name.to_owned()).or_insert_with(|| ScriptTable::new(KEYS, day_ns));
+    Ok(of(table, now_ns))
+}
+
+fn register_told(engine: &mut Engine, world: &Shared) {
+    let shared = Arc::clone(world);
+    engine.register_fn("tell", move |message: &str| tell(&shared, message, &Map::new()));
+    let shared = Arc::clone(world);
+    engine.register_fn("tell", move |message: &str, about: Map| tell(&shared, message, &about));
+    let shared = Arc::clone(world);
+    engine.register_fn("now", move || lock(&shared).now_ns as f64 / SECOND_NS as f64);
+    let shared = Arc::clone(world);
+    engine.register_fn("now_ns", move || lock(&shared).now_ns);
+    engine.register_fn("entropy", |text: &str| entropy(text));
+}
+
+fn tell(world: &Shared, message: &str, about: &Map) {
+    let mut world = lock(world);
+    if world.told.len() >= TOLD_MAX {
+        world.not_told += 1;
+        return;
+    }
+    let about = match to_json(&Dynamic::from(about.clone())) {
+        serde_json::Value::Object(members) => members,
+        _ => serde_json::Map::new(),
+    };
+    // Addresses that the script names say which packets are recorded.
+    let address =
+        |name: &str| about.get(name).and_then(|value| value.as_str()).and_then(|text| text.parse().ok());
+    let subject = match (address("src"), address("dst")) {
+        (None, None) => world.subject,
+        (src, dst) => Some(Subject { src, dst, ..world.subject.unwrap_or_default() }),
+    };
+    world.told.push(Told { message: message.chars().take(MESSAGE_MAX).collect(), about, subject });
+}
+
+/// Bits of information a character, by how often each is in the text: 0 to 8 for text of one-byte characters.
+fn entropy(text: &str) -> f64 {
+    let mut counts = [0_u32; 256];
+    text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+    let all = text.len().max(1) as f64;
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| f64::from(*count) / all)
+        .map(|p| -p * p.log2())
+        .sum()
+}
+
+fn register_recorders(engine: &mut Engine, world: &Shared) {
+    let shared = Arc::clone(world);
+    engine.register_fn("recorder", move |name: &str, kind: &str, settings: Map| {
+        add_recorder(&shared, name, kind, &settings)
+    });
+    let shared = Arc::clone(world);
+    engine.register_fn("record", move |name: &str, value: Dynamic| record(&shared, name, &value, None));
+    let shared = Arc::clone(world);
+    engine.register_fn("record", move |name: &str, key: Dynamic, weight: i64| {
+        record(&shared, name, &key, Some(weight))
+    });
+}
+
+fn add_recorder(world: &Shared, name: &str, kind: &str, settings: &Map) -> Result<(), Fault> {
+    let mut world = lock(world);
+    fixed(&world, "recorders")?;
+    known(settings, &["every", "n", "columns"])?;
+    let Some(kind) = RecorderKind::parse(kind) else {
+        return fault(format!("recorder \"{kind}\": write list, histogram or top"));
+    };
+    if world.recorders.len() >= RECORDERS_MAX {
+        return fault(format!("a script has at most {RECORDERS_MAX} recorders"));
+    }
+    let every_ns = time(&text(settings, "every", "1h"), "every", SECOND_NS)?;
+    let n = number(settings, "n", 10, 1, 10_000)? as usize;
+    let given = settings.get("columns").and_then(|columns| columns.clone().into_array().ok());
+    let given: Vec<String> = given.unwrap_or_default().iter().map(to_text).collect();
+    if (kind == RecorderKind::List) == given.is_empty() {
+        return fault("columns: [\"NAME\", ...] are for a list, which needs them".to_owned());
+    }
+    let full = format!("{}/{name}", world.script);
+    let recorder = Recorder::new(full, kind, columns(kind, given), every_ns, n);
+    world.recorders.insert(name.to_owned(), recorder);
+    Ok(())
+}
+
+fn record(world: &Shared, name: &str, value: &Dynamic, weight: Option<i64>) -> Result<(), Fault> {
+    let mut world = lock(world);
+    let World { recorders, periods, now_ns, .. } = &mut *world;
+    let Some(recorder) = recorders.get_mut(name) else {
+        return fault(format!(
+            "there is no recorder \"{name}\": make it with recorder(\"{name}\", ...) first"
+        ));
+    };
+    periods.extend(recorder.advance(*now_ns));
+    let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+    match (recorder.kind(), weight) {
+        (RecorderKind::Top, Some(weight)) => recorder.weigh(*now_ns, to_text(value), positive(weight)),
+        (RecorderKind::Top, None) => recorder.weigh(*now_ns, to_text(value), 1),
+        (RecorderKind::Histogram, None) => match (value.as_int(), value.as_float()) {
+            (Ok(number), _) => recorder.value(*now_ns, positive(number)),
+            (_, Ok(number)) => recorder.value(*now_ns, number as u64),
+            _ => return fault(format!("recorder \"{name}\" takes numbers")),
+        },
+        (RecorderKind::List, None) => {
+            let row = value.clone().into_array().unwrap_or_else(|_| vec![value.clone()]);
+            if row.len() != recorder.columns_given() {
+                let (has, wants) = (row.len(), recorder.columns_given());
+                return fault(format!("recorder \"{name}\" has {wants} columns beside the time, not {has}"));
+            }
+            recorder.row(*now_ns, row.iter().map(to_json).collect());
+        }
+        _ => return fault(format!("recorder \"{name}\" takes no weight")),
+    }
+    Ok(())
+}
+
+fn fixed(world: &World, what: &str) -> Result<(), Fault> {
+    match world.is_loaded {
+        false => Ok(()),
+        true => fault(format!(
+            "{what} are made when the script is loaded, outside of functions; on and off switch triggers"
+        )),
+    }
+}
+
+fn fault<T>(why: String) -> Result<T, Fault> {
+    Err(why.into())
+}
+
+fn known(settings: &Map, names: &[&str]) -> Result<(), Fault> {
+    match settings.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => fault(format!("`{name}` is no setting here; there are {}", names.join(", "))),
+        None => Ok(()),
+    }
+}
+
+fn text(settings: &Map, name: &str, default: &str) -> String {
+    settings.get(name).map_or_else(|| default.to_owned(), to_text)
+}
+
+fn number(settings: &Map, name: &str, default: i64, least: i64, most: i64) -> Result<i64, Fault> {
+    let value = settings.get(name).map_or(Ok(default), Dynamic::as_int);
+    match value {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => fault(format!("{name}: a number from {least} to {most}")),
+    }
+}
+
+fn time(text: &str, name: &str, least: u64) -> Result<i64, Fault> {
+    match units::nanoseconds(text) {
+        Ok(ns) if (least..=TIME_MAX_NS).contains(&ns) => Ok(ns as i64),
+        Ok(_) => fault(format!("{name} \"{text}\": from 1 s to 400 d")),
+        Err(error) => fault(format!("{name}: {error}")),
+    }
+}

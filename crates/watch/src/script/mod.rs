@@ -1,0 +1,290 @@
+//! Scripts in Rhai: triggers call functions, which keep values by key, tell events and hand values to recorders.
+//!
+//! ```text
+//! loaded:   on_packet("tcp port 22", "seen"); on_flow("ended", "udp", "gone"); on_timer("60s", "each_minute")
+//! trigger:  fn seen(p) { if add("tries", p.src, 1) > 5 { tell("...") } }
+//!             operations, depth and sizes are limited; a call that fails is counted, and told the first times
+//! ```
+//!
+//! A script sees no clock, no file and no random number, so it does on a file what it did live.
+
+mod convert;
+mod functions;
+mod world;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rhai::{AST, CallFnOptions, Dynamic, Engine, FuncArgs, Scope};
+
+use crate::event::{Event, EventKind};
+use crate::filters::{Asked, Asking};
+use crate::key::Subject;
+use crate::limit::LimitState;
+use crate::outbox::Outbox;
+use crate::recorder::RecordedPeriod;
+use crate::rules::ScriptEntry;
+use crate::state::RuleCounts;
+use world::World;
+
+pub(crate) use convert::{certificate_map, flow_map, packet_map};
+
+/// The most bytes of a script.
+pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
+/// Faults of a script that are told; all are counted.
+const FAULTS_TOLD: u64 = 3;
+/// Calls of a script's functions within each other.
+const CALLS_DEEP: usize = 32;
+/// Bytes of a text, elements of an array or map.
+const TEXT_MAX: usize = 65_536;
+const ELEMENTS_MAX: usize = 10_000;
+
+/// When a trigger calls its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TriggerKind {
+    /// A packet that the filter accepts.
+    Packet,
+    /// A flow, at its first packet.
+    FlowBegun,
+    /// A flow that has ended.
+    FlowEnded,
+    /// The certificate of a TLS server, up to version 1.2.
+    Certificate,
+    /// At multiples of this time since 1970, in nanoseconds.
+    Timer(i64),
+}
+
+/// A trigger of a script.
+#[derive(Clone, Debug)]
+pub(crate) struct Trigger {
+    pub(crate) kind: TriggerKind,
+    pub(crate) filter: String,
+    pub(crate) function: String,
+    pub(crate) is_on: bool,
+    /// The next time of a timer.
+    pub(crate) due_ns: i64,
+}
+
+impl Trigger {
+    fn asked(&self) -> Option<Asked> {
+        match self.kind {
+            TriggerKind::Packet | TriggerKind::Certificate => Some(Asked::Packets),
+            TriggerKind::FlowBegun => Some(Asked::Begun),
+            TriggerKind::FlowEnded => Some(Asked::Ended),
+            TriggerKind::Timer(_) => None,
+        }
+    }
+}
+
+/// A script, ready to be called.
+pub(crate) struct Script {
+    pub(crate) entry: ScriptEntry,
+    /// Its number: behind the rules.
+    pub(crate) number: usize,
+    text: String,
+    operations: u64,
+    engine: Engine,
+    ast: AST,
+    world: Arc<Mutex<World>>,
+    /// Kinds of its triggers, which stay as they are once it is loaded.
+    pub(crate) kinds: Vec<TriggerKind>,
+    limit: LimitState,
+    calls: u64,
+    faults: u64,
+}
+
+fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+    world.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Script {
+    /// Loads a script: runs its statements, which make triggers, tables and recorders.
+    pub(crate) fn load(
+        entry: &ScriptEntry,
+        number: usize,
+        text: String,
+        operations: u64,
+    ) -> Result<Script, String> {
+        let world = Arc::new(Mutex::new(World::new(entry.name.clone())));
+        let mut engine = Engine::new();
+        limit(&mut engine, operations);
+        functions::register(&mut engine, &world);
+        let fault = |why: String| format!("{}: {why}", entry.file);
+        let ast = engine.compile(&text).map_err(|error| fault(error.to_string()))?;
+        engine.run_ast(&ast).map_err(|error| fault(error.to_string()))?;
+        let kinds = {
+            let mut world = lock(&world);
+            world.is_loaded = true;
+            for trigger in &world.triggers {
+                let wanted = usize::from(!matches!(trigger.kind, TriggerKind::Timer(_)));
+                let is_it = |function: rhai::ScriptFnMetadata<'_>| {
+                    function.name == trigger.function && function.params.len() == wanted
+                };
+                if !ast.iter_functions().any(is_it) {
+                    let parameters = if wanted == 1 { "one parameter" } else { "no parameter" };
+                    let name = &trigger.function;
+                    return Err(fault(format!(
+                        "a trigger calls `{name}`, and there is no fn {name} with {parameters}"
+                    )));
+                }
+            }
+            if world.triggers.is_empty() {
+                return Err(fault(
+                    "no trigger: on_packet, on_flow, on_certificate or on_timer call functions".to_owned(),
+                ));
+            }
+            world.triggers.iter().map(|trigger| trigger.kind).collect()
+        };
+        Ok(Script {
+            entry: entry.clone(),
+            number,
+            text,
+            operations,
+            engine,
+            ast,
+            world,
+            kinds,
+            limit: LimitState::default(),
+            calls: 0,
+            faults: 0,
+        })
+    }
+
+    /// Whether another load of the same script would do the same, so that this one can go on.
+    pub(crate) fn is_same(&self, other: &Script) -> bool {
+        let line = other.entry.line;
+        self.text == other.text
+            && self.operations == other.operations
+            && ScriptEntry { line, ..self.entry.clone() } == other.entry
+    }
+
+    /// Its filters; `number` gives the number of each trigger among all.
+    pub(crate) fn askings(&self, first: usize) -> Vec<Asking> {
+        let world = lock(&self.world);
+        let numbered = world.triggers.iter().enumerate();
+        numbered
+            .filter_map(|(at, trigger)| {
+                let asked = trigger.asked()?;
+                let (name, text) = (self.entry.name.clone(), trigger.filter.clone());
+                Some(Asking { asked, number: (first + at) as u32, name, text, is_fpl: false })
+            })
+            .collect()
+    }
+
+    /// Whether a timer waits, or a recorder's period is to end.
+    pub(crate) fn is_active(&self) -> bool {
+        self.kinds.iter().any(|kind| matches!(kind, TriggerKind::Timer(_))) || lock(&self.world).has_records()
+    }
+
+    /// Calls the function of a trigger.
+    pub(crate) fn call(
+        &mut self,
+        trigger: usize,
+        now_ns: i64,
+        subject: Option<&Subject>,
+        argument: Option<Dynamic>,
+        out: &mut Outbox,
+    ) {
+        let function = {
+            let mut world = lock(&self.world);
+            let Some(trigger) = world.triggers.get(trigger).filter(|trigger| trigger.is_on) else { return };
+            let function = trigger.function.clone();
+            world.now_ns = now_ns;
+            world.subject = subject.copied();
+            function
+        };
+        match argument {
+            Some(argument) => self.call_with(&function, (argument,), out),
+            None => self.call_with(&function, (), out),
+        }
+        self.take_told(now_ns, subject, out);
+    }
+
+    fn call_with(&mut self, function: &str, arguments: impl FuncArgs, out: &mut Outbox) {
+        self.calls += 1;
+        let options = CallFnOptions::new().eval_ast(false);
+        let called = self.engine.call_fn_with_options::<Dynamic>(
+            options,
+            &mut Scope::new(),
+            &self.ast,
+            function,
+            arguments,
+        );
+        if let Err(error) = called {
+            self.faults += 1;
+            if self.faults <= FAULTS_TOLD {
+                out.faults.push(format!("{}: {error}", self.entry.file));
+            }
+        }
+    }
+
+    /// Takes over what the script told in a call.
+    fn take_told(&mut self, now_ns: i64, subject: Option<&Subject>, out: &mut Outbox) {
+        let (told, periods, printed) = lock(&self.world).take();
+        out.faults.extend(printed.into_iter().map(|line| format!("{}: {line}", self.entry.name)));
+        out.periods.extend(periods);
+        for told in told {
+            let event = Event {
+                time_ns: now_ns,
+                rule: self.number,
+                name: self.entry.name.clone(),
+                kind: EventKind::Seen,
+                key: Vec::new(),
+                value: None,
+                above: None,
+                message: told.message,
+                about: told.about,
+                swallowed: 0,
+                recording: None,
+            };
+            let subject = told.subject.as_ref().or(subject);
+            let limit = (&mut self.limit, self.entry.limit);
+            out.tell_script(limit, self.entry.actions.record, subject, event);
+        }
+    }
+
+    /// Calls timers that are due, and ends the periods of recorders.
+    pub(crate) fn advance(&mut self, now_ns: i64, out: &mut Outbox) {
+        for at in 0..self.kinds.len() {
+            if let TriggerKind::Timer(every_ns) = self.kinds[at]
+                && lock(&self.world).is_due(at, every_ns, now_ns)
+            {
+                self.call(at, now_ns, None, None, out);
+            }
+        }
+        let ended = lock(&self.world).advance(now_ns);
+        out.periods.extend(ended);
+    }
+
+    /// The end: recorders tell what their present periods hold.
+    pub(crate) fn finish(&mut self) -> Vec<RecordedPeriod> {
+        lock(&self.world).finish()
+    }
+
+    pub(crate) fn counts(&self) -> RuleCounts {
+        let (told, swallowed) = self.limit.counts();
+        let (keys, no_room) = lock(&self.world).counts();
+        RuleCounts {
+            name: self.entry.name.clone(),
+            matched: self.calls,
+            told,
+            swallowed,
+            keys,
+            no_room,
+            faults: self.faults,
+        }
+    }
+}
+
+/// What a script may use up.
+fn limit(engine: &mut Engine, operations: u64) {
+    engine
+        .set_max_operations(operations)
+        .set_max_call_levels(CALLS_DEEP)
+        .set_max_expr_depths(64, 32)
+        .set_max_string_size(TEXT_MAX)
+        .set_max_array_size(ELEMENTS_MAX)
+        .set_max_map_size(ELEMENTS_MAX)
+        .set_max_variables(256)
+        .set_max_functions(256)
+        .disable_symbol("eval");
+}

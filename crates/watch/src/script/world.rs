@@ -1,0 +1,92 @@
+//! What functions of a script reach: tables, recorders, triggers, and what they told.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Trigger, TriggerKind};
+use crate::key::Subject;
+use crate::recorder::{RecordedPeriod, Recorder};
+use crate::tables::ScriptTable;
+
+/// Events and lines of one call.
+pub(super) const TOLD_MAX: usize = 100;
+
+/// An event that a script told.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) message: String,
+    pub(super) about: Map<String, Value>,
+    /// The packet, flow or addresses that it is about.
+    pub(super) subject: Option<Subject>,
+}
+
+/// What functions of a script reach.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) script: String,
+    /// Whether triggers, tables and recorders are fixed.
+    pub(super) is_loaded: bool,
+    pub(super) triggers: Vec<Trigger>,
+    pub(super) tables: BTreeMap<String, ScriptTable>,
+    pub(super) recorders: BTreeMap<String, Recorder>,
+    pub(super) now_ns: i64,
+    pub(super) subject: Option<Subject>,
+    pub(super) told: Vec<Told>,
+    pub(super) periods: Vec<RecordedPeriod>,
+    pub(super) printed: Vec<String>,
+    /// Events beyond the most of one call.
+    pub(super) not_told: u64,
+}
+
+impl World {
+    pub(super) fn new(script: String) -> World {
+        World {
+            script,
+            is_loaded: false,
+            triggers: Vec::new(),
+            tables: BTreeMap::new(),
+            recorders: BTreeMap::new(),
+            now_ns: 0,
+            subject: None,
+            told: Vec::new(),
+            periods: Vec::new(),
+            printed: Vec::new(),
+            not_told: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self) -> (Vec<Told>, Vec<RecordedPeriod>, Vec<String>) {
+        (std::mem::take(&mut self.told), std::mem::take(&mut self.periods), std::mem::take(&mut self.printed))
+    }
+
+    /// Whether a timer is due; the next time is then behind `now_ns`.
+    pub(super) fn is_due(&mut self, trigger: usize, every_ns: i64, now_ns: i64) -> bool {
+        let Some(trigger) = self.triggers.get_mut(trigger) else { return false };
+        debug_assert!(matches!(trigger.kind, TriggerKind::Timer(_)), "only timers have a time");
+        let is_due = trigger.due_ns != 0 && trigger.due_ns <= now_ns;
+        if is_due || trigger.due_ns == 0 {
+            let next = now_ns.div_euclid(every_ns).saturating_add(1);
+            trigger.due_ns = next.saturating_mul(every_ns);
+        }
+        is_due
+    }
+
+    pub(super) fn has_records(&self) -> bool {
+        !self.recorders.is_empty()
+    }
+
+    pub(super) fn advance(&mut self, now_ns: i64) -> Vec<RecordedPeriod> {
+        self.recorders.values_mut().filter_map(|recorder| recorder.advance(now_ns)).collect()
+    }
+
+    pub(super) fn finish(&mut self) -> Vec<RecordedPeriod> {
+        self.recorders.values_mut().filter_map(Recorder::take).collect()
+    }
+
+    /// Keys in all tables, and what found no room in them or in one call.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let all = self.tables.values().map(ScriptTable::counts);
+        all.fold((0, self.not_told), |(keys, refused), (more, too)| (keys + more as u64, refused + too))
+    }
+}

@@ -1,0 +1,288 @@
+//! What a rule remembers: its windows, known hosts, silent keys, and how many events it told.
+
+use std::collections::{HashMap, HashSet};
+
+use tapline_capture::{InterfaceAccount, LossPoint};
+
+use crate::event::EventKind;
+use crate::key::{Key, KeyField, Subject};
+use crate::limit::LimitState;
+use crate::outbox::{Happening, Outbox};
+use crate::rules::{AccountRow, Count, Rule, Source};
+use crate::window::{Turn, Windows};
+
+/// The state of a rule.
+#[derive(Debug)]
+pub(crate) struct RuleState {
+    pub(crate) number: usize,
+    windows: Option<Windows>,
+    known: HashSet<Key>,
+    /// Until when new hosts and pairs are learnt without an event.
+    learns_until_ns: Option<i64>,
+    silence: HashMap<Key, Heard>,
+    /// The earliest time at which a key may be silent for too long.
+    silence_due_ns: i64,
+    limit: LimitState,
+    events: u64,
+    /// Keys that found no room.
+    no_room: u64,
+    turns: Vec<Turn>,
+    /// The row of the account by interface when it was last read.
+    account: HashMap<String, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    last_ns: i64,
+    is_silent: bool,
+    subject: Subject,
+}
+
+/// Counters of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// Its name.
+    pub name: String,
+    /// Packets, flows or other events of its source; calls of a script.
+    pub matched: u64,
+    /// Events that were told.
+    pub told: u64,
+    /// Events beyond its limit.
+    pub swallowed: u64,
+    /// Keys at present.
+    pub keys: u64,
+    /// Events that found no room for their key.
+    pub no_room: u64,
+    /// Calls of a script that failed.
+    pub faults: u64,
+}
+
+impl RuleState {
+    pub(crate) fn new(number: usize, rule: &Rule) -> RuleState {
+        let windows = rule.condition.map(|condition| {
+            let counts_values = matches!(condition.count, Count::Distinct(_));
+            Windows::new(condition.threshold, rule.keys_max, counts_values)
+        });
+        RuleState {
+            number,
+            windows,
+            known: HashSet::new(),
+            learns_until_ns: None,
+            silence: HashMap::new(),
+            silence_due_ns: i64::MAX,
+            limit: LimitState::default(),
+            events: 0,
+            no_room: 0,
+            turns: Vec::new(),
+            account: HashMap::new(),
+        }
+    }
+
+    /// The clock begins.
+    pub(crate) fn start(&mut self, rule: &Rule, now_ns: i64) {
+        self.learns_until_ns.get_or_insert(now_ns.saturating_add(rule.learn_ns as i64));
+        if let (Source::Silence(silence_ns), true) = (rule.source, rule.by.is_empty()) {
+            self.hear(rule, silence_ns, now_ns, Key::default(), &Subject::default());
+        }
+    }
+
+    /// Counts a packet or flow that the rule's filter accepts.
+    pub(crate) fn take(&mut self, rule: &Rule, time_ns: i64, subject: &Subject, out: &mut Outbox) {
+        self.events += 1;
+        match rule.source {
+            Source::Silence(silence_ns) => {
+                let key = Key::of(subject, &rule.by);
+                if let Some(length_ns) = self.hear(rule, silence_ns, time_ns, key, subject) {
+                    let kind = EventKind::Cleared;
+                    self.tell(rule, kind, time_ns, key, Some(subject), Some(length_ns), out);
+                }
+            }
+            Source::NewHost => self.meet(rule, time_ns, subject, &[KeyField::Src], out),
+            Source::NewPair => self.meet(rule, time_ns, subject, &[KeyField::Pair], out),
+            _ => self.count(rule, time_ns, subject, out),
+        }
+    }
+
+    /// Counts under the rule's condition, or tells at once.
+    fn count(&mut self, rule: &Rule, time_ns: i64, subject: &Subject, out: &mut Outbox) {
+        let key = Key::of(subject, &rule.by);
+        let (Some(windows), Some(condition)) = (&mut self.windows, rule.condition) else {
+            return self.tell(rule, EventKind::Seen, time_ns, key, Some(subject), None, out);
+        };
+        let (amount, value) = match condition.count {
+            Count::Events => (1, None),
+            Count::Packets => (subject.packets, None),
+            Count::Bytes => (subject.bytes, None),
+            Count::Distinct(field) => (0, Some(Key::of(subject, &[field]))),
+        };
+        if let Some(turn) = windows.add(key, time_ns, amount, value, subject) {
+            let kind = EventKind::Raised;
+            self.tell(rule, kind, time_ns, turn.key, Some(&turn.subject), Some(turn.value), out);
+        }
+    }
+
+    /// Notes a host or pair; a new one counts.
+    fn meet(&mut self, rule: &Rule, time_ns: i64, subject: &Subject, by: &[KeyField], out: &mut Outbox) {
+        if subject.src.is_none() {
+            return;
+        }
+        let key = Key::of(subject, by);
+        if self.known.contains(&key) {
+            return;
+        }
+        if self.known.len() >= rule.keys_max {
+            self.no_room += 1;
+            return;
+        }
+        self.known.insert(key);
+        if self.learns_until_ns.is_none_or(|until_ns| time_ns >= until_ns) {
+            self.count(rule, time_ns, subject, out);
+        }
+    }
+
+    /// Notes that a key was heard; the length of its silence, if that was told.
+    fn hear(
+        &mut self,
+        rule: &Rule,
+        silence_ns: u64,
+        time_ns: i64,
+        key: Key,
+        subject: &Subject,
+    ) -> Option<u64> {
+        let heard = Heard { last_ns: time_ns, is_silent: false, subject: *subject };
+        let due_ns = time_ns.saturating_add(silence_ns as i64);
+        if let Some(before) = self.silence.get_mut(&key) {
+            let was = std::mem::replace(before, heard);
+            if was.is_silent {
+                self.silence_due_ns = self.silence_due_ns.min(due_ns);
+            }
+            return was.is_silent.then(|| time_ns.saturating_sub(was.last_ns).max(0).unsigned_abs());
+        }
+        if self.silence.len() >= rule.keys_max {
+            self.no_room += 1;
+            return None;
+        }
+        self.silence.insert(key, heard);
+        self.silence_due_ns = self.silence_due_ns.min(due_ns);
+        None
+    }
+
+    /// Whether time alone can change anything.
+    pub(crate) fn is_active(&self) -> bool {
+        self.silence_due_ns < i64::MAX || self.windows.as_ref().is_some_and(Windows::is_active)
+    }
+
+    /// What time alone changes: conditions that no longer hold, silences that have lasted.
+    pub(crate) fn advance(&mut self, rule: &Rule, now_ns: i64, out: &mut Outbox) {
+        if let Some(windows) = self.windows.as_mut().filter(|windows| windows.is_active()) {
+            windows.advance(now_ns, &mut self.turns);
+            for turn in std::mem::take(&mut self.turns) {
+                let (key, value) = (turn.key, Some(turn.value));
+                self.tell(rule, EventKind::Cleared, now_ns, key, Some(&turn.subject), value, out);
+            }
+        }
+        if let (Source::Silence(silence_ns), true) = (rule.source, self.silence_due_ns <= now_ns) {
+            self.find_silent(rule, silence_ns as i64, now_ns, out);
+        }
+    }
+
+    fn find_silent(&mut self, rule: &Rule, silence_ns: i64, now_ns: i64, out: &mut Outbox) {
+        let mut silent = Vec::new();
+        self.silence_due_ns = i64::MAX;
+        for (key, heard) in self.silence.iter_mut().filter(|(_, heard)| !heard.is_silent) {
+            let due_ns = heard.last_ns.saturating_add(silence_ns);
+            if due_ns <= now_ns {
+                heard.is_silent = true;
+                silent.push((*key, *heard));
+            } else {
+                self.silence_due_ns = self.silence_due_ns.min(due_ns);
+            }
+        }
+        silent.sort_unstable_by_key(|(key, _)| *key);
+        for (key, heard) in silent {
+            let length_ns = now_ns.saturating_sub(heard.last_ns).max(0).unsigned_abs();
+            let subject = heard.subject.src.is_some().then_some(&heard.subject);
+            self.tell(rule, EventKind::Raised, now_ns, key, subject, Some(length_ns), out);
+        }
+    }
+
+    /// Counts by how much the rule's row of the account has grown on each interface.
+    pub(crate) fn read_account(
+        &mut self,
+        rule: &Rule,
+        row: AccountRow,
+        accounts: &[InterfaceAccount],
+        now_ns: i64,
+        out: &mut Outbox,
+    ) {
+        for (at, account) in accounts.iter().enumerate() {
+            let now = value_of(row, account);
+            let before = self.account.insert(account.name.clone(), now).unwrap_or(0);
+            let growth = if row == AccountRow::Imbalance { now } else { now.saturating_sub(before) };
+            if growth == 0 {
+                continue;
+            }
+            self.events += 1;
+            let key = Key::of_number(at as u64);
+            let (kind, value) = match (&mut self.windows, rule.condition) {
+                (Some(windows), Some(_)) => {
+                    match windows.add(key, now_ns, growth, None, &Subject::default()) {
+                        Some(turn) => (EventKind::Raised, turn.value),
+                        None => continue,
+                    }
+                }
+                _ => (EventKind::Seen, growth),
+            };
+            let above = rule.condition.map(|condition| condition.threshold.above);
+            let named = Some(("interface", account.name.as_str()));
+            let happening =
+                Happening { kind, time_ns: now_ns, key, subject: None, value: Some(value), above, named };
+            out.tell(self.number, rule, &mut self.limit, &happening);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the facts of an event, each of another kind")]
+    fn tell(
+        &mut self,
+        rule: &Rule,
+        kind: EventKind,
+        time_ns: i64,
+        key: Key,
+        subject: Option<&Subject>,
+        value: Option<u64>,
+        out: &mut Outbox,
+    ) {
+        let above = rule.condition.map(|condition| condition.threshold.above);
+        let happening = Happening { kind, time_ns, key, subject, value, above, named: None };
+        out.tell(self.number, rule, &mut self.limit, &happening);
+    }
+
+    pub(crate) fn counts(&self, rule: &Rule) -> RuleCounts {
+        let (told, swallowed) = self.limit.counts();
+        let windows = self.windows.as_ref();
+        let keys = windows.map_or(0, Windows::keys) + self.known.len() + self.silence.len();
+        RuleCounts {
+            name: rule.name.clone(),
+            matched: self.events,
+            told,
+            swallowed,
+            keys: keys as u64,
+            no_room: self.no_room + windows.map_or(0, Windows::no_room),
+            faults: 0,
+        }
+    }
+}
+
+fn value_of(row: AccountRow, account: &InterfaceAccount) -> u64 {
+    match row {
+        AccountRow::Lost => account.lost(),
+        AccountRow::Before => {
+            let before = account
+                .losses
+                .iter()
+                .filter(|loss| !matches!(loss.place, LossPoint::Daemon) && !loss.counts_unwanted_frames());
+            before.filter_map(|loss| loss.count.known()).sum()
+        }
+        AccountRow::Imbalance => u64::from(account.imbalance().is_some()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Events as POST to addresses: retried, and spooled where nothing answers.
+//!
+//! ```text
+//! event --queue of 256--> POST --2xx--> done
+//!                          | three tries
+//!                          '--> spool: lines {"url": ..., "event": ...}, tried again later and at the next start
+//! ```
+//!
+//! Only in builds with the feature `webhook`: TLS is a third of a build of Tapline.
+
+use std::path::Path;
+
+use crate::delivery::DeliveryCounts;
+use crate::event::Event;
+
+#[cfg(feature = "webhook")]
+mod sending;
+
+/// Calls of addresses for events.
+pub struct Webhooks {
+    #[cfg(feature = "webhook")]
+    sender: sending::Sender,
+    #[cfg(not(feature = "webhook"))]
+    never: std::convert::Infallible,
+}
+
+#[cfg(feature = "webhook")]
+impl Webhooks {
+    /// The thread that calls. What finds no answer is spooled in `directory`.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn start(directory: &Path) -> Result<Webhooks, String> {
+        let sender = sending::Sender::start(directory.join(sending::SPOOL));
+        Ok(Webhooks { sender: sender.map_err(|error| format!("no thread for webhooks: {error}"))? })
+    }
+
+    /// Has an address called for an event, unless too many wait.
+    pub fn offer(&mut self, url: &str, event: &Event) {
+        self.sender.offer(url, event);
+    }
+
+    /// Waits for the calls that are due: each is tried once more, and spooled once one has failed.
+    pub fn finish(&mut self) {
+        self.sender.finish();
+    }
+
+    /// Counters; what is spooled is neither done nor failed.
+    pub fn counts(&self) -> DeliveryCounts {
+        self.sender.counts()
+    }
+}
+
+#[cfg(not(feature = "webhook"))]
+impl Webhooks {
+    /// There are none in this build.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn start(_: &Path) -> Result<Webhooks, String> {
+        Err("this build calls no webhooks: build with --features webhook, or have run = [\"curl\", ...] call them".to_owned())
+    }
+
+    /// Has an address called for an event.
+    pub fn offer(&mut self, _: &str, _: &Event) {
+        match self.never {}
+    }
+
+    /// Waits for the calls that are due.
+    pub fn finish(&mut self) {
+        match self.never {}
+    }
+
+    /// Counters.
+    pub fn counts(&self) -> DeliveryCounts {
+        match self.never {}
+    }
+}
