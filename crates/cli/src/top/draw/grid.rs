@@ -29,6 +29,8 @@ pub(super) struct Context {
     /// The moment at which flows have their age, in nanoseconds since 1970.
     pub(super) end_ns: u64,
     pub(super) cursor: Option<usize>,
+    /// What the table adds up to.
+    pub(super) whole: &'static str,
 }
 
 /// A column: its head, what a row has in it, and how soon it is left out: 0 never.
@@ -125,7 +127,8 @@ struct Grid {
 
 impl Grid {
     fn new(title: &str, rows: &[SumRow], context: &Context, width: usize) -> Grid {
-        let mut columns: Vec<&Column> = columns(rows).iter().collect();
+        let is_other = |column: &&Column| column.head != context.unit.name();
+        let mut columns: Vec<&Column> = columns(rows).iter().filter(is_other).collect();
         let amounts = rows.iter().map(|row| {
             let error = amount(row.error, context.unit, context.seconds);
             let value = amount(row.amount, context.unit, context.seconds);
@@ -177,7 +180,11 @@ impl Grid {
 
 /// The rest of a table: words, amount, and whether it is a loss.
 fn rest(table: &SumTable, context: &Context) -> Vec<(String, String, bool)> {
-    let amount = |pair: [u64; 2]| amount(pair, context.unit, context.seconds);
+    // Of what the history keeps, and of lost packets, the bytes are not known.
+    let amount = |pair: [u64; 2]| match pair {
+        [packets, 0] if packets > 0 => format!("{} packets", short(packets as f64)),
+        pair => amount(pair, context.unit, context.seconds),
+    };
     let pair =
         |name: &str, pair: [u64; 2]| (pair != [0, 0]).then(|| (format!("+ {name}"), amount(pair), false));
     let framing = (context.unit != Unit::Packets && table.framing != 0)
@@ -191,7 +198,7 @@ fn rest(table: &SumTable, context: &Context) -> Vec<(String, String, bool)> {
         pair("not looked at", table.unread),
         framing,
         lost,
-        Some(("= the interface".to_owned(), amount(table.sum), false)),
+        Some((format!("= {}", context.whole), amount(table.sum), false)),
     ]
     .into_iter()
     .flatten()

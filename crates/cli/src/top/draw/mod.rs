@@ -109,9 +109,9 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let head = format!("{left:<room_left$}  {right}");
     let tabs = Page::ALL[..8].iter().enumerate().map(|(at, page)| {
         let (key, name) = (at + 1, page.name());
-        if *page == state.place.page { format!("[{key} {name}]") } else { format!(" {key} {name} ") }
+        if *page == state.place.page { format!("[{key} {name}]") } else { format!("{key} {name}") }
     });
-    let tabs: String = tabs.collect();
+    let tabs = tabs.collect::<Vec<_>>().join(" ");
     let tabs = if tabs.len() > room.columns { narrow_tabs(state.place.page) } else { tabs };
     let mut lines = vec![Line::new(Look::Head, head), Line::plain(tabs.trim_end())];
     if answer.process.is_some() {
@@ -164,7 +164,7 @@ fn totals(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     if !state.place.filter.is_empty() {
         numbers += &format!("  filter: {}", state.place.filter);
     }
-    let columns = room.columns.min(120).saturating_sub(24);
+    let columns = room.columns.min(120).saturating_sub(strip::BESIDE);
     let mut lines = vec![Line::new(if lost > 0 { Look::Bad } else { Look::Plain }, numbers)];
     if state.past().is_none() {
         let values = if state.unit == super::state::Unit::Packets { &series.packets } else { &series.bits };

@@ -59,6 +59,7 @@ fn context(shown: &Shown<'_>) -> Context {
         seconds: window.seconds(),
         end_ns: shown.answer.second.as_ref().map_or(0, |second| second.end_ns),
         cursor: shown.state.cursor,
+        whole: "the interface",
     }
 }
 
@@ -134,13 +135,13 @@ fn beside(mut tables: Vec<Vec<Line>>, columns: usize) -> Vec<Line> {
 
 /// A host: its directions, peers, services, names and flows.
 fn host_page(shown: &Shown<'_>, host: &HostContent, room: Room) -> Vec<Line> {
-    let context = context(shown);
+    let context = Context { whole: "its flows", ..context(shown) };
     let side = |side: &Side| match side {
         Side::Row(row) => amount(row.amount, context.unit, context.seconds),
         Side::Missing { error, .. } => format!("at most {}", amount(*error, context.unit, context.seconds)),
     };
     let head = format!(
-        "{}   sends {}   receives {}   flows without a row {}",
+        "{}  sends {}  receives {}  others {}",
         host.host,
         side(&host.sent),
         side(&host.received),
@@ -179,19 +180,19 @@ fn other_side(host: &HostContent, row: &SumRow) -> tapline_pages::KeyWords {
 fn losses(window: &Totals, seconds: usize) -> Vec<Line> {
     let parts = [
         ("metered", window.metered[0], "in flows, and in every table", false),
-        ("not IP", window.not_ip[0], "no flow has them: ARP, STP, LLDP and others", false),
+        ("not IP", window.not_ip[0], "ARP, STP, LLDP and others", false),
         ("headers cut short", window.cut[0], "a longer snap length captures them whole", true),
         ("sampled out", window.sampled_out[0], "left out by sampling", false),
         ("lost in the kernel's ring", window.lost_ring, "a larger ring, or more --workers", true),
-        ("lost at the daemon", window.lost_daemon, "this reader was too slow for its buffer", true),
+        ("lost at the daemon", window.lost_daemon, "the reader was too slow", true),
     ];
     let sum = parts.iter().map(|(_, value, ..)| value).sum::<u64>();
     let verdict = if sum == window.offered[0] { "balanced" } else { "DOES NOT BALANCE" };
-    let mut lines = vec![Line::new(Look::Head, format!("The account of {seconds} seconds: {verdict}"))];
+    let mut lines = vec![Line::new(Look::Head, format!("The account of {seconds} s: {verdict}"))];
     let term = |sign: &str, name: &str, value: u64, why: &str, is_bad: bool| {
-        let why = if value == 0 && is_bad { "" } else { why };
+        let why = if value == 0 { "" } else { why };
         let look = if is_bad && value > 0 { Look::Bad } else { Look::Plain };
-        Line::new(look, format!("{sign:>2} {name:<26}{:>18}  {why}", grouped(value)).trim_end())
+        Line::new(look, format!("{sign:>2} {name:<26}{:>16}  {why}", grouped(value)).trim_end())
     };
     for (at, (name, value, why, is_bad)) in parts.into_iter().enumerate() {
         lines.push(term(if at == 0 { "" } else { "+" }, name, value, why, is_bad));
@@ -200,8 +201,8 @@ fn losses(window: &Totals, seconds: usize) -> Vec<Line> {
     lines.push(Line::new(Look::Head, "Beside the sum"));
     lines.extend([
         term("", "lost in card and driver", window.lost_before, "by their own counters", true),
-        term("", "lent by the sources", window.delivered, "before filters in front of the meter", false),
-        term("", "late", window.late, "older than a packet before them; counted", false),
+        term("", "lent by the sources", window.delivered, "before filters", false),
+        term("", "late", window.late, "out of order; counted all the same", false),
         term("", "flows ended for no room", window.ended[4], "the flow table was full", true),
         term("", "flows now", window.active, "", false),
         term("", "room for flows", window.room, "", false),
@@ -220,7 +221,7 @@ fn past_page(shown: &Shown<'_>, past: &[PastWindow], room: Room) -> Vec<Line> {
         return message("the history is not filtered: / and an empty line show it");
     }
     let (Some(first), Some(window)) = (past.first(), shown.past_window) else { return Vec::new() };
-    let by = format!("history by the {}, {} to {}", first.tier, moment(window.0), moment(window.1));
+    let by = format!("by the {}, {} to {}", first.tier, moment(window.0), moment(window.1));
     if first.buckets == 0 {
         return [vec![Line::new(Look::Head, by)], message("nothing is kept of this window")].concat();
     }
@@ -230,7 +231,7 @@ fn past_page(shown: &Shown<'_>, past: &[PastWindow], room: Room) -> Vec<Line> {
     let mut lines = vec![Line::new(Look::Head, format!("{by}{kept}"))];
     let is_packets = shown.state.unit == Unit::Packets;
     let values = if is_packets { &first.packets } else { &first.bits };
-    let columns = room.columns.min(120).saturating_sub(24);
+    let columns = room.columns.min(120).saturating_sub(strip::BESIDE);
     let (means, lost) = strip::columns(&first.t, values, &first.lost, window, columns);
     let unit = if is_packets { "packets/s" } else { "bit/s" };
     lines.extend(strip::strips(&means, &lost, unit, columns, room.is_ascii));

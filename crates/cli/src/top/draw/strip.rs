@@ -6,6 +6,9 @@ use super::{Line, Look};
 const ASCII: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// Columns of the words beside a strip.
+pub(super) const BESIDE: usize = 30;
+
 /// Two lines: values with their greatest, and losses. The last value stands at the right.
 pub(super) fn strips(values: &[f64], lost: &[f64], unit: &str, columns: usize, is_ascii: bool) -> Vec<Line> {
     let tail = |all: &[f64]| all[all.len().saturating_sub(columns)..].to_vec();
@@ -15,11 +18,7 @@ pub(super) fn strips(values: &[f64], lost: &[f64], unit: &str, columns: usize, i
     let marks: String = lost.iter().map(|lost| if *lost > 0.0 { '!' } else { '.' }).collect();
     let has_lost = lost.iter().any(|lost| *lost > 0.0);
     vec![
-        Line::plain(format!(
-            "{:<10}{chart:>columns$}  max {}",
-            unit.trim_end_matches("s/s"),
-            rate(most, unit)
-        )),
+        Line::plain(format!("{:<10}{chart:>columns$}  max {}", unit, rate(most, unit))),
         Line::new(if has_lost { Look::Bad } else { Look::Faint }, format!("{:<10}{marks:>columns$}", "lost")),
     ]
 }
