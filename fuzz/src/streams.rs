@@ -1,6 +1,6 @@
 //! TCP streams of segments in any order, and HTTP in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tapline_packet::headers::Headers;
@@ -27,11 +27,17 @@ struct Seen {
 #[derive(Default)]
 struct Checked {
     streams: HashMap<(u64, bool), Seen>,
+    forgotten: HashSet<u64>,
     total: u64,
 }
 
 impl Checked {
     fn note(&mut self, stream: &Stream, event: Event<'_>) {
+        assert!(!self.forgotten.contains(&stream.connection), "an event of a connection that is forgotten");
+        if matches!(event, Event::Forgotten) {
+            self.forgotten.insert(stream.connection);
+            return;
+        }
         let seen = self.streams.entry((stream.connection, stream.is_from_client)).or_default();
         assert_eq!(stream.offset, seen.position, "a stream has no holes but its gaps");
         match event {
@@ -49,7 +55,7 @@ impl Checked {
                 seen.position += piece.len as u64;
                 self.total += piece.len as u64;
             }
-            Event::Segment(_) => {}
+            Event::Segment(_) | Event::Forgotten => {}
             Event::Gap { len, .. } => {
                 assert!(len > 0 && !seen.is_over);
                 seen.next = seen.next.map(|next| next.wrapping_add(len as u32));

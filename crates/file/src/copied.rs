@@ -32,6 +32,9 @@ const SECRETS_WIREGUARD: u32 = 0x5747_4b4c;
 /// The most bytes of blocks that wait between a reader and a writer, and that a writer repeats in each file.
 pub(crate) const WAITING_MAX: usize = 64 << 20;
 
+/// The memory of a block that waits, besides its bytes: so many empty blocks find no more room than few long ones.
+const WAITING_COST: usize = 160;
+
 /// Bytes of a block before its body, and after it.
 const HEAD_LEN: usize = 8;
 const TRAILER_LEN: usize = 4;
@@ -76,7 +79,8 @@ pub struct BlockQueue(Arc<Mutex<Waiting>>);
 #[derive(Debug, Default)]
 struct Waiting {
     blocks: VecDeque<CopiedBlock>,
-    len: usize,
+    /// Bytes of memory of these.
+    memory: usize,
     left_out: LeftOut,
 }
 
@@ -158,11 +162,13 @@ impl CopiedBlock {
         Ok(RawBlock::new(kind, &body))
     }
 
-    fn len(&self) -> usize {
-        match self {
+    /// The memory that it takes while it waits, in bytes.
+    fn cost(&self) -> usize {
+        let bytes = match self {
             CopiedBlock::Section(section) => section.len(),
             CopiedBlock::Other(block) => block.bytes.len(),
-        }
+        };
+        WAITING_COST + bytes
     }
 }
 
@@ -229,11 +235,11 @@ impl BlockQueue {
     /// Adds a block at the end.
     pub fn push(&self, block: CopiedBlock) {
         let mut waiting = self.lock();
-        if waiting.len.saturating_add(block.len()) > WAITING_MAX {
+        if waiting.memory.saturating_add(block.cost()) > WAITING_MAX {
             waiting.left_out.too_long += 1;
             return;
         }
-        waiting.len += block.len();
+        waiting.memory += block.cost();
         waiting.blocks.push_back(block);
     }
 
@@ -246,7 +252,7 @@ impl BlockQueue {
     pub(crate) fn pop(&self) -> Option<CopiedBlock> {
         let mut waiting = self.lock();
         let block = waiting.blocks.pop_front()?;
-        waiting.len -= block.len();
+        waiting.memory -= block.cost();
         Some(block)
     }
 
@@ -277,7 +283,7 @@ impl BlockQueue {
         let others = waiting.blocks.iter().filter(|block| matches!(block, CopiedBlock::Other(_))).count();
         waiting.left_out.other_format += others as u64;
         waiting.blocks.clear();
-        waiting.len = 0;
+        waiting.memory = 0;
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -360,5 +366,14 @@ mod tests {
         assert!(queue.pop().is_some());
         queue.push(CopiedBlock::Other(block));
         assert_eq!(queue.left_out().too_long, 2);
+    }
+
+    #[test]
+    fn empty_blocks_have_their_cost() {
+        let queue = BlockQueue::default();
+        for _ in 0..WAITING_MAX / WAITING_COST {
+            queue.push(CopiedBlock::Other(RawBlock::new(7, &[])));
+        }
+        assert!(queue.left_out().too_long > 0);
     }
 }

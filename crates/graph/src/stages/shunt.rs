@@ -128,7 +128,7 @@ struct Passed {
     packets: u64,
     bytes: u64,
     /// Its kind; 0 until it is recognised, and for others.
-    kind: u8,
+    kind: u16,
     is_recognised: bool,
     is_cut: bool,
 }
@@ -178,7 +178,7 @@ fn recognised(kinds: &mut [Kind], flow: &mut Passed, headers: &Headers, data: &[
     let (caller, called) = headers.ports(data).unwrap_or_default();
     let name = recognise(protocol, caller, called, payload);
     if let Some(kind) = kinds.iter().position(|kind| Some(kind.name) == name) {
-        flow.kind = kind as u8;
+        flow.kind = kind as u16;
         kinds[0].flows -= 1;
         kinds[kind].flows += 1;
     }

@@ -235,7 +235,13 @@ impl Changing {
 
     fn account(&self) -> GraphAccount {
         let interfaces = vec![InterfaceAccount::of_file("endless", self.delivered)];
-        GraphAccount { interfaces, delivered: self.delivered, unexamined: 0, stages: self.graph.account() }
+        GraphAccount {
+            interfaces,
+            delivered: self.delivered,
+            unexamined: 0,
+            paused: 0,
+            stages: self.graph.account(),
+        }
     }
 }
 

@@ -183,8 +183,8 @@ impl History {
         // The last hour of the file may lack minutes, and those after it have no hour yet.
         let last = hours.keys().next_back().copied().unwrap_or(first);
         let mut by_hour = BTreeMap::<u64, (Totals, Vec<u64>)>::new();
-        let latest = (end.saturating_sub(MINUTES_MAX / MINUTES)).max(last);
-        for (minute, totals) in self.totals(Tier::Minute, (latest * MINUTES, end * MINUTES))? {
+        // There are few: a writer makes hours of all others when it opens the file.
+        for (minute, totals) in self.totals(Tier::Minute, (last * MINUTES, end * MINUTES))? {
             let (sum, minutes) = by_hour.entry(minute / MINUTES).or_default();
             sum.add(&totals);
             minutes.push(minute);
