@@ -168,6 +168,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
+        wake: WakeArgs::default(),
         strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),

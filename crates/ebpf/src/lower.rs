@@ -73,10 +73,13 @@ impl Lowering {
 
     /// Has the kernel copy packet bytes to the stack, from whichever buffers they lie in.
     fn gather(&mut self, to: Variable, base: Option<Variable>, offset: u32, size: u8) {
-        let base = base.map(|base| self.read(base, R1));
-        self.push(Insn::set(R2, offset));
-        if let Some(base) = base {
-            self.push(Insn::alu_register(ADD, true, R2, base));
+        // The base may live in any register that calls lose, r2 among them: it is read before that is written.
+        match base.map(|base| self.read(base, R1)) {
+            Some(base) => {
+                self.push(Insn::copy(R2, base));
+                self.push(Insn::alu_immediate(ADD, true, R2, offset as i32));
+            }
+            None => self.push(Insn::set(R2, offset)),
         }
         self.push(Insn::copy(R1, CONTEXT));
         self.push(Insn::copy(R3, FRAME));

@@ -204,8 +204,8 @@ impl History {
         &self.path
     }
 
-    /// Adds a second. A minute that is over is written, and with it an hour and a day that are over. `now_ns` is the time by
-    /// the wall clock, in nanoseconds since 1970 UTC.
+    /// Adds a second. A minute that is over is written, and with it an hour and a day that are over. `now_ns` is the
+    /// time by the wall clock, in nanoseconds since 1970 UTC.
     ///
     /// # Errors
     /// [`Error::History`]; [`Error::Future`] for a second of an hour later than now, or more.

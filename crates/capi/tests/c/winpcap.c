@@ -74,7 +74,8 @@ static void counts_beside_a_dump(const char *device, char *name) {
     struct pcap_pkthdr *header;
     const u_char *data;
     uint64_t counts[2], packets = 0, bytes = 0;
-    printf("both %d dump %d\n", pcap_setmode(p, MODE_STAT | MODE_DUMP), pcap_live_dump(p, name, 0, 7));
+    printf("both %d", pcap_setmode(p, MODE_STAT | MODE_DUMP));
+    printf(" dump %d\n", pcap_live_dump(p, name, 0, 7));
     send_many(7, 100);
     while (packets < 7 && pcap_next_ex(p, &header, &data) == 1) {
         memcpy(counts, data, 16);

@@ -268,7 +268,7 @@ fn mistakes_are_told() {
         (&["--key", "colour"], "vlan, mpls, tunnel"),
         (&["--export", "127.0.0.1:9", "--version", "9", "--biflow"], "only IPFIX has biflows"),
         (&["--export", "127.0.0.1:9", "--template", "octetDelta"], "did you mean octetDeltaCount?"),
-        (&["--export", "file:x", "--version", "5"], "TCP and files"),
+        (&["--export", "file:x", "--version", "5"], "TCP, TLS and files"),
         (&["--idle-timeout", "0"], "idle timeout"),
         (&["--export", "127.0.0.1:9", "--version", "5", "--sample", "16384"], "one of 16383 at most"),
         (&["udp prt 53"], "prt"),

@@ -70,7 +70,7 @@ fn load_unless_large(program: &ebpf::Program) -> Result<LoadedProgram, LoadError
 
 fn try_load(program: &ebpf::Program) -> Result<LoadedProgram, LoadError> {
     let kind = match program.hook() {
-        Hook::SocketFilter => ProgramKind::SocketFilter,
+        Hook::SocketFilter | Hook::Count(_) => ProgramKind::SocketFilter,
         Hook::Xdp { .. } | Hook::Front(_) => ProgramKind::Xdp,
     };
     try_load_as(kind, program)
@@ -328,7 +328,7 @@ fn long_chains_of_questions_are_accepted_and_right() {
             let meta = Meta { wire_len: 60, ..Meta::default() };
             let expected = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0)) as u32;
             match hook {
-                Hook::SocketFilter => {
+                Hook::SocketFilter | Hook::Count(_) => {
                     assert_eq!(run(&program, &[&[0; HEADER], data.as_slice()].concat()), expected)
                 }
                 Hook::Xdp { .. } | Hook::Front(_) => {

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
-use tapline_flow::{Details, EndReason, Endpoint, Flow, FlowContext, Sampling, Tls};
+use tapline_flow::{Details, Flow, Sampling, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::netns::{Namespace, namespaces_or_skip};
-use tapline_testkit::random::Random;
 
 use crate::made_flows::{START, flows};
 

@@ -7,10 +7,10 @@ use tapline_packet::Timestamp;
 use tapline_testkit::random::Random;
 
 /// When the first flow begins.
-pub const START: i64 = 1_700_000_000_250_000_000;
+pub(crate) const START: i64 = 1_700_000_000_250_000_000;
 
 /// Flows of both versions of IP, some of one direction.
-pub fn flows(seed: u64, count: usize) -> Vec<Flow> {
+pub(crate) fn flows(seed: u64, count: usize) -> Vec<Flow> {
     let mut random = Random::new(seed);
     (0..count as u16)
         .map(|at| {
