@@ -298,9 +298,7 @@ fn a_graph_is_paused_and_resumed() {
         let got = data(&graph.file("all.pcap"));
         assert_eq!(got.len(), 12_000 - paused, "{workers} workers");
         let expected = [&whole[..2000], &whole[2000 + paused..]].concat();
-        let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
-        let place = |at: usize| whole.iter().position(|packet| *packet == got[at]);
-        assert!(workers != "1" || got == expected, "{paused} of a pause, {differs:?} {:?}", differs.map(place));
+        assert!(workers != "1" || got == expected, "{paused} packets of a pause");
     }
 }
 
