@@ -299,7 +299,10 @@ fn a_graph_is_paused_and_resumed() {
         assert_eq!(got.len(), 12_000 - paused, "{workers} workers");
         // One worker keeps the order: what is missing lies in one piece, and begins with the order to pause.
         let before = whole.iter().zip(&got).take_while(|(one, other)| one == other).count();
-        assert!(workers != "1" || before == 2000 && got[before..] == whole[before + paused..], "{before}, {paused}");
+        assert!(
+            workers != "1" || before == 2000 && got[before..] == whole[before + paused..],
+            "{before}, {paused}"
+        );
     }
 }
 
