@@ -208,10 +208,9 @@ fn files_of_the_packages_are_taken() {
     rules(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     // Each key that there is stands in it.
     for table in ["", "[[capture]]\n", "[[access]]\n"] {
-        for key in keys_of(table)
-            .iter()
-            .filter(|key| !["capture", "record", "publish", "access", "file", "netns"].contains(&key.as_str()))
-        {
+        for key in keys_of(table).iter().filter(|key| {
+            !["capture", "record", "publish", "access", "file", "netns"].contains(&key.as_str())
+        }) {
             assert!(text.contains(&format!("\n{key} = ")), "{table}{key}");
         }
     }

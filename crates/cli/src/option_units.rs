@@ -27,7 +27,8 @@ const SIZE: Forms = Forms {
 };
 const COUNT: Forms =
     Forms { accepted: &[&["10", "100"], &["0.01k", "0.1k"]], refused: &["1m", "64Ki", "x", "1.5", "k"] };
-const WAKE: Forms = Forms { accepted: &[&["256,20ms"], &["1,1s"]], refused: &["256", "x,20ms", "256,20x", ",", "0,20ms"] };
+const WAKE: Forms =
+    Forms { accepted: &[&["256,20ms"], &["1,1s"]], refused: &["256", "x,20ms", "256,20x", ",", "0,20ms"] };
 const RATE: Forms = Forms { accepted: &[&["10k"], &["1.5Mbit"], &["10kpps"]], refused: &["10x", "0", "1m"] };
 
 /// Accepted forms of an option by its value name; options named for a unit take a count of it.
