@@ -74,7 +74,7 @@ fn export(flows: &[Flow], choice: u8, now: Timestamp) {
     messages(&socket).iter().for_each(|message| {
         collector.read(Ipv4Addr::LOCALHOST.into(), now, message, &mut again).expect("we make whole messages");
     });
-    let source = collector.sources().into_iter().cloned().next();
+    let source = collector.sources().into_iter().next().cloned();
     let Some(source) = source.filter(|source| source.lost == 0) else { return };
     let malformed =
         [RefusedCause::Malformed, RefusedCause::NoTemplate].map(|cause| source.refused[cause as usize]);

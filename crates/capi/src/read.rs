@@ -229,11 +229,12 @@ impl State {
     pub(crate) fn check_readable(&self) -> Result<(), Failure> {
         self.require_active()?;
         match self.kind {
-            Kind::Dead => Err(Failure::error("Packets aren't available from a pcap_open_dead pcap_t")),
+            // Also while the source is with the thread that dumps.
             _ if self.extras.tally.as_ref().is_some_and(Tally::is_in_kernel) => Ok(()),
             _ if self.extras.live_dump.is_some() => {
                 Err(Failure::error("Packets go to the file of pcap_live_dump; wait for pcap_live_dump_ended"))
             }
+            Kind::Dead => Err(Failure::error("Packets aren't available from a pcap_open_dead pcap_t")),
             _ => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ fn command_lines() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     examples_of_help(&crate::Cli::command(), &mut found);
     for document in documents::all() {
-        for block in document.blocks() {
+        for block in document.blocks().into_iter().filter(|block| block.kind != "picture") {
             let lines = block.lines.iter().enumerate();
             found.extend(lines.filter_map(|(at, line)| {
                 let place = format!("{}:{}: {line}", document.name, block.line + at);
@@ -50,6 +50,10 @@ fn command_of(words: &[String]) -> Result<String, String> {
     let matches = crate::Cli::command().try_get_matches_from(words).map_err(|error| error.to_string())?;
     let below = innermost(&matches);
     let filter = values(below, "filter").join(" ");
+    if matches.subcommand_name() == Some("top") {
+        tapline_pages::FilterLine::parse(&filter)?;
+        return Ok("top".to_owned());
+    }
     match tapline_filter::compile(&filter, &Options::default()).map_err(|error| error.to_string()) {
         // Examples of filters that are refused.
         Err(error)
@@ -204,10 +208,9 @@ fn files_of_the_packages_are_taken() {
     rules(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     // Each key that there is stands in it.
     for table in ["", "[[capture]]\n", "[[access]]\n"] {
-        for key in keys_of(table)
-            .iter()
-            .filter(|key| !["capture", "record", "access", "file", "netns"].contains(&key.as_str()))
-        {
+        for key in keys_of(table).iter().filter(|key| {
+            !["capture", "record", "publish", "access", "file", "netns"].contains(&key.as_str())
+        }) {
             assert!(text.contains(&format!("\n{key} = ")), "{table}{key}");
         }
     }

@@ -9,7 +9,7 @@ use clap::{Arg, Command, CommandFactory};
 /// Options with units of tcpdump's own.
 const OF_TCPDUMP: [(&str, char); 2] = [("capture", 'C'), ("generate", 'C')];
 /// Values that are no amount: a new option has one of these value names, or one of those in [`forms`].
-const NO_AMOUNTS: &str = "ADDRESS AFTER BEFORE CELL=VALUE CLASS COMMAND DIR FIELDS FILE FILE|DIR FILTER FOLDER FORMAT GRAPH GROUPS HOW IFACE INTERFACE KEYS \
+const NO_AMOUNTS: &str = "ADDRESS ADDRESSES AFTER BEFORE CELL=VALUE CLASS COMMAND DIR FIELDS FILE FILE|DIR FILTER FOLDER FORMAT GRAPH GROUPS HOW IFACE INTERFACE KEYS \
      MODE NAME NAMES NAME=FILE OLD=NEW OPTION PATH PID POLICY RECIPE RIGHTS SHELL STAGE STORE TEXT TO TYPE UNIT USER VERSION WAY WHEN \
      WORKLOAD X in|out|inout pause|resume";
 
@@ -27,6 +27,8 @@ const SIZE: Forms = Forms {
 };
 const COUNT: Forms =
     Forms { accepted: &[&["10", "100"], &["0.01k", "0.1k"]], refused: &["1m", "64Ki", "x", "1.5", "k"] };
+const WAKE: Forms =
+    Forms { accepted: &[&["256,20ms"], &["1,1s"]], refused: &["256", "x,20ms", "256,20x", ",", "0,20ms"] };
 const RATE: Forms = Forms { accepted: &[&["10k"], &["1.5Mbit"], &["10kpps"]], refused: &["10x", "0", "1m"] };
 
 /// Accepted forms of an option by its value name; options named for a unit take a count of it.
@@ -35,6 +37,7 @@ fn forms(name: &str) -> Option<&'static Forms> {
         "TIME" | "TIME|all" => Some(&TIME),
         "SIZE" | "[FILTER=]SIZE" | "BYTES" => Some(&SIZE),
         "N" | "KIB" | "MIB" | "US" | "MS" | "SECONDS" => Some(&COUNT),
+        "PACKETS,TIME" => Some(&WAKE),
         "RATE" => Some(&RATE),
         _ => None,
     }

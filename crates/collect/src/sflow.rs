@@ -177,10 +177,10 @@ fn raw_header(bytes: &mut Bytes<'_>, draft: &mut Draft) -> Option<bool> {
     side.ttl_max = side.ttl_min;
     if let Some((source, destination)) = headers.ports(data) {
         draft.ports = [source, destination];
-    } else if let Some([kind, code]) = headers.l4().and_then(|l4| data.get(l4..)?.first_chunk()) {
-        if matches!(draft.protocol, 1 | 58) {
-            draft.ports = [0, u16::from_be_bytes([*kind, *code])];
-        }
+    } else if let Some([kind, code]) = headers.l4().and_then(|l4| data.get(l4..)?.first_chunk())
+        && matches!(draft.protocol, 1 | 58)
+    {
+        draft.ports = [0, u16::from_be_bytes([*kind, *code])];
     }
     let flags = headers.l4().filter(|_| draft.protocol == TCP).and_then(|l4| data.get(l4 + 13));
     draft.sides[0].tcp_flags = flags.copied().unwrap_or(0);

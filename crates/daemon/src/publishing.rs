@@ -56,7 +56,7 @@ impl PublishRule {
             ));
         }
         // As a capture it has the limits of one.
-        self.as_capture(&[capture.clone()]).check()?;
+        self.as_capture(std::slice::from_ref(capture)).check()?;
         self.history.as_deref().map_or(Ok(()), |text| parses(name, text))
     }
 

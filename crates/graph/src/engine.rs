@@ -543,7 +543,9 @@ impl<'e> Engine<'e> {
     /// unexamined.
     fn batch(&mut self, at: usize, is_over: bool, start: u64) -> Result<(), Error> {
         self.learn_interfaces(at);
-        let Inlet { source, node, ids, .. } = &self.inlets[at];
+        // An order may have come while the source waited for this batch.
+        self.learn_phase();
+        let Inlet { source, node, ids, is_merged, .. } = &self.inlets[at];
         let batch = source.batch();
         self.account.delivered += batch.len() as u64;
         if is_over {
@@ -556,7 +558,9 @@ impl<'e> Engine<'e> {
         };
         let mut packets = Packets::all(batch, &self.interfaces, (self.clock)());
         packets.filtered = &self.filtered;
-        let paused = of_pause(self.phase, self.inlets[at].is_merged, &mut packets);
+        // A batch of a file that was read before the order goes on: it would not come again.
+        let is_kept = *is_merged || source.progress().is_some();
+        let paused = of_pause(self.phase, is_kept, &mut packets);
         self.account.unexamined += paused;
         self.account.paused += paused;
         if packets.is_empty() {
@@ -643,12 +647,13 @@ impl<'e> Engine<'e> {
     }
 }
 
-/// Takes packets of a pause out of a batch. Returns their number. Packets that workers handed on before were captured.
-fn of_pause(phase: Phase, is_merged: bool, packets: &mut Packets<'_>) -> u64 {
+/// Takes packets of a pause out of a batch that is not kept whole. Returns their number. What workers handed on was
+/// captured before.
+fn of_pause(phase: Phase, is_kept: bool, packets: &mut Packets<'_>) -> u64 {
     let all = packets.len();
     match phase {
         Phase::Running { since: None } | Phase::Stopping => {}
-        _ if is_merged => {}
+        _ if is_kept => {}
         Phase::Paused => packets.selection.truncate(0),
         Phase::Running { since: Some(since) } => {
             let (batch, interfaces) = (packets.batch, packets.interfaces);

@@ -184,7 +184,7 @@ mod tests {
             causes.add(cause, 1 << number);
         }
         assert!(DropReason::ALL.iter().enumerate().all(|(number, cause)| causes.of(*cause) == 1 << number));
-        let left = [DropReason::Own, DropReason::Cut, DropReason::SmallFlow];
+        let left = [DropReason::Own, DropReason::Cut, DropReason::SmallFlow, DropReason::Unwanted];
         let left = left.iter().map(|cause| 1 << *cause as u64).sum::<u64>();
         assert_eq!((causes.left(), causes.lost()), (left, (1 << COUNT) - 1 - left));
         let names: std::collections::HashSet<&str> =

@@ -62,10 +62,13 @@ fn without_client_port((protocol, source, destination, from, to): Key) -> Key {
     }
 }
 
+/// The name of a rule, and the key that it gives a flow.
+type Rule = (&'static str, fn(Key) -> Key);
+
 #[test]
 fn merged_flows_have_the_sums_of_theirs() {
     let Some(captures) = captures_or_skip("merged_flows_have_the_sums_of_theirs") else { return };
-    let rules: [(&str, fn(Key) -> Key); 5] = [
+    let rules: [Rule; 5] = [
         ("no-ports", |(protocol, source, destination, ..)| (protocol, source, destination, 0, 0)),
         ("no-protocol", |(_, source, destination, ..)| (0, source, destination, 0, 0)),
         ("no-client-port", without_client_port),

@@ -238,7 +238,7 @@ fn a_script_that_fails_or_never_ends_stops_nothing() {
     let rules = "[settings]\noperations = 1000\n[[script]]\nname = \"s\"\nfile = \"s.rhai\"\n";
     let script = format!("{rules}[[rule]]\nname = \"r\"\non = \"flow begun\"\nfilter = \"udp\"\n");
     fs::write(&file, script).unwrap();
-    let code = "on_packet(\"udp\", \"f\"); on_packet(\"tcp\", \"g\"); fn f(p) { loop {} } fn g(p) { p.nothing.more }";
+    let code = "on_packet(\"tcp\", \"f\"); on_packet(\"udp\", \"g\"); fn f(p) { loop {} } fn g(p) { p.nothing.more }";
     fs::write(folder.path().join("s.rhai"), code).unwrap();
     let traffic = capture(folder.path(), scene(Duration::from_secs(1)));
     let finished = watch(&traffic, &file, folder.path());

@@ -38,11 +38,11 @@ fn the_kernel_counts_what_a_file_would_hold() {
     for filter in ["", "udp or vlan", "less 100", "ip[2:2] % 3 == 1", "tcp port 99 and tcp port 98"] {
         let out = folder.path().join("out.pcap");
         let file = Live::start(&namespace, 1, &["-i", FAR, "-w", text(&out), "--json", filter]);
-        let count = Live::start(&namespace, 2, &["-i", FAR, "--count", "--json", filter]);
+        let count = Live::start(&namespace, 2, &["-i", FAR, "--count", "--in-kernel", "--json", filter]);
         let shared = Live::start(
             &namespace,
             4,
-            &["-i", FAR, "--count", "--workers", "2", "-s", "60", "--json", filter],
+            &["-i", FAR, "--count", "--in-kernel", "--workers", "2", "-s", "60", "--json", filter],
         );
         send(&namespace);
         let counted = [count, shared].map(|live| live.interrupt().succeeded().account());
@@ -69,7 +69,16 @@ fn without_the_right_packets_are_counted_here() {
     }
     let namespace = Namespace::with_pair("count").expect("a probe succeeded before");
     let mut command = namespace.command("setpriv");
-    command.args(["--bounding-set", "-sys_admin,-bpf,-perfmon", TAPLINE, "capture", "-i", FAR, "--count"]);
+    command.args([
+        "--bounding-set",
+        "-sys_admin,-bpf,-perfmon",
+        TAPLINE,
+        "capture",
+        "-i",
+        FAR,
+        "--count",
+        "--in-kernel",
+    ]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let live = Live::start_command(&namespace, 1, &mut command);
     send(&namespace);

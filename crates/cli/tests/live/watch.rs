@@ -73,11 +73,8 @@ fn live_and_file_tell_the_same() {
     write_pcap(&mut file, ETHERNET, Unit::Nanoseconds, scene(unit).into_iter()).unwrap();
     let device = format!("device({FAR})");
     let text = graph(&device, folder.path(), "live");
-    let live = Live::start_command(
-        &namespace,
-        1,
-        &mut &mut tapline(["run", "--netns", namespace.name(), "-e", &text]),
-    );
+    let live =
+        Live::start_command(&namespace, 1, &mut tapline(["run", "--netns", namespace.name(), "-e", &text]));
     let sent = ["replay", traffic.to_str().unwrap(), "--netns", namespace.name(), "-i", NEAR];
     run(sent).succeeded();
     live.interrupt().succeeded();

@@ -190,7 +190,11 @@ fn connect(addresses: &[SocketAddr], way: &Way) -> io::Result<Channel> {
 }
 
 fn channel(mut stream: TcpStream, way: &Way) -> io::Result<Channel> {
-    let session = way.tls.as_ref().map(|settings| TlsSession::begin(settings, &mut stream).map(Box::new)).transpose()?;
+    let session = way
+        .tls
+        .as_ref()
+        .map(|settings| TlsSession::begin(settings, &mut stream).map(Box::new))
+        .transpose()?;
     Ok(Channel { stream, session })
 }
 

@@ -87,7 +87,7 @@ fn errors_name_the_place_and_the_mend() {
         ("file(a) -> [1]count", "has no input [1]"),
         ("file(a) -> sample(1/0)", "is not what it may be"),
         ("file(a) -> sample(every=x)", "is not what it may be: time"),
-        ("file(a) -> sample(1/2, packet, 1s, 3, 4)", "takes no more arguments"),
+        ("file(a) -> sample(1/2, packet, 1s, 3, here, 4)", "takes no more arguments"),
         ("file(a) -> sample(1/2, share=1/3)", "given twice"),
         ("file(a) -> sample(rate=3)", "has no argument `rate`"),
         ("file(a) -> filter(\"tcp prt 80\")", "prt"),

@@ -86,9 +86,10 @@ fn stages_that_the_daemon_does_not_run_are_refused() {
     let path = folder.path().join("rules.toml");
     for (stages, words) in [
         ("smaple(1/2)", &["no class of stages `smaple`"][..]),
-        ("record(\"/x.pcap\")", &["does not run the stage"]),
+        ("record(\"/x.pcap\")", &["nothing follows it"]),
+        ("t :: count -> record(\"/x.pcap\"); t", &["does not run the stage record"]),
         ("tee -> filter(\"udp\"); device(lo) -> drop; device(lo)", &["does not run the stage device"]),
-        ("count -> ( count | flow -> ipfix(\"127.0.0.1:4739\") )", &["ipfix"]),
+        ("t :: count -> flow -> ipfix(\"127.0.0.1:4739\"); t", &["does not run the stage ipfix"]),
         ("publish(other); device(\"tap:office\")", &["publish", "no table of its own"]),
     ] {
         let text = format!(
