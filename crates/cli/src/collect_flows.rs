@@ -31,8 +31,7 @@ Examples:
   tapline collect-flows --listen udp://:4739 --export parquet:flows    Parquet by date and hour, for DuckDB, Polars, Spark and others
   tapline collect-flows --listen udp://:2055 --export 10.0.0.1:4739    NetFlow in, IPFIX out
   tapline collect-flows --listen udp://:6343 --scale                   sFlow, its samples multiplied by their rates
-  tapline collect-flows --listen udp://:4739 --templates /var/lib/tapline/templates
-                                                                       templates kept over restarts
+  tapline collect-flows --listen udp://:4739 --templates known        templates kept over restarts
   tapline collect-flows -r export.pcap                                 messages in a capture file
   tapline collect-flows -i eth0 'udp port 2055'                        messages to another collector, seen on an interface
   tapline probe -r trace.pcap --export 127.0.0.1:4739                  something to collect

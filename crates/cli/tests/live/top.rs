@@ -141,7 +141,6 @@ fn a_live_capture_is_seen_with_its_command_line() {
     }
     let namespace = tapline_testkit::netns::Namespace::with_pair("top").expect("a probe succeeded");
     let folder = tempfile::tempdir().unwrap();
-    // Into a file: what is only counted is counted in the kernel, and no stage sees it.
     let mut command = tapline(["capture", "--netns", namespace.name(), "-i", FAR, "--json", "-w"]);
     command.arg(folder.path().join("out.pcap")).env("TAPLINE_RUN_DIR", folder.path());
     let live = Live::start_command(&namespace, 1, &mut command);
