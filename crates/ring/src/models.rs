@@ -17,7 +17,7 @@ use loom::thread;
 use tapline_packet::{Meta, Packet, Timestamp};
 
 use crate::atomic::{AtomicU64, SeqCst, fence};
-use crate::consumer::{Consumer, Outcome};
+use crate::consumer::{Consumer, Outcome, SleepWish};
 use crate::layout::{BLOCK_HEAD_LEN, Geometry, Guarantee, HEADER_WORDS, LINE_LEN, index};
 use crate::memory::Words;
 use crate::producer::{Producer, fence_for_sleepers, to_words};
