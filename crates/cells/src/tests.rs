@@ -118,7 +118,7 @@ fn other_files_are_refused() {
     }
 }
 
-/// Whoever may write the file could shrink it, and kill the program that counts in it.
+/// A user with the right to write the file could shrink it, and kill the program that counts in it.
 #[test]
 fn files_that_others_may_write_are_refused() {
     let (folder, path) = place();

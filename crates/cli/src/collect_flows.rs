@@ -18,11 +18,9 @@ use tapline_syntax::units::{count_in, size_in};
 use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
 use crate::flows;
-use crate::live::XdpArgs;
 use crate::probe::{destinations, quoted, time, yes};
 use crate::run::{self, RunArgs};
 use crate::strict::StrictArgs;
-use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -151,27 +149,16 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     run::run(&RunArgs {
-        files: Vec::new(),
-        text: vec![graph],
-        check: false,
-        dot: false,
-        explain: false,
-        reload: false,
-        stages: None,
         netns: args.netns.clone(),
-        container: None,
-        xdp: XdpArgs::default(),
-        i_own_this_network: Vec::new(),
-        workers: 1,
         duration: args.duration,
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        wake: WakeArgs::default(),
         strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
+        ..RunArgs::of_graph(graph)
     })
 }
 

@@ -264,18 +264,9 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     run::run(&RunArgs {
-        files: Vec::new(),
-        text: vec![graph],
-        check: false,
-        dot: false,
-        explain: false,
-        reload: false,
-        stages: None,
         netns: args.netns.clone(),
-        container: None,
         xdp: args.xdp,
         wake: args.wake,
-        i_own_this_network: Vec::new(),
         workers: args.workers,
         duration: args.duration,
         json: args.json,
@@ -285,6 +276,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
+        ..RunArgs::of_graph(graph)
     })
 }
 

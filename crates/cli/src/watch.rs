@@ -147,27 +147,16 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     run::run(&RunArgs {
-        files: Vec::new(),
-        text: vec![graph],
-        check: false,
-        dot: false,
-        explain: false,
-        reload: false,
-        stages: None,
         netns: args.netns.clone(),
-        container: None,
         xdp: args.xdp,
-        i_own_this_network: Vec::new(),
-        workers: 1,
         duration: args.duration,
         json: args.json,
         results_aside: true,
-        flows: None,
         wake: args.wake,
         strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
-        follow_links: false,
+        ..RunArgs::of_graph(graph)
     })
 }
 

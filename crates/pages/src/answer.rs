@@ -106,7 +106,7 @@ pub struct PageRequest {
     pub host: Option<IpAddr>,
     /// What flows must fit.
     pub filter: FilterLine,
-    /// The last so many seconds: 1 to [`WINDOW_MAX`](crate::WINDOW_MAX).
+    /// Seconds before now: 1 to [`WINDOW_MAX`](crate::WINDOW_MAX).
     pub window: usize,
     /// The most rows of a table: 1 to 256.
     pub rows: usize,
@@ -146,7 +146,7 @@ pub struct ProcessWords {
     pub title: String,
     /// Whether its packets are of live interfaces.
     pub is_live: bool,
-    /// 1 packet in so many is metered.
+    /// The sampling interval: one packet in this number is metered.
     pub sampling: u64,
     /// Its start, in nanoseconds since 1970.
     pub since_ns: u64,

@@ -110,7 +110,7 @@ pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Du
     Duration::from_micros(u64::try_from(half_us).unwrap_or(u64::MAX)).min(Duration::from_millis(blocks_ms))
 }
 
-/// The length of a block that holds so many packets when it is full, of half of the ring at most.
+/// The length of a block that holds this number of packets when it is full, at most half of the ring.
 fn block_len_of(packets: u32, packet_len: u32, ring_len: u64) -> u64 {
     let frame_len = u64::from(packet_len) + FRAME_OVERHEAD;
     let wanted = (u64::from(packets) * frame_len + BLOCK_HEADER_LEN).next_power_of_two();

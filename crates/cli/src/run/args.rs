@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use tapline_syntax::units::count_in;
 
 use super::settings::RunSettings;
@@ -94,6 +94,14 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// One graph as text, on one thread, until its sources end: for commands that make a graph of their arguments.
+    pub(crate) fn of_graph(graph: String) -> RunArgs {
+        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let matches = command.get_matches_from(["run"]);
+        let args = RunArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        RunArgs { text: vec![graph], ..args }
+    }
+
     /// Settings of the run's sources and outputs.
     pub(super) fn settings(&self) -> RunSettings {
         RunSettings {

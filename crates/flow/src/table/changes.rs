@@ -1,4 +1,4 @@
-//! What flows counted since they were last read, for those who watch them.
+//! Packets and bytes of flows since they were last read, for stages that watch flows.
 
 use tapline_packet::Timestamp;
 

@@ -210,7 +210,7 @@ mod tests {
         let spool = folder.path().join(SPOOL);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        // Nobody listens on a port that was just given back, so the call is refused.
+        // No socket listens on a port that was just given back, so the call is refused.
         drop(listener);
         let mut sender = Sender::start(spool.clone()).unwrap();
         sender.offer(&url, &event());

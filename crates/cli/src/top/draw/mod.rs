@@ -74,7 +74,7 @@ pub(super) struct Shown<'a> {
 const LENGTHS: [(u64, &str); 5] =
     [(3600, "1 h"), (86_400, "24 h"), (604_800, "7 d"), (2_592_000, "30 d"), (31_536_000, "1 y")];
 
-/// A frame: at most so many lines, none longer than the screen.
+/// A frame: at most as many lines as the screen has, none longer than it is wide.
 pub(super) fn frame(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let mut lines = head(shown, room);
     let foot = foot(shown);

@@ -10,7 +10,7 @@ use super::grid::{self, Context};
 use super::numbers::{amount, moment, value};
 use super::{Line, Look, Room, Shown, strip};
 
-/// Two tables stand beside each other where each has so many columns.
+/// Columns from which each of two tables may stand beside the other.
 const COLUMNS_HALF: usize = 62;
 /// Lines of the smallest table: head, two rows, all others.
 const LINES_LEAST: usize = 4;
