@@ -13,14 +13,14 @@ SONAME ?= libpcap.so.0.8
 LIBPCAP = target/libpcap
 
 # One configuration for tests and lints, so that each crate is compiled once.
-FEATURES = --features tapline-cli/parquet,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
+FEATURES = --features tapline-cli/arrow,tapline-cli/http,tapline-cli/parquet,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 # Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
 COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
 
 # What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
 PROFILE ?= dist
-DIST_FEATURES = --features tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
+DIST_FEATURES = --features tapline-cli/http,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 PACKAGES = target/packages
 # Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
 # program writes its manual.
@@ -38,12 +38,13 @@ MUSL_CC ?= musl-gcc
 # Paths of this machine are in no binary.
 REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
-.PHONY: help demo quick test test-configurations test-tools loom lint book bench fuzz libpcap
+.PHONY: help demo quick test test-cluster test-configurations test-tools loom lint book bench fuzz libpcap
 .PHONY: dist package-trees deb rpm static test-packages test-emulated
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
 	@echo "make test    install what the tests need (as root on Debian) and run every test"
+	@echo "make test-cluster  Spark of two workers, batches into ClickHouse, and Kafka that is killed: 1.1 GB once, Java 17"
 	@echo "make quick   the tests that need neither root nor a network"
 	@echo "make lint    formatting, lints, licences and sources of dependencies, as CI demands them"
 	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
@@ -67,6 +68,15 @@ quick: export TAPLINE_QUICK := 1
 quick:
 	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
 	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files
+
+# With other programs' clusters, started here: minutes, and not part of `make test`.
+test-cluster:
+	@bash scripts/test-tools.sh cluster
+	$(CARGO) build --locked $(FEATURES),tapline-cli/kafka --bin tapline
+	$(CARGO) test --locked -p tapline-export --features kafka --lib kafka
+	python3 contrib/kafka/tests/broker.py
+	python3 contrib/spark/tests/cluster.py
+	$(CARGO) test --locked $(FEATURES) -p tapline-cli --test files batches::
 
 # What only CI runs beside `make test`: other configurations.
 test-configurations:

@@ -60,7 +60,7 @@ systemd-tmpfiles --create tapline.conf || :
 install -d -o tapline -g tapline -m 0750 /var/lib/tapline || :
 [ ! -d /run/systemd/system ] || systemctl --system daemon-reload || :
 %preun daemon
-[ \$1 != 0 ] || [ ! -d /run/systemd/system ] || systemctl stop tapline.service tapline-metrics.service tapline-view.service || :
+[ \$1 != 0 ] || [ ! -d /run/systemd/system ] || systemctl stop 'tapline*.service' || :
 %postun daemon
 [ ! -d /run/systemd/system ] || systemctl --system daemon-reload || :
 %files -f $work/tapline.files

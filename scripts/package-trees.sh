@@ -35,10 +35,13 @@ gzip -9n <README.md | put_text tapline usr/share/doc/tapline/README.md.gz
 find docs -name '*.md' | sort | while read -r document; do
     gzip -9n <"$document" | put_text tapline "usr/share/doc/tapline/$document.gz"
 done
+find examples -type f | sort | while read -r example; do
+    put tapline "$example" "usr/share/doc/tapline/$example"
+done
 
 # The service.
-for unit in tapline.service tapline-metrics.service tapline-view.service tapline-record@.service; do
-    put tapline-daemon "$contrib/systemd/$unit" "usr/lib/systemd/system/$unit"
+for unit in "$contrib"/systemd/*.service; do
+    put tapline-daemon "$unit" "usr/lib/systemd/system/$(basename "$unit")"
 done
 put tapline-daemon "$contrib/systemd/tapline.sysusers" usr/lib/sysusers.d/tapline.conf
 put tapline-daemon "$contrib/systemd/tapline.tmpfiles" usr/lib/tmpfiles.d/tapline.conf

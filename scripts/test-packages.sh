@@ -69,17 +69,15 @@ in_root /usr/libexec/tapline/tapline-extcap --extcap-interfaces | grep -q '^extc
 [ "$(stat -c '%U %a' "$root/var/lib/tapline" 2>/dev/null | sed "s/^UNKNOWN/$(in_root id -un tapline)/")" != "" ] || fail "no /var/lib/tapline"
 
 step "units"
-for unit in tapline.service tapline-metrics.service tapline-view.service tapline-record@.service; do
-    found=$(in_root systemd-analyze verify --man=no "/usr/lib/systemd/system/$unit" 2>&1 | grep tapline || true)
+for unit in "$root"/usr/lib/systemd/system/tapline*.service; do
+    found=$(in_root systemd-analyze verify --man=no "/usr/lib/systemd/system/$(basename "$unit")" 2>&1 | grep tapline || true)
     [ -z "$found" ] || fail "systemd-analyze verify: $found"
 done
 exposure() {
     in_root systemd-analyze security --offline=true --no-pager --threshold="$2" "/usr/lib/systemd/system/$1" | tail -1 || fail "exposure of $1"
 }
-exposure tapline.service 25
-exposure tapline-record@.service 25
-exposure tapline-metrics.service 15
-exposure tapline-view.service 15
+for unit in tapline tapline-record@ tapline-probe@ tapline-watch@; do exposure $unit.service 25; done
+for unit in tapline-metrics tapline-view tapline-collect; do exposure $unit.service 15; done
 
 step "the daemon as its user, with two capabilities"
 cat >"$root/etc/tapline/serve.toml" <<'RULES'

@@ -75,6 +75,27 @@ if [ "${1:-}" = parquet ]; then
     fi
 fi
 
+# Spark and ClickHouse for `make test-cluster`, 500 MB each, in the same folder; Spark wants Java 17 or newer.
+if [ "${1:-}" = cluster ]; then
+    python_modules="${CARGO_TARGET_DIR:-target}/python"
+    wheels=(pyspark==4.3.0 pyarrow chdb)
+    if ! PYTHONPATH="$python_modules" python3 -c "import pyspark, pyarrow, chdb" 2>/dev/null; then
+        echo "installing for the tests, into $python_modules: ${wheels[*]}"
+        python3 -m pip install --quiet --no-compile --disable-pip-version-check --target "$python_modules" --upgrade "${wheels[@]}" </dev/null >/dev/null 2>&1 ||
+            echo "not installed: ${wheels[*]}; tests that need them will skip"
+    fi
+    command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
+    command -v kcat >/dev/null || missing+=(kcat)
+    # A broker of Kafka: 100 MB of jars from Maven Central, which stay in the target folder.
+    kafka_folder="$(realpath -m "${CARGO_TARGET_DIR:-target}/kafka")"
+    if command -v mvn >/dev/null && ! compgen -G "$kafka_folder/kafka-server-*.jar" >/dev/null; then
+        echo "fetching for the tests, into $kafka_folder: Kafka"
+        mvn -q -B -f contrib/kafka/tests/pom.xml dependency:copy-dependencies "-DoutputDirectory=$kafka_folder" </dev/null >/dev/null 2>&1 ||
+            echo "not fetched: Kafka; tests that need it will skip"
+    fi
+    command -v clickhouse-server >/dev/null || missing+=(clickhouse-server)
+fi
+
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then

@@ -176,10 +176,16 @@ impl Peer {
 
 /// Octets that wait in the socket of a port.
 fn queue_of(port: u16) -> Option<u64> {
-    let sockets = fs::read_to_string("/proc/net/udp").ok()?;
-    let line = sockets.lines().find(|line| line.contains(&format!("0100007F:{port:04X} ")))?;
-    let queues = line.split_whitespace().nth(4)?;
-    u64::from_str_radix(queues.split(':').nth(1)?, 16).ok()
+    queue_in(&fs::read_to_string("/proc/net/udp").ok()?, port)
+}
+
+/// The same in the table of sockets: its second column is the address of the socket, the third that of its peer, and the
+/// fifth has the octets that wait to be sent and to be read.
+fn queue_in(sockets: &str, port: u16) -> Option<u64> {
+    let own = format!("0100007F:{port:04X}");
+    let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let socket = sockets.lines().map(columns).find(|columns| columns.get(1) == Some(&own))?;
+    u64::from_str_radix(socket.get(4)?.split(':').nth(1)?, 16).ok()
 }
 
 fn of_sources(told: &str) -> anyhow::Result<u64> {
@@ -193,4 +199,19 @@ fn of_nfdump(folder: &Path) -> anyhow::Result<u64> {
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     let flows = told.lines().find_map(|line| line.strip_prefix("Flows:"));
     flows.and_then(|number| number.trim().parse().ok()).context("nfdump tells no flows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_is_that_of_the_receiver() {
+        // The sender's line comes first, and names the port as its peer's.
+        let sockets = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n\
+            1: 0100007F:9C40 0100007F:1283 01 00000000:00000000 00:00000000 00000000\n\
+            2: 0100007F:1283 00000000:0000 07 00000000:00000A00 00:00000000 00000000\n";
+        assert_eq!(queue_in(sockets, 0x1283), Some(0xa00));
+        assert_eq!(queue_in(sockets, 0x1284), None);
+    }
 }

@@ -14,6 +14,7 @@
 
 mod accounting;
 mod collect;
+mod export;
 mod file;
 mod flows;
 mod fpl;
@@ -73,6 +74,8 @@ enum Workload {
     Flows(flows::FlowsArgs),
     /// Messages of exporters to flows: against nfcapd.
     Collect(collect::CollectArgs),
+    /// Flows to batches in each format: beside lines, and pmacctd's JSON.
+    Export(export::ExportArgs),
     /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
     View(view::ViewArgs),
     /// Rules that watch: a thousand of them, against one of each kind.
@@ -151,6 +154,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Flows(args) => flows::run(&args, &options, &mut report),
         Workload::Collect(args) => collect::run(&args, &options, &mut report),
+        Workload::Export(args) => export::run(&args, &options, &mut report),
         Workload::View(args) => view::run(&args, &options, &mut report),
         Workload::Watch(args) => watch::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
@@ -174,6 +178,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     file::run(&Default::default(), options, report)?;
     flows::run(&Default::default(), options, report)?;
     collect::run(&Default::default(), options, report)?;
+    export::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
     view::run(&Default::default(), options, report)?;
     watch::run(&Default::default(), options, report)?;

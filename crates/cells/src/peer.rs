@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tapline_sys::disk;
+
 use crate::Error;
 use crate::layout::{check, lock_path, order, read_word, word, write_word};
 
@@ -48,6 +50,18 @@ pub struct Snapshot {
     pub is_consistent: bool,
 }
 
+/// Opens a file. A pipe in its place does not make us wait: it is no file of cells.
+fn open(path: &Path, options: &OpenOptions) -> Result<File, Error> {
+    let file = disk::open_at_once(path, options).map_err(Error::system("open", path))?;
+    match file.metadata().map_err(Error::system("look at", path))?.is_file() {
+        true => Ok(file),
+        false => {
+            let what = "it is not a regular file".to_owned();
+            Err(Error::WrongFile { path: path.to_owned(), what })
+        }
+    }
+}
+
 /// A file of cells that another process may have.
 #[derive(Debug)]
 pub struct Peer {
@@ -62,7 +76,7 @@ impl Peer {
     /// # Errors
     /// [`Error::WrongFile`], [`Error::System`].
     pub fn open(path: &Path) -> Result<Peer, Error> {
-        let file = File::open(path).map_err(Error::system("open", path))?;
+        let file = open(path, OpenOptions::new().read(true))?;
         Peer::of(path, file)
     }
 
@@ -71,8 +85,7 @@ impl Peer {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_to_change(path: &Path) -> Result<Peer, Error> {
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        Peer::of(path, file.map_err(Error::system("open", path))?)
+        Peer::of(path, open(path, OpenOptions::new().read(true).write(true))?)
     }
 
     fn of(path: &Path, file: File) -> Result<Peer, Error> {
@@ -142,7 +155,7 @@ impl Peer {
             return Err(Error::NoCell { cell, cells: self.cells });
         }
         let path = lock_path(&self.path);
-        let lock = OpenOptions::new().write(true).open(&path).map_err(Error::system("open", &path))?;
+        let lock = open(&path, OpenOptions::new().write(true))?;
         lock.lock().map_err(Error::system("lock", &path))?;
         match self.file.try_lock() {
             Ok(()) => {

@@ -143,3 +143,13 @@ fn files_that_others_may_write_are_refused() {
     std::os::unix::fs::symlink(&target, folder.path().join("more.lock")).expect("a link");
     assert!(SharedCells::open(&folder.path().join("more"), 4).is_err() && !target.exists());
 }
+
+#[test]
+fn a_pipe_for_a_file_makes_no_peer_wait() {
+    let (_folder, path) = place();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+    for opened in [Peer::open(&path), Peer::open_to_change(&path)] {
+        let error = opened.expect_err("it is a pipe");
+        assert!(matches!(error, Error::WrongFile { .. }), "{error}");
+    }
+}

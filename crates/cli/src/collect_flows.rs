@@ -17,8 +17,9 @@ use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
+use crate::destinations::{BATCHES, BatchArgs, Destinations};
 use crate::flows;
-use crate::probe::{destinations, quoted, time, yes};
+use crate::probe::{quoted, time, yes};
 use crate::run::{self, RunArgs};
 use crate::strict::StrictArgs;
 
@@ -80,7 +81,9 @@ pub(crate) struct CollectArgs {
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
     /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
-    /// and hour; only in builds with the feature `parquet`). - as a name is standard output.
+    /// and hour; only in builds with the feature `parquet`). - as a name is standard output. Receivers of batches:
+    /// http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE (only in builds with the feature `http`),
+    /// kafka://HOST/TOPIC (feature `kafka`), batch+file:NAME, batch+stdout: (docs/export.md).
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
@@ -105,6 +108,9 @@ pub(crate) struct CollectArgs {
     /// Close a Parquet file this long after its first flow, which makes it readable; in packet time for files.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
     parquet_time: Duration,
+
+    #[command(flatten)]
+    batches: BatchArgs,
 
     /// Show the flows live: writes the file that `tapline view` reads, once a second. A flow counts when its record
     /// comes.
@@ -171,10 +177,10 @@ fn check(args: &CollectArgs) -> Result<()> {
         ),
         None => {}
     }
-    let (rows, collectors) = destinations(args.export.as_deref());
-    if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
+    let to = Destinations::of(args.export.as_deref());
+    if args.export.is_some() && to.is_empty() {
         bail!(
-            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
+            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
         );
     }
     if args.export.is_none() && (args.template != "default" || args.biflow) {
@@ -182,11 +188,12 @@ fn check(args: &CollectArgs) -> Result<()> {
             "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
         );
     }
-    if !collectors.is_empty() {
+    args.batches.check(&to)?;
+    if !to.collectors.is_empty() {
         let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
-        ExportTarget::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
+        ExportTarget::list(&to.collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
     }
-    if rows.iter().filter(|(_, path)| *path == "-").count() > 1 || has_rows_on_stdout(args) && args.json {
+    if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("standard output takes one thing: name files for the others");
     }
     let filter = args.filter.join(" ");
@@ -197,7 +204,7 @@ fn check(args: &CollectArgs) -> Result<()> {
 }
 
 fn has_rows_on_stdout(args: &CollectArgs) -> bool {
-    destinations(args.export.as_deref()).0.iter().any(|(_, path)| *path == "-")
+    Destinations::of(args.export.as_deref()).on_stdout() > 0
 }
 
 /// The graph that does it.
@@ -218,11 +225,11 @@ fn graph(args: &CollectArgs) -> String {
     for source in others {
         text += &format!(" {source} -> {meeting};");
     }
-    let (rows, collectors) = destinations(args.export.as_deref());
-    if !collectors.is_empty() {
+    let to = Destinations::of(args.export.as_deref());
+    if !to.collectors.is_empty() {
         text += &format!(
             " sources -> export :: ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, exporter=records);",
-            quoted(&collectors.join(",")),
+            quoted(&to.collectors.join(",")),
             args.version,
             quoted(&of_messages(args)),
             yes(args.biflow),
@@ -230,7 +237,7 @@ fn graph(args: &CollectArgs) -> String {
             args.mtu,
         );
     }
-    for (at, (format, path)) in rows.iter().enumerate() {
+    for (at, (format, path)) in to.rows.iter().enumerate() {
         let (to, template, biflow) = (quoted(path), quoted(&of_rows(args, format)), yes(args.biflow));
         text += &format!(
             " sources -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}, exporter=records, \
@@ -240,6 +247,9 @@ fn graph(args: &CollectArgs) -> String {
             time(args.parquet_time),
         );
     }
+    let (template, biflow) = (quoted(&of_rows(args, "json")), yes(args.biflow));
+    let more = format!(", template={template}, biflow={biflow}, domain={}, exporter=records", args.domain);
+    text += &args.batches.stages("sources", &to, &more);
     if args.view {
         text += " sources -> live :: view;";
     }

@@ -1,14 +1,14 @@
 //! Filters of the command line: their text, and their program for each interface.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use tapline_bpf::DumpFormat;
 use tapline_capture::Error;
 use tapline_filter::{HandleKind, Options};
+use tapline_graph::stages::input_file;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
@@ -99,7 +99,7 @@ impl Compiler {
 /// The filter's text: a file's, or the words of the command line joined.
 pub(crate) fn filter_text(file: Option<&Path>, words: &[String]) -> Result<String> {
     let Some(path) = file else { return Ok(words.join(" ")) };
-    let text = fs::read(path).with_context(|| format!("cannot read the filter from {}", path.display()))?;
+    let text = input_file::read(path, input_file::TEXT_MAX).map_err(|why| anyhow!("the filter: {why}"))?;
     Ok(without_comments(&String::from_utf8_lossy(&text)))
 }
 

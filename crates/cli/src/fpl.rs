@@ -1,13 +1,12 @@
 //! `tapline filter explain --fpl`: how a program is understood, and the work that it is proven to take at most.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use tapline_ebpf::{Hook, emit};
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions};
-use tapline_graph::stages::{functions, search_function};
+use tapline_graph::stages::{functions, input_file, search_function};
 use tapline_ir::optimise::{optimise, optimise_with_observer};
 use tapline_jit::Native;
 use tapline_packet::LinkType;
@@ -19,8 +18,8 @@ const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
 
 /// The program in a file, at the stages that were asked for; its outline and its limits if none was.
 pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: &[String]) -> Result<String> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read the program {}", path.display()))?;
+    let text = input_file::read_text(path, input_file::TEXT_MAX);
+    let text = text.map_err(|why| anyhow!("the program: {why}"))?;
     let registry = functions(&searches(args)?);
     let options = FplOptions { link_type, memory_cells: args.fpl_cells, registry, ..FplOptions::default() };
     let compiled = fpl::compile(&text, &options)

@@ -9,6 +9,7 @@ mod collect_flows;
 mod compiler;
 mod configuration;
 mod container;
+mod destinations;
 mod doctor;
 #[cfg(test)]
 mod documents;

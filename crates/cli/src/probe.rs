@@ -18,6 +18,7 @@ use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
+use crate::destinations::{BATCHES, BatchArgs, Destinations};
 use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
@@ -32,6 +33,7 @@ Examples:
   tapline probe -r trace.pcap --export json:- | jq .communityId      as lines of JSON; csv:NAME for spreadsheets
   tapline probe -r trace.pcap --details tcp,tls,dns,application      with round trips, retransmissions, names, applications
   tapline probe -i eth0 --export parquet:flows                       as Parquet by date and hour, for DuckDB, Polars, Spark and others
+  tapline probe -i eth0 --export https://receiver/flows --spool /var/spool/tapline,20G     acknowledged batches
   tapline probe -i eth0 --view                                       for tapline view, in a browser
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
@@ -142,7 +144,9 @@ pub(crate) struct ProbeArgs {
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT (only in builds with the
     /// feature `tls`); HOST:PORT means UDP, and the default port is 4739, of TLS 4740. Files: file:NAME (IPFIX),
     /// json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date and hour; only in builds with the feature
-    /// `parquet`). - as a name is standard output.
+    /// `parquet`). - as a name is standard output. Receivers of batches: http://HOST/PATH, https://HOST/PATH,
+    /// clickhouse://HOST/DB.TABLE (only in builds with the feature `http`),
+    /// kafka://HOST/TOPIC (feature `kafka`), batch+file:NAME, batch+stdout: (docs/export.md).
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
@@ -205,6 +209,9 @@ pub(crate) struct ProbeArgs {
     /// Ctrl-C the rest is still sent at this rate; a second Ctrl-C drops it, and the account counts it as lost.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..=10_000_000), help_heading = "Export")]
     rate: u32,
+
+    #[command(flatten)]
+    batches: BatchArgs,
 
     /// Show the traffic live: writes the file that `tapline view` reads, once a second. Names and applications are
     /// collected for it.
@@ -296,12 +303,13 @@ fn check(args: &ProbeArgs) -> Result<()> {
         writeln!(io::stderr(), "tapline: {what}")?;
     }
     let details = DetailFields::parse(&args.details)?;
-    let (rows, collectors) = destinations(args.export.as_deref());
-    if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
+    let to = Destinations::of(args.export.as_deref());
+    if args.export.is_some() && to.is_empty() {
         bail!(
-            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
+            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
         );
     }
+    args.batches.check(&to)?;
     if args.export.is_none() && (args.template != "default" || args.biflow) {
         bail!(
             "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
@@ -319,15 +327,15 @@ fn check(args: &ProbeArgs) -> Result<()> {
     if args.payload.is_some() && !details.payload {
         bail!("--payload is for --details payload, which is not asked for");
     }
-    if !collectors.is_empty() {
+    if !to.collectors.is_empty() {
         let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
-        ExportTarget::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
+        ExportTarget::list(&to.collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
         check_sampling(args)?;
         if args.version == "5" && details.any() {
             bail!("NetFlow v5 has no place for --details: use --version 10");
         }
     }
-    if rows.iter().filter(|(_, path)| *path == "-").count() > 1 || has_rows_on_stdout(args) && args.json {
+    if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("standard output takes one thing: name files for the others");
     }
     let filter = args.filter.join(" ");
@@ -347,23 +355,8 @@ fn check_sampling(args: &ProbeArgs) -> Result<()> {
     Ok(version.check_sampling(sampling)?)
 }
 
-/// The destinations of flows: text and Parquet files with their formats, and collectors.
-pub(crate) fn destinations(export: Option<&str>) -> (Vec<(&str, &str)>, Vec<&str>) {
-    let all = export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
-    let (mut rows, mut collectors) = (Vec::new(), Vec::new());
-    for to in all {
-        match to.split_once(':') {
-            Some((format @ ("json" | "csv" | "parquet"), path)) if !path.is_empty() => {
-                rows.push((format, path))
-            }
-            _ => collectors.push(to),
-        }
-    }
-    (rows, collectors)
-}
-
 fn has_rows_on_stdout(args: &ProbeArgs) -> bool {
-    destinations(args.export.as_deref()).0.iter().any(|(_, path)| *path == "-")
+    Destinations::of(args.export.as_deref()).on_stdout() > 0
 }
 
 /// The graph that does it.
@@ -389,11 +382,11 @@ fn graph(args: &ProbeArgs) -> String {
     for source in others {
         text += &format!(" {source} -> {meeting};");
     }
-    let (rows, collectors) = destinations(args.export.as_deref());
-    if !collectors.is_empty() {
-        text += &format!(" meter -> export :: {};", export(args, &collectors.join(",")));
+    let to = Destinations::of(args.export.as_deref());
+    if !to.collectors.is_empty() {
+        text += &format!(" meter -> export :: {};", export(args, &to.collectors.join(",")));
     }
-    for (at, (format, path)) in rows.iter().enumerate() {
+    for (at, (format, path)) in to.rows.iter().enumerate() {
         let (to, template, biflow) = (quoted(path), quoted(&template(args)), yes(args.biflow));
         let of_files = if *format == "parquet" { parquet(args) } else { String::new() };
         text += &format!(
@@ -402,6 +395,7 @@ fn graph(args: &ProbeArgs) -> String {
             exporter(args),
         );
     }
+    text += &args.batches.stages("meter", &to, &of_batches(args));
     if args.view {
         text += " meter -> live :: view;";
     }
@@ -409,6 +403,11 @@ fn graph(args: &ProbeArgs) -> String {
         text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(TOP));
     }
     text
+}
+
+fn of_batches(args: &ProbeArgs) -> String {
+    let (template, biflow) = (quoted(&template(args)), yes(args.biflow));
+    format!(", template={template}, biflow={biflow}, domain={}{}", args.domain, exporter(args))
 }
 
 fn filter(args: &ProbeArgs) -> Option<String> {
@@ -524,6 +523,7 @@ mod tests {
             ("-r a.pcap --export [::1]:9,json:a --exporter ::1 --template default,exporterIPv6Address", 4),
             ("-r a.pcap --export parquet:flows,json:- --parquet-size 1M --parquet-time 90s --domain 7", 4),
             ("-i eth0 --view --export json:a", 4),
+            ("-r a.pcap --export http://h/p,batch+file:a --spool s,20G --sensor x --batch-time 1s", 4),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);

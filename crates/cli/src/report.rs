@@ -55,9 +55,10 @@ fn table(account: &Account) -> String {
     if account.unexamined > 0 {
         table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
     }
-    for output in &account.outputs {
-        table.output(output);
-    }
+    // What the kernel counted never came here: a 0 of the count here would read as a result.
+    let in_kernel = account.interfaces.iter().any(|interface| interface.counted.is_some());
+    let is_told = |output: &&OutputAccount| !in_kernel || output.name != "count" || output.written > 0;
+    account.outputs.iter().filter(is_told).for_each(|output| table.output(output));
     table.text
 }
 
@@ -481,6 +482,18 @@ mod tests {
             outputs: vec![output],
             ..Account::default()
         }
+    }
+
+    #[test]
+    fn a_count_in_the_kernel_stands_alone() {
+        let mut account = account();
+        account.outputs[0] = OutputAccount { name: "count".into(), ..OutputAccount::default() };
+        assert!(text(&account).contains("count  written"), "counted here, and nothing came");
+        account.interfaces[0].counted = Some(tapline_capture::CountedPackets::default());
+        assert!(text(&account).contains("counted in the kernel"), "{}", text(&account));
+        assert!(!text(&account).contains("count  written"), "{}", text(&account));
+        account.outputs[0].written = 3;
+        assert!(text(&account).contains("count  written"), "some were counted here");
     }
 
     #[test]

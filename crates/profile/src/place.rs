@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::process;
 
-use tapline_sys::privilege;
+use tapline_sys::{disk, privilege};
 
 use crate::Error;
 
@@ -134,7 +134,7 @@ impl RunFolder {
     pub fn refused(&self, kind: FileKind) -> Vec<PathBuf> {
         let mut paths = self.files(kind);
         paths.retain(|path| {
-            File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            open_to_look(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
         });
         paths
     }
@@ -180,8 +180,16 @@ pub fn is_stale(file: &File) -> bool {
     file.try_lock_shared().is_ok_and(|()| file.unlock().is_ok())
 }
 
+/// Opens a file that others may have made; a pipe in its place does not make us wait.
+fn open_to_look(path: &Path) -> io::Result<File> {
+    disk::open_at_once(path, OpenOptions::new().read(true))
+}
+
 fn remove_if_stale(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return true };
+    let Ok(file) = open_to_look(path) else { return true };
+    if !file.metadata().is_ok_and(|about| about.is_file()) {
+        return true;
+    }
     if file.try_lock().is_err() {
         return false;
     }
@@ -258,5 +266,15 @@ mod tests {
         let link = RunFolder { folder: folder.path().join("link"), is_public: true };
         std::os::unix::fs::symlink(folder.path(), &link.folder).expect("a link");
         assert!(matches!(link.prepare(), Err(Error::ForeignFolder { .. })));
+    }
+
+    /// A pipe that takes a file's place between the listing and the opening.
+    #[test]
+    fn a_pipe_is_neither_waited_for_nor_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("1.meters");
+        assert!(process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+        assert!(remove_if_stale(&path), "it is no file of a process");
+        assert!(fs::symlink_metadata(&path).is_ok(), "it was removed");
     }
 }

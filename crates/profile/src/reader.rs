@@ -4,12 +4,13 @@
 //! read, so everything is read twice: what the first reading found counts if the second finds the same generation after
 //! it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tapline_sys::disk;
 
 use crate::Error;
 use crate::clock::ClockKind;
@@ -65,11 +66,12 @@ impl Reader {
     /// [`Error::Io`] if it cannot be opened; [`Error::Foreign`] if it is something else, or of another version or byte
     /// order; [`Error::Ended`] if its process has ended and could only empty it.
     pub fn open(path: &Path) -> Result<Reader, Error> {
-        let about = std::fs::metadata(path).map_err(Error::io("open", path))?;
-        if !about.is_file() {
+        // Opened without waiting, and looked at when open: a folder of others may swap a pipe in at any time.
+        let file =
+            disk::open_at_once(path, OpenOptions::new().read(true)).map_err(Error::io("open", path))?;
+        if !file.metadata().map_err(Error::io("look at", path))?.is_file() {
             return Err(Error::Foreign { path: path.to_owned(), reason: "it is not a regular file".into() });
         }
-        let file = File::open(path).map_err(Error::io("open", path))?;
         let process = process(path, &read_slots(&file, path, 0, 1)?[0])?;
         Ok(Reader { file, process })
     }

@@ -19,8 +19,11 @@ use crate::options::{parts, shortened};
 /// and the evaluation is counted.
 pub const STEPS_MAX: u32 = 1 << 18;
 
-/// Bytes that a compiled regular expression may take.
-const REGEX_SIZE_MAX: usize = 1 << 20;
+/// Bytes that a compiled regular expression may take: the first size in which it fits is what it is charged, and as
+/// much for each of its two caches.
+const REGEX_SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Bytes that the regular expressions of a ruleset may take together.
+pub(crate) const REGEX_SUM_MAX: usize = 1 << 30;
 
 /// An option on the payload.
 #[derive(Clone, Debug)]
@@ -228,7 +231,7 @@ fn depends_on_cursor(options: &[PayloadOption]) -> bool {
 
 impl Pcre {
     /// `!"/expression/flags"`.
-    pub(crate) fn parse(value: &str) -> Result<Pcre, String> {
+    pub(crate) fn parse(value: &str, room: &mut usize) -> Result<Pcre, String> {
         let (is_negated, quoted) = match value.strip_prefix('!') {
             Some(rest) => (true, rest.trim_start()),
             None => (false, value),
@@ -253,13 +256,29 @@ impl Pcre {
             }
         }
         let settings = if settings.is_empty() { String::new() } else { format!("(?{settings})") };
-        let regex = RegexBuilder::new(&format!("{settings}{text}"))
-            .unicode(false)
-            .size_limit(REGEX_SIZE_MAX)
-            .build()
+        let (regex, size) = built(&format!("{settings}{text}"))
             .map_err(|error| format!("pcre `{}`: {}", shortened(expression), reason(&error)))?;
+        *room = room.checked_sub(3 * size).ok_or_else(|| {
+            format!("the regular expressions of all signatures take more than {} MiB", REGEX_SUM_MAX >> 20)
+        })?;
         Ok(Pcre { regex, is_relative, is_negated })
     }
+}
+
+/// A regular expression, and the least of the sizes in which it fits.
+fn built(text: &str) -> Result<(Regex, usize), regex::Error> {
+    let build = |size| {
+        let mut builder = RegexBuilder::new(text);
+        builder.unicode(false).size_limit(size).dfa_size_limit(size).build().map(|regex| (regex, size))
+    };
+    let mut outcome = build(REGEX_SIZES[0]);
+    for size in &REGEX_SIZES[1..] {
+        if !matches!(outcome, Err(regex::Error::CompiledTooBig(_))) {
+            break;
+        }
+        outcome = build(*size);
+    }
+    outcome
 }
 
 /// The last line of an error that shows the expression first.
@@ -427,7 +446,7 @@ mod tests {
     }
 
     fn pcre(text: &str) -> PayloadOption {
-        PayloadOption::Pcre(Pcre::parse(text).expect(text))
+        PayloadOption::Pcre(Pcre::parse(text, &mut REGEX_SUM_MAX.clone()).expect(text))
     }
 
     fn fits(options: &[PayloadOption], payload: &[u8]) -> bool {
@@ -476,7 +495,7 @@ mod tests {
             (r#""/a""#, "not written as"),
             (r#""/(a{1000}){1000}/""#, "size"),
         ] {
-            let error = Pcre::parse(text).expect_err(text);
+            let error = Pcre::parse(text, &mut REGEX_SUM_MAX.clone()).expect_err(text);
             assert!(error.contains(wanted), "{text}: {error}");
         }
     }
@@ -513,5 +532,20 @@ mod tests {
         let options: Vec<PayloadOption> =
             (0..8).map(|_| content(r#""a",distance 0"#)).chain([content(r#""b",distance 0"#)]).collect();
         assert_eq!(evaluate(&options, &[b'a'; 1400]), Outcome::GivenUp);
+    }
+
+    #[test]
+    fn expressions_have_a_most_together() {
+        let small = 3 * REGEX_SIZES[0];
+        let mut room = 2 * small;
+        for _ in 0..2 {
+            Pcre::parse("\"/a/\"", &mut room).expect("there is room");
+        }
+        assert_eq!(room, 0);
+        let error = Pcre::parse("\"/a/\"", &mut room).expect_err("there is none");
+        assert!(error.contains("more than 1024 MiB"), "{error}");
+        let mut room = REGEX_SUM_MAX;
+        Pcre::parse("\"/[ab]{3000}/\"", &mut room).expect("it fits in a larger size");
+        assert!(REGEX_SUM_MAX - room > small, "a large one is charged more");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::conversation::FlowBitNames;
 use crate::options::shortened;
+use crate::payload::REGEX_SUM_MAX;
 use crate::signature::{Context, Signature, classification};
 
 /// The most signatures of a ruleset.
@@ -140,7 +141,7 @@ impl Ruleset {
     pub fn parse(text: &[u8], mut variables: Variables) -> Ruleset {
         let mut ruleset = Ruleset::default();
         let (mut flow_bits, mut classes) = (FlowBitNames::default(), Vec::new());
-        let mut known = HashSet::new();
+        let (mut known, mut regex_room) = (HashSet::new(), REGEX_SUM_MAX);
         for LogicalLine { number, text } in logical_lines(text) {
             let text = match text {
                 Ok(text) => text,
@@ -164,7 +165,12 @@ impl Ruleset {
                 }
                 continue;
             }
-            let mut context = Context { variables: &variables, flow_bits: &mut flow_bits, classes: &classes };
+            let mut context = Context {
+                variables: &variables,
+                flow_bits: &mut flow_bits,
+                regex_room: &mut regex_room,
+                classes: &classes,
+            };
             match Signature::parse(line, number, &mut context) {
                 Ok(_) if ruleset.signatures.len() == SIGNATURES_MAX => {
                     ruleset.refuse(number, line, format!("more than {SIGNATURES_MAX} signatures"));

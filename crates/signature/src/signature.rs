@@ -76,6 +76,8 @@ const IGNORED: [&str; 4] = ["metadata", "rawbytes", "target", "service"];
 pub(crate) struct Context<'c> {
     pub(crate) variables: &'c Variables,
     pub(crate) flow_bits: &'c mut FlowBitNames,
+    /// Bytes that regular expressions may still take.
+    pub(crate) regex_room: &'c mut usize,
     /// Priorities by class, of lines `config classification`.
     pub(crate) classes: &'c [(String, u32)],
 }
@@ -138,7 +140,7 @@ impl Signature {
                 FlowBits::NoAlert => self.is_silent = true,
             },
             "content" => self.payload.push(PayloadOption::Content(Box::new(Content::parse(value)?))),
-            "pcre" => self.payload.push(PayloadOption::Pcre(Pcre::parse(value)?)),
+            "pcre" => self.payload.push(PayloadOption::Pcre(Pcre::parse(value, context.regex_room)?)),
             "byte_test" => self.payload.push(PayloadOption::ByteTest(ByteTest::parse(value)?)),
             "byte_jump" => self.payload.push(PayloadOption::ByteJump(ByteJump::parse(value)?)),
             "isdataat" => {

@@ -77,6 +77,15 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
 }
 
+/// Opens a file, pipe or device without waiting for the other end of a pipe. Symbolic links are followed. The caller
+/// looks at the open file to learn what it is: its path may lead elsewhere by then.
+///
+/// # Errors
+/// Those of open(2): `ENXIO` for a pipe that has no reader and is opened to be written to.
+pub fn open_at_once(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    options.clone().custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// A regular file that is read in pieces. Reading *past the cache* takes what the page cache has and has the disk bring
 /// the rest straight into the caller's memory, so that the pages of other programs stay in the cache.
 #[derive(Debug)]

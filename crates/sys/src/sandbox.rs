@@ -318,7 +318,8 @@ mod tests {
             assert_eq!(fs::read(&rules).unwrap(), b"x");
             assert!(fs::read("/etc/passwd").is_ok());
             UnixStream::pair().unwrap();
-            thread::spawn(move || denied(fs::write("/tmp/x", "y"), "a thread is free")).join().unwrap();
+            let by_thread = other.clone();
+            thread::spawn(move || denied(fs::write(by_thread, "y"), "a thread is free")).join().unwrap();
             fs::remove_file(&socket).unwrap();
         };
         thread::spawn(test).join().unwrap();

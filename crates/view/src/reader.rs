@@ -3,12 +3,13 @@
 //! The file is read, not mapped, so that it may shrink or vanish. A second and a copy each have a number that the
 //! writer changes before and after: what was read counts if the number was the right one both times.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tapline_profile::{RunFolder, is_stale, run_folders, text_of};
+use tapline_sys::disk;
 
 use crate::Error;
 use crate::dimension::Dimension;
@@ -92,11 +93,12 @@ impl Reader {
     /// [`Error::Io`] if it cannot be opened; [`Error::Foreign`] if it is something else, or of another version or byte
     /// order; [`Error::Ended`] if its process has ended and could only empty it.
     pub fn open(path: &Path) -> Result<Reader, Error> {
-        let about = std::fs::metadata(path).map_err(Error::io("open", path))?;
-        if !about.is_file() {
+        // Opened without waiting, and looked at when open: a folder of others may swap a pipe in at any time.
+        let file =
+            disk::open_at_once(path, OpenOptions::new().read(true)).map_err(Error::io("open", path))?;
+        if !file.metadata().map_err(Error::io("look at", path))?.is_file() {
             return Err(Error::Foreign { path: path.to_owned(), reason: "it is not a regular file".into() });
         }
-        let file = File::open(path).map_err(Error::io("open", path))?;
         let head = read_words(&file, path, 0, HEADER_WORDS)?;
         let process = process(path, &head)?;
         Ok(Reader { file, process })

@@ -23,7 +23,7 @@ pub(crate) const COOKIE_NAME: &str = "tapline";
 pub struct Access {
     tokens: Vec<Token>,
     hosts: Vec<String>,
-    is_behind_proxy: bool,
+    is_secure: bool,
 }
 
 /// A token, and the user that it was given to.
@@ -46,10 +46,10 @@ impl Access {
     ///
     /// # Errors
     /// The system has no random bytes.
-    pub fn new(rights: Rights, hosts: &[String], is_behind_proxy: bool) -> io::Result<Access> {
+    pub fn new(rights: Rights, hosts: &[String], is_secure: bool) -> io::Result<Access> {
         let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         let token = Token { text: random()?, rights, user: String::new() };
-        Ok(Access { tokens: vec![token], hosts, is_behind_proxy })
+        Ok(Access { tokens: vec![token], hosts, is_secure })
     }
 
     /// The first token.
@@ -114,7 +114,7 @@ impl Access {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let token = given.strip_prefix("Bearer ").unwrap_or_default();
         self.find(token).ok_or((401, "this token is not the one that tapline view printed"))?;
-        let secure = if self.is_behind_proxy { "; Secure" } else { "" };
+        let secure = if self.is_secure { "; Secure" } else { "" };
         Ok(format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
     }
 

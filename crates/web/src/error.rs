@@ -18,11 +18,19 @@ pub enum Error {
     },
     /// An address that others reach, without TLS in front.
     #[error(
-        "{address} can be reached by other hosts, and this server speaks plain HTTP: listen on 127.0.0.1 and use ssh -L, or put a proxy with TLS in front and say --behind-proxy"
+        "{address} can be reached by other hosts, and this server speaks plain HTTP: listen on 127.0.0.1 and use ssh -L, give it a certificate (--certificate, --key), or put a proxy with TLS in front and say --behind-proxy"
     )]
     Open {
         /// The address.
         address: SocketAddr,
+    },
+    /// A certificate or its key.
+    #[error("certificate {}: {why}", .path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and how to mend it.
+        why: String,
     },
     /// The runtime of the server.
     #[error("cannot wait for connections: {0}")]

@@ -14,13 +14,17 @@
 mod access;
 mod assets;
 mod body;
+#[cfg_attr(not(feature = "tls"), path = "no_certificate.rs")]
+mod certificate;
 mod error;
 mod history;
 mod packets;
 mod query;
 mod server;
+mod strangers;
 
 pub use access::Access;
+pub use certificate::Certificate;
 pub use error::Error;
 pub use history::{History, HistoryAnswer, HistoryLimits};
 pub use packets::{PacketAnswer, PacketRequest, PacketSource};

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,17 +26,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::json;
 use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
 
 use crate::access::{Access, Refusal};
 use crate::assets;
 use crate::body::Answer;
+use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::history::{History, HistoryQuestion};
 use crate::packets::{PacketRequest, PacketSource};
 use crate::query::Query;
+use crate::strangers::{Connection, Strangers};
 
 /// Connections at a time; a browser has six at most.
 const CONNECTIONS_MAX: usize = 256;
@@ -64,17 +66,20 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Settings of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerSettings {
     /// Where to listen.
     pub listen: SocketAddr,
     /// A proxy in front speaks TLS, so that an address which others reach is allowed.
     pub is_behind_proxy: bool,
+    /// What the server proves itself with, where it speaks TLS.
+    pub certificate: Option<Certificate>,
 }
 
 /// A server that listens.
 pub struct Server {
     listener: TcpListener,
+    certificate: Option<Certificate>,
     shared: Arc<Shared>,
     feed: Feed,
 }
@@ -85,6 +90,7 @@ struct Shared {
     /// Answers of the present second, by question.
     answers: Mutex<(u64, HashMap<String, Bytes>)>,
     connections: AtomicUsize,
+    strangers: Strangers,
     streams: AtomicUsize,
     fetches: AtomicUsize,
     packets: Option<Arc<dyn PacketSource>>,
@@ -126,7 +132,8 @@ impl Server {
         log: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Server, Error> {
         let address = settings.listen;
-        if !address.ip().is_loopback() && !settings.is_behind_proxy {
+        let is_private = settings.is_behind_proxy || settings.certificate.is_some();
+        if !address.ip().is_loopback() && !is_private {
             return Err(Error::Open { address });
         }
         let listen = || -> std::io::Result<TcpListener> {
@@ -141,13 +148,14 @@ impl Server {
             snapshot,
             answers: Mutex::default(),
             connections: AtomicUsize::new(0),
+            strangers: Strangers::default(),
             streams: AtomicUsize::new(0),
             fetches: AtomicUsize::new(0),
             packets,
             history: history.map(|history| Arc::new(Mutex::new(history))),
             log,
         };
-        Ok(Server { listener, shared: Arc::new(shared), feed })
+        Ok(Server { listener, certificate: settings.certificate.clone(), shared: Arc::new(shared), feed })
     }
 
     /// The address on which it listens.
@@ -163,7 +171,7 @@ impl Server {
     /// # Errors
     /// [`Error::Runtime`].
     pub fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
-        let Server { listener, shared, feed } = self;
+        let Server { listener, certificate, shared, feed } = self;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
         let runtime = runtime.map_err(Error::Runtime)?;
@@ -172,7 +180,7 @@ impl Server {
             thread::Builder::new().name("feed".to_owned()).spawn(move || follow(feed, &shared, &stop))
         };
         let reader = reader.map_err(Error::Runtime)?;
-        let served = runtime.block_on(serve(listener, &shared, stop));
+        let served = runtime.block_on(serve(listener, certificate, &shared, stop));
         stop.store(true, Relaxed);
         drop(reader.join());
         runtime.shutdown_background();
@@ -215,7 +223,12 @@ fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -> std::io::Result<()> {
+async fn serve(
+    listener: TcpListener,
+    certificate: Option<Certificate>,
+    shared: &Arc<Shared>,
+    stop: &AtomicBool,
+) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     while !stop.load(Relaxed) {
         let Ok(accepted) = tokio::time::timeout(POLL, listener.accept()).await else { continue };
@@ -229,32 +242,53 @@ async fn serve(listener: TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) -
         };
         let shared = Arc::clone(shared);
         let connection = Connection::default();
-        let of_service = connection.clone();
+        let visit = Visit::begin(&shared, connection.clone(), place);
+        let certificate = certificate.clone();
         let task = tokio::task::spawn(async move {
-            let _place = place;
-            let service = service_fn(move |request| {
-                let (shared, connection) = (Arc::clone(&shared), of_service.clone());
-                async move { Ok::<_, Infallible>(answer(&shared, request, &connection).await) }
-            });
-            let mut connection = http1::Builder::new();
-            connection.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
-            // A browser that goes away is no event.
-            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+            match certificate {
+                None => talk(stream, &visit).await,
+                Some(certificate) => {
+                    let accepted = tokio::time::timeout(HEAD_TIMEOUT, certificate.accept(stream)).await;
+                    if let Ok(Ok(stream)) = accepted {
+                        talk(stream, &visit).await;
+                    }
+                }
+            }
         });
-        let _ = connection.0.set(task.abort_handle());
+        connection.set_task(task.abort_handle());
     }
     Ok(())
 }
 
-/// A connection, to be given up by its answer.
-#[derive(Clone, Default)]
-struct Connection(Arc<OnceLock<AbortHandle>>);
+/// Answers the requests of a connection until it ends.
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, visit: &Visit) {
+    let service = service_fn(move |request| {
+        let (shared, connection) = (Arc::clone(&visit.shared), visit.connection.clone());
+        async move { Ok::<_, Infallible>(answer(&shared, request, &connection).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
+    // A browser that goes away is no event.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
 
-impl Connection {
-    fn give_up(&self) {
-        if let Some(task) = self.0.get() {
-            task.abort();
-        }
+/// A connection as long as it is open: a stranger until a request has shown a token.
+struct Visit {
+    shared: Arc<Shared>,
+    connection: Connection,
+    _place: Place,
+}
+
+impl Visit {
+    fn begin(shared: &Arc<Shared>, connection: Connection, place: Place) -> Visit {
+        shared.strangers.add(connection.clone());
+        Visit { shared: Arc::clone(shared), connection, _place: place }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.shared.strangers.remove(&self.connection);
     }
 }
 
@@ -288,12 +322,14 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
     }
     if path == "/api/session" {
         let cookie = shared.access.session(request.headers()).map_err(refused)?;
+        shared.strangers.remove(connection);
         let mut response = plain(200, "application/json", b"{}".to_vec());
         let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
         response.headers_mut().insert("set-cookie", value);
         return Ok(response);
     }
     let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
+    shared.strangers.remove(connection);
     let text = request.uri().query().unwrap_or_default();
     let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
     match path {

@@ -27,7 +27,7 @@ impl Bench {
         };
         let theirs = system.parent().expect("a folder").to_owned();
         let smtp = captures.iter().find(|path| path.ends_with("smtp.pcap")).expect("it is there").clone();
-        let wanted = volume("TAPLINE_CAPI_CAPTURES", 80).max(1) as usize;
+        let wanted = volume("TAPLINE_CAPI_CAPTURES", 30).max(1) as usize;
         let step = captures.len().div_ceil(wanted).max(1);
         let captures = captures.into_iter().step_by(step).collect();
         programs_or_skip(test, programs).then(|| Bench { ours: Library::new(), theirs, captures, smtp })

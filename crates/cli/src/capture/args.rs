@@ -175,6 +175,8 @@ pub(crate) struct CaptureArgs {
     /// Print packets as JSON, one object per line, with the account as the last object.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) arrow: ArrowArgs,
 
     /// Show addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
     #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
@@ -286,7 +288,8 @@ impl CaptureArgs {
     /// Whether packets are printed, as text or JSON.
     pub(super) fn prints(&self) -> bool {
         let wants_result = (self.fpl_memory || self.verify) && !self.json;
-        !self.count && (self.print || self.write.is_none() && !wants_result)
+        let writes = self.write.is_some() || self.arrow.arrow;
+        !self.count && (self.print || !writes && !wants_result)
     }
 
     /// Whether packets are counted, and wanted for nothing else: the kernel can do that.
@@ -296,9 +299,9 @@ impl CaptureArgs {
         self.in_kernel && !has_limit && !wants_packets
     }
 
-    /// Whether the capture file goes to standard output.
+    /// Whether standard output is taken: by the capture file, or by Arrow.
     pub(super) fn writes_standard_output(&self) -> bool {
-        self.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
+        self.arrow.arrow || self.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
     }
 
     /// As if nothing was typed: for commands that are a capture of their own.
@@ -307,6 +310,19 @@ impl CaptureArgs {
         let matches = command.get_matches_from(["capture"]);
         CaptureArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+/// Packets as columns.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ArrowArgs {
+    /// Write packets to standard output as a stream of Arrow (IPC), for programs that read columns. Only in builds with
+    /// the feature arrow.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["write", "count"])]
+    pub(crate) arrow: bool,
+    /// Columns of --arrow, in this order: time, interface, length, captured, vlan, src, dst, protocol, sport, dport,
+    /// tcp_flags, flow (Community ID), data. Default: all of them.
+    #[arg(long, value_name = "COLUMNS", help_heading = "Output", requires = "arrow")]
+    pub(crate) columns: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

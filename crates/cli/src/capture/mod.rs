@@ -13,20 +13,19 @@ mod outputs;
 mod secrets;
 mod watching;
 
-pub(crate) use args::CaptureArgs;
+pub(crate) use args::{ArrowArgs, CaptureArgs};
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
 use tapline_file::BlockQueue;
-use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput};
+use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput, input_file};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -164,7 +163,8 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
 fn fpl_program(args: &FplArgs, memory: Option<&Path>) -> Result<Option<FplProgram>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
+    let text = input_file::read_text(path, input_file::TEXT_MAX);
+    let text = text.map_err(|why| anyhow!("the program: {why}"))?;
     let program = FplProgram::new(&name, &text, args.fpl_cells, searches(args)?)?;
     Ok(Some(match memory {
         Some(file) => program.in_file(file)?,

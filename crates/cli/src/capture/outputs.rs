@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use jiff::tz::TimeZone;
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::Stage;
-use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput};
+use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput, arrow_output};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
 use tapline_sys::privilege::Identity;
@@ -47,9 +47,17 @@ pub(super) fn open(
     } else if args.write.is_some() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
+    if args.arrow.arrow {
+        outputs.push(arrow(args, input.is_live)?);
+    }
     if args.prints() {
         if args.writes_standard_output() {
-            bail!("-w - and --print would both write to standard output: give -w a file's name");
+            let (other, mend) = if args.arrow.arrow {
+                ("--arrow", "leave one out")
+            } else {
+                ("-w -", "give -w a file's name")
+            };
+            bail!("{other} and --print would both write to standard output: {mend}");
         }
         outputs.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
     } else if outputs.is_empty() || args.count {
@@ -126,6 +134,17 @@ fn open_file(
     let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
+}
+
+/// Packets as columns on standard output.
+fn arrow(args: &CaptureArgs, is_live: bool) -> Result<Box<dyn Stage>> {
+    if io::stdout().is_terminal() {
+        bail!(
+            "columns are not for a terminal: send them to a program (--arrow | ...) or to a file (--arrow > NAME)"
+        );
+    }
+    let columns = args.arrow.columns.as_deref();
+    arrow_output(columns, output::standard()?, is_live).map_err(|error| anyhow!("--arrow: {error}"))
 }
 
 fn rotation(args: &CaptureArgs) -> Result<Rotation> {

@@ -54,6 +54,18 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
                 }
             }
         }
+        "batches" => {
+            if text("spool") != "none" {
+                needs.makes.push(existing(Path::new(text("spool"))));
+            }
+            let to = tapline_export::Destination::parse(text("to")).ok();
+            needs.ip |= to.as_ref().is_some_and(tapline_export::Destination::is_remote);
+            let file = to
+                .as_ref()
+                .and_then(tapline_export::Destination::file)
+                .filter(|path| *path != Path::new("-"));
+            needs.makes.extend(file.and_then(folder_of).map(Path::to_owned));
+        }
         "watch" => {
             let of_rules = watch_needs(Path::new(text("rules")));
             needs.reads.extend(of_rules.reads);

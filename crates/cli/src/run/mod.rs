@@ -16,16 +16,16 @@ mod working;
 
 pub(crate) use args::{EXAMPLES, RunArgs};
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use tapline_capture::Error;
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, SplitPlan};
+use tapline_graph::stages::input_file;
 use tapline_graph::{Control, RunEnd, ViewFile};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
@@ -81,8 +81,8 @@ fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
 /// The graphs that were asked for, with what messages call them.
 fn texts(args: &RunArgs) -> Result<Vec<(String, String)>> {
     let file = |path: &PathBuf| -> Result<(String, String)> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read the graph {}", path.display()))?;
+        let text = input_file::read_text(path, input_file::TEXT_MAX);
+        let text = text.map_err(|why| anyhow!("the graph: {why}"))?;
         let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok((name, text))
     };

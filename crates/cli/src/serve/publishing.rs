@@ -35,7 +35,7 @@ use crate::strict::{self, LostPackets};
 const WAKE: WakeThreshold =
     WakeThreshold { min_bytes: 256 << 10, min_packets: 0, max_delay: Duration::from_millis(10) };
 /// Stages that make files, send, or read files again: the daemon has no right to that once it serves.
-const REFUSED: [&str; 6] = ["ipfix", "flowlog", "streams", "extract", "view", "rules"];
+const REFUSED: [&str; 7] = ["ipfix", "flowlog", "batches", "streams", "extract", "view", "rules"];
 
 /// The graph of a capture, before rights are given up.
 pub(super) struct OpenedGraph {

@@ -15,7 +15,7 @@ use tapline_tap::protocol::FindRequest;
 use tapline_tap::{Client, PREFIX as TAP, socket_path};
 
 use crate::args::{FormatArg, LanguageArgs};
-use crate::capture::{self, CaptureArgs};
+use crate::capture::{self, ArrowArgs, CaptureArgs};
 use crate::compiler::filter_text;
 use crate::probe::{self, ProbeArgs};
 use crate::stored::PastArgs;
@@ -28,6 +28,7 @@ Examples:
   tapline find /srv/store --from -1d --name .example.org       DNS, TLS and QUIC with the name
   tapline find /srv/store --explain 'host 192.0.2.7'           what was passed over, what was read
   tapline find /srv/store --from -1h --json icmp | jq .ipv4.src
+  tapline find /srv/store --from -1h --arrow 'udp port 53' | python3 job.py    columns for programs
   tapline find tap:office --from -1h 'udp port 53'             by the rules of tapline serve, which records office
   tapline find /srv/store --from -1h --flows 'tcp port 443'    flows in place of packets
 
@@ -77,11 +78,13 @@ pub(crate) struct FindArgs {
     count: bool,
     /// Print the flows of the packets, as tapline probe does. With --json one object a flow; with -w NAME a file whose
     /// ending chooses the format: .csv, .json, .ipfix, or .parquet, a directory (a build with the feature parquet).
-    #[arg(long, help_heading = "Output", conflicts_with_all = ["name", "max_read", "count", "count_packets", "format", "explain"])]
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["name", "max_read", "count", "count_packets", "format", "explain", "arrow"])]
     flows: bool,
     /// One JSON object a packet, and the account as the last object.
     #[arg(long, help_heading = "Output")]
     json: bool,
+    #[command(flatten)]
+    arrow: ArrowArgs,
     /// Tell which segments and chunks the search passed over by time and by index, which it read, and which were gone.
     #[arg(long, help_heading = "Output")]
     explain: bool,
@@ -144,6 +147,7 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         format: args.format,
         count: args.count,
         json: args.json,
+        arrow: args.arrow.clone(),
         numeric: args.numeric,
         link_header: args.link_header,
         verbose: args.verbose,

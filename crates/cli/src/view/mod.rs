@@ -28,9 +28,11 @@ Examples:
   tapline view --packets store:/srv/store    packets of a store
   tapline view --rights look                 an address for counts alone: no names from payloads, no packets
   tapline view --history-size 200M           bound the history
+  tapline view --listen 192.0.2.1:7070 --certificate page.pem --key page.key --host probe.example.org
 
 The page reads a file that the meter writes once a second: browsers cost the capture nothing. The token in the address is made anew at each
-start. Other hosts are served through ssh, or by a proxy with TLS in front (--listen, --behind-proxy, --host). docs/view.md has the pages.";
+start. Other hosts are served through ssh, with TLS (--listen, --certificate, --key, --host), or by a proxy with TLS in front
+(--behind-proxy). docs/view.md has the pages.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
@@ -40,6 +42,17 @@ pub(crate) struct ViewArgs {
     /// A proxy with TLS stands in front: other addresses than loopback's are allowed, and the cookie is for HTTPS alone.
     #[arg(long, help_heading = "Server")]
     behind_proxy: bool,
+    /// Speak TLS, with this chain of certificates, in PEM: other addresses than loopback's are allowed then, and the cookie
+    /// is for HTTPS alone.
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "Server")]
+    certificate: Option<PathBuf>,
+    /// The private key of --certificate, in PEM, which not every user may read.
+    #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "Server")]
+    key: Option<PathBuf>,
+    /// Write the address with its token into this file, for this user alone, and print the address without it: then the
+    /// token is in no journal. Made anew at each start.
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    address_file: Option<PathBuf>,
     /// A host name under which browsers reach the page, besides localhost and loopback addresses. May be repeated.
     #[arg(long, value_name = "NAME", help_heading = "Server")]
     host: Vec<String>,

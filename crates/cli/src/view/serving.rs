@@ -4,9 +4,9 @@
 //! listen, open history, find sources of packets --> rights given up, confined --> Server::run until Ctrl-C
 //! ```
 
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tapline_pages::{Feed, Rights};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_sys::{capability, privilege};
-use tapline_web::{Access, History, HistoryLimits, PacketSource, Server, ServerSettings};
+use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Server, ServerSettings};
 
 use super::ViewArgs;
 use super::packets::Sources;
@@ -29,7 +29,9 @@ use crate::privileges;
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let rights = Rights::of_name(&args.rights).context("--rights is look, names or packets")?;
-    let mut access = Access::new(rights, &args.host, args.behind_proxy).context("cannot make a token")?;
+    let certificate = certificate(args)?;
+    let is_secure = args.behind_proxy || certificate.is_some();
+    let mut access = Access::new(rights, &args.host, is_secure).context("cannot make a token")?;
     if let Some(path) = &args.users {
         add_users(&mut access, path)?;
     }
@@ -44,10 +46,15 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let history = open_history(args)?;
     let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
     let stores = sources.directories();
-    let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy };
+    let protocol = if certificate.is_some() { "https" } else { "http" };
+    let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy, certificate };
     let packets = (!sources.is_empty()).then(|| Arc::new(sources) as Arc<dyn PacketSource>);
     let server = Server::bind(&settings, access, Feed::new(args.pid), packets, history, Box::new(tell))?;
-    let address = server.address()?;
+    let address = format!("{protocol}://{}/", server.address()?);
+    let with_token = format!("{address}#token={token}");
+    if let Some(path) = &args.address_file {
+        write_address(path, &with_token)?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -55,9 +62,32 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     // Before the process gives up the right to open the socket of systemd.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     confine(folder, stores);
-    writeln!(io::stdout(), "http://{address}/#token={token}")?;
+    match &args.address_file {
+        Some(path) => writeln!(io::stdout(), "{address}, with its token in {}", path.display())?,
+        None => writeln!(io::stdout(), "{with_token}")?,
+    }
     server.run(&stop)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The certificate, which is read before rights are given up: keys are often root's.
+fn certificate(args: &ViewArgs) -> Result<Option<Certificate>> {
+    let (Some(chain), Some(key)) = (&args.certificate, &args.key) else { return Ok(None) };
+    Ok(Some(Certificate::read(chain, key)?))
+}
+
+/// Writes the address for this user alone: beside the file, which takes its place when it is whole.
+fn write_address(path: &Path, address: &str) -> Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let write = || -> io::Result<()> {
+        // A draft is left where a start was killed here. The new one is made, never a link followed.
+        let _ = fs::remove_file(&draft);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        writeln!(file, "{address}")?;
+        fs::rename(&draft, path)
+    };
+    write().with_context(|| format!("cannot write {} (--address-file)", path.display()))
 }
 
 /// Adds the users of a file that no one else may read: it has tokens.

@@ -236,9 +236,9 @@ const NOT_RUN: [(&str, &str); 9] = [
     ("rust,ignore", "parts of a program; the documentation of the crate has the whole, which runs as a test"),
     ("json", "read below"),
 ];
-/// Kinds of blocks that tests run or read: here, in `parquet.rs`, and in `documents.rs` of the program.
-const TESTED: [&str; 10] =
-    ["console", "sql", "toml", "graph", "filter", "fpl", "patterns", "rules", "signatures", "rhai"];
+/// Kinds of blocks that tests run or read: here, in `arrow.rs`, `parquet.rs`, and in `documents.rs` of the program.
+const TESTED: [&str; 11] =
+    ["console", "sql", "python", "toml", "graph", "filter", "fpl", "patterns", "rules", "signatures", "rhai"];
 
 /// Every block is run or read, holds command lines that the program takes, or is of a kind with a reason.
 #[test]

@@ -316,3 +316,17 @@ fn an_interrupted_stream_may_be_cut_short() {
     let output = run_with_input(&mut tapline(["capture", "-r", "-", "--count"]), &bytes[..bytes.len() - 7]);
     output.failed_saying(&["ends"]);
 }
+
+#[test]
+fn texts_without_an_end_are_refused() {
+    let commands = [
+        "run --check /dev/zero",
+        "capture -r {} --fpl /dev/zero",
+        "capture -r {} -F /dev/zero",
+        "filter explain --fpl /dev/zero",
+    ];
+    for command in commands {
+        let command = command.replace("{}", sample::STORED);
+        run(command.split(' ')).failed_saying(&["/dev/zero has more than 1048576 bytes"]);
+    }
+}

@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod arrow;
+mod batches;
 mod calls;
 mod capture;
 mod collect;

@@ -27,6 +27,8 @@ use tapline_web::{History, HistoryLimits};
 use crate::serve::Daemon;
 use crate::support::{program_or_skip, tapline, wait_for};
 
+mod serving;
+
 const SCRIPT: &[u8] = b"<script>alert(1)</script>.example.org";
 
 /// A process that is ended with its test.

@@ -25,14 +25,17 @@ const ANSWERS: [(u16, u16); 5] = [(0, 8), (13, 14), (15, 16), (17, 18), (9, 10)]
 const ANSWERS_V6: [(u16, u16); 6] = [(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)];
 
 /// The text of a flow, with the seed 0.
-pub(super) fn community_id(flow: &Flow) -> String {
-    let [one, other] = &flow.endpoints;
-    let (mut source, mut destination) = ((one.address, one.port), (other.address, other.port));
+pub(super) fn of_flow(flow: &Flow) -> String {
+    community_id(flow.protocol, flow.endpoints.each_ref().map(|end| (end.address, end.port)))
+}
+
+/// Community ID (version 1, seed 0) of a flow or packet: protocol, source and destination with their ports. Of ICMP type *
+/// 256 + code is the destination's port.
+pub fn community_id(protocol: u8, [mut source, mut destination]: [(IpAddr, u16); 2]) -> String {
     let mut is_one_way = false;
-    if matches!(flow.protocol, ICMP | ICMPV6) {
-        // The meter has type and code in the destination's port.
-        let (kind, code) = (other.port >> 8, other.port & 0xff);
-        let answer = answer(flow.protocol, kind);
+    if matches!(protocol, ICMP | ICMPV6) {
+        let (kind, code) = (destination.1 >> 8, destination.1 & 0xff);
+        let answer = answer(protocol, kind);
         is_one_way = answer.is_none();
         (source.1, destination.1) = (kind, answer.unwrap_or(code));
     }
@@ -43,8 +46,8 @@ pub(super) fn community_id(flow: &Flow) -> String {
     hash.update([0, 0]);
     hash.update(octets(source.0));
     hash.update(octets(destination.0));
-    hash.update([flow.protocol, 0]);
-    if WITH_PORTS.contains(&flow.protocol) || matches!(flow.protocol, ICMP | ICMPV6) {
+    hash.update([protocol, 0]);
+    if WITH_PORTS.contains(&protocol) || matches!(protocol, ICMP | ICMPV6) {
         hash.update(source.1.to_be_bytes());
         hash.update(destination.1.to_be_bytes());
     }
@@ -90,7 +93,7 @@ mod tests {
             tos: 0,
         };
         let endpoints = [side(one), side(other)];
-        community_id(&Flow {
+        of_flow(&Flow {
             endpoints,
             protocol,
             end_reason: EndReason::Idle,

@@ -12,7 +12,7 @@ use tapline_file::{Compression, Format, Packer};
 use tapline_sys::{open_files, output_file};
 
 /// A file of messages.
-pub(super) struct MessageFile {
+pub struct MessageFile {
     file: File,
     /// Packs messages one by one, so that a reader of a file in progress finds those that are there.
     packer: Option<Packer>,
@@ -27,7 +27,10 @@ pub(super) struct MessageFile {
 impl MessageFile {
     /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before
     /// and after a change of the graph, the second is refused; so is a file that packets are read from.
-    pub(super) fn create(path: &Path) -> io::Result<MessageFile> {
+    ///
+    /// # Errors
+    /// If the file cannot be made, another process writes to it, or its name ends in a packing that is not written.
+    pub fn create(path: &Path) -> io::Result<MessageFile> {
         Format::check_name(path, true).map_err(io::Error::other)?;
         let packer = Compression::from_name(path).map(Packer::new).transpose()?;
         if open_files::is_read(path) {
@@ -45,7 +48,10 @@ impl MessageFile {
     }
 
     /// Standard output.
-    pub(super) fn standard_output() -> io::Result<MessageFile> {
+    ///
+    /// # Errors
+    /// If it was closed when the program began.
+    pub fn standard_output() -> io::Result<MessageFile> {
         let file = tapline_sys::standard_output::file()?;
         Ok(MessageFile { file, packer: None, len: 0, is_torn: false, is_ours: false })
     }
@@ -54,7 +60,7 @@ impl MessageFile {
     ///
     /// # Errors
     /// If not all of it could be written; then none of it is there.
-    pub(super) fn add(&mut self, message: &[u8]) -> io::Result<()> {
+    pub fn add(&mut self, message: &[u8]) -> io::Result<()> {
         if self.is_torn {
             return Err(io::Error::other("the message before is there in part"));
         }

@@ -18,6 +18,7 @@ mod file;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod rows;
+mod table;
 mod template;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
@@ -35,8 +36,14 @@ use tapline_packet::Timestamp;
 #[cfg(feature = "parquet")]
 pub use self::parquet::{ParquetLimits, ParquetWriter};
 pub use collector::ExportTarget;
+pub use community::community_id;
 pub use element::{ELEMENTS, Element};
+pub use file::MessageFile;
 pub use rows::{RowFormat, RowWriter};
+pub use table::{
+    EncodedRows, FlowTable, GOFLOW_TEMPLATE, GoflowEncoder, JsonEncoder, NativeEncoder, TableEncoder,
+    TableShape,
+};
 
 use crate::{Error, Flow, Sampling};
 use collector::Collector;

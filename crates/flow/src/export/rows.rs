@@ -16,7 +16,7 @@ use std::path::Path;
 
 use tapline_packet::Timestamp;
 
-use super::community::community_id;
+use super::community;
 use super::element::{Element, FieldValue, IpFamily, RecordView, mac_text};
 use super::file::MessageFile;
 use super::{ExportAccount, ExportOptions};
@@ -327,7 +327,7 @@ impl ColumnSource {
 /// A value as RFC 7373 writes it; texts apart, none has a character that JSON or CSV would have to quote.
 fn value(what: &ColumnSource, field_value: Option<FieldValue<'_>>, view: &RecordView<'_>, out: &mut String) {
     let ColumnSource::Element { element, .. } = what else {
-        let _ = write!(out, "{}", community_id(view.flow));
+        let _ = write!(out, "{}", community::of_flow(view.flow));
         return;
     };
     let _ = match field_value {

@@ -54,6 +54,7 @@ pub const CLASSES: &[StageClass] = &[
     stages::watch::CLASS,
     stages::ipfix::CLASS,
     stages::flowlog::CLASS,
+    stages::batches::CLASS,
     PRINT,
     JSON,
     RECORD,

@@ -74,6 +74,8 @@ pub(super) trait Destination: Send {
     /// Sets how packets or flows were sampled.
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
     fn set_write_timeout(&mut self, _timeout: Duration) {}
+    /// Whether the flows to come are of live interfaces.
+    fn set_live(&mut self, _is_live: bool) {}
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
     fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;
     fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
@@ -87,6 +89,10 @@ pub(super) trait Destination: Send {
     }
     /// Losses of each of several targets: its name, messages and packets.
     fn losses(&self) -> Vec<(String, u64, u64)> {
+        Vec::new()
+    }
+    /// Counters of this destination alone, which become further columns once those of all workers are added.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
     /// Further columns of the result, behind flows, records and octets.
@@ -129,6 +135,7 @@ pub(super) fn stage(
         is_finished: false,
         absorbed: ExportAccount::default(),
         losses_absorbed: Vec::new(),
+        counters_absorbed: Vec::new(),
     })
 }
 
@@ -153,6 +160,17 @@ struct ExportStage {
     /// Counters of this stage in other workers, after they ended.
     absorbed: ExportAccount,
     losses_absorbed: Vec<(String, u64, u64)>,
+    counters_absorbed: Vec<(&'static str, u64)>,
+}
+
+/// Adds counters by name.
+fn merge_counters(sum: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
+    for (name, count) in more {
+        match sum.iter_mut().find(|(known, _)| known == name) {
+            Some((_, all)) => *all += count,
+            None => sum.push((name, *count)),
+        }
+    }
 }
 
 /// Adds losses by name.
@@ -200,6 +218,7 @@ impl Stage for ExportStage {
         self.is_live = ended.is_live;
         let set = self.exporter.set_sampling(ended.sampling);
         self.checked(set)?;
+        self.exporter.set_live(ended.is_live);
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
         (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
         let packets = ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
@@ -255,7 +274,9 @@ impl Stage for ExportStage {
         let mut all = self.exporter.account();
         all.merge(&self.absorbed);
         let rows = [("flows", all.flows), ("records", all.records), ("octets", all.octets)];
-        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.told(&all)].concat());
+        let mut counters = self.exporter.counters();
+        merge_counters(&mut counters, &self.counters_absorbed);
+        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.told(&all), &counters].concat());
         let mut losses = self.exporter.losses();
         merge_losses(&mut losses, &self.losses_absorbed);
         if !losses.is_empty() {
@@ -272,13 +293,16 @@ impl Stage for ExportStage {
         let all = self.exporter.account();
         tell("flows", all.flows);
         tell("records", all.records);
-        self.exporter.told(&all).into_iter().for_each(|(name, value)| tell(name, value));
+        let further = self.exporter.told(&all).into_iter().chain(self.exporter.counters());
+        further.for_each(|(name, value)| tell(name, value));
     }
 
     fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<ExportStage>() {
             self.absorbed.merge(&other.exporter.account());
             self.absorbed.merge(&other.absorbed);
+            merge_counters(&mut self.counters_absorbed, &other.exporter.counters());
+            merge_counters(&mut self.counters_absorbed, &other.counters_absorbed);
             merge_losses(&mut self.losses_absorbed, &other.exporter.losses());
             merge_losses(&mut self.losses_absorbed, &other.losses_absorbed);
         }

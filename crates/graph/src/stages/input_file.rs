@@ -12,12 +12,14 @@ pub(super) const PATTERNS_MAX: u64 = 256 << 20;
 pub(super) const PROGRAM_MAX: u64 = 16 << 20;
 /// The most bytes of a file with a key.
 pub(super) const KEY_MAX: u64 = 4096;
+/// The most bytes of a text that a person writes: a graph, a program, a filter.
+pub const TEXT_MAX: u64 = 1 << 20;
 
 /// Reads a file, pipe or device of at most `bytes_max` bytes.
 ///
 /// # Errors
 /// The file cannot be read, or is longer: devices such as `/dev/zero` have no end.
-pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -32,7 +34,7 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// Those of [`read`], and bytes that are not UTF-8.
-pub(super) fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
+pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
     String::from_utf8(read(path, bytes_max)?)
         .map_err(|error| format!("{} is no UTF-8: {error}", path.display()))
 }

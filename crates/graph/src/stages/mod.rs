@@ -3,13 +3,16 @@
 //! | file | is |
 //! |---|---|
 //! | `source`, `limit`, `snap`, `shared`, `store` | stages without a class: the commands put them into graphs |
+//! | `arrow` | packets as Arrow, without a class |
 //! | `lines` | `print` and `json` |
-//! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
+//! | `flow_export` | the halves that `ipfix`, `flowlog` and `batches` have in common |
 //! | `streams` | `reassemble`, `streams` and `extract` |
 //! | `publish` | a place of the graph as a capture, and its source |
 //! | `held`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
 
+mod arrow;
 pub(crate) mod balance;
+pub(crate) mod batches;
 pub(crate) mod bounce;
 pub(crate) mod collect;
 mod color;
@@ -30,7 +33,7 @@ mod folder;
 pub(crate) mod fpl;
 mod held;
 pub(crate) mod histogram;
-mod input_file;
+pub mod input_file;
 pub(crate) mod ipfix;
 mod limit;
 mod lines;
@@ -60,6 +63,7 @@ pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod watch;
 
+pub use arrow::arrow_output;
 pub use bounce::Bounce;
 pub use filter::{CompileFilter, CompileNative, FilterStage};
 pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};

@@ -1,5 +1,7 @@
 //! `shunt`: the beginning of each flow, as much as its application is worth.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use tapline_capture::Error;
 use tapline_flow::{application_names, recognise};
 use tapline_packet::headers::Headers;
@@ -54,8 +56,12 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(|arguments, _| Ok(Box::new(make(arguments)?))),
 };
 
-/// The seed of the hash that tells flows apart.
-const SEED: u64 = 0x7368_756e_7400;
+/// The seed of the hash that tells flows apart: by chance, so that strangers cannot make flows that share a limit; a
+/// fixed one in tests.
+fn seed() -> u64 {
+    if cfg!(test) { 0x7368_756e_7400 } else { RandomState::new().hash_one(0) }
+}
+
 /// The output of what is cut.
 const CUT: usize = 1;
 /// No limit.
@@ -74,7 +80,7 @@ fn make(arguments: &Arguments) -> Result<Shunt, String> {
     let kinds = by_application.into_iter();
     let kinds = kinds.map(|(name, packets)| Kind::new(name, Limits { packets, bytes: ALL }));
     let kinds = [Kind::new("(others)", general)].into_iter().chain(kinds).collect();
-    Ok(Shunt { kinds, flows: Recent::new(arguments.number("room") as usize) })
+    Ok(Shunt { seed: seed(), kinds, flows: Recent::new(arguments.number("room") as usize) })
 }
 
 /// Names of applications with packets: `tls=8, domain=all`.
@@ -134,6 +140,7 @@ struct Passed {
 }
 
 struct Shunt {
+    seed: u64,
     /// The first is for applications without limits of their own.
     kinds: Vec<Kind>,
     flows: Recent<u64, Passed>,
@@ -145,7 +152,7 @@ impl Shunt {
             return true;
         }
         let mut is_new = false;
-        let flow = self.flows.of(headers.flow_hash(data, SEED), || {
+        let flow = self.flows.of(headers.flow_hash(data, self.seed), || {
             is_new = true;
             Passed::default()
         });

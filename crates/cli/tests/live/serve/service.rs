@@ -213,9 +213,12 @@ fn it_is_confined_and_tells_the_service_manager() {
 }
 
 /// Units in contrib/systemd, each with the most exposure that `systemd-analyze security` may find, in tenths of its ten.
-const UNITS: [(&str, u32); 4] = [
+const UNITS: [(&str, u32); 7] = [
     ("tapline.service", 25),
     ("tapline-record@.service", 25),
+    ("tapline-probe@.service", 25),
+    ("tapline-watch@.service", 25),
+    ("tapline-collect.service", 15),
     ("tapline-metrics.service", 15),
     ("tapline-view.service", 15),
 ];

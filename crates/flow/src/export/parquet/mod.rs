@@ -16,6 +16,7 @@
 
 mod column;
 mod draft;
+mod sorting;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -33,9 +34,9 @@ use tapline_packet::Timestamp;
 
 use super::element::{Element, RecordView};
 use super::rows::{self, Column, columns};
+use super::table::{ColumnType, RowGroup};
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow, Sampling};
-use column::{ColumnType, RowGroup};
 use store::{Job, Outcome, ParquetOutput, Store};
 
 /// Hours with open files at the same time.
@@ -127,7 +128,7 @@ impl ParquetWriter {
         let thread = thread::Builder::new().name("parquet".to_owned());
         let thread = thread.spawn(move || store.run(&theirs)).map_err(fail)?;
         let mut writer = ParquetWriter {
-            kinds: columns.iter().map(|column| ColumnType::of(&column.what)).collect(),
+            kinds: column::kinds(&columns),
             columns,
             group_bytes: GROUP_BYTES.min(usize::try_from(size_max).unwrap_or(usize::MAX)),
             limits,

@@ -21,11 +21,13 @@ use ::parquet::file::properties::WriterPropertiesPtr;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::TypePtr;
 
-use super::column::{self, RowGroup};
+use super::column;
 use super::draft::UnnamedFile;
 use super::folder_of;
+use super::sorting::SortOrder;
 use crate::Error;
 use crate::export::rows::Column;
+use crate::export::table::RowGroup;
 
 /// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes
 /// each, besides the index of pages, which has two values of 64 bytes at most for each of seven pages.
@@ -67,6 +69,7 @@ pub(super) struct Store {
     place: ParquetOutput,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
+    order: SortOrder,
     size_max: u64,
     /// A random number in file names, which keeps writers into the same directory apart.
     run: u64,
@@ -102,8 +105,9 @@ impl Store {
         outcome: Arc<Mutex<Outcome>>,
     ) -> io::Result<Store> {
         let schema = column::schema(columns).map_err(io_error)?;
-        let (properties, run) = (column::properties(columns), random());
-        Ok(Store { place, schema, properties, size_max, run, begun: 0, open: Vec::new(), outcome })
+        let order = SortOrder::of(columns);
+        let (properties, run) = (column::properties(columns, &order), random());
+        Ok(Store { place, schema, properties, order, size_max, run, begun: 0, open: Vec::new(), outcome })
     }
 
     /// Does all jobs, until there will be no more.
@@ -113,7 +117,8 @@ impl Store {
         }
     }
 
-    fn take(&mut self, Job { hour, group, is_last }: Job) {
+    fn take(&mut self, Job { hour, mut group, is_last }: Job) {
+        group.sort(&self.order);
         let at = match self.open.iter().position(|open| open.hour == hour) {
             Some(at) => at,
             None if group.rows == 0 && !self.is_stream() => return,
@@ -201,7 +206,7 @@ impl Open {
         }
         self.packets += group.packets;
         let before = self.writer.bytes_written();
-        group.write(&mut self.writer).map_err(io_error)?;
+        column::write(group, &mut self.writer).map_err(io_error)?;
         self.groups += 1;
         self.longest = self.longest.max(self.writer.bytes_written() - before);
         Ok(())

@@ -2,7 +2,9 @@ use std::fs::{self, File};
 use std::net::IpAddr;
 use std::thread::sleep;
 
+use ::parquet::file::properties::ReaderProperties;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::file::serialized_reader::ReadOptionsBuilder;
 use ::parquet::record::{Field, Row};
 
 use super::*;
@@ -178,7 +180,7 @@ fn values_are_those_of_the_flow() {
     let names = all_below(folder.path());
     let rows = rows_of(&folder.path().join(&names[0]));
     let [first, second, third] = &rows[..] else { panic!("{rows:?}") };
-    for row in [first, third] {
+    for row in [first, second] {
         for (name, wanted) in [
             ("flowStartSeconds", Field::TimestampMillis(EVENING / 1_000_000 + 123)),
             ("flowEndMilliseconds", Field::TimestampMillis(EVENING / 1_000_000 + 123)),
@@ -195,8 +197,8 @@ fn values_are_those_of_the_flow() {
         }
     }
     assert!(matches!(field(first, "communityId"), Field::Str(id) if id.starts_with("1:")));
-    assert_eq!(field(second, "sourceIPv6Address"), Field::Str("2001:db8::1".to_owned()));
-    assert_eq!(field(second, "sourceIPv4Address"), Field::Null);
+    assert_eq!(field(third, "sourceIPv6Address"), Field::Str("2001:db8::1".to_owned()));
+    assert_eq!(field(third, "sourceIPv4Address"), Field::Null);
 }
 
 #[test]
@@ -313,4 +315,84 @@ fn writers_share_a_directory() {
     writers.iter_mut().for_each(|writer| writer.finish().unwrap());
     assert_eq!(all_below(folder.path()).len(), 3);
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 7)]);
+}
+
+/// The text of an address's column, or of nothing.
+fn text(row: &Row, name: &str) -> Option<String> {
+    match field(row, name) {
+        Field::Str(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[test]
+fn rows_are_sorted_by_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let template =
+        "packetDeltaCount,sourceIPv4Address,destinationIPv4Address,flowEndNanoseconds,sourceTransportPort";
+    let mut writer = writer(folder.path(), template, ParquetLimits::default());
+    // IPv6 addresses that are alike in their first 16 characters, and IPv4 addresses of several lengths.
+    let address = |n: u64| match n % 3 {
+        0 => format!("10.{}.{}.7", n * 7 % 31, n % 5),
+        1 => format!("2001:db8:aaaa:bbbb:{:x}::{:x}", n * 11 % 13, n % 2 + 1),
+        _ => format!("192.168.0.{}", n * 13 % 200),
+    };
+    let flows = (0..2000_u64).map(|n| {
+        let mut flow = one_way(n + 1, EVENING + n as i64);
+        let of_a_kind = |of: u64| address(n % 3 + 3 * of).parse().unwrap();
+        flow.endpoints[0].address = of_a_kind(n * 17 % 101);
+        flow.endpoints[1].address = of_a_kind(n * 29 % 97);
+        flow
+    });
+    let flows: Vec<Flow> = flows.collect();
+    writer.export(&flows, time(EVENING)).unwrap();
+    writer.finish().unwrap();
+
+    let [name] = &all_below(folder.path())[..] else { panic!("several files") };
+    let rows = rows_of(&folder.path().join(name));
+    assert_eq!(rows.len(), flows.len());
+    let key = |row: &Row| {
+        let sides = [
+            ("sourceIPv4Address", "sourceIPv6Address"),
+            ("destinationIPv4Address", "destinationIPv6Address"),
+        ];
+        sides.map(|(four, six)| {
+            (text(row, four).is_none(), text(row, four).or_else(|| text(row, six)).unwrap())
+        })
+    };
+    for pair in rows.windows(2) {
+        let (before, after) = (key(&pair[0]), key(&pair[1]));
+        assert!(before <= after, "{before:?} {after:?}");
+        let end = |row: &Row| field(row, "flowEndNanoseconds").to_string();
+        assert!(before != after || end(&pair[0]) <= end(&pair[1]), "{}", pair[0]);
+    }
+    // Each row is whole: its columns moved together.
+    for row in &rows {
+        let Field::ULong(packets) = field(row, "packetDeltaCount") else { panic!("{row}") };
+        let flow = &flows[packets as usize - 1];
+        assert_eq!(key(row).map(|(_, text)| text), [0, 1].map(|at| flow.endpoints[at].address.to_string()));
+        assert_eq!(field(row, "sourceTransportPort"), Field::UShort(flow.endpoints[0].port));
+    }
+}
+
+#[test]
+fn files_tell_which_addresses_they_lack() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path(), "default", ParquetLimits::default());
+    writer.export(&[one_way(1, EVENING)], time(EVENING)).unwrap();
+    writer.finish().unwrap();
+
+    let [name] = &all_below(folder.path())[..] else { panic!("several files") };
+    let properties = ReaderProperties::builder().set_read_bloom_filter(true).build();
+    let options = ReadOptionsBuilder::new().with_reader_properties(properties).build();
+    let file = File::open(folder.path().join(name)).unwrap();
+    let reader = SerializedFileReader::new_with_options(file, options).unwrap();
+    let group = reader.get_row_group(0).unwrap();
+    let columns = group.metadata().columns();
+    let at = |name: &str| columns.iter().position(|column| column.column_path().string() == name).unwrap();
+    let source = group.get_column_bloom_filter(at("sourceIPv4Address")).expect("it has one");
+    assert!(source.check(&"10.0.0.1") && !source.check(&"10.0.0.2"));
+    assert!(group.get_column_bloom_filter(at("packetDeltaCount")).is_none());
+    let sorted = group.metadata().sorting_columns().expect("rows are sorted");
+    assert_eq!(sorted[0].column_idx as usize, at("sourceIPv4Address"));
 }

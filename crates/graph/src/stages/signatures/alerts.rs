@@ -16,6 +16,7 @@ use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use tapline_signature::Signature;
+use tapline_sys::output_file;
 
 use super::eve_time;
 
@@ -59,7 +60,7 @@ impl Write for Destination {
 impl AlertFile {
     pub(super) fn create(path: &Path) -> Result<AlertFile, String> {
         let name = path.display().to_string();
-        let file = File::create(path).map_err(|error| format!("cannot make {name}: {error}"))?;
+        let file = output_file::create(path).map_err(|error| format!("cannot make {name}: {error}"))?;
         Ok(AlertFile { name, file: BufWriter::new(Destination::File(file)) })
     }
 

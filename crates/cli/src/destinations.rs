@@ -1,0 +1,170 @@
+//! Destinations of flows, as `probe` and `collect-flows` take them, and the options of those that take batches.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use tapline_export::{Destination, Sensor};
+use tapline_syntax::units::{count_in, size, size_in};
+
+use crate::args::parse_duration;
+use crate::probe::{quoted, time};
+
+/// The least size of a spool, in bytes.
+const SPOOL_MIN: u64 = 1_000_000;
+
+/// A destination in words, for messages.
+pub(crate) const BATCHES: &str = "a receiver of batches (http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC, batch+file:NAME, batch+stdout:)";
+
+/// The destinations of `--export`.
+#[derive(Debug, Default)]
+pub(crate) struct Destinations<'a> {
+    /// Files of text and Parquet, each with its format.
+    pub(crate) rows: Vec<(&'a str, &'a str)>,
+    /// Receivers of sealed batches.
+    pub(crate) batches: Vec<&'a str>,
+    /// Collectors of IPFIX and NetFlow.
+    pub(crate) collectors: Vec<&'a str>,
+}
+
+impl<'a> Destinations<'a> {
+    /// The destinations of a list with commas.
+    pub(crate) fn of(export: Option<&'a str>) -> Destinations<'a> {
+        let all = export.into_iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
+        let mut found = Destinations::default();
+        for to in all {
+            match to.split_once(':') {
+                Some((format @ ("json" | "csv" | "parquet"), path)) if !path.is_empty() => {
+                    found.rows.push((format, path));
+                }
+                _ if Destination::is_meant(to) => found.batches.push(to),
+                _ => found.collectors.push(to),
+            }
+        }
+        found
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.batches.is_empty() && self.collectors.is_empty()
+    }
+
+    /// Those that are standard output.
+    pub(crate) fn on_stdout(&self) -> usize {
+        let rows = self.rows.iter().filter(|(_, path)| *path == "-").count();
+        rows + self.batches.iter().filter(|to| to.starts_with("batch+stdout:")).count()
+    }
+}
+
+/// Options of batches.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BatchArgs {
+    /// Folder and size of the spool: blocks that a receiver of batches does not take now are kept there, and delivered by
+    /// this run or the next. Once it is full, further flows are lost and counted.
+    #[arg(long, value_name = "DIR,SIZE", help_heading = "Batches")]
+    spool: Option<String>,
+    /// The name of this sensor in the ids of blocks [default: the host's name].
+    #[arg(long, value_name = "NAME", help_heading = "Batches")]
+    sensor: Option<String>,
+    /// Seal a batch with this many rows.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Batches")]
+    batch_rows: u64,
+    /// Seal a batch this long after its first flow; in packet time for files.
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_duration, help_heading = "Batches")]
+    batch_time: Duration,
+    /// Memory for batches that wait, of each receiver. On live interfaces further flows are lost and counted; the reader of
+    /// a file waits.
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size_in::<u64>(1_000_000..=1_000_000_000_000), help_heading = "Batches")]
+    batch_memory: u64,
+    /// The longest wait for a receiver without an acknowledgement, at the end of a run and while a file is read.
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_duration, help_heading = "Batches")]
+    patience: Duration,
+    /// File with the password of the user in the receiver's URL, or with a token if there is no user; its first line
+    /// counts.
+    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    export_secret: Option<PathBuf>,
+}
+
+impl BatchArgs {
+    /// Mistakes that are better told in the words of the command than in those of the graph.
+    pub(crate) fn check(&self, to: &Destinations<'_>) -> Result<()> {
+        for text in &to.batches {
+            Destination::parse(text)?;
+        }
+        if let Some(sensor) = &self.sensor {
+            Sensor::new(sensor)?;
+        }
+        let Some(spool) = &self.spool else { return Ok(()) };
+        if to.batches.is_empty() {
+            bail!("--spool keeps what receivers of batches do not take, and there are none: name {BATCHES}");
+        }
+        folder_and_size(spool).map(|_| ())
+    }
+
+    /// The stages: each stands right behind `meter`, and `more` are further arguments.
+    pub(crate) fn stages(&self, meter: &str, to: &Destinations<'_>, more: &str) -> String {
+        let stage = |(at, text): (usize, &&str)| {
+            let (rows, memory) = (self.batch_rows, self.batch_memory);
+            format!(
+                " {meter} -> batches{at} :: batches({}, rows={rows}, time={}, memory={memory}, patience={}{}{more});",
+                quoted(text),
+                time(self.batch_time),
+                time(self.patience),
+                self.places(to.batches.len()),
+            )
+        };
+        to.batches.iter().enumerate().map(stage).collect()
+    }
+
+    /// Arguments that are given only where the option is. Several receivers share the size of the spool.
+    fn places(&self, receivers: usize) -> String {
+        let mut text = String::new();
+        if let Some((folder, size)) = self.spool.as_deref().and_then(|spool| folder_and_size(spool).ok()) {
+            let size = (size / receivers.max(1) as u64).max(SPOOL_MIN);
+            text += &format!(", spool={}, spool_size={size}", quoted(folder));
+        }
+        if let Some(sensor) = &self.sensor {
+            text += &format!(", sensor={}", quoted(sensor));
+        }
+        if let Some(secret) = &self.export_secret {
+            text += &format!(", secret={}", quoted(&secret.to_string_lossy()));
+        }
+        text
+    }
+}
+
+fn folder_and_size(spool: &str) -> Result<(&str, u64)> {
+    let (folder, text) = spool.rsplit_once(',').unwrap_or((spool, ""));
+    match size(text) {
+        Ok(bytes) if bytes >= SPOOL_MIN && !folder.is_empty() => Ok((folder, bytes)),
+        Ok(bytes) if !folder.is_empty() => {
+            bail!("--spool: {bytes} bytes are less than a megabyte: give a greater size")
+        }
+        _ => bail!("--spool {spool}: it wants a folder and a size, such as --spool /var/spool/tapline,20G"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_destination_is_known() {
+        let found =
+            Destinations::of(Some("json:-,h:4739, http://h/p,batch+stdout:,udp://a,https://b/?format=json"));
+        assert_eq!(found.rows, [("json", "-")]);
+        assert_eq!(found.batches, ["http://h/p", "batch+stdout:", "https://b/?format=json"]);
+        assert_eq!(found.collectors, ["h:4739", "udp://a"]);
+        assert_eq!((found.on_stdout(), found.is_empty()), (2, false));
+        assert!(Destinations::of(None).is_empty());
+    }
+
+    #[test]
+    fn a_spool_has_a_folder_and_a_size() {
+        assert_eq!(folder_and_size("a,b,20G").expect("both"), ("a,b", 20_000_000_000));
+        for wrong in ["a", ",20G", "a,", "a,x", "a,1k", ""] {
+            assert!(folder_and_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

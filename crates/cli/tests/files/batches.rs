@@ -1,0 +1,85 @@
+//! `tapline probe --export` in batches: every flow is acknowledged, spooled or told as lost, whatever the receiver does, and
+//! whenever the probe is killed.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::*;
+use serde_json::Value;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("our names are UTF-8")
+}
+
+/// A capture of so many flows, each of one packet.
+fn capture(folder: &Path, flows: usize) -> std::path::PathBuf {
+    let path = folder.join("in.pcap");
+    let (count, flows) = (format!("count={flows}"), format!("flows={flows}"));
+    run(["generate", "-w", text(&path), &count, "udp", &flows, "seed=3", "oneway"]).succeeded();
+    path
+}
+
+/// The counters of the stage, once all of the account balances.
+fn counters(told: &Finished) -> Value {
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    assert_eq!(objects[1]["account"]["balanced"], true, "{text}");
+    let counters = objects[0]["results"]["batches0"][0].clone();
+    let sum: u64 = [
+        "acknowledged",
+        "spooled",
+        "lost_memory",
+        "lost_refused",
+        "lost_spool_full",
+        "lost_undelivered",
+        "in_flight",
+    ]
+    .iter()
+    .map(|name| counters[name].as_u64().expect("a number"))
+    .sum();
+    assert_eq!(counters["flows"], sum, "{counters}");
+    assert_eq!(counters["in_flight"], 0);
+    counters
+}
+
+#[test]
+fn rows_of_batches_are_those_of_lines() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let input = capture(folder.path(), 500);
+    let [batches, lines] = ["batches.json", "lines.json"].map(|name| folder.path().join(name));
+    let to = format!("batch+file:{},json:{}", batches.display(), lines.display());
+    let told =
+        run(["probe", "-r", text(&input), "--export", &to, "--batch-rows", "64", "--json"]).succeeded();
+    let counters = counters(&told);
+    assert_eq!((&counters["flows"], &counters["acknowledged"]), (&500.into(), &500.into()));
+    assert_eq!(fs::read(&batches).expect("it is there"), fs::read(&lines).expect("it is there"));
+    let to = ["--export", "batch+stdout:"];
+    let told = run(["probe", "-r", text(&input)].into_iter().chain(to)).succeeded();
+    assert_eq!(told.stdout, fs::read(&lines).expect("it is there"));
+}
+
+#[test]
+fn mistakes_are_told_in_words() {
+    let probe = |more: &[&str]| run(["probe", "-r", "in.pcap"].iter().chain(more));
+    probe(&["--export", "http://me:sesame@h/"]).failed_saying(&["--export-secret"]);
+    probe(&["--export", "batch+file:a?format=xml"]).failed_saying(&["no format", "json"]);
+    probe(&["--export", "kafka://h"]).failed_saying(&["topic is missing"]);
+    probe(&["--export", "kafka://me:sesame@h/t"]).failed_saying(&["--export-secret"]);
+    probe(&["--export", "batch+file:a", "--spool", "x"]).failed_saying(&["a folder and a size"]);
+    probe(&["--export", "json:a", "--spool", "x,1G"]).failed_saying(&["receivers of batches"]);
+    probe(&["--export", "batch+file:a", "--sensor", "a/b"]).failed_saying(&["no name of a sensor"]);
+    probe(&["--export", "batch+stdout:,json:-"]).failed_saying(&["standard output takes one thing"]);
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_build_without_kafka_says_so() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let input = capture(folder.path(), 1);
+    run(["probe", "-r", text(&input), "--export", "kafka://h/t"]).failed_saying(&["--features kafka"]);
+}
+
+mod clickhouse;
+#[cfg(feature = "http")]
+mod http;

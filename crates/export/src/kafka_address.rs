@@ -1,0 +1,131 @@
+//! Topics of Kafka, as destinations name them.
+//!
+//! ```text
+//! kafka://[USER@]HOST[:PORT][+HOST[:PORT]...]/TOPIC[?key=sensor|none&properties=FILE]
+//! ```
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// The port of brokers.
+const PORT: u16 = 9092;
+/// The longest name of a topic (Kafka's `Topic.MAX_NAME_LENGTH`).
+const TOPIC_MAX: usize = 249;
+/// The most brokers that are named; the first one that answers tells of the others.
+const BROKERS_MAX: usize = 32;
+
+/// The most bytes of a block: with key and headers it fits into a message of 1,000,000 bytes, and brokers take 1,048,588
+/// where nothing else was set (`message.max.bytes`).
+pub(crate) const BLOCK_MAX: usize = 900_000;
+
+/// A topic, as destinations name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KafkaAddress {
+    /// `HOST:PORT`, of which each is asked until one answers.
+    pub(crate) brokers: Vec<String>,
+    /// Its name: letters, digits, dots, hyphens and underscores.
+    pub(crate) topic: String,
+    /// Messages have the sensor's name as key: its blocks are in one partition, in their order.
+    pub(crate) has_key: bool,
+    /// A file of further properties of the client.
+    pub(crate) properties: Option<PathBuf>,
+}
+
+impl KafkaAddress {
+    /// The topic behind `kafka://USER@`.
+    pub(crate) fn parse(text: &str) -> Result<KafkaAddress, String> {
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let (hosts, topic) = path.split_once('/').ok_or("the topic is missing: kafka://HOST:PORT/TOPIC")?;
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-_".contains(letter);
+        if !(1..=TOPIC_MAX).contains(&topic.len()) || !topic.chars().all(fits) || [".", ".."].contains(&topic)
+        {
+            return Err(format!(
+                "`{topic}` is no topic: 1 to {TOPIC_MAX} letters, digits, dots, hyphens and underscores"
+            ));
+        }
+        let brokers = hosts.split('+').map(broker).collect::<Result<Vec<String>, String>>()?;
+        if brokers.len() > BROKERS_MAX {
+            return Err(format!(
+                "more than {BROKERS_MAX} brokers: a few are enough, as each knows the others"
+            ));
+        }
+        let mut address = KafkaAddress { brokers, topic: topic.to_owned(), has_key: true, properties: None };
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            match setting.split_once('=') {
+                Some(("key", "sensor")) => address.has_key = true,
+                Some(("key", "none")) => address.has_key = false,
+                Some(("properties", file)) if !file.is_empty() => address.properties = Some(file.into()),
+                _ => {
+                    return Err(format!(
+                        "`{setting}` is no setting: there are key=sensor, key=none and properties=FILE"
+                    ));
+                }
+            }
+        }
+        Ok(address)
+    }
+}
+
+/// A broker with its port.
+fn broker(host: &str) -> Result<String, String> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-_:[]".contains(letter);
+    let (name, port) = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
+        None => (host, PORT),
+        Some((name, digits)) => {
+            (name, digits.parse().map_err(|_| format!("`{digits}` is no port: 1 to 65535"))?)
+        }
+    };
+    match name {
+        "" => Err("a broker is missing: kafka://HOST:PORT/TOPIC".to_owned()),
+        name if port == 0 || !name.chars().all(fits) => {
+            Err(format!("`{host}` is no broker: HOST or HOST:PORT, and + between several"))
+        }
+        name => Ok(format!("{name}:{port}")),
+    }
+}
+
+impl fmt::Display for KafkaAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kafka://{}/{}", self.brokers.join("+"), self.topic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_read() {
+        let address =
+            KafkaAddress::parse("a+b:9+[::1]:7/net.flows?key=none&properties=/etc/k").expect("a topic");
+        assert_eq!(address.brokers, ["a:9092", "b:9", "[::1]:7"]);
+        assert_eq!((address.topic.as_str(), address.has_key), ("net.flows", false));
+        assert_eq!(address.properties, Some("/etc/k".into()));
+        assert_eq!(address.to_string(), "kafka://a:9092+b:9+[::1]:7/net.flows");
+        assert!(KafkaAddress::parse("[::1]/t").expect("a topic").has_key);
+    }
+
+    #[test]
+    fn what_is_no_topic_is_refused() {
+        let long = format!("h/{}", "x".repeat(250));
+        let many = format!("{}h/t", "h+".repeat(32));
+        for (text, why) in [
+            ("h", "topic is missing"),
+            ("h/", "no topic"),
+            ("h/..", "no topic"),
+            ("h/a b", "no topic"),
+            (long.as_str(), "no topic"),
+            ("/t", "broker is missing"),
+            ("h+/t", "broker is missing"),
+            ("h:0/t", "no broker"),
+            ("h:x/t", "no port"),
+            ("h,i/t", "no broker"),
+            (many.as_str(), "more than 32"),
+            ("h/t?acks=0", "no setting"),
+            ("h/t?properties=", "no setting"),
+        ] {
+            let error = KafkaAddress::parse(text).expect_err(text);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Flows that leave in sealed batches: encoded once as a block with an id, and kept until the carrier has it delivered.
+//!
+//! ```text
+//! rows --encode--> Block { id, rows, bytes } --offer--> Carrier --poll--> Delivered: forgotten
+//!                                              Full: kept             |-> Refused: lost, and the reason told
+//!                                                                     '-> Again: kept, offered later under the same id
+//! ```
+//!
+//! A [`Carrier`] never waits in `offer`. One that has a client library with a queue of its own, such as Kafka's, is a
+//! `Carrier` itself; a place that takes one block after the other, such as a file or a web server, is a [`Target`], and
+//! [`Threaded`] makes a carrier of it. A receiver that gets a block twice, because an acknowledgement was lost, knows it by
+//! its [`BlockId`].
+#![forbid(unsafe_code)]
+
+mod account;
+mod backoff;
+mod block;
+mod carrier;
+#[cfg(feature = "http")]
+mod clickhouse;
+mod destination;
+mod error;
+mod exporter;
+mod file;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod kafka_address;
+#[cfg(any(test, feature = "kafka"))]
+mod kafka_properties;
+mod schema;
+mod spool;
+mod spool_file;
+mod threaded;
+#[cfg(test)]
+mod trial;
+#[cfg(all(test, feature = "http"))]
+mod trial_server;
+mod worker;
+
+pub use account::{Account, Cause, Tally};
+pub use block::{Block, BlockId, Encoding, Sensor};
+pub use carrier::{Carrier, Offer, Outcome, Report, Target};
+pub use destination::{Destination, Secret};
+pub use error::Error;
+pub use exporter::{BatchExporter, Blocks, Limits};
+pub use file::FileTarget;
+pub use schema::Schema;
+pub use spool::Spool;
+pub use threaded::Threaded;

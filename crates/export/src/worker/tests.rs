@@ -1,0 +1,219 @@
+//! Exporters against receivers that answer as they are told.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use tapline_flow::export::{ExportOptions, JsonEncoder, TableShape};
+use tapline_flow::{EndReason, Endpoint, Flow, FlowContext};
+use tapline_packet::Timestamp;
+
+use super::*;
+use crate::{Account, BatchExporter, BlockId, Encoding, Sensor, Target, Threaded};
+
+/// The next answer for a block, and all blocks that were delivered.
+#[derive(Default)]
+struct Receiving {
+    answers: VecDeque<Outcome>,
+    /// The answer once there are no more.
+    usual: Option<Outcome>,
+    seen: Vec<Block>,
+}
+
+#[derive(Clone, Default)]
+struct Receiver(Arc<Mutex<Receiving>>);
+
+impl Receiver {
+    fn usually(outcome: Outcome) -> Receiver {
+        Receiver(Arc::new(Mutex::new(Receiving { usual: Some(outcome), ..Receiving::default() })))
+    }
+
+    fn seen(&self) -> Vec<Block> {
+        self.0.lock().expect("no test panics there").seen.clone()
+    }
+}
+
+impl Target for Receiver {
+    fn name(&self) -> &str {
+        "receiver"
+    }
+
+    fn deliver(&mut self, block: &Block) -> Outcome {
+        let mut state = self.0.lock().expect("no test panics there");
+        let usual = state.usual.clone().unwrap_or(Outcome::Delivered);
+        let outcome = state.answers.pop_front().unwrap_or(usual);
+        if outcome == Outcome::Delivered {
+            state.seen.push(block.clone());
+        }
+        outcome
+    }
+}
+
+fn flow(number: u64) -> Flow {
+    let time = Timestamp::from_nanos(1_700_000_000_000_000_000 + number as i64);
+    let side = |host: u8| Endpoint {
+        address: IpAddr::from([10, 0, 0, host]),
+        port: number as u16,
+        packets: 1,
+        bytes: number,
+        first: time,
+        last: time,
+        tcp_flags: 0,
+        tcp_flags_first: 0,
+        ttl_min: 64,
+        ttl_max: 64,
+        tos: 0,
+    };
+    Flow {
+        endpoints: [side(1), side(2)],
+        protocol: 17,
+        end_reason: EndReason::Idle,
+        context: FlowContext::NONE,
+        details: None,
+        collected: None,
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        rows: 20,
+        block: 300,
+        memory: 1 << 20,
+        patience: Duration::from_millis(300),
+        ..Limits::default()
+    }
+}
+
+fn exporter(receiver: &Receiver, epoch: u64, spool: Option<Spool>, limits: Limits) -> BatchExporter {
+    let shape = TableShape::new(&ExportOptions::of_rows("octetDeltaCount,sourceIPv4Address", false));
+    let shape = shape.expect("a template");
+    let sensor = Sensor::new("test").expect("a name");
+    let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, Box::new(JsonEncoder::new(&shape)));
+    let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
+    BatchExporter::start(shape, blocks, carrier, spool, limits).expect("a thread")
+}
+
+/// Exports so many flows to the end.
+fn run(mut exporter: BatchExporter, flows: u64, is_live: bool) -> (Account, Vec<String>) {
+    for number in 0..flows {
+        exporter.export(&[flow(number)], Timestamp::EPOCH, is_live);
+        assert!(exporter.account().is_balanced());
+    }
+    exporter.finish();
+    let account = exporter.account();
+    assert!(account.is_balanced(), "{account:?}");
+    assert_eq!((account.ended.flows, account.in_flight), (flows, Tally::default()));
+    (account, exporter.take_events())
+}
+
+fn numbers(blocks: &[Block]) -> Vec<u64> {
+    blocks.iter().map(|block| block.id.number).collect()
+}
+
+fn rows(blocks: &[Block]) -> Vec<String> {
+    let lines =
+        |block: &Block| String::from_utf8_lossy(&block.bytes).lines().map(str::to_owned).collect::<Vec<_>>();
+    blocks.iter().flat_map(lines).collect()
+}
+
+#[test]
+fn all_flows_arrive_in_order() {
+    let receiver = Receiver::default();
+    let (account, events) = run(exporter(&receiver, 1, None, limits()), 105, false);
+    assert_eq!((account.acknowledged.flows, account.acknowledged.rows), (105, 210));
+    let seen = receiver.seen();
+    assert!(seen.len() >= 11 && account.blocks == seen.len() as u64);
+    assert_eq!(numbers(&seen), (0..seen.len() as u64).collect::<Vec<_>>());
+    let rows = rows(&seen);
+    assert_eq!(rows.len(), 210);
+    assert_eq!(rows[209], "{\"octetDeltaCount\":104,\"sourceIPv4Address\":\"10.0.0.2\"}");
+    assert_eq!(events, [""; 0]);
+}
+
+#[test]
+fn what_is_not_taken_comes_again_under_its_id() {
+    let receiver = Receiver::default();
+    let away = Outcome::Again("away".to_owned());
+    receiver.0.lock().expect("at rest").answers.extend(vec![away; 3]);
+    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
+    let (account, events) = run(exporter(&receiver, 1, None, patient), 50, false);
+    assert_eq!((account.acknowledged.flows, account.repeated), (50, 3));
+    let mut seen = numbers(&receiver.seen());
+    seen.sort_unstable();
+    assert_eq!(seen, (0..seen.len() as u64).collect::<Vec<_>>());
+    assert_eq!(events, ["receiver: away; flows wait in memory", "receiver: takes flows again"]);
+}
+
+#[test]
+fn each_loss_has_its_cause() {
+    let receiver = Receiver::usually(Outcome::Refused("no such column".to_owned()));
+    let (account, events) = run(exporter(&receiver, 1, None, limits()), 50, false);
+    assert_eq!(account.lost[Cause::Refused as usize].flows, 50);
+    assert_eq!(events, ["receiver: flows are lost: no such column"]);
+    let away = Receiver::usually(Outcome::Again("away".to_owned()));
+    let (account, _) = run(exporter(&away, 1, None, limits()), 50, false);
+    assert_eq!(account.lost[Cause::Undelivered as usize].flows, 50);
+    // A batch has 20 rows, of which a block has no more than 300 bytes.
+    let (account, _) = run(exporter(&away, 1, None, Limits { memory: 1000, ..limits() }), 500, true);
+    let [memory, _, _, undelivered] = account.lost;
+    assert!(memory.flows > 0 && memory.flows + undelivered.flows == 500, "{account:?}");
+}
+
+#[test]
+fn readers_of_files_wait_for_room() {
+    let receiver = Receiver::default();
+    let patient = Limits { memory: 1000, patience: Duration::from_secs(60), ..limits() };
+    let (account, _) = run(exporter(&receiver, 1, None, patient), 2000, false);
+    assert_eq!(account.acknowledged.flows, 2000);
+}
+
+#[test]
+fn a_spool_keeps_flows_for_the_next_run() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let spool = || Spool::open(folder.path(), 1 << 20, Encoding::JsonLines).expect("a folder");
+    let away = Receiver::usually(Outcome::Again("away".to_owned()));
+    let (account, events) = run(exporter(&away, 1, Some(spool()), limits()), 100, true);
+    assert_eq!((account.spooled.flows, account.all_lost()), (100, Tally::default()));
+    assert_eq!(events, ["receiver: away; flows wait in the spool"]);
+    let receiver = Receiver::default();
+    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
+    let (account, _) = run(exporter(&receiver, 2, Some(spool()), patient), 30, true);
+    assert_eq!((account.found.flows, account.replayed.flows, account.acknowledged.flows), (100, 100, 30));
+    let seen = receiver.seen();
+    let ids: std::collections::HashSet<BlockId> = seen.iter().map(|block| block.id.clone()).collect();
+    assert_eq!((ids.len(), rows(&seen).len()), (seen.len(), 260));
+    let (account, _) = run(exporter(&receiver, 3, Some(spool()), limits()), 0, true);
+    assert_eq!(account.found, Tally::default());
+}
+
+#[test]
+fn a_full_spool_loses_what_comes_last() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let spool = Spool::open(folder.path(), 3000, Encoding::JsonLines).expect("a folder");
+    let away = Receiver::usually(Outcome::Again("away".to_owned()));
+    let (account, events) = run(exporter(&away, 1, Some(spool), limits()), 100, true);
+    let lost = account.lost[Cause::SpoolFull as usize].flows;
+    assert!(account.spooled.flows > 0 && lost > 0 && account.spooled.flows + lost == 100, "{account:?}");
+    assert!(events.contains(&"receiver: flows are lost: the spool is full".to_owned()), "{events:?}");
+}
+
+#[test]
+fn an_outage_in_a_run_is_caught_up_from_the_spool() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let spool = Spool::open(folder.path(), 1 << 20, Encoding::JsonLines).expect("a folder");
+    let receiver = Receiver::default();
+    let away = Outcome::Again("away".to_owned());
+    receiver.0.lock().expect("at rest").answers.extend(vec![away; 4]);
+    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
+    let mut exporter = exporter(&receiver, 1, Some(spool), patient);
+    for number in 0..300 {
+        exporter.export(&[flow(number)], Timestamp::EPOCH, true);
+    }
+    // The end of the run does not wait for a receiver that is away: first it has to be there again.
+    while exporter.account().acknowledged.flows < 100 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    exporter.finish();
+    let account = exporter.account();
+    assert_eq!((account.acknowledged.flows, account.spooled.flows, account.found.flows), (300, 0, 0));
+    assert_eq!(rows(&receiver.seen()).len(), 600);
+}
