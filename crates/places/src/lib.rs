@@ -1,0 +1,117 @@
+//! Places of addresses: country, autonomous system and the name of a network, from files that users bring.
+//!
+//! ```text
+//! networks.csv --+                       +--> country, AS number, AS name, network name
+//! country.mmdb --+--Places::open--> Places::of(address)
+//! asn.mmdb ------+      each field is that of the first file that has it
+//! ```
+//!
+//! - [`csv`](mod@table) files have a line of column names, and a network or a range of addresses in each line. The
+//!   narrowest network around an address counts.
+//! - MMDB files are those of MaxMind's format, version 2, as GeoLite2, DB-IP and IPinfo publish them.
+//!
+//! `docs/enrich.md` has the columns and fields. Files are read whole: [`FILE_MAX`] bytes at most.
+#![forbid(unsafe_code)]
+
+mod error;
+mod mmdb;
+mod place;
+mod range;
+mod table;
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+pub use error::Error;
+pub use place::{Place, TEXT_MAX};
+
+use mmdb::Database;
+use table::NetworkTable;
+
+/// The most bytes of a file.
+pub const FILE_MAX: u64 = 2 << 30;
+
+/// Files of places, in the order in which they are asked.
+#[derive(Debug)]
+pub struct Places {
+    files: Vec<PlaceFile>,
+}
+
+#[derive(Debug)]
+enum PlaceFile {
+    Table(NetworkTable),
+    Database(Database),
+}
+
+impl Places {
+    /// Reads files: each is an MMDB file, or else text with commas.
+    ///
+    /// # Errors
+    /// The first file that cannot be read or understood, with the place of the mistake.
+    pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Places, Error> {
+        let files = paths.iter().map(|path| PlaceFile::open(path.as_ref())).collect::<Result<_, _>>()?;
+        Ok(Places { files })
+    }
+
+    /// What is known of an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
+    pub fn of(&self, address: IpAddr) -> Place<'_> {
+        let address = address.to_canonical();
+        let mut place = Place::default();
+        for file in &self.files {
+            place = place.or(match file {
+                PlaceFile::Table(table) => table.of(address),
+                PlaceFile::Database(database) => database.of(address),
+            });
+        }
+        place
+    }
+
+    /// Networks and ranges in all files; of an MMDB file the nodes of its tree.
+    pub fn entries(&self) -> u64 {
+        let entries = |file: &PlaceFile| match file {
+            PlaceFile::Table(table) => table.lines(),
+            PlaceFile::Database(database) => database.nodes(),
+        };
+        self.files.iter().map(entries).sum()
+    }
+}
+
+impl PlaceFile {
+    fn open(path: &Path) -> Result<PlaceFile, Error> {
+        let bytes = read(path)?;
+        match mmdb::is_database(&bytes) {
+            true => Database::parse(path, bytes).map(PlaceFile::Database),
+            false => NetworkTable::parse(path, &bytes).map(PlaceFile::Table),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |source| Error::Open { file: path.to_owned(), source };
+    // A pipe would never end, and its opening might wait.
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Error::Kind { file: path.to_owned() });
+    }
+    let mut bytes = Vec::with_capacity(metadata.len().min(FILE_MAX) as usize);
+    File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    match bytes.len() as u64 > FILE_MAX {
+        true => Err(Error::Size { file: path.to_owned() }),
+        false => Ok(bytes),
+    }
+}
+
+/// The files of a list with commas.
+///
+/// # Errors
+/// [`Error::Empty`] for a list without a name.
+pub fn file_list(text: &str) -> Result<Vec<PathBuf>, Error> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let files: Vec<PathBuf> = names.map(PathBuf::from).collect();
+    if files.is_empty() { Err(Error::Empty) } else { Ok(files) }
+}
+
+#[cfg(test)]
+mod tests;
