@@ -8,6 +8,7 @@
 
 mod collected;
 mod engines;
+mod places;
 mod ring;
 mod roll_up;
 mod signatures;
@@ -57,6 +58,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
     Law { name: "collected", check: collected, seeds: collected::collected_seeds },
+    Law { name: "places", check: places, seeds: places::places_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "sip", check: sip, seeds: sip::sip_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
@@ -137,6 +139,7 @@ impl Read for Trickle {
 
 pub use collected::collected;
 pub use engines::engines;
+pub use places::places;
 pub use ring::{ring_reader, ring_writer};
 pub use roll_up::store_roll_up;
 pub use signatures::signatures;

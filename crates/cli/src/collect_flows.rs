@@ -17,7 +17,7 @@ use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
-use crate::destinations::{BATCHES, BatchArgs, Destinations};
+use crate::destinations::{BATCHES, BatchArgs, Destinations, PlaceArgs};
 use crate::flows;
 use crate::probe::{quoted, time, yes};
 use crate::run::{self, RunArgs};
@@ -78,6 +78,8 @@ pub(crate) struct CollectArgs {
     /// The most sources, each an exporter's address and one of its domains. Datagrams of others are refused.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sources_max: u64,
+    #[command(flatten)]
+    places: PlaceArgs,
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
     /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
@@ -189,6 +191,7 @@ fn check(args: &CollectArgs) -> Result<()> {
         );
     }
     args.batches.check(&to)?;
+    args.places.check()?;
     if !to.collectors.is_empty() {
         let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
         ExportTarget::list(&to.collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
@@ -228,33 +231,40 @@ fn graph(args: &CollectArgs) -> String {
     let to = Destinations::of(args.export.as_deref());
     if !to.collectors.is_empty() {
         text += &format!(
-            " sources -> export :: ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, exporter=records);",
+            " sources -> export :: ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, exporter=records{});",
             quoted(&to.collectors.join(",")),
             args.version,
             quoted(&of_messages(args)),
             yes(args.biflow),
             args.domain,
             args.mtu,
+            args.places.argument(),
         );
     }
     for (at, (format, path)) in to.rows.iter().enumerate() {
         let (to, template, biflow) = (quoted(path), quoted(&of_rows(args, format)), yes(args.biflow));
         text += &format!(
             " sources -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}, exporter=records, \
-             parquet_size={}, parquet_time={});",
+             parquet_size={}, parquet_time={}{});",
             args.domain,
             args.parquet_size,
             time(args.parquet_time),
+            args.places.argument(),
         );
     }
     let (template, biflow) = (quoted(&of_rows(args, "json")), yes(args.biflow));
-    let more = format!(", template={template}, biflow={biflow}, domain={}, exporter=records", args.domain);
+    let more = format!(
+        ", template={template}, biflow={biflow}, domain={}, exporter=records{}",
+        args.domain,
+        args.places.argument()
+    );
     text += &args.batches.stages("sources", &to, &more);
     if args.view {
         text += " sources -> live :: view;";
     }
     if args.top.is_some() || args.export.is_none() {
-        text += &format!(" sources -> top :: flowtop(n={});", args.top.unwrap_or(TOP));
+        let places = args.places.argument();
+        text += &format!(" sources -> top :: flowtop(n={}{places});", args.top.unwrap_or(TOP));
     }
     text
 }
@@ -272,17 +282,19 @@ fn collector(args: &CollectArgs) -> String {
 
 /// The template of messages. Collectors of NetFlow know the default one best.
 fn of_messages(args: &CollectArgs) -> String {
-    match (args.template.as_str(), args.version.as_str()) {
+    let template = match (args.template.as_str(), args.version.as_str()) {
         ("default", "10") => format!("default,samplingInterval,{COLLECTED}"),
         (template, _) => template.to_owned(),
-    }
+    };
+    args.places.of_messages(&template, &args.version)
 }
 
 /// The template of lines, or of Parquet, whose default has domain and interval already.
 fn of_rows(args: &CollectArgs, format: &str) -> String {
-    match (args.template.as_str(), format) {
+    let template = match (args.template.as_str(), format) {
         ("default", "parquet") => format!("default,egressInterface,{COLLECTED}"),
         ("default", _) => format!("default,egressInterface,observationDomainId,samplingInterval,{COLLECTED}"),
         (template, _) => template.to_owned(),
-    }
+    };
+    args.places.of_rows(&template)
 }

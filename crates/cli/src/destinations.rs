@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_export::{Destination, Sensor};
 use tapline_syntax::units::{count_in, size, size_in};
@@ -54,6 +54,54 @@ impl<'a> Destinations<'a> {
     pub(crate) fn on_stdout(&self) -> usize {
         let rows = self.rows.iter().filter(|(_, path)| *path == "-").count();
         rows + self.batches.iter().filter(|to| to.starts_with("batch+stdout:")).count()
+    }
+}
+
+/// Files that tell where addresses are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Files that tell where addresses are, with commas: CSV with a line of column names (network, name, country, as,
+    /// as_name), or MMDB such as GeoLite2's. Records get country, autonomous system and network name of both ends, and
+    /// the table of flows shows them. The first file that has a field counts; files that change are read again
+    /// (docs/enrich.md).
+    #[arg(long, value_name = "FILES", help_heading = "Flows")]
+    enrich: Option<String>,
+}
+
+impl PlaceArgs {
+    /// A list without a file is a mistake.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.enrich.as_deref().map_or(Ok(()), |text| {
+            tapline_places::file_list(text).map(|_| ()).map_err(|error| anyhow!("--enrich: {error}"))
+        })
+    }
+
+    /// The argument of a stage.
+    pub(crate) fn argument(&self) -> String {
+        self.enrich.as_ref().map_or(String::new(), |files| format!(", enrich={}", quoted(files)))
+    }
+
+    /// The template of rows: the default one has places where there are files of them.
+    pub(crate) fn of_rows(&self, template: &str) -> String {
+        self.extended(template, "places")
+    }
+
+    /// The same of messages of NetFlow or IPFIX: NetFlow has autonomous systems alone, version 5 in a field of its own.
+    pub(crate) fn of_messages(&self, template: &str, version: &str) -> String {
+        match version {
+            "5" => template.to_owned(),
+            "9" => self.extended(template, "bgpSourceAsNumber,bgpDestinationAsNumber"),
+            _ => self.extended(template, "places"),
+        }
+    }
+
+    fn extended(&self, template: &str, more: &str) -> String {
+        let words: Vec<&str> = template.split(',').map(str::trim).collect();
+        if self.enrich.is_none() || words[0] != "default" || words.contains(&"places") {
+            return template.to_owned();
+        }
+        let new = more.split(',').filter(|word| !words.contains(word));
+        words.iter().copied().chain(new).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -158,6 +206,19 @@ mod tests {
         assert_eq!(found.collectors, ["h:4739", "udp://a"]);
         assert_eq!((found.on_stdout(), found.is_empty()), (2, false));
         assert!(Destinations::of(None).is_empty());
+    }
+
+    #[test]
+    fn the_default_template_has_places_once() {
+        let args = PlaceArgs { enrich: Some("a.csv".to_owned()) };
+        assert_eq!(args.of_rows("default,tcp"), "default,tcp,places");
+        assert_eq!(args.of_rows("default, places"), "default, places");
+        assert_eq!(args.of_rows("octetDeltaCount"), "octetDeltaCount");
+        let systems = "default,bgpSourceAsNumber,bgpDestinationAsNumber";
+        assert_eq!(args.of_messages("default", "9"), systems);
+        assert_eq!(args.of_messages(systems, "9"), systems);
+        assert_eq!(args.of_messages("default", "5"), "default");
+        assert_eq!(PlaceArgs { enrich: None }.of_rows("default"), "default");
     }
 
     #[test]

@@ -99,6 +99,8 @@ struct Flow {
     state: String,
     ended: String,
     details: String,
+    /// Where both ends are.
+    places: [Option<String>; 2],
 }
 
 impl Flow {
@@ -130,6 +132,8 @@ impl Flow {
             state: word("state"),
             ended: word("end"),
             details: word("details"),
+            places: ["source_place", "destination_place"]
+                .map(|name| known(name).filter(|place| !place.is_empty())),
         }
     }
 
@@ -215,9 +219,15 @@ fn table_text(flows: &[Flow], width: Option<usize>) -> String {
     text
 }
 
-/// Further fields of a flow, in a line below it.
+/// Places and further fields of a flow, in lines below it.
 fn details(flow: &Flow) -> String {
-    if flow.details.is_empty() { String::new() } else { format!("       {}\n", flow.details) }
+    let places = match &flow.places {
+        [None, None] => None,
+        places => Some(places.each_ref().map(|place| place.as_deref().unwrap_or("?")).join(" > ")),
+    };
+    let lines =
+        places.as_deref().into_iter().chain((!flow.details.is_empty()).then_some(flow.details.as_str()));
+    lines.map(|line| format!("       {line}\n")).collect()
 }
 
 /// Columns that a terminal needs: two for a wide letter, none for a mark on the one before.

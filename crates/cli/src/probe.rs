@@ -18,7 +18,7 @@ use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
-use crate::destinations::{BATCHES, BatchArgs, Destinations};
+use crate::destinations::{BATCHES, BatchArgs, Destinations, PlaceArgs};
 use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
@@ -140,6 +140,8 @@ pub(crate) struct ProbeArgs {
     /// Leave out flows with fewer packets, of both directions. Their packets are counted in the account.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     min_packets: u64,
+    #[command(flatten)]
+    places: PlaceArgs,
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT (only in builds with the
     /// feature `tls`); HOST:PORT means UDP, and the default port is 4739, of TLS 4740. Files: file:NAME (IPFIX),
@@ -310,6 +312,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
         );
     }
     args.batches.check(&to)?;
+    args.places.check()?;
     if args.export.is_none() && (args.template != "default" || args.biflow) {
         bail!(
             "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
@@ -387,12 +390,14 @@ fn graph(args: &ProbeArgs) -> String {
         text += &format!(" meter -> export :: {};", export(args, &to.collectors.join(",")));
     }
     for (at, (format, path)) in to.rows.iter().enumerate() {
-        let (to, template, biflow) = (quoted(path), quoted(&template(args)), yes(args.biflow));
+        let template = args.places.of_rows(&template(args));
+        let (to, template, biflow) = (quoted(path), quoted(&template), yes(args.biflow));
         let of_files = if *format == "parquet" { parquet(args) } else { String::new() };
         text += &format!(
-            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}{}{of_files});",
+            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}{}{of_files}{});",
             args.domain,
             exporter(args),
+            args.places.argument(),
         );
     }
     text += &args.batches.stages("meter", &to, &of_batches(args));
@@ -400,14 +405,16 @@ fn graph(args: &ProbeArgs) -> String {
         text += " meter -> live :: view;";
     }
     if args.top.is_some() || args.export.is_none() {
-        text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(TOP));
+        let places = args.places.argument();
+        text += &format!(" meter -> top :: flowtop(n={}{places});", args.top.unwrap_or(TOP));
     }
     text
 }
 
 fn of_batches(args: &ProbeArgs) -> String {
-    let (template, biflow) = (quoted(&template(args)), yes(args.biflow));
-    format!(", template={template}, biflow={biflow}, domain={}{}", args.domain, exporter(args))
+    let (template, biflow) = (quoted(&args.places.of_rows(&template(args))), yes(args.biflow));
+    let (exporter, places) = (exporter(args), args.places.argument());
+    format!(", template={template}, biflow={biflow}, domain={}{exporter}{places}", args.domain)
 }
 
 fn filter(args: &ProbeArgs) -> Option<String> {
@@ -453,10 +460,10 @@ fn template(args: &ProbeArgs) -> String {
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, records={}, spread={}, rate={}, enterprise={}{}{})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, records={}, spread={}, rate={}, enterprise={}{}{}{})",
         quoted(to),
         args.version,
-        quoted(&template(args)),
+        quoted(&args.places.of_messages(&template(args), &args.version)),
         yes(args.biflow),
         args.domain,
         args.mtu,
@@ -469,6 +476,7 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         args.enterprise,
         exporter(args),
         tls(args),
+        args.places.argument(),
     )
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tapline_flow::export::{FlowTable, TableEncoder, TableShape};
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use crate::account::{Account, Cause, Tally};
 use crate::worker::Worker;
@@ -173,6 +174,11 @@ impl BatchExporter {
     /// Sets how packets or flows were sampled.
     pub fn set_sampling(&mut self, sampling: Sampling) {
         self.sampling = sampling;
+    }
+
+    /// Sets the files that tell where addresses are, from the next flow on.
+    pub fn set_places(&mut self, places: &Arc<Places>) {
+        self.shape.set_places(places);
     }
 
     /// Once `cancel` is true the end of the run waits for no receiver: what is not spooled is lost.

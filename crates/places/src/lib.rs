@@ -51,8 +51,16 @@ impl Places {
     /// # Errors
     /// The first file that cannot be read or understood, with the place of the mistake.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Places, Error> {
-        let files = paths.iter().map(|path| PlaceFile::open(path.as_ref())).collect::<Result<_, _>>()?;
-        Ok(Places { files })
+        let open = |path: &P| PlaceFile::parse(path.as_ref(), read(path.as_ref())?);
+        Ok(Places { files: paths.iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// The places of one file, whose bytes are there already; `name` is for errors.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn parse(name: &Path, bytes: Vec<u8>) -> Result<Places, Error> {
+        Ok(Places { files: vec![PlaceFile::parse(name, bytes)?] })
     }
 
     /// What is known of an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
@@ -79,8 +87,7 @@ impl Places {
 }
 
 impl PlaceFile {
-    fn open(path: &Path) -> Result<PlaceFile, Error> {
-        let bytes = read(path)?;
+    fn parse(path: &Path, bytes: Vec<u8>) -> Result<PlaceFile, Error> {
         match mmdb::is_database(&bytes) {
             true => Database::parse(path, bytes).map(PlaceFile::Database),
             false => NetworkTable::parse(path, &bytes).map(PlaceFile::Table),

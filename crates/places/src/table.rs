@@ -6,7 +6,7 @@
 //! 2001:db8::/32,"lab, old",,64496,Example        # a comment
 //! ```
 //!
-//! Fields are those of RFC 4180. A file whose first line has a tab has tabs instead of commas. The narrowest network
+//! Fields are those of RFC 4180. A file whose line of column names has a tab has tabs instead of commas. The narrowest network
 //! around an address counts; ranges may be one inside the other, and may not cross.
 
 use std::collections::HashMap;
@@ -81,7 +81,8 @@ impl NetworkTable {
         if bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             return Err(at(0, "the file is compressed: unpack it first".to_owned()));
         }
-        let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let is_passed_over = |line: &&[u8]| line.trim_ascii().is_empty() || line.starts_with(b"#");
+        let first = bytes.split(|byte| *byte == b'\n').find(|line| !is_passed_over(line)).unwrap_or_default();
         let mut lines = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)

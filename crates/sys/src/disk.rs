@@ -86,6 +86,20 @@ pub fn open_at_once(path: &Path, options: &OpenOptions) -> io::Result<File> {
     options.clone().custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// Makes a named pipe that its owner may read and write. A test that started `mkfifo(1)` instead would have, for a
+/// moment, a second process with the locks of all files that other tests hold.
+///
+/// # Errors
+/// Those of mkfifo(3), and a path with a zero byte.
+pub fn make_pipe(path: &Path) -> io::Result<()> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `name` ends with a zero byte and outlives the call, which keeps no pointer.
+    match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A regular file that is read in pieces. Reading *past the cache* takes what the page cache has and has the disk bring
 /// the rest straight into the caller's memory, so that the pages of other programs stay in the cache.
 #[derive(Debug)]

@@ -101,6 +101,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
         directory: PathBuf::new(),
         view: None,
         rule_files: Default::default(),
+        place_files: Default::default(),
     }
 }
 

@@ -31,6 +31,9 @@ pub(super) fn starts_commands(plan: &Plan) -> bool {
 fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
     let text = |name: &str| node.arguments.text(name);
     let folder = |path: &str| folder_of(Path::new(path)).map(Path::to_owned);
+    if node.class.parameters.iter().any(|parameter| parameter.name == "enrich") {
+        needs.reads.extend(places(node));
+    }
     match node.class.name {
         "file" => needs.reads.extend(stored::directory(Path::new(text("name")))),
         "record" if text("name") == "-" => {}
@@ -83,6 +86,13 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         }
         _ => {}
     }
+}
+
+/// Folders of the files of places, which are read again when they change.
+fn places(node: &PlanNode) -> Vec<PathBuf> {
+    let files = tapline_places::file_list(node.arguments.text("enrich")).unwrap_or_default();
+    let given = files.iter().filter(|file| *file != Path::new("none"));
+    given.filter_map(|file| folder_of(file).map(Path::to_owned)).collect()
 }
 
 /// The folder, or the first above it that is there.

@@ -155,6 +155,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         directory: PathBuf::new(),
         view,
         rule_files: Default::default(),
+        place_files: Default::default(),
     });
     let places = sockets.start()?;
     if args.reload {

@@ -211,6 +211,7 @@ impl OpenedGraph {
             directory: PathBuf::new(),
             view: None,
             rule_files: Default::default(),
+            place_files: Default::default(),
         };
         let stages = &mut self.stages;
         let mut output = |node: usize| -> Result<Box<dyn Stage>, String> {

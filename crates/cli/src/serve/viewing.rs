@@ -97,6 +97,7 @@ impl OpenedView {
             directory: PathBuf::new(),
             view: Some(self.file),
             rule_files: Default::default(),
+            place_files: Default::default(),
         };
         let control = Arc::new(Control::new(None));
         let mut output =

@@ -12,6 +12,7 @@ mod configuration;
 mod copies;
 mod details;
 mod docs;
+mod enrich;
 mod errors;
 mod flow_choice;
 mod flow_keys;

@@ -1,11 +1,13 @@
 //! Information elements: the fields of a record, with the names and numbers of IANA's registry (IPFIX Information
 //! Elements; RFC 7012).
 
+mod places;
 mod record;
 mod registry;
 
 use super::ExportOptions;
 use crate::{DetailFields, Error};
+pub(crate) use places::PlaceLookup;
 pub(crate) use record::{FLOW_SELECTOR_BOB, FieldValue, RecordView, mac_text, millis};
 pub use registry::ELEMENTS;
 
@@ -84,7 +86,19 @@ pub(crate) enum Value {
     FlowSelector,
     GreatestHash,
     Throughput,
+    Place(PlaceField),
     Detail(Detail),
+}
+
+/// Source of a field's value that files of places have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceField {
+    SourceCountry,
+    DestinationCountry,
+    SourceAsName,
+    DestinationAsName,
+    SourceName,
+    DestinationName,
 }
 
 /// Source of a field's value that flows have only if asked for it.
@@ -141,6 +155,9 @@ pub(crate) enum IpFamily {
     V6,
 }
 
+/// The word of a template that stands for the elements of places.
+const PLACES: &str = "places";
+
 /// CERT's private enterprise number.
 const CERT: u32 = 6871;
 /// Says that an element is of the reverse direction (RFC 5103, 6.1): IANA's.
@@ -173,20 +190,26 @@ impl Element {
     pub const VARIABLE: u16 = u16::MAX;
 
     /// Names of a template: its words with commas between them, where `default` stands for those of `default`, and the
-    /// word of a group of details for those of its elements that do not stand before it.
+    /// word of a group of details, or `places`, for those of its elements that do not stand before it.
     pub(crate) fn names(template: &str, default: &str) -> Vec<String> {
         let mut names = Vec::new();
         for word in template.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            match DetailFields::of_word(&word.to_ascii_lowercase()) {
-                _ if word.eq_ignore_ascii_case("default") => names.extend(Element::names(default, "")),
-                Some(group) => {
-                    let of_group = ELEMENTS.iter().filter(|element| element.is_of(group));
-                    let names_of_group = of_group.map(|element| element.name.to_owned());
-                    let new: Vec<String> = names_of_group.filter(|name| !names.contains(name)).collect();
-                    names.extend(new);
+            let lower = word.to_ascii_lowercase();
+            let of_group: Vec<&Element> = match DetailFields::of_word(&lower) {
+                Some(group) => ELEMENTS.iter().filter(|element| element.is_of(group)).collect(),
+                None if lower == PLACES => ELEMENTS.iter().filter(|element| element.has_place()).collect(),
+                None if lower == "default" => {
+                    names.extend(Element::names(default, ""));
+                    continue;
                 }
-                None => names.push(word.to_owned()),
-            }
+                None => {
+                    names.push(word.to_owned());
+                    continue;
+                }
+            };
+            let names_of_group = of_group.into_iter().map(|element| element.name.to_owned());
+            let new: Vec<String> = names_of_group.filter(|name| !names.contains(name)).collect();
+            names.extend(new);
         }
         if names.is_empty() && !default.is_empty() {
             return Element::names(default, "");
@@ -277,6 +300,11 @@ impl Element {
         self.needs() == group || group.mpls && self.value == Value::MplsTop
     }
 
+    /// Whether files of places have its value. Autonomous systems are also told by routers.
+    pub(crate) fn has_place(&self) -> bool {
+        matches!(self.value, Value::Place(_) | Value::SourceAs | Value::DestinationAs)
+    }
+
     /// Whether its text is a number (RFC 7373).
     pub(crate) fn is_number(&self) -> bool {
         let is_written_otherwise = self.is_octets() || self.is_text() || self.is_address() || self.is_mac();
@@ -312,11 +340,18 @@ impl Element {
         matches!(self.value, Value::ExporterV4 | Value::ExporterV6)
     }
 
-    /// An element of the exporter's address needs an address of its IP version.
+    /// An element of the exporter's address needs an address of its IP version, and one of places a file of places.
     ///
     /// # Errors
-    /// If the template asks for an exporter's address that was not given.
-    pub(crate) fn check_exporter(&self, options: &ExportOptions) -> Result<(), Error> {
+    /// If the template asks for an exporter's address or a file that was not given.
+    pub(crate) fn check_options(&self, options: &ExportOptions) -> Result<(), Error> {
+        if matches!(self.value, Value::Place(_)) && !options.has_places {
+            let what = format!(
+                "has {}, and no file tells where addresses are: name one (--enrich FILE; in graphs enrich=FILE)",
+                self.name
+            );
+            return Err(Error::Template { what });
+        }
         let exporter = options.exporter;
         let has_it = match self.value {
             _ if options.is_collected => true,

@@ -12,10 +12,12 @@
 //! whole second, and the time of a message is rounded up to one.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tapline_packet::Timestamp;
+use tapline_places::{Place, Places};
 
-use super::element::{FLOW_SELECTOR_BOB, RecordView, millis};
+use super::element::{FLOW_SELECTOR_BOB, PlaceLookup, RecordView, millis};
 use super::template::{Field, Template};
 use super::types;
 use super::v5::V5;
@@ -76,6 +78,13 @@ impl Encoder {
         Ok(())
     }
 
+    pub(super) fn set_places(&mut self, places: &Arc<Places>) {
+        match self {
+            Encoder::V5(v5) => v5.set_places(places),
+            Encoder::Templates(templates) => templates.places.set(places),
+        }
+    }
+
     /// Packets of records that wait in the open message.
     pub(super) fn waiting(&self) -> u64 {
         match self {
@@ -126,6 +135,7 @@ pub(super) struct Templates {
     /// Descriptions of Tapline's own elements for collectors, in separate messages.
     types: Vec<Vec<u8>>,
     sampling: Sampling,
+    places: PlaceLookup,
     biflow: bool,
     room: usize,
     /// Records of flows with which a message is sent; 0 for as many as have room, and those in the open one.
@@ -162,6 +172,7 @@ impl Templates {
             pads,
             version: options.version,
             types: types::records(&templates, options.enterprise),
+            places: PlaceLookup::of(templates.iter().flat_map(Template::elements)),
             templates,
             domain: options.domain,
             exporter: options.exporter,
@@ -209,28 +220,34 @@ impl Templates {
             self.flush(sink);
             self.boot.set(flow.first());
         }
+        // Records borrow the places while the message is changed.
+        let lookup = std::mem::take(&mut self.places);
+        self.add_records(flow, lookup.of_flow(flow).as_ref(), sink);
+        self.places = lookup;
+    }
+
+    fn add_records(&mut self, flow: &Flow, places: Option<&[Place<'_>; 2]>, sink: &mut MessageSink<'_>) {
+        let view = |from, first, last| self.view(flow, from, (first, last), places);
         if self.biflow {
-            return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), sink);
+            let view = view(0, flow.first(), flow.last());
+            return self.record(&view, flow.packets(), sink);
         }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
-            self.record(flow, from, (side.first, side.last, side.packets), sink);
+        let views = [0, 1].map(|from| {
+            let side = &flow.endpoints[from];
+            (view(from, side.first, side.last), side)
+        });
+        for (view, side) in views.iter().filter(|(_, side)| side.has_sent()) {
+            self.record(view, side.packets, sink);
         }
     }
 
-    fn record(
-        &mut self,
-        flow: &Flow,
-        from: usize,
-        (first, last, packets): (Timestamp, Timestamp, u64),
-        sink: &mut MessageSink<'_>,
-    ) {
-        let which = usize::from(flow.endpoints[0].address.is_ipv6());
+    fn record(&mut self, view: &RecordView<'_>, packets: u64, sink: &mut MessageSink<'_>) {
+        let which = usize::from(view.flow.endpoints[0].address.is_ipv6());
         if self.version == Version::V9 || self.templates[which].variable == 0 {
             self.make_room(which, self.templates[which].record_len, sink);
-            let view = self.view(flow, from, first, last);
-            write(&self.templates[which], &view, 0, &mut self.message);
+            write(&self.templates[which], view, 0, &mut self.message);
         } else {
-            self.write_aside(which, &self.view(flow, from, first, last));
+            self.write_aside(which, view);
             self.make_room(which, self.record.len(), sink);
             self.message.extend_from_slice(&self.record);
         }
@@ -260,10 +277,16 @@ impl Templates {
         self.record = record;
     }
 
-    fn view<'f>(&self, flow: &'f Flow, from: usize, first: Timestamp, last: Timestamp) -> RecordView<'f> {
+    fn view<'f>(
+        &self,
+        flow: &'f Flow,
+        from: usize,
+        (first, last): (Timestamp, Timestamp),
+        places: Option<&'f [Place<'f>; 2]>,
+    ) -> RecordView<'f> {
         let (boot_ms, domain, exporter, sampling) =
             (self.boot.millis(), self.domain, self.exporter, self.sampling);
-        RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling }
+        RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling, places }
     }
 
     /// Opens the set of a template in a message that has room for a record.

@@ -32,6 +32,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 #[cfg(feature = "parquet")]
 pub use self::parquet::{ParquetLimits, ParquetWriter};
@@ -120,6 +121,8 @@ pub struct ExportOptions {
     pub enterprise: u32,
     /// The flows come from other exporters, whose addresses they bring along.
     pub is_collected: bool,
+    /// Files of places are set before the first flow, so that elements of them may stand in the template.
+    pub has_places: bool,
     /// Certificates, for collectors over TLS.
     pub tls: TlsFiles,
 }
@@ -154,6 +157,7 @@ impl Default for ExportOptions {
             rate: 0,
             enterprise: EXAMPLE_ENTERPRISE,
             is_collected: false,
+            has_places: false,
             tls: TlsFiles::default(),
         }
     }
@@ -262,6 +266,11 @@ impl Exporter {
     /// [`Error::Sampling`] or [`Error::FlowSampling`] if the protocol cannot express it.
     pub fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
         self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
+    }
+
+    /// Sets the files that tell where addresses are, from the next flow on.
+    pub fn set_places(&mut self, places: &Arc<Places>) {
+        self.streams.iter_mut().for_each(|stream| stream.encoder.set_places(places));
     }
 
     /// Sets the timeout of a message over TCP, 5 s by default, which the caller of [`export`](Self::export) may wait.

@@ -13,11 +13,13 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use super::community;
-use super::element::{Element, FieldValue, IpFamily, RecordView, mac_text};
+use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, mac_text};
 use super::file::MessageFile;
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow, Sampling};
@@ -67,6 +69,7 @@ pub struct RowWriter {
     domain: u32,
     exporter: Option<IpAddr>,
     sampling: Sampling,
+    places: PlaceLookup,
     text: String,
     account: ExportAccount,
 }
@@ -79,6 +82,7 @@ impl RowWriter {
     /// If the file cannot be made, or the template cannot be.
     pub fn create(path: &Path, format: RowFormat, options: &ExportOptions) -> Result<RowWriter, Error> {
         let columns = columns(options)?;
+        let places = place_lookup(&columns);
         let is_stdout = path == Path::new("-");
         let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
         let file = if is_stdout { MessageFile::standard_output() } else { MessageFile::create(path) };
@@ -98,6 +102,7 @@ impl RowWriter {
             domain: options.domain,
             exporter: options.exporter,
             sampling: Sampling::NONE,
+            places,
             text,
             account,
         })
@@ -111,6 +116,11 @@ impl RowWriter {
     /// Sets how packets or flows were sampled.
     pub fn set_sampling(&mut self, sampling: Sampling) {
         self.sampling = sampling;
+    }
+
+    /// Sets the files that tell where addresses are, from the next flow on.
+    pub fn set_places(&mut self, places: &Arc<Places>) {
+        self.places.set(places);
     }
 
     /// Writes flows.
@@ -131,6 +141,7 @@ impl RowWriter {
     }
 
     fn add(&mut self, flow: &Flow) {
+        let places = self.places.of_flow(flow);
         let view = |from: usize, first, last| RecordView {
             flow,
             from,
@@ -140,6 +151,7 @@ impl RowWriter {
             domain: self.domain,
             exporter: self.exporter,
             sampling: self.sampling,
+            places: places.as_ref(),
         };
         let is_v4 = flow.endpoints[0].address.is_ipv4();
         let version = if is_v4 { IpFamily::V4 } else { IpFamily::V6 };
@@ -190,6 +202,14 @@ impl RowWriter {
     }
 }
 
+/// Places for rows of these columns.
+pub(super) fn place_lookup(columns: &[Column]) -> PlaceLookup {
+    PlaceLookup::of(columns.iter().filter_map(|column| match &column.what {
+        ColumnSource::Element { element, .. } => Some(element),
+        ColumnSource::CommunityId => None,
+    }))
+}
+
 /// The fields of a row. An element that each version of IP has for itself is one field in JSON, and two columns in CSV.
 pub(super) fn columns(options: &ExportOptions) -> Result<Vec<Column>, Error> {
     let mut columns: Vec<Column> = Vec::new();
@@ -200,7 +220,7 @@ pub(super) fn columns(options: &ExportOptions) -> Result<Vec<Column>, Error> {
             }
             false => {
                 let element = Element::of_name(name)?;
-                element.check_exporter(options)?;
+                element.check_options(options)?;
                 of_element(element)
             }
         };

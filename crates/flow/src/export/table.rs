@@ -14,12 +14,14 @@ mod native;
 
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use super::ExportOptions;
 use super::community;
-use super::element::{FieldValue, IpFamily, RecordView, mac_text, millis};
+use super::element::{FieldValue, IpFamily, PlaceLookup, RecordView, mac_text, millis};
 use super::rows::{self, Column, ColumnSource};
 use crate::{Error, Flow, Sampling};
 pub(super) use cells::{Cell, Cells};
@@ -233,6 +235,7 @@ pub struct TableShape {
     is_biflow: bool,
     domain: u32,
     exporter: Option<IpAddr>,
+    places: PlaceLookup,
 }
 
 impl TableShape {
@@ -245,7 +248,13 @@ impl TableShape {
         let columns = rows::columns(options)?;
         let kinds = columns.iter().map(|column| ColumnType::of(&column.what)).collect();
         let ExportOptions { biflow, domain, exporter, .. } = *options;
-        Ok(TableShape { columns, kinds, is_biflow: biflow, domain, exporter })
+        let places = rows::place_lookup(&columns);
+        Ok(TableShape { columns, kinds, is_biflow: biflow, domain, exporter, places })
+    }
+
+    /// Sets the files that tell where addresses are, from the next flow on.
+    pub fn set_places(&mut self, places: &Arc<Places>) {
+        self.places.set(places);
     }
 
     /// A number that differs where names or types of columns do: FNV-1a of them.
@@ -283,8 +292,19 @@ impl FlowTable {
     /// Adds the rows of a flow: one for each direction that sent, or one for both.
     pub fn push(&mut self, shape: &TableShape, flow: &Flow, sampling: Sampling) {
         let (boot_ms, domain, exporter) = (0, shape.domain, shape.exporter);
-        let view =
-            |from, first, last| RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling };
+        let places = shape.places.of_flow(flow);
+        let places = places.as_ref();
+        let view = |from, first, last| RecordView {
+            flow,
+            from,
+            first,
+            last,
+            boot_ms,
+            domain,
+            exporter,
+            sampling,
+            places,
+        };
         match shape.is_biflow {
             true => self.rows.push(&shape.columns, &view(0, flow.first(), flow.last()), flow.packets()),
             false => {

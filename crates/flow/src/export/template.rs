@@ -44,9 +44,14 @@ impl Template {
         let names = Element::names(&options.template, DEFAULT);
         let has_default = names.starts_with(&Element::names("", DEFAULT));
         let elements = names.iter().map(|name| Element::of_name(name)).collect::<Result<Vec<_>, _>>()?;
-        elements.iter().try_for_each(|element| element.check_exporter(options))?;
+        elements.iter().try_for_each(|element| element.check_options(options))?;
         let template = |version| Template::new(&elements, options, has_default, version);
         Ok([template(IpFamily::V4)?, template(IpFamily::V6)?])
+    }
+
+    /// Its elements, in order.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = &Element> {
+        self.fields.iter().map(|field| &field.element)
     }
 
     fn new(

@@ -10,8 +10,10 @@
 //! records. IPv6 has no place.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use super::element::millis;
 use super::encoder::{UptimeEpoch, numbers, words};
@@ -25,6 +27,9 @@ const RECORDS_MAX: usize = 30;
 pub(super) const SAMPLING_MAX: u32 = 0x3fff;
 const SAMPLING_MODE: u16 = 2 << 14;
 
+/// Stands for numbers of more than 16 bits (RFC 6793, 9).
+const AS_TRANS: u16 = 23456;
+
 /// Makes messages of flows.
 pub(super) struct V5 {
     engine: [u8; 2],
@@ -36,6 +41,7 @@ pub(super) struct V5 {
     sequence: u32,
     records: Vec<u8>,
     packets: u64,
+    places: Option<Arc<Places>>,
 }
 
 impl V5 {
@@ -52,7 +58,12 @@ impl V5 {
             sequence: 0,
             records: Vec::with_capacity(RECORDS_MAX * RECORD_LEN),
             packets: 0,
+            places: None,
         }
+    }
+
+    pub(super) fn set_places(&mut self, places: &Arc<Places>) {
+        self.places = Some(Arc::clone(places));
     }
 
     pub(super) fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
@@ -96,6 +107,7 @@ impl V5 {
         let (source, destination) = (&flow.endpoints[from], &flow.endpoints[1 - from]);
         let uptime = |time: Timestamp| (millis(time) - self.boot.millis()) as u32;
         let (first, last) = (uptime(source.first), uptime(source.last));
+        let systems = self.autonomous_systems(flow, from);
         let out = &mut self.records;
         let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
         for side in [source, destination] {
@@ -114,7 +126,18 @@ impl V5 {
         put(&source.port.to_be_bytes());
         put(&destination.port.to_be_bytes());
         put(&[0, source.tcp_flags, flow.protocol, source.tos]);
-        put(&[0; 8]);
+        systems.iter().for_each(|system| put(&system.to_be_bytes()));
+        put(&[0; 4]);
+    }
+
+    /// Autonomous systems of source and destination: the router's numbers, or else those of the files of places.
+    fn autonomous_systems(&self, flow: &Flow, from: usize) -> [u16; 2] {
+        [from, 1 - from].map(|side| {
+            let told = flow.collected.as_ref().map_or(0, |collected| collected.autonomous_systems[side]);
+            let places = self.places.as_deref().filter(|_| told == 0);
+            let number = places.map_or(told, |places| places.of(flow.endpoints[side].address).as_number);
+            u16::try_from(number).unwrap_or(AS_TRANS)
+        })
     }
 
     pub(super) fn flush(&mut self, sink: &mut MessageSink<'_>) {

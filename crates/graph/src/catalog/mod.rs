@@ -23,7 +23,7 @@ pub use manual::{index, page};
 
 use crate::engine::Control;
 use crate::stage::Stage;
-use crate::stages::RuleFiles;
+use crate::stages::{PlaceFiles, RuleFiles};
 
 /// A class of stages.
 #[derive(Debug)]
@@ -136,6 +136,8 @@ pub struct GraphSettings {
     pub view: Option<Arc<ViewFile>>,
     /// Files of rules, which workers share.
     pub rule_files: RuleFiles,
+    /// Files of places, which stages and workers share.
+    pub place_files: PlaceFiles,
 }
 
 /// The options for compiling a filter for an interface.

@@ -1,6 +1,7 @@
 //! `batches`: flows leave in sealed batches, which are kept until the receiver has acknowledged them.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tapline_export::{
@@ -13,8 +14,10 @@ use tapline_flow::export::{
 };
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
+use super::places;
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -116,6 +119,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("none"),
             meaning: "a file whose first line is the password of the user in the URL, or the token where there is none",
         },
+        places::PARAMETER,
     ],
     outputs: Outputs::None,
     input: StageInput::Flows(check_details),
@@ -134,7 +138,8 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
         exporter: exporter(arguments)?,
         is_collected: arguments.text("exporter") == RECORDS,
-        ..ExportOptions::of_rows(template(arguments, to.encoding()), arguments.text("biflow") == "yes")
+        has_places: places::is_given(arguments),
+        ..ExportOptions::of_rows(&template(arguments, to.encoding()), arguments.text("biflow") == "yes")
     };
     let shape = TableShape::new(&options).map_err(|error| error.to_string())?;
     let encoder = encoder(&to, &shape)?;
@@ -162,14 +167,18 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let carrier = to.open(secret).map_err(text)?;
     let mut exporter = BatchExporter::start(shape, blocks, carrier, spool, limits).map_err(text)?;
     exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
-    Ok(stage("batches", Batches { exporter, is_live: false, name: to.to_string() }, DELAY))
+    let batches = Batches { exporter, is_live: false, name: to.to_string() };
+    Ok(stage("batches", batches, DELAY, site.common.place_files.open(arguments, site)?))
 }
 
 /// The template, of which the default is another for messages that have fewer fields.
-fn template(arguments: &Arguments, encoding: Encoding) -> &str {
-    match (arguments.text("template"), encoding) {
-        ("default", Encoding::Goflow) => GOFLOW_TEMPLATE,
-        (template, _) => template,
+fn template(arguments: &Arguments, encoding: Encoding) -> String {
+    let template = arguments.text("template");
+    let further =
+        template.strip_prefix("default").filter(|further| further.is_empty() || further.starts_with(','));
+    match further.filter(|_| encoding == Encoding::Goflow) {
+        Some(further) => format!("{GOFLOW_TEMPLATE}{further}"),
+        None => template.to_owned(),
     }
 }
 
@@ -213,6 +222,10 @@ impl Destination for Batches {
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         self.exporter.set_sampling(sampling);
         Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        self.exporter.set_places(places);
     }
 
     fn set_live(&mut self, is_live: bool) {

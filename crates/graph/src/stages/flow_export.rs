@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_capture::transmit::{DropReason, DropReasons};
@@ -10,7 +11,9 @@ use tapline_capture::{Error, OutputAccount};
 use tapline_flow::export::{Element, ExportAccount};
 use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
+use super::places::PlaceReader;
 use crate::catalog::Arguments;
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -73,6 +76,8 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
 pub(super) trait Destination: Send {
     /// Sets how packets or flows were sampled.
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
+    /// Sets the files that tell where addresses are, from the next flow on.
+    fn set_places(&mut self, places: &Arc<Places>);
     fn set_write_timeout(&mut self, _timeout: Duration) {}
     /// Whether the flows to come are of live interfaces.
     fn set_live(&mut self, _is_live: bool) {}
@@ -113,16 +118,18 @@ pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> 
     }
 }
 
-/// The stage that hands flows to `exporter`. On live interfaces a message that is not full waits for `delay` at most.
+/// The stage that hands flows to `exporter`, and `places` with them. On live interfaces a message that is not full waits for `delay` at most.
 pub(super) fn stage(
     class: &'static str,
     exporter: impl Destination + 'static,
     delay: Duration,
+    places: Option<PlaceReader>,
 ) -> Box<dyn Stage> {
     let ticks_waiting = (delay.as_millis() as u64 * TICKS_A_SECOND / 1000).clamp(1, u32::MAX.into()) as u32;
     Box::new(ExportStage {
         class,
         exporter: Box::new(exporter),
+        places,
         received: 0,
         given: 0,
         reported: 0,
@@ -142,6 +149,7 @@ pub(super) fn stage(
 struct ExportStage {
     class: &'static str,
     exporter: Box<dyn Destination>,
+    places: Option<PlaceReader>,
     /// Packets received, and packets counted by the flows received.
     received: u64,
     given: u64,
@@ -218,6 +226,9 @@ impl Stage for ExportStage {
         self.is_live = ended.is_live;
         let set = self.exporter.set_sampling(ended.sampling);
         self.checked(set)?;
+        if let Some(places) = self.places.as_mut().and_then(PlaceReader::take_new) {
+            self.exporter.set_places(&places);
+        }
         self.exporter.set_live(ended.is_live);
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
         (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
@@ -286,7 +297,9 @@ impl Stage for ExportStage {
     }
 
     fn events(&mut self) -> Vec<String> {
-        self.exporter.take_events()
+        let mut events = self.exporter.take_events();
+        events.extend(self.places.iter().flat_map(PlaceReader::take_messages));
+        events
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {

@@ -1,6 +1,7 @@
 //! `flowlog`: flows become lines of text, or Parquet.
 
 use std::path::Path;
+use std::sync::Arc;
 #[cfg(feature = "parquet")]
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
+use super::places::{self, PlaceReader};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -72,6 +75,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("5m"),
             meaning: "and when so much time has passed since its first flow: the packets' own for files, the clock's for live interfaces",
         },
+        places::PARAMETER,
     ],
     outputs: Outputs::None,
     input: StageInput::Flows(check_details),
@@ -85,31 +89,37 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
         exporter: exporter(arguments)?,
         is_collected: arguments.text("exporter") == RECORDS,
+        has_places: places::is_given(arguments),
         ..ExportOptions::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
     };
+    let files = site.common.place_files.open(arguments, site)?;
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
-        return make_parquet(arguments, &options);
+        return make_parquet(arguments, &options, files);
     }
     if site.common.workers > 1 {
         return Err("several workers cannot write one file: leave --workers out".to_owned());
     }
     let format = if arguments.text("format") == "csv" { RowFormat::Csv } else { RowFormat::Json };
     let rows = RowWriter::create(Path::new(arguments.text("to")), format, &options);
-    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?, DELAY))
+    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?, DELAY, files))
 }
 
 #[cfg(feature = "parquet")]
-fn make_parquet(arguments: &Arguments, options: &ExportOptions) -> Result<Box<dyn Stage>, String> {
+fn make_parquet(
+    arguments: &Arguments,
+    options: &ExportOptions,
+    files: Option<PlaceReader>,
+) -> Result<Box<dyn Stage>, String> {
     let limits = ParquetLimits {
         size: arguments.number("parquet_size"),
         time: Duration::from_nanos(arguments.nanoseconds("parquet_time")),
     };
     let writer = ParquetWriter::create(Path::new(arguments.text("to")), options, limits);
-    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?, DELAY))
+    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?, DELAY, files))
 }
 
 #[cfg(not(feature = "parquet"))]
-fn make_parquet(_: &Arguments, _: &ExportOptions) -> Result<Box<dyn Stage>, String> {
+fn make_parquet(_: &Arguments, _: &ExportOptions, _: Option<PlaceReader>) -> Result<Box<dyn Stage>, String> {
     Err(tapline_flow::Error::NoParquet.to_string())
 }
 
@@ -117,6 +127,10 @@ impl Destination for RowWriter {
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         RowWriter::set_sampling(self, sampling);
         Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        RowWriter::set_places(self, places);
     }
 
     fn export(&mut self, flows: &[Flow], _: Timestamp) -> Result<(), tapline_flow::Error> {
@@ -141,6 +155,10 @@ impl Destination for ParquetWriter {
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         ParquetWriter::set_sampling(self, sampling);
         Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        ParquetWriter::set_places(self, places);
     }
 
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {

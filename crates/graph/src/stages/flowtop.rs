@@ -10,7 +10,9 @@ use tapline_flow::{
     Tls,
 };
 use tapline_packet::numbers::ip_protocol::{self, TCP};
+use tapline_places::Places;
 
+use super::places::{self, PlaceReader};
 use super::top;
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
@@ -23,19 +25,20 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "flowtop",
     summary: "the greatest flows as a table",
     description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
-        the round trip in microseconds, packets sent again, and what else is known as text. With --json on tapline run, one object each.",
-    parameters: &[top::ROWS, top::RANKED_BY],
+        the round trip in microseconds, packets sent again, and what else is known as text; with enrich, where both ends are. With --json on tapline run, one object each.",
+    parameters: &[top::ROWS, top::RANKED_BY, places::PARAMETER],
     outputs: Outputs::None,
     input: StageInput::Flows(|_, _| Ok(())),
     order: Order::Flow,
     example: "file(\"a.pcap\") -> flow -> flowtop(n=20)",
-    make: Constructor::Stage(|arguments, _| {
+    make: Constructor::Stage(|arguments, site| {
         Ok(Box::new(FlowTop {
             n: arguments.number("n") as usize,
             by_packets: arguments.text("order") == "packets",
             greatest: BinaryHeap::new(),
             received: 0,
             reported: 0,
+            places: site.common.place_files.open(arguments, site)?,
         }))
     }),
 };
@@ -48,6 +51,7 @@ struct FlowTop {
     received: u64,
     /// Packets that collected flows count.
     reported: u64,
+    places: Option<PlaceReader>,
 }
 
 /// A flow by its amount; of equal ones that which came first is greater.
@@ -112,10 +116,18 @@ impl Stage for FlowTop {
         let columns = COLUMNS.iter().filter(|column| flows.iter().any(|flow| (column.is_known)(flow)));
         let columns: Vec<&Column> = columns.collect();
         let row = |flow: &&Flow| columns.iter().map(|column| (column.cell)(flow)).collect();
-        Some(Table {
+        let mut table = Table {
             columns: columns.iter().map(|column| column.name).collect(),
             rows: flows.iter().map(row).collect(),
-        })
+        };
+        if let Some(places) = &self.places {
+            add_places(&mut table, &flows, &places.current());
+        }
+        Some(table)
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.places.iter().flat_map(PlaceReader::take_messages).collect()
     }
 
     fn merge(&mut self, other: &dyn Any) {
@@ -126,6 +138,19 @@ impl Stage for FlowTop {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// Adds columns that tell where the two ends of flows are, if that is known of any.
+fn add_places(table: &mut Table, flows: &[&Flow], places: &Places) {
+    for (name, side) in [("source_place", 0), ("destination_place", 1)] {
+        let texts = flows.iter().map(|flow| places.of(flow.endpoints[side].address).to_string());
+        let texts: Vec<String> = texts.collect();
+        if texts.iter().all(String::is_empty) {
+            continue;
+        }
+        table.columns.push(name);
+        table.rows.iter_mut().zip(texts).for_each(|(row, text)| row.push(Cell::from(text)));
     }
 }
 

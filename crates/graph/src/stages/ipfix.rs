@@ -1,12 +1,15 @@
 //! `ipfix`: flows go to collectors.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, TlsFiles, Version};
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
+use tapline_places::Places;
 
 use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling_of, stage};
+use super::places;
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -128,6 +131,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("32473"),
             meaning: "the private enterprise number under which elements stand that IANA does not know; 32473 is that of examples",
         },
+        places::PARAMETER,
     ],
     outputs: Outputs::None,
     input: StageInput::Flows(check_meters),
@@ -176,13 +180,15 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         rate: arguments.number("rate") as u32,
         enterprise: arguments.number("enterprise") as u32,
         is_collected: arguments.text("exporter") == RECORDS,
+        has_places: places::is_given(arguments),
         tls: tls_files(arguments)?,
     };
     let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
     if options.rate > 0 {
         exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
     }
-    Ok(stage("ipfix", exporter, Duration::from_nanos(arguments.nanoseconds("delay"))))
+    let files = site.common.place_files.open(arguments, site)?;
+    Ok(stage("ipfix", exporter, Duration::from_nanos(arguments.nanoseconds("delay")), files))
 }
 
 fn tls_files(arguments: &Arguments) -> Result<TlsFiles, String> {
@@ -198,6 +204,10 @@ fn tls_files(arguments: &Arguments) -> Result<TlsFiles, String> {
 impl Destination for Exporter {
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         Exporter::set_sampling(self, sampling)
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        Exporter::set_places(self, places);
     }
 
     fn set_write_timeout(&mut self, timeout: Duration) {

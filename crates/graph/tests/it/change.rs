@@ -94,6 +94,7 @@ fn a_hundred_changes_lose_no_packet() {
         directory: PathBuf::new(),
         view: None,
         rule_files: Default::default(),
+        place_files: Default::default(),
     };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
@@ -210,6 +211,7 @@ impl Changing {
             directory: PathBuf::new(),
             view: None,
             rule_files: Default::default(),
+            place_files: Default::default(),
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let context = WorkerContext {

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
+use tapline_places::Place;
 
-use super::{Detail, Element, Value};
+use super::{Detail, Element, PlaceField, Value};
 use crate::{Collected, Details, Endpoint, Flow, FlowContext, Http, MacAddress, Sampling, TcpSide, Tls};
 
 /// flowSelectorAlgorithm: flows are chosen by hash, and the hash is that of RFC 5475, A.2 (RFC 7014, 9.1).
@@ -37,6 +38,8 @@ pub(crate) struct RecordView<'f> {
     pub(crate) domain: u32,
     pub(crate) exporter: Option<IpAddr>,
     pub(crate) sampling: Sampling,
+    /// The places of the flow's endpoints, if they were looked up.
+    pub(crate) places: Option<&'f [Place<'f>; 2]>,
 }
 
 impl<'f> RecordView<'f> {
@@ -74,9 +77,9 @@ impl<'f> RecordView<'f> {
             | Value::Direction
             | Value::NextHop
             | Value::SourcePrefix
-            | Value::DestinationPrefix
-            | Value::SourceAs
-            | Value::DestinationAs => return self.collected(value),
+            | Value::DestinationPrefix => return self.collected(value),
+            Value::SourceAs | Value::DestinationAs => return self.autonomous_system(value),
+            Value::Place(field) => return self.place(field),
             Value::EndUptime => millis(self.last).wrapping_sub(self.boot_ms) as u64,
             Value::StartUptime => millis(self.first).wrapping_sub(self.boot_ms) as u64,
             Value::IcmpTypeCode => icmp.into(),
@@ -170,6 +173,32 @@ impl<'f> RecordView<'f> {
             Value::DestinationAs => known(autonomous_systems[back]),
             _ => FieldValue::Absent,
         }
+    }
+
+    /// The number of an autonomous system: the router's, or else that of the files of places.
+    #[inline(never)]
+    fn autonomous_system(&self, value: Value) -> FieldValue<'f> {
+        let side = if value == Value::SourceAs { self.from } else { 1 - self.from };
+        match (self.collected(value), self.places.map_or(0, |places| places[side].as_number)) {
+            (FieldValue::Absent, number @ 1..) => FieldValue::Number(number.into()),
+            (told, _) => told,
+        }
+    }
+
+    /// Value of a field that files of places have.
+    #[inline(never)]
+    fn place(&self, field: PlaceField) -> FieldValue<'f> {
+        let Some(places) = self.places else { return FieldValue::Absent };
+        let (source, destination) = (places[self.from], places[1 - self.from]);
+        let text = match field {
+            PlaceField::SourceCountry => source.country,
+            PlaceField::DestinationCountry => destination.country,
+            PlaceField::SourceAsName => source.as_name,
+            PlaceField::DestinationAsName => destination.as_name,
+            PlaceField::SourceName => source.network_name,
+            PlaceField::DestinationName => destination.network_name,
+        };
+        if text.is_empty() { FieldValue::Absent } else { FieldValue::Text(text) }
     }
 
     /// Value of a detail, if the flow has it.

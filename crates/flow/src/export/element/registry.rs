@@ -1,6 +1,6 @@
 //! The elements that templates can have.
 
-use super::{Detail, Element, Registry, Value};
+use super::{Detail, Element, PlaceField, Registry, Value};
 use crate::SIZES;
 
 const fn element(name: &'static str, id: u16, len: u16, value: Value, is_directional: bool) -> Element {
@@ -14,6 +14,11 @@ const fn detail(name: &'static str, id: u16, len: u16, value: Detail) -> Element
 /// One of our own.
 const fn own(name: &'static str, id: u16, len: u16, value: Detail) -> Element {
     Element { registry: Registry::Ours, ..detail(name, id, len, value) }
+}
+
+/// One of our own, of files of places.
+const fn place(name: &'static str, id: u16, field: PlaceField) -> Element {
+    Element { registry: Registry::Ours, ..element(name, id, TEXT, Value::Place(field), false) }
 }
 
 /// An element of one direction.
@@ -139,6 +144,12 @@ pub const ELEMENTS: &[Element] = &[
     own("tlsJa3", 68, TEXT, Detail::TlsJa3),
     own("tlsJa4", 69, TEXT, Detail::TlsJa4),
     each_way(own("initialPayload", 80, TEXT, Detail::Payload)),
+    place("sourceCountry", 96, PlaceField::SourceCountry),
+    place("destinationCountry", 97, PlaceField::DestinationCountry),
+    place("sourceAsName", 98, PlaceField::SourceAsName),
+    place("destinationAsName", 99, PlaceField::DestinationAsName),
+    place("sourceNetworkName", 100, PlaceField::SourceName),
+    place("destinationNetworkName", 101, PlaceField::DestinationName),
 ];
 
 const _: () =

@@ -31,8 +31,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tapline_packet::Timestamp;
+use tapline_places::{Place, Places};
 
-use super::element::{Element, RecordView};
+use super::element::{Element, PlaceLookup, RecordView};
 use super::rows::{self, Column, columns};
 use super::table::{ColumnType, RowGroup};
 use super::{ExportAccount, ExportOptions};
@@ -77,6 +78,7 @@ pub struct ParquetWriter {
     domain: u32,
     exporter: Option<IpAddr>,
     sampling: Sampling,
+    places: PlaceLookup,
     /// The most bytes of a row group in memory.
     group_bytes: usize,
     /// Whether all hours go into one file.
@@ -118,6 +120,7 @@ impl ParquetWriter {
             if is_stream { ParquetOutput::StandardOutput } else { ParquetOutput::Directory(to.to_owned()) };
         let fail = |source: io::Error| Error::Open { collector: name.clone(), source };
         let columns = columns(&with_default(options))?;
+        let places = rows::place_lookup(&columns);
         if !is_stream {
             fs::create_dir_all(to).and_then(|()| draft::try_out(to)).map_err(fail)?;
         }
@@ -136,6 +139,7 @@ impl ParquetWriter {
             domain: options.domain,
             exporter: options.exporter,
             sampling: Sampling::NONE,
+            places,
             is_stream,
             hours: Vec::new(),
             flows: 0,
@@ -160,6 +164,11 @@ impl ParquetWriter {
     /// Sets how packets or flows were sampled.
     pub fn set_sampling(&mut self, sampling: Sampling) {
         self.sampling = sampling;
+    }
+
+    /// Sets the files that tell where addresses are, from the next flow on.
+    pub fn set_places(&mut self, places: &Arc<Places>) {
+        self.places.set(places);
     }
 
     /// Takes flows. `now` is the time by which files become too old.
@@ -231,9 +240,25 @@ impl ParquetWriter {
     }
 
     fn add(&mut self, flow: &Flow, now: Timestamp) {
+        // Rows borrow the places while they are added.
+        let lookup = std::mem::take(&mut self.places);
+        self.add_rows(flow, lookup.of_flow(flow).as_ref(), now);
+        self.places = lookup;
+    }
+
+    fn add_rows(&mut self, flow: &Flow, places: Option<&[Place<'_>; 2]>, now: Timestamp) {
         let (boot_ms, domain, exporter, sampling) = (0, self.domain, self.exporter, self.sampling);
-        let view =
-            |from, first, last| RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling };
+        let view = |from, first, last| RecordView {
+            flow,
+            from,
+            first,
+            last,
+            boot_ms,
+            domain,
+            exporter,
+            sampling,
+            places,
+        };
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }

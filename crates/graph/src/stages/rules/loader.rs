@@ -8,24 +8,22 @@
 //! 5. when all have: the counts of the old rules are final, and those of rules that stay are carried over
 //! ```
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tapline_packet::Interface;
 use tapline_rules::{RuleFile, RuleSet, parse};
 
+use super::super::changed_file::{FileStamp, FileWatcher, LOOK};
 use super::super::input_file;
 use super::prepared::{Compiled, Prepared};
 use crate::catalog::{BuildContext, InterfaceOptions};
 use crate::engine::Control;
 use crate::table::grouped;
 
-/// Interval at which the file is looked at.
-const LOOK: Duration = Duration::from_millis(100);
 /// Interval at which it is checked whether workers have taken new rules.
 const TAKEN: Duration = Duration::from_millis(2);
 /// Messages that are kept until they are told; more are left out.
@@ -223,28 +221,12 @@ fn in_one_line(error: &str) -> String {
     lines.join("; ")
 }
 
-/// What shows that a file has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileStamp {
-    len: u64,
-    modified: Option<SystemTime>,
-    inode: u64,
-}
-
-impl FileStamp {
-    fn of(path: &Path) -> Option<FileStamp> {
-        use std::os::unix::fs::MetadataExt as _;
-        let file = fs::metadata(path).ok()?;
-        Some(FileStamp { len: file.len(), modified: file.modified().ok(), inode: file.ino() })
-    }
-}
-
 /// Starts the thread that reads the file again; it ends with the last stage.
 fn watch(shared: &Arc<SharedRules>, stamp: Option<FileStamp>, control: Arc<Control>) -> std::io::Result<()> {
     let shared = Arc::downgrade(shared);
     let mut seen = control.reloads().count();
     thread::Builder::new().name("rules".to_owned()).spawn(move || {
-        let mut watcher = Watcher { read: stamp, last: stamp };
+        let mut watcher = FileWatcher::new(stamp);
         loop {
             let asked = control.reloads().wait(seen, LOOK);
             let Some(shared) = shared.upgrade() else { break };
@@ -270,27 +252,5 @@ fn settle(shared: Arc<SharedRules>) {
         drop(shared);
         thread::sleep(TAKEN);
         held = stages.upgrade();
-    }
-}
-
-/// Finds out when the file is to be read again.
-struct Watcher {
-    /// The file as it was when it was last read.
-    read: Option<FileStamp>,
-    /// The file at the last look.
-    last: Option<FileStamp>,
-}
-
-impl Watcher {
-    /// Whether the file is to be read: a reload was requested, or it has changed and then stayed for a look, since it
-    /// may be in the midst of being written.
-    fn is_due(&mut self, now: Option<FileStamp>, is_asked: bool) -> bool {
-        let is_settled = now.is_some() && now != self.read && now == self.last;
-        self.last = now;
-        let is_due = is_asked || is_settled;
-        if is_due {
-            self.read = now;
-        }
-        is_due
     }
 }

@@ -93,6 +93,7 @@ impl Trial {
             directory: PathBuf::from("."),
             view,
             rule_files: Default::default(),
+            place_files: Default::default(),
         };
         let mut ends = Vec::new();
         let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
