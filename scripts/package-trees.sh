@@ -39,6 +39,10 @@ find examples -type f | sort | while read -r example; do
     put tapline "$example" "usr/share/doc/tapline/$example"
 done
 
+# What stands behind the program: tables and a board of ClickHouse, sources of Spark.
+put tapline contrib/clickhouse/flows.sql usr/share/tapline/clickhouse/flows.sql
+put tapline contrib/spark/tapline_spark.py usr/share/tapline/spark/tapline_spark.py
+
 # The service.
 for unit in "$contrib"/systemd/*.service; do
     put tapline-daemon "$unit" "usr/lib/systemd/system/$(basename "$unit")"
