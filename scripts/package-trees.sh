@@ -41,6 +41,7 @@ done
 
 # What stands behind the program: tables and a board of ClickHouse, sources of Spark.
 put tapline contrib/clickhouse/flows.sql usr/share/tapline/clickhouse/flows.sql
+put tapline contrib/grafana/flows-clickhouse.json usr/share/tapline/grafana/flows-clickhouse.json
 put tapline contrib/spark/tapline_spark.py usr/share/tapline/spark/tapline_spark.py
 
 # The service.

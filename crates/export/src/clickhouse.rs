@@ -13,13 +13,18 @@ use std::time::Duration;
 use tapline_file::Compression;
 
 use crate::destination::TableAddress;
-use crate::http::{agent, packed, text_of};
-use crate::{Block, Outcome, Schema, Secret, Target};
+use crate::http::{agent, body_of, packed, shown};
+use crate::{Block, Error, Outcome, Schema, Secret, Target};
 
 /// Errors of a server for which the block is at fault: what cannot be read, or is no value.
 const REFUSED: [u32; 9] = [6, 25, 26, 27, 32, 33, 117, 131, 321];
 /// The longest time of a question before the first insert.
 const QUESTION_TIME: Duration = Duration::from_secs(10);
+/// The longest wait for an answer about the table when a run begins.
+const CHECK_TIME: Duration = Duration::from_secs(5);
+/// Errors of a server that will not go away: no such table or database, and users that are refused.
+const UNKNOWN: [u32; 2] = [60, 81];
+const DENIED: [u32; 5] = [192, 193, 194, 497, 516];
 
 /// A table of ClickHouse.
 pub(crate) struct ClickHouseTarget {
@@ -42,6 +47,8 @@ struct Answer {
     /// `Code: N` of an error.
     code: Option<u32>,
     written_rows: Option<u64>,
+    body: String,
+    /// The beginning of the body, to be shown.
     text: String,
 }
 
@@ -72,6 +79,45 @@ impl ClickHouseTarget {
         self.compression = compression;
     }
 
+    /// Asks the endpoints for the columns of the table, unless it will be made. Servers that are away are no fault.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if there is no such table, if the user is refused, or if columns are missing.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.address.creates {
+            return Ok(());
+        }
+        let query = format!("DESCRIBE TABLE {} FORMAT TabSeparated", self.address.table);
+        let answers = (0..self.address.endpoints.len())
+            .map(|number| self.ask_within(number, Some(CHECK_TIME), &[("query", query.as_str())], b"", None));
+        let Some(answer) = answers.filter_map(Result::ok).next() else { return Ok(()) };
+        self.check_columns(&answer).map_err(|why| Error::Table { name: self.name.clone(), why })
+    }
+
+    fn check_columns(&self, answer: &Answer) -> Result<(), String> {
+        let is = |codes: &[u32]| answer.code.is_some_and(|code| codes.contains(&code));
+        let table = &self.address.table;
+        match answer.status {
+            200 if answer.code.is_none() => {}
+            _ if is(&UNKNOWN) => {
+                return Err(format!("there is no table {table}: make it, or add create=yes to the address"));
+            }
+            _ if is(&DENIED) => return Err(format!("the server refuses the user: {}", answer.text)),
+            // Whatever else it has may pass.
+            _ => return Ok(()),
+        }
+        let there: Vec<&str> = answer.body.lines().filter_map(|line| line.split('\t').next()).collect();
+        let names = self.schema.columns.iter().map(|(name, _)| name.as_str());
+        let missing: Vec<&str> = names.filter(|name| !there.contains(name)).collect();
+        match missing.is_empty() || there.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "the table {table} has no column {}: add them to it, or name others with --template",
+                missing.join(", ")
+            )),
+        }
+    }
+
     /// Asks the endpoint that answered last.
     fn ask(
         &self,
@@ -79,8 +125,23 @@ impl ClickHouseTarget {
         body: &[u8],
         compression: Option<Compression>,
     ) -> Result<Answer, String> {
-        let endpoint = &self.address.endpoints[self.endpoint % self.address.endpoints.len()];
+        self.ask_within(self.endpoint, None, settings, body, compression)
+    }
+
+    /// Asks an endpoint, and waits no longer for it than this.
+    fn ask_within(
+        &self,
+        endpoint: usize,
+        time: Option<Duration>,
+        settings: &[(&str, &str)],
+        body: &[u8],
+        compression: Option<Compression>,
+    ) -> Result<Answer, String> {
+        let endpoint = &self.address.endpoints[endpoint % self.address.endpoints.len()];
         let mut request = self.agent.post(format!("{endpoint}/"));
+        if time.is_some() {
+            request = request.config().timeout_global(time).build();
+        }
         for (name, value) in settings {
             request = request.query(*name, *value);
         }
@@ -98,12 +159,13 @@ impl ClickHouseTarget {
         let header =
             |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (summary, code) = (header("x-clickhouse-summary"), header("x-clickhouse-exception-code"));
-        let text = text_of(&mut answer);
+        let body = body_of(&mut answer);
         Ok(Answer {
             status: answer.status().as_u16(),
-            code: code.and_then(|code| code.parse().ok()).or_else(|| code_of(&text)),
+            code: code.and_then(|code| code.parse().ok()).or_else(|| code_of(&body)),
             written_rows: summary.as_deref().and_then(written_rows),
-            text,
+            text: shown(&body),
+            body,
         })
     }
 

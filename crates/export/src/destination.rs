@@ -238,6 +238,7 @@ impl Destination {
         let mut target =
             crate::clickhouse::ClickHouseTarget::new(address.clone(), name, user, secret, schema);
         target.set_compression(self.compression);
+        target.check()?;
         Ok(Box::new(Threaded::start(target)?))
     }
 

@@ -69,6 +69,14 @@ pub enum Error {
         /// The fault, and its mend.
         why: String,
     },
+    /// A table that is not there, that the user may not see, or that lacks columns.
+    #[error("{name}: {why}")]
+    Table {
+        /// The destination.
+        name: String,
+        /// The fault, and its mend.
+        why: String,
+    },
     /// A topic in a build without Kafka.
     #[error("this build exports no flows to Kafka: cargo build --release --features kafka")]
     NoKafka,

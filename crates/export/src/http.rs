@@ -87,7 +87,7 @@ impl Target for HttpTarget {
             Err(error) => return Outcome::Again(error.to_string()),
         };
         match request.send(&body[..]) {
-            Ok(mut answer) => outcome(answer.status().as_u16(), || text_of(&mut answer)),
+            Ok(mut answer) => outcome(answer.status().as_u16(), || shown(&body_of(&mut answer))),
             Err(error) => Outcome::Again(error.to_string()),
         }
     }
@@ -103,18 +103,16 @@ pub(crate) fn packed(bytes: &[u8], compression: Option<Compression>) -> io::Resu
     Ok(Cow::Owned(body))
 }
 
-/// The beginning of an answer's body.
-pub(crate) fn text_of(answer: &mut ureq::http::Response<ureq::Body>) -> String {
+/// An answer's body, if it is no longer than others' answers should be.
+pub(crate) fn body_of(answer: &mut ureq::http::Response<ureq::Body>) -> String {
     let body = answer.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default();
-    let text = String::from_utf8_lossy(&body);
-    // Others wrote it: no letter of it moves a terminal's cursor.
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .take(SHOWN_MAX)
-        .collect()
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// The beginning of a body, to be shown. Others wrote it: no letter of it moves a terminal's cursor.
+pub(crate) fn shown(body: &str) -> String {
+    let line = body.lines().next().unwrap_or_default();
+    line.chars().filter(|letter| !letter.is_control()).take(SHOWN_MAX).collect()
 }
 
 fn outcome(status: u16, text: impl FnOnce() -> String) -> Outcome {

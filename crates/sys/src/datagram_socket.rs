@@ -151,7 +151,14 @@ impl DatagramSocket {
         // SAFETY: `headers` points to `count` mmsghdr. Each has one iovec, of a part of `memory` of its own, and room
         // for an address in `names`; `vectors` and `names` are not touched until the call returns.
         let received = unsafe {
-            libc::recvmmsg(self.socket.as_raw_fd(), headers, count, libc::MSG_DONTWAIT, std::ptr::null_mut())
+            // The flags are a signed number in glibc, an unsigned one in musl.
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                headers,
+                count,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
         };
         let received = match crate::error::check("recvmmsg", received) {
             Ok(received) => received as usize,

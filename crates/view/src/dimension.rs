@@ -61,6 +61,17 @@ impl Dimension {
         }
     }
 
+    /// Words of its keys; those behind them are 0.
+    pub(crate) const fn key_words(self) -> usize {
+        match self {
+            Dimension::HostIn | Dimension::HostOut => 2,
+            Dimension::Pair => 4,
+            Dimension::Service | Dimension::Segment | Dimension::Interface => 1,
+            Dimension::Name => KEY_WORDS,
+            Dimension::Flow => 5,
+        }
+    }
+
     /// The dimension of a word.
     pub fn of_name(word: &str) -> Option<Dimension> {
         Dimension::ALL.into_iter().find(|dimension| dimension.name() == word)

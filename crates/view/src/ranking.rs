@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use tapline_flow::{Endpoint, FlowChange};
 
-use crate::dimension::{ChangeKeys, Dimension, Key};
+use crate::dimension::{ChangeKeys, Dimension, KEY_WORDS, Key};
 use crate::table::{Amount, Row, Table, Tables, both_states};
 
 /// Places of a set.
@@ -26,9 +26,18 @@ const SETS: usize = 4 * crate::layout::ROWS_MAX / WAYS;
 /// The greatest keys of one dimension.
 #[derive(Debug)]
 pub struct Ranking {
-    rows: Vec<Row>,
+    keys: Vec<Key>,
+    counts: Vec<Counts>,
+    /// Names of rows; they stand apart, for most are empty and need not be written.
+    names: Vec<Key>,
     /// A part of the hash of each row's key; 0 for a free place.
     tags: Vec<u32>,
+    /// The most that each row's key can have had, side by side for each set: a full set is searched for its least.
+    at_most: Vec<Amount>,
+    /// The place of the last key: many flows in turn are of one interface, segment or service.
+    last: usize,
+    /// Words of a key that can differ from 0.
+    key_words: usize,
     others: Amount,
     others_flows: u64,
     /// The most that gave way.
@@ -36,13 +45,22 @@ pub struct Ranking {
     seed: u64,
 }
 
+/// What a row counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    amount: Amount,
+    first: Amount,
+    flows: u64,
+    state: u64,
+    error: Amount,
+    began_ns: i64,
+}
+
 /// The part of a change that a ranking adds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     amount: Amount,
     first: Amount,
-    name: Key,
-    began_ns: i64,
     state: u64,
 }
 
@@ -50,8 +68,13 @@ impl Ranking {
     /// No key yet. `seed` should be random, so that a sender cannot choose keys of one set.
     pub fn new(seed: u64) -> Ranking {
         Ranking {
-            rows: vec![Row::default(); SETS * WAYS],
+            keys: vec![Key::default(); SETS * WAYS],
+            counts: vec![Counts::default(); SETS * WAYS],
+            names: vec![Key::default(); SETS * WAYS],
             tags: vec![0; SETS * WAYS],
+            at_most: vec![Amount::default(); SETS * WAYS],
+            last: 0,
+            key_words: KEY_WORDS,
             others: Amount::default(),
             others_flows: 0,
             missing: Amount::default(),
@@ -59,31 +82,55 @@ impl Ranking {
         }
     }
 
-    /// Adds packets and bytes of a key: one flow's.
-    pub fn add(&mut self, key: Key, amount: Amount) {
-        self.add_part(key, &Part { amount, ..Part::default() });
+    /// The same for the keys of a dimension.
+    fn of(dimension: Dimension, seed: u64) -> Ranking {
+        Ranking { key_words: dimension.key_words(), ..Ranking::new(seed) }
     }
 
-    fn add_part(&mut self, key: Key, part: &Part) {
-        let hash = hash(&key, self.seed);
+    /// Adds packets and bytes of a key: one flow's.
+    pub fn add(&mut self, key: Key, amount: Amount) {
+        self.add_part(key, &Part { amount, ..Part::default() }, || (Key::default(), 0));
+    }
+
+    /// Adds a part of a key; `new` gives the name and the begin of a row that is not there yet.
+    fn add_part(&mut self, key: Key, part: &Part, new: impl FnOnce() -> (Key, i64)) {
+        let is_last = self.tags[self.last] != 0 && self.is_key(self.last, &key);
+        let place = if is_last { self.last } else { self.place_of(key, new) };
+        self.last = place;
+        self.at_most[place].add(part.amount);
+        let counts = &mut self.counts[place];
+        counts.amount.add(part.amount);
+        counts.first.add(part.first);
+        counts.flows += 1;
+        counts.state = both_states(counts.state, part.state);
+    }
+
+    /// The place of a key, where it gets one if it has none.
+    fn place_of(&mut self, key: Key, new: impl FnOnce() -> (Key, i64)) -> usize {
+        let hash = hash(&key.0[..self.key_words], self.seed);
         let (set, tag) = ((hash as usize % SETS) * WAYS, (hash >> 32) as u32 | 1);
-        let place = self.find(set, tag, &key).unwrap_or_else(|| {
+        self.find(set, tag, &key).unwrap_or_else(|| {
             let (place, error) = self.make_room(set);
-            self.tags[place] = tag;
-            let (name, began_ns) = (part.name, part.began_ns);
-            self.rows[place] = Row { key, name, error, began_ns, ..Row::default() };
+            (self.tags[place], self.at_most[place]) = (tag, error);
+            let (name, began_ns) = new();
+            self.keys[place] = key;
+            self.counts[place] = Counts { error, began_ns, ..Counts::default() };
+            if !(is_empty(&name) && is_empty(&self.names[place])) {
+                self.names[place] = name;
+            }
             place
-        });
-        let row = &mut self.rows[place];
-        row.amount.add(part.amount);
-        row.first.add(part.first);
-        row.flows += 1;
-        row.state = both_states(row.state, part.state);
+        })
     }
 
     /// The place of a key in its set.
     fn find(&self, set: usize, tag: u32, key: &Key) -> Option<usize> {
-        (set..set + WAYS).find(|&place| self.tags[place] == tag && self.rows[place].key == *key)
+        (set..set + WAYS).find(|&place| self.tags[place] == tag && self.is_key(place, key))
+    }
+
+    /// Whether a place has this key, by the words that can differ.
+    fn is_key(&self, place: usize, key: &Key) -> bool {
+        let (one, other) = (&self.keys[place].0, &key.0);
+        (0..self.key_words).all(|word| one[word] == other[word])
     }
 
     /// A place for a new key, and the most that the key can have had before: of a full set the least gives way.
@@ -92,7 +139,7 @@ impl Ranking {
             return (free, Amount::default());
         }
         let (place, at_most) = self.least(set);
-        let gone = self.rows[place];
+        let gone = &self.counts[place];
         self.others.add(gone.amount);
         self.others_flows += gone.flows;
         self.missing = self.missing.max(at_most);
@@ -101,24 +148,23 @@ impl Ranking {
 
     /// The place of a full set whose key can have had least, and the most that it can have had.
     fn least(&self, set: usize) -> (usize, Amount) {
-        let at_most = |place: usize| {
-            let mut at_most = self.rows[place].amount;
-            at_most.add(self.rows[place].error);
-            (place, at_most)
-        };
-        let places = (set..set + WAYS).map(at_most);
+        let places = (set..set + WAYS).map(|place| (place, self.at_most[place]));
         places.min_by_key(|(_, at_most)| (at_most.bytes, at_most.packets)).unwrap_or_default()
+    }
+
+    /// The row of a place that is taken.
+    fn row(&self, place: usize) -> Row {
+        let Counts { amount, first, flows, state, error, began_ns } = self.counts[place];
+        Row { key: self.keys[place], name: self.names[place], amount, first, error, flows, began_ns, state }
     }
 
     /// All rows so far, in no order, and begins anew.
     pub fn take(&mut self) -> Table {
-        let used = self.tags.iter_mut().zip(&self.rows).filter(|(tag, _)| **tag != 0);
-        let rows = used.map(|(tag, row)| {
-            *tag = 0;
-            *row
-        });
+        let used = (0..self.tags.len()).filter(|&place| self.tags[place] != 0);
+        let rows = used.map(|place| self.row(place)).collect();
+        self.tags.fill(0);
         Table {
-            rows: rows.collect(),
+            rows,
             others: std::mem::take(&mut self.others),
             others_flows: std::mem::take(&mut self.others_flows),
             missing: std::mem::take(&mut self.missing),
@@ -126,10 +172,14 @@ impl Ranking {
     }
 }
 
-/// A hash of a key, by multiplying its words into each other.
-fn hash(key: &Key, seed: u64) -> u64 {
+fn is_empty(name: &Key) -> bool {
+    name.0[0] == 0
+}
+
+/// A hash of the words of a key, by multiplying them into each other.
+fn hash(words: &[u64], seed: u64) -> u64 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-    key.0.iter().fold(seed, |hash, word| {
+    words.iter().fold(seed, |hash, word| {
         let product = u128::from(hash ^ word) * u128::from(ODD ^ seed | 1);
         (product >> 64) as u64 ^ product as u64 ^ ODD
     })
@@ -144,7 +194,7 @@ pub struct Rankings {
 impl Default for Rankings {
     fn default() -> Rankings {
         let random = RandomState::new();
-        Rankings { of: Dimension::ALL.map(|dimension| Ranking::new(random.hash_one(dimension))) }
+        Rankings { of: Dimension::ALL.map(|dimension| Ranking::of(dimension, random.hash_one(dimension))) }
     }
 }
 
@@ -156,23 +206,26 @@ impl Rankings {
         let sent = amount_of(from);
         let received = amount_of(to);
         let keys = ChangeKeys::of(change);
-        let whole = |first: Amount| Part { amount, first, ..Part::default() };
-        let swapped = |(key, is_swapped): (Key, bool)| (key, whole(if is_swapped { received } else { sent }));
-        for (dimension, (key, part)) in [
-            (Dimension::Pair, swapped(keys.pair)),
-            (Dimension::Service, swapped(keys.service)),
-            (Dimension::Name, (keys.name, whole(sent))),
-            (Dimension::Segment, (keys.segment, whole(sent))),
-            (Dimension::Interface, (keys.interface, whole(sent))),
-            (Dimension::Flow, (keys.flow, of_flow(change, whole(sent)))),
+        let whole = Part { amount, first: sent, state: 0 };
+        let swapped = |is_swapped: bool| Part { first: if is_swapped { received } else { sent }, ..whole };
+        let nothing = || (Key::default(), 0);
+        for (dimension, key, part) in [
+            (Dimension::Pair, keys.pair.0, swapped(keys.pair.1)),
+            (Dimension::Service, keys.service.0, swapped(keys.service.1)),
+            (Dimension::Name, keys.name, whole),
+            (Dimension::Segment, keys.segment, whole),
+            (Dimension::Interface, keys.interface, whole),
         ] {
-            self.of[dimension as usize].add_part(key, &part);
+            self.of[dimension as usize].add_part(key, &part, nothing);
         }
+        let of_flow = Part { state: state(change), ..whole };
+        let named = || (flow_name(change), change.began.as_nanos());
+        self.of[Dimension::Flow as usize].add_part(keys.flow, &of_flow, named);
         for (side, other, amount) in [(from, to, sent), (to, from, received)] {
             if amount.packets > 0 {
                 let part = Part { amount, ..Part::default() };
-                self.of[Dimension::HostOut as usize].add_part(Key::host(side.address), &part);
-                self.of[Dimension::HostIn as usize].add_part(Key::host(other.address), &part);
+                self.of[Dimension::HostOut as usize].add_part(Key::host(side.address), &part, nothing);
+                self.of[Dimension::HostIn as usize].add_part(Key::host(other.address), &part, nothing);
             }
         }
     }
@@ -187,17 +240,17 @@ fn amount_of(side: &Endpoint) -> Amount {
     Amount { packets: side.packets, bytes: side.bytes }
 }
 
-/// What a row of a flow has besides.
-fn of_flow(change: &FlowChange, part: Part) -> Part {
+/// TCP flags of both sides of a flow, and the reason for its end.
+fn state(change: &FlowChange) -> u64 {
     let [from, to] = &change.endpoints;
     let end = change.end_reason.map_or(0, |reason| reason as u64);
-    let words = [change.application.unwrap_or_default(), change.name.as_deref().unwrap_or_default()];
-    let name =
-        if words.iter().all(|word| word.is_empty()) { Key::default() } else { Key::name(&words.join(" ")) };
-    Part {
-        name,
-        began_ns: change.began.as_nanos(),
-        state: u64::from(from.tcp_flags) | u64::from(to.tcp_flags) << 8 | end << 16,
-        ..part
+    u64::from(from.tcp_flags) | u64::from(to.tcp_flags) << 8 | end << 16
+}
+
+/// The application of a flow and the name that was asked for.
+fn flow_name(change: &FlowChange) -> Key {
+    match (change.application.unwrap_or_default(), change.name.as_deref().unwrap_or_default()) {
+        ("", "") => Key::default(),
+        (application, name) => Key::name(&[application, name].join(" ")),
     }
 }

@@ -16,7 +16,7 @@ use tapline_profile::RunFolder;
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 use tapline_testkit::volume::volume;
-use tapline_view::{Dimension, Reader, Reading};
+use tapline_view::{Dimension, Reader, Reading, Second};
 
 /// Frames of a burst: more than the ring has room for.
 const BURST: u64 = 20_000;
@@ -29,9 +29,13 @@ fn check(reading: &Reading) {
         assert_eq!(sum.packets, second.metered, "{name}, second {}: packets", reading.number);
         assert_eq!(sum.bytes, second.flow_bytes, "{name}, second {}: bytes", reading.number);
     }
+    check_totals(reading.number, second);
+}
+
+fn check_totals(number: u64, second: &Second) {
     let parts = second.metered + second.not_ip + second.cut + second.sampled_out + second.lost();
-    assert_eq!(parts, second.offered(), "second {}", reading.number);
-    assert!(second.flow_bytes <= second.metered_bytes, "second {}", reading.number);
+    assert_eq!(parts, second.offered(), "second {number}");
+    assert!(second.flow_bytes <= second.metered_bytes, "second {number}");
 }
 
 #[test]
@@ -84,6 +88,12 @@ fn tables_add_up_each_second_while_packets_are_lost() {
     }
     sending.store(false, Relaxed);
     sender.join().unwrap();
+    // Seconds whose tables went by unread are here: the file has the totals of an hour.
+    let seconds = reader.seconds(0, usize::MAX).unwrap();
+    seconds.iter().for_each(|(number, second)| check_totals(*number, second));
+    let numbers: Vec<u64> = seconds.iter().map(|(number, _)| *number).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "a second is missing: {numbers:?}");
+    assert!(numbers.len() as u64 >= checked, "{} seconds are kept of {checked}", numbers.len());
     live.wait_until_idle();
     let account = live.interrupt().succeeded().account();
     assert_eq!(account.ring("received"), sent.load(Relaxed));
@@ -92,5 +102,10 @@ fn tables_add_up_each_second_while_packets_are_lost() {
         account.count("delivered") + account.ring("dropped") + account.ring("unread"),
         sent.load(Relaxed)
     );
-    eprintln!("{checked} seconds, {} packets, {} lost: every table is the interface", totals[0], totals[1]);
+    eprintln!(
+        "{checked} of {} seconds with their tables, {} packets, {} lost: every table is the interface",
+        numbers.len(),
+        totals[0],
+        totals[1]
+    );
 }

@@ -66,6 +66,31 @@ fn a_server_that_wrote_a_part_is_not_believed() {
 }
 
 #[test]
+fn a_table_that_lacks_columns_is_told_at_the_start() {
+    let check = |answers: Vec<Vec<u8>>| {
+        let (url, serving) = server(answers);
+        let checked = target(vec![base(&url)], false, false).check().map_err(|error| error.to_string());
+        (checked, serving.join().expect("it serves"))
+    };
+    let whole = "octetDeltaCount\tUInt64\t\t\nsourceAddress\tIPv6\t\t\nnote\tString\t\t\n";
+    let (checked, calls) = check(vec![answer("200 OK", "", whole)]);
+    assert_eq!(checked, Ok(()));
+    assert!(calls[0].0.starts_with("POST /?query=DESCRIBE%20TABLE%20net.flows"), "{}", calls[0].0);
+    let (checked, _) = check(vec![answer("200 OK", "", "octetDeltaCount\tUInt32\t\t\n")]);
+    assert!(checked.expect_err("it lacks one").contains("has no column sourceAddress: add them"));
+    let (checked, _) = check(vec![answer("404 Not Found", "", "Code: 60. DB::Exception: no table")]);
+    assert!(checked.expect_err("there is none").contains("add create=yes"));
+    let (checked, _) = check(vec![answer("403 Forbidden", "", "Code: 516. DB::Exception: me: no")]);
+    assert!(checked.expect_err("a wrong password").contains("refuses the user"));
+    // A server that is full now may have room later; one that is away may come.
+    assert_eq!(check(vec![answer("500 Error", "", "Code: 252. DB::Exception: parts")]).0, Ok(()));
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let away = format!("http://{}", gone.local_addr().expect("it is bound"));
+    drop(gone);
+    assert!(target(vec![away], false, false).check().is_ok());
+}
+
+#[test]
 fn the_next_endpoint_is_asked_when_one_is_away() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let away = format!("http://{}", gone.local_addr().expect("it is bound"));

@@ -77,6 +77,57 @@ fn the_current_engine_reads_every_format_alike() {
     assert_eq!((&found[1], &found[2]), (&found[0], &found[0]));
 }
 
+/// The statements of `contrib/clickhouse/flows.sql`. The packets of the tests are older than 30 days, so the tables keep
+/// them.
+fn tables() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/clickhouse/flows.sql");
+    let tables = fs::read_to_string(path).expect("it is there");
+    let without_ttl = |line| match line {
+        line if !str::starts_with(line, "TTL") => line,
+        line if line.ends_with(';') => ";",
+        _ => "",
+    };
+    let tables: Vec<&str> = tables.lines().map(without_ttl).collect();
+    let tables = tables.join("\n").replace("\n;", ";");
+    let statements = tables.split(";\n").map(str::trim).filter(|statement| statement.contains("CREATE"));
+    statements.map(str::to_owned).collect()
+}
+
+/// A question of the board, with what Grafana puts into it.
+fn asked(sql: &str) -> String {
+    let mut text = sql.replace("${database}", "net").replace("${host:sqlstring}", "'10.0.0.1'");
+    while let Some((before, after)) = text.split_once("$__timeFilter(") {
+        let (column, rest) = after.split_once(')').expect("a column");
+        text = format!("{before}{column} >= toDateTime('1970-01-01 00:00:00', 'UTC'){rest}");
+    }
+    assert!(!text.contains('$'), "{text}");
+    text
+}
+
+#[test]
+fn the_board_asks_what_the_tables_have() {
+    if !chdb_or_skip("the_board_asks_what_the_tables_have") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("there is room");
+    let input = capture(folder.path(), 500);
+    let to = format!("batch+file:{}?format=native", folder.path().join("a.native").display());
+    run(["probe", "-r", text(&input), "--export", &to]).succeeded();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/grafana/flows-clickhouse.json");
+    let board: Value = serde_json::from_slice(&fs::read(path).expect("it is there")).expect("an object");
+    let panels = board["panels"].as_array().expect("panels");
+    assert!(panels.len() >= 10);
+    for panel in panels {
+        let mut statements = tables();
+        statements.push("INSERT INTO net.flows SELECT * FROM file('a.native', Native)".to_owned());
+        statements.push(asked(panel["targets"][0]["rawSql"].as_str().expect("a question")));
+        let found = answers(folder.path(), &statements);
+        // The packets are of UDP.
+        let is_of_tcp = panel["title"].as_str().expect("a title").starts_with("Connections");
+        assert_eq!(found.is_empty(), is_of_tcp, "{}: {found:?}", panel["title"]);
+    }
+}
+
 #[test]
 fn a_block_that_comes_again_is_known_by_its_token() {
     if !chdb_or_skip("a_block_that_comes_again_is_known_by_its_token") {
@@ -86,22 +137,7 @@ fn a_block_that_comes_again_is_known_by_its_token() {
     let input = capture(folder.path(), 500);
     let to = format!("batch+file:{}?format=native", folder.path().join("a.native").display());
     run(["probe", "-r", text(&input), "--export", &to]).succeeded();
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/clickhouse/flows.sql");
-    let tables = fs::read_to_string(path).expect("it is there");
-    // The packets of the test are older than 30 days.
-    let without_ttl = |line| match line {
-        line if !str::starts_with(line, "TTL") => line,
-        line if line.ends_with(';') => ";",
-        _ => "",
-    };
-    let tables: Vec<&str> = tables.lines().map(without_ttl).collect();
-    let tables = tables.join("\n").replace("\n;", ";");
-    let mut statements: Vec<String> = tables
-        .split(";\n")
-        .map(str::trim)
-        .filter(|statement| statement.contains("CREATE"))
-        .map(str::to_owned)
-        .collect();
+    let mut statements = tables();
     assert_eq!(statements.len(), 4);
     for token in ["a-1-0", "a-1-0", "a-1-1"] {
         statements.push(format!(

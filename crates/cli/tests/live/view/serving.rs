@@ -101,16 +101,24 @@ fn the_address_file_is_for_its_user_alone() {
 
 /// Asks for the session on an open connection: the status that comes.
 fn ask(stream: &mut TcpStream, token: &str) -> Option<String> {
+    session(stream, token).map(|(status, _)| status)
+}
+
+/// The status of the session, and its cookie.
+fn session(stream: &mut TcpStream, token: &str) -> Option<(String, String)> {
     let request =
         format!("GET /api/session HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut reader = BufReader::new(stream);
-    let (mut status, mut line) = (String::new(), String::new());
+    let (mut status, mut cookie, mut line) = (String::new(), String::new(), String::new());
     reader.read_line(&mut status).ok()?;
     while reader.read_line(&mut line).ok()? > 2 {
+        if let Some(value) = line.strip_prefix("set-cookie: ") {
+            cookie = value.split(';').next().unwrap_or_default().to_owned();
+        }
         line.clear();
     }
-    Some(status.trim().to_owned())
+    Some((status.trim().to_owned(), cookie))
 }
 
 #[test]
@@ -128,11 +136,28 @@ fn strangers_keep_no_browser_out() {
     let first = ask(&mut before, token).expect("an answer");
     assert!(first.starts_with("HTTP/1.1 2"), "{first}");
 
+    // A page that is open: a line comes each second, or each ten seconds where there is nothing to show.
+    let mut page = connect();
+    let (_, cookie) = session(&mut page, token).expect("an answer");
+    let request = format!("GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n");
+    page.write_all(request.as_bytes()).expect("it is open");
+    let mut page = BufReader::new(page);
+    let is_line = |line: &str| line.starts_with("data: ") || line.starts_with(": still here");
+    let next_line = |page: &mut BufReader<TcpStream>| {
+        let mut line = String::new();
+        while page.read_line(&mut line).expect("it is open") > 0 && !is_line(&line) {
+            line.clear();
+        }
+        line
+    };
+    assert!(is_line(&next_line(&mut page)), "the page gets no events");
+
     let mut strangers: Vec<TcpStream> = (0..300).map(|_| connect()).collect();
     // The oldest has been ended once the last have come.
     assert_eq!(strangers[0].read(&mut [0; 1]).unwrap_or(0), 0, "it is still open");
     assert_eq!(ask(&mut before, token), Some(first.clone()), "the browser that was there");
     wait_for("another browser", || ask(&mut connect(), token) == Some(first.clone()));
+    assert!(is_line(&next_line(&mut page)), "the page that was open");
     let last = strangers.last_mut().expect("there are some");
     last.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
     assert!(last.read(&mut [0; 1]).is_err(), "the newest stranger may stay");

@@ -1,9 +1,14 @@
-//! Cost of the view to a meter: the same file through `flow`, with and without `view` behind it.
+//! Cost of the view to a meter: the same file through `flow`, with and without `view` behind it; then of browsers.
 //!
 //! ```text
 //! file -> flow(view=yes) -> view     once a second of the file's time, all flows are looked at
 //! file -> flow                       the meter alone
 //! ```
+//!
+//! `browsers.rs` has the second part. The year of a history is a test of `tapline-web`, which prints its figures:
+//! `cargo test --release -p tapline-web --test it a_year -- --ignored --nocapture`.
+
+mod browsers;
 
 use clap::Args;
 
@@ -23,11 +28,23 @@ pub(crate) struct ViewArgs {
     /// Packets in a second of the file's time.
     #[arg(long, default_value = "1500k")]
     rate: String,
+    /// Browsers that watch a live meter; 0 leaves this part out. Needs root.
+    #[arg(long, default_value_t = 32)]
+    browsers: usize,
+    /// Length of each run of that part, in seconds.
+    #[arg(long, default_value_t = 12)]
+    seconds: u64,
 }
 
 impl Default for ViewArgs {
     fn default() -> ViewArgs {
-        ViewArgs { conversations: vec![100_000, 1_000_000], packets: 6_000_000, rate: "1500k".to_owned() }
+        ViewArgs {
+            conversations: vec![100_000, 1_000_000],
+            packets: 6_000_000,
+            rate: "1500k".to_owned(),
+            browsers: 32,
+            seconds: 12,
+        }
     }
 }
 
@@ -43,6 +60,9 @@ pub(crate) fn run(args: &ViewArgs, options: &Options, report: &mut Report) -> an
         let graphs = [format!("{} -> view", meter("yes")), meter("no")];
         series.interleave(options.runs, |peer| once(&path, &graphs[peer], true, args.packets))?;
         report.add(&series)?;
+    }
+    if args.browsers > 0 {
+        browsers::run(&tapline, (args.browsers, args.seconds), options, report)?;
     }
     Ok(())
 }
