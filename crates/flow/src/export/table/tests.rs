@@ -1,5 +1,7 @@
 //! Tables against the lines that `RowWriter` writes of the same flows.
 
+use std::path::Path;
+
 use super::*;
 use crate::export::{RowFormat, RowWriter};
 use crate::{EndReason, Endpoint, FlowContext};
@@ -59,13 +61,18 @@ fn json_of_a_table_is_that_of_rows() {
         .filter(|name| !["exporter", "IPv6", "UpTime"].iter().any(|part| name.contains(part)))
         .collect();
     let flows = flows(500);
+    let networks =
+        b"network,name,country,as,as_name\n0.0.0.0/0,\"all \"\"of\"\" it\",DE,64496,a\\b\n".to_vec();
+    let places = Arc::new(Places::parse(Path::new("networks"), networks).expect("a file of places"));
     for template in ["", &everything.join(","), "mplsTopLabelStackSection,flowEndSeconds"] {
         for biflow in [false, true] {
-            let options = ExportOptions::of_rows(template, biflow);
+            let options = ExportOptions { has_places: true, ..ExportOptions::of_rows(template, biflow) };
             let path = folder.path().join("rows");
             let mut rows = RowWriter::create(&path, RowFormat::Json, &options).expect("it can be made");
+            rows.set_places(&places);
             rows.export(&flows).and_then(|()| rows.flush()).expect("there is room");
-            let shape = TableShape::new(&options).expect("a template");
+            let mut shape = TableShape::new(&options).expect("a template");
+            shape.set_places(&places);
             let parts = JsonEncoder::new(&shape).encode(&table(&shape, &flows), usize::MAX);
             assert_eq!(parts.len(), 1);
             let written = std::fs::read_to_string(&path).expect("it is there");
