@@ -146,6 +146,7 @@ static:
 	@rustc --print target-libdir --target $(MUSL) | xargs test -d || rustup target add $(MUSL)
 	$(call cross,$(MUSL)) CC_$(subst -,_,$(MUSL))=$(MUSL_CC) $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) $(DIST_FEATURES) -p tapline-cli
 	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
+	@bash scripts/licences.sh $(MUSL) >target/static/copyright
 	@sha256sum target/static/tapline
 
 # Unit tests of another processor, in qemu-user: those that ask no more of the kernel than qemu passes on.

@@ -60,29 +60,7 @@ put tapline-daemon "$contrib/prometheus/tapline.rules.yml" usr/share/tapline/pro
 # The library, outside of the linker's path.
 put tapline-libpcap "$libpcap" usr/lib/tapline/libpcap.so.0.8
 
-# Licences: ours, and those of the crates that are compiled in.
-licences() {
-    cat <<'TEXT'
-Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-Upstream-Name: Tapline
-
-Files: *
-Copyright: The Tapline developers
-License: MIT or Apache-2.0
- On Debian the Apache License is in /usr/share/common-licenses/Apache-2.0.
- .
-TEXT
-    sed 's/^$/./; s/^/ /' LICENSE-MIT
-    printf '\nComment: Crates that are compiled in, by name, version and licence:\n'
-    # Of the platform alone: others are in the lock file and in no package.
-    cargo metadata --format-version 1 --locked --offline --filter-platform "$MACHINE-unknown-linux-gnu" |
-        python3 -c '
-import json, sys
-packages = [p for p in json.load(sys.stdin)["packages"] if p["source"]]
-for p in sorted(packages, key=lambda p: (p["name"], p["version"])):
-    print(" %s %s: %s" % (p["name"], p["version"], p["license"] or "see its repository"))'
-}
-licences >"$pages/copyright"
+bash scripts/licences.sh "$MACHINE-unknown-linux-gnu" >"$pages/copyright"
 for package in tapline tapline-daemon tapline-libpcap; do
     put "$package" "$pages/copyright" "usr/share/doc/$package/copyright"
     gzip -9n <CHANGELOG.md | put_text "$package" "usr/share/doc/$package/changelog.gz"
