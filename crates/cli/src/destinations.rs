@@ -45,7 +45,7 @@ impl<'a> Destinations<'a> {
         found
     }
 
-    /// Whether there are none.
+    /// Whether the list has no destination.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.batches.is_empty() && self.collectors.is_empty()
     }

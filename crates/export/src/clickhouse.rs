@@ -225,7 +225,7 @@ impl Target for ClickHouseTarget {
     }
 }
 
-/// The outcome of an insert of so many rows.
+/// The outcome of an insert, by its answer and the number of its rows.
 fn outcome(answer: &Answer, rows: u64) -> Outcome {
     let refuses = answer.code.is_some_and(|code| REFUSED.contains(&code));
     match (answer.status, answer.written_rows) {

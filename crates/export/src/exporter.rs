@@ -278,7 +278,7 @@ impl BatchExporter {
         state.reasons[Cause::Memory as usize].get_or_insert(reason);
     }
 
-    /// Whether there is room for so many bytes. A batch that is alone has room always.
+    /// Whether there is room for this number of bytes. A batch that is alone always has room.
     fn reserve(&mut self, bytes: usize, is_live: bool) -> bool {
         let has_room = |state: &State| state.memory == 0 || state.memory + bytes <= self.limits.memory;
         let mut state = self.shared.lock();

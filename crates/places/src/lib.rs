@@ -6,7 +6,7 @@
 //! asn.mmdb ------+      each field is that of the first file that has it
 //! ```
 //!
-//! - [`csv`](mod@table) files have a line of column names, and a network or a range of addresses in each line. The
+//! - CSV files have a line of column names, and a network or a range of addresses in each line. The
 //!   narrowest network around an address counts.
 //! - MMDB files are those of MaxMind's format, version 2, as GeoLite2, DB-IP and IPinfo publish them.
 //!

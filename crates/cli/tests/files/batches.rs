@@ -11,7 +11,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("our names are UTF-8")
 }
 
-/// A capture of so many flows, each of one packet.
+/// A capture of this number of flows, each of one packet.
 fn capture(folder: &Path, flows: usize) -> std::path::PathBuf {
     let path = folder.join("in.pcap");
     let (count, flows) = (format!("count={flows}"), format!("flows={flows}"));

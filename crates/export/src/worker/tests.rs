@@ -92,7 +92,7 @@ fn exporter(receiver: &Receiver, epoch: u64, spool: Option<Spool>, limits: Limit
     BatchExporter::start(shape, blocks, carrier, spool, limits).expect("a thread")
 }
 
-/// Exports so many flows to the end.
+/// Exports this number of flows to the end.
 fn run(mut exporter: BatchExporter, flows: u64, is_live: bool) -> (Account, Vec<String>) {
     for number in 0..flows {
         exporter.export(&[flow(number)], Timestamp::EPOCH, is_live);
