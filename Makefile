@@ -35,11 +35,15 @@ cross = $(foreach target,$(1),CARGO_TARGET_$(shell echo $(target) | tr a-z- A-Z_
 	CC_$(subst -,_,$(target))=$(MACHINE)-linux-gnu-gcc)
 endif
 MUSL_CC ?= musl-gcc
-# Paths of this machine are in no binary.
+# Two builds of one commit are equal byte by byte: paths of this machine are in no binary, and const-random, which draws the seeds of a
+# hash table of rhai's at compile time, takes this one. (Its keys are names in the user's own scripts.)
+dist static: export CONST_RANDOM_SEED = tapline
 REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+# For `make test-static`.
+TWICE = target/twice/one target/twice/the-other
 
 .PHONY: help demo quick test test-cluster test-configurations test-tools loom lint book bench fuzz libpcap
-.PHONY: dist package-trees deb rpm static test-packages test-emulated
+.PHONY: dist package-trees deb rpm static test-packages test-static test-emulated $(TWICE)
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
@@ -53,6 +57,7 @@ help:
 	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
 	@echo "make deb     packages of Debian in $(PACKAGES); make rpm: of Fedora"
 	@echo "make static  one file that needs no library, in target/static"
+	@echo "make test-static  the same file built in two folders, compared"
 	@echo "make test-packages  install, upgrade, run and purge the packages in a Debian of their own (root)"
 	@echo "make test-emulated TARGET=aarch64-unknown-linux-gnu  unit tests of another processor in qemu-user"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
@@ -148,6 +153,13 @@ static:
 	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
 	@bash scripts/licences.sh $(MUSL) >target/static/copyright
 	@sha256sum target/static/tapline
+
+# What is committed, built in two folders with paths of two lengths: the files are equal. `make -j2 test-static` builds both at once.
+$(TWICE):
+	rm -rf $@ && git clone --quiet . $@
+	$(MAKE) -C $@ static
+test-static: $(TWICE)
+	cmp $(TWICE:%=%/target/static/tapline)
 
 # Unit tests of another processor, in qemu-user: those that ask no more of the kernel than qemu passes on.
 EMULATED = $(COMPILERS) packet file ring syntax wire flow search store stream rules cells
