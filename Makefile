@@ -35,8 +35,8 @@ cross = $(foreach target,$(1),CARGO_TARGET_$(shell echo $(target) | tr a-z- A-Z_
 	CC_$(subst -,_,$(target))=$(MACHINE)-linux-gnu-gcc)
 endif
 MUSL_CC ?= musl-gcc
-# Two builds of one commit are equal byte by byte: paths of this machine are in no binary, and const-random, which draws the seeds of a
-# hash table of rhai's at compile time, takes this one. (Its keys are names in the user's own scripts.)
+# Two builds of one commit are equal byte by byte: paths of this machine are in no binary, and the crate const-random, which
+# draws seeds of hash tables at compile time, takes this one. (Tables of rhai's: their keys are names in the user's own scripts.)
 dist static: export CONST_RANDOM_SEED = tapline
 REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 # For `make test-static`.
@@ -154,7 +154,8 @@ static:
 	@bash scripts/licences.sh $(MUSL) >target/static/copyright
 	@sha256sum target/static/tapline
 
-# What is committed, built in two folders with paths of two lengths: the files are equal. `make -j2 test-static` builds both at once.
+# What is committed, built in two folders whose paths differ in length: the files are equal. `make -j2 test-static` builds
+# both at once.
 $(TWICE):
 	rm -rf $@ && git clone --quiet . $@
 	$(MAKE) -C $@ static
