@@ -35,8 +35,8 @@ cross = $(foreach target,$(1),CARGO_TARGET_$(shell echo $(target) | tr a-z- A-Z_
 	CC_$(subst -,_,$(target))=$(MACHINE)-linux-gnu-gcc)
 endif
 MUSL_CC ?= musl-gcc
-# Two builds of one commit are equal byte by byte: paths of this machine are in no binary, and the crate const-random, which
-# draws seeds of hash tables at compile time, takes this one. (Tables of rhai's: their keys are names in the user's own scripts.)
+# Two builds of one commit by one toolchain are equal byte by byte: no binary has paths of this machine, and seeds that the crate
+# const-random would draw at compile time are made of this text. (Its one user is rhai, for names in scripts of the user's own.)
 dist static: export CONST_RANDOM_SEED = tapline
 REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 # For `make test-static`.
