@@ -180,6 +180,8 @@ impl ExpiredFlows<'_> {
 pub struct FlowChanges<'a> {
     /// A part of the changes.
     pub changes: &'a [FlowChange],
+    /// Whether they are of live interfaces.
+    pub is_live: bool,
     /// The totals, once all changes of a second have been told.
     pub second: Option<&'a MeteredSecond>,
 }
@@ -189,8 +191,6 @@ pub struct FlowChanges<'a> {
 pub struct MeteredSecond {
     /// The end of the second: by the wall clock on live interfaces, else by the packets.
     pub end: Timestamp,
-    /// Whether the packets are of live interfaces.
-    pub is_live: bool,
     /// The counters of the meter. Changes that were told add up to the packets metered.
     pub statistics: Statistics,
     /// The names of the interfaces, by the numbers that flows have; as far as packets came.

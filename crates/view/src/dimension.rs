@@ -2,12 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use tapline_flow::{FlowChange, FlowContext};
-use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_profile::{text_of, words_of};
 
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
+use crate::change::NamedChange;
 
 /// Words of a key in the file.
 pub(crate) const KEY_WORDS: usize = 8;
@@ -141,21 +138,6 @@ impl Key {
         Key::of_words(&[u64::from(protocol) << 16 | u64::from(port)])
     }
 
-    fn segment(context: &FlowContext) -> Key {
-        Key::of_words(&[match (context.is_inner, context.vlan) {
-            (true, _) => 2 << 32 | u64::from(context.tunnel),
-            (false, FlowContext::NO_VLAN) => 0,
-            (false, vlan) => 1 << 32 | u64::from(vlan),
-        }])
-    }
-
-    fn flow(change: &FlowChange) -> Key {
-        let [from, to] = &change.endpoints;
-        let ([a, b], [c, d]) = (halves(from.address), halves(to.address));
-        let rest = u64::from(change.protocol) << 32 | u64::from(from.port) << 16 | u64::from(to.port);
-        Key::of_words(&[a, b, c, d, rest])
-    }
-
     /// What the key of a dimension means.
     pub fn value(&self, dimension: Dimension) -> KeyValue {
         let words = &self.0;
@@ -179,8 +161,9 @@ impl Key {
     }
 }
 
-/// The keys of a change in all dimensions but hosts, and whether its first side is the second of the row.
+/// The keys of a change in all dimensions, and whether its first side is the second of the row.
 pub(crate) struct ChangeKeys {
+    pub(crate) hosts: [Key; 2],
     pub(crate) pair: (Key, bool),
     pub(crate) service: (Key, bool),
     pub(crate) name: Key,
@@ -190,26 +173,32 @@ pub(crate) struct ChangeKeys {
 }
 
 impl ChangeKeys {
-    pub(crate) fn of(change: &FlowChange) -> ChangeKeys {
-        let [from, to] = &change.endpoints;
-        let server = server(change);
-        let name = change.name.as_deref().or(change.application).unwrap_or_default();
+    pub(crate) fn of(named: &NamedChange<'_>) -> ChangeKeys {
+        let change = named.change;
+        let [from, to] = change.hosts;
+        let [[a, b], [c, d]] = change.hosts;
+        let is_swapped = order(from) > order(to);
+        let [port_from, port_to] = change.ports.map(u64::from);
+        let rest = u64::from(change.protocol) << 32 | port_from << 16 | port_to;
+        let name = if named.name.is_empty() { named.application } else { named.name };
         ChangeKeys {
-            pair: (Key::pair(from.address, to.address), bits(from.address) > bits(to.address)),
-            service: (Key::service(change.protocol, change.endpoints[server].port), server == 0),
+            hosts: [Key::of_words(&from), Key::of_words(&to)],
+            pair: (Key::of_words(&if is_swapped { [c, d, a, b] } else { [a, b, c, d] }), is_swapped),
+            service: (
+                Key::service(change.protocol, change.ports[usize::from(change.server)]),
+                change.server == 0,
+            ),
             name: Key::name(name),
-            segment: Key::segment(&change.context),
-            interface: Key::of_words(&[change.context.interface.into()]),
-            flow: Key::flow(change),
+            segment: Key::of_words(&[change.segment]),
+            interface: Key::of_words(&[change.interface.into()]),
+            flow: Key::of_words(&[a, b, c, d, rest]),
         }
     }
 }
 
-/// The side of a flow that is the server.
-fn server(change: &FlowChange) -> usize {
-    let [from, to] = &change.endpoints;
-    let begins = change.protocol == TCP && from.tcp_flags_first & (SYN | ACK) == SYN;
-    if begins || to.port <= from.port { 1 } else { 0 }
+/// Halves of an address so that they compare as addresses do.
+fn order(halves: [u64; 2]) -> [u64; 2] {
+    halves.map(|half| u64::from_be_bytes(half.to_ne_bytes()))
 }
 
 fn bits(address: IpAddr) -> u128 {
@@ -219,7 +208,8 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-fn halves(address: IpAddr) -> [u64; 2] {
+/// The words of an address: its bytes in their order, an address of IPv4 mapped into IPv6.
+pub(crate) fn halves(address: IpAddr) -> [u64; 2] {
     let octets = bits(address).to_be_bytes();
     let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| octets[at + byte]));
     [half(0), half(8)]

@@ -1,19 +1,21 @@
 //! The greatest hosts, pairs, services, names and flows of each second, in a file that others read meanwhile.
 //!
 //! ```text
-//! FlowChange --Rankings: a bounded table for each dimension--> Table: rows + others = metered
-//!                                                               |
-//! Second: totals and the account of a second --------------> ViewFile::publish --> PID.view --> Reader
-//!                                                               several workers: TableSum
+//! FlowChange --Ranker: a queue--> its thread: a bounded table for each dimension, rows + others = metered
+//! Second     ---------------------> |
+//!                                ViewFile::contribute --> PID.view --> Reader
+//!                                several workers: TableSum
 //! ```
 //!
 //! `docs/format/view.md` has the file. A [`Ranking`] has room for a fixed number of keys: where it is full the least
 //! key gives way, its packets go to *others*, and the key that took its place says how much it may have had before.
 #![forbid(unsafe_code)]
 
+mod change;
 mod dimension;
 mod error;
 mod layout;
+mod ranker;
 mod ranking;
 mod reader;
 mod second;
@@ -23,8 +25,9 @@ mod writer;
 pub use dimension::{Dimension, Key, KeyValue, Segment};
 pub use error::Error;
 pub use layout::{ROWS_MAX, SECONDS};
-pub use ranking::{Ranking, Rankings};
+pub use ranker::Ranker;
+pub use ranking::Ranking;
 pub use reader::{Process, Reader, Reading};
 pub use second::Second;
-pub use table::{Amount, Row, Table, TableSum};
+pub use table::{Amount, Row, Table, TableSum, Tables};
 pub use writer::ViewFile;

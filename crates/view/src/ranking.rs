@@ -13,8 +13,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tapline_flow::{Endpoint, FlowChange};
-
+use crate::change::{Changes, NamedChange};
 use crate::dimension::{ChangeKeys, Dimension, KEY_WORDS, Key};
 use crate::table::{Amount, Row, Table, Tables, both_states};
 
@@ -187,7 +186,7 @@ fn hash(words: &[u64], seed: u64) -> u64 {
 
 /// The greatest keys of all dimensions.
 #[derive(Debug)]
-pub struct Rankings {
+pub(crate) struct Rankings {
     of: [Ranking; Dimension::ALL.len()],
 }
 
@@ -199,13 +198,18 @@ impl Default for Rankings {
 }
 
 impl Rankings {
+    /// Adds a part of the changes to all dimensions.
+    pub(crate) fn add_all(&mut self, changes: &Changes) {
+        changes.iter().for_each(|change| self.add(&change));
+    }
+
     /// Adds the packets of a flow to all dimensions.
-    pub fn add(&mut self, change: &FlowChange) {
-        let [from, to] = &change.endpoints;
-        let amount = Amount { packets: change.packets(), bytes: change.bytes() };
-        let sent = amount_of(from);
-        let received = amount_of(to);
-        let keys = ChangeKeys::of(change);
+    fn add(&mut self, named: &NamedChange<'_>) {
+        let change = named.change;
+        let [sent, received] = change.amounts;
+        let mut amount = sent;
+        amount.add(received);
+        let keys = ChangeKeys::of(named);
         let whole = Part { amount, first: sent, state: 0 };
         let swapped = |is_swapped: bool| Part { first: if is_swapped { received } else { sent }, ..whole };
         let nothing = || (Key::default(), 0);
@@ -218,38 +222,28 @@ impl Rankings {
         ] {
             self.of[dimension as usize].add_part(key, &part, nothing);
         }
-        let of_flow = Part { state: state(change), ..whole };
-        let named = || (flow_name(change), change.began.as_nanos());
-        self.of[Dimension::Flow as usize].add_part(keys.flow, &of_flow, named);
-        for (side, other, amount) in [(from, to, sent), (to, from, received)] {
+        let of_flow = Part { state: change.state.into(), ..whole };
+        let described = || (flow_name(named), change.began_ns);
+        self.of[Dimension::Flow as usize].add_part(keys.flow, &of_flow, described);
+        let [from, to] = keys.hosts;
+        for (sender, receiver, amount) in [(from, to, sent), (to, from, received)] {
             if amount.packets > 0 {
                 let part = Part { amount, ..Part::default() };
-                self.of[Dimension::HostOut as usize].add_part(Key::host(side.address), &part, nothing);
-                self.of[Dimension::HostIn as usize].add_part(Key::host(other.address), &part, nothing);
+                self.of[Dimension::HostOut as usize].add_part(sender, &part, nothing);
+                self.of[Dimension::HostIn as usize].add_part(receiver, &part, nothing);
             }
         }
     }
 
     /// The tables so far, and begins anew.
-    pub fn take(&mut self) -> Tables {
+    pub(crate) fn take(&mut self) -> Tables {
         std::array::from_fn(|at| self.of[at].take())
     }
 }
 
-fn amount_of(side: &Endpoint) -> Amount {
-    Amount { packets: side.packets, bytes: side.bytes }
-}
-
-/// TCP flags of both sides of a flow, and the reason for its end.
-fn state(change: &FlowChange) -> u64 {
-    let [from, to] = &change.endpoints;
-    let end = change.end_reason.map_or(0, |reason| reason as u64);
-    u64::from(from.tcp_flags) | u64::from(to.tcp_flags) << 8 | end << 16
-}
-
 /// The application of a flow and the name that was asked for.
-fn flow_name(change: &FlowChange) -> Key {
-    match (change.application.unwrap_or_default(), change.name.as_deref().unwrap_or_default()) {
+fn flow_name(named: &NamedChange<'_>) -> Key {
+    match (named.application, named.name) {
         ("", "") => Key::default(),
         (application, name) => Key::name(&[application, name].join(" ")),
     }

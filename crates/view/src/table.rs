@@ -247,4 +247,4 @@ impl TableSum {
 }
 
 /// The tables of all dimensions, in the order of the file.
-pub(crate) type Tables = [Table; Dimension::ALL.len()];
+pub type Tables = [Table; Dimension::ALL.len()];

@@ -141,7 +141,8 @@ impl CollectStage {
                 viewed.statistics.made += 1;
                 viewed.statistics.ended.count(flow.end_reason);
             }
-            told = out.pass_changes(&FlowChanges { changes: &viewed.changes, second: None });
+            let changes = FlowChanges { changes: &viewed.changes, is_live: self.is_live, second: None };
+            told = out.pass_changes(&changes);
             viewed.changes.clear();
         }
         self.reported += self.flows.iter().map(Flow::packets).sum::<u64>();
@@ -168,12 +169,11 @@ impl CollectStage {
         }
         let second = MeteredSecond {
             end: now,
-            is_live: self.is_live,
             statistics: viewed.statistics,
             interfaces: Vec::new(),
             accounts: viewed.accounts.clone(),
         };
-        out.pass_changes(&FlowChanges { changes: &[], second: Some(&second) })
+        out.pass_changes(&FlowChanges { changes: &[], is_live: self.is_live, second: Some(&second) })
     }
 }
 

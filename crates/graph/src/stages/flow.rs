@@ -251,9 +251,9 @@ impl FlowStage {
         if self.ended.is_empty() {
             return Ok(());
         }
-        let mut told = Ok(());
+        let (mut told, is_live) = (Ok(()), self.is_live);
         if let Some(changes) = self.meter.ended_changes() {
-            told = out.pass_changes(&FlowChanges { changes, second: None });
+            told = out.pass_changes(&FlowChanges { changes, is_live, second: None });
             changes.clear();
         }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
@@ -325,19 +325,19 @@ impl FlowStage {
         let FlowStage { meter, seconds: Some(Seconds { part, interfaces, accounts, .. }), .. } = self else {
             return Ok(());
         };
-        let mut told = Ok(());
+        let (mut told, is_live) = (Ok(()), self.is_live);
         meter.changes(&mut |change| {
             part.push(change);
             if part.len() == CHANGES_PER_PART {
-                let sent = out.pass_changes(&FlowChanges { changes: part, second: None });
+                let sent = out.pass_changes(&FlowChanges { changes: part, is_live, second: None });
                 told = std::mem::replace(&mut told, Ok(())).and(sent);
                 part.clear();
             }
         });
         let statistics = meter.statistics();
         let (interfaces, accounts) = (interfaces.clone(), accounts.clone());
-        let second = MeteredSecond { end, is_live: self.is_live, statistics, interfaces, accounts };
-        let sent = out.pass_changes(&FlowChanges { changes: part, second: Some(&second) });
+        let second = MeteredSecond { end, statistics, interfaces, accounts };
+        let sent = out.pass_changes(&FlowChanges { changes: part, is_live, second: Some(&second) });
         part.clear();
         told.and(sent)
     }

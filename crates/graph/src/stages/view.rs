@@ -1,15 +1,15 @@
 //! `view`: the greatest hosts, pairs, services and flows of each second, in a file that others read meanwhile.
 //!
 //! ```text
-//! flow(view=yes) --changes of flows--> Rankings \
-//!                --totals, once a second-------> ViewFile, shared by all workers
+//! flow(view=yes) --changes of flows------> Ranker: a thread of its own --> ViewFile, shared by all workers
+//!                --totals, once a second-->
 //! ```
 
 use std::any::Any;
 use std::sync::Arc;
 
 use tapline_capture::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
-use tapline_view::{Dimension, Key, KeyValue, Rankings, Second, ViewFile};
+use tapline_view::{Ranker, Second, ViewFile};
 
 use crate::catalog::{Arguments, BuildContext, Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;
@@ -41,11 +41,8 @@ fn check_meters(meters: &[&Arguments], _: &Arguments) -> Result<(), String> {
 
 fn make(_: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let file = site.common.view.clone().unwrap_or_else(|| Arc::new(ViewFile::private()));
-    let worker = file.join(1);
     Ok(Box::new(ViewStage {
-        file,
-        worker,
-        rankings: Rankings::default(),
+        ranker: Ranker::new(file),
         before: Second::default(),
         steady_ns: (0, 0),
         received: 0,
@@ -54,9 +51,7 @@ fn make(_: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String
 }
 
 struct ViewStage {
-    file: Arc<ViewFile>,
-    worker: usize,
-    rankings: Rankings,
+    ranker: Ranker,
     /// Totals since the start, at the end of the last second.
     before: Second,
     /// The steady clock at the end of the last second, and at the last tick.
@@ -67,25 +62,16 @@ struct ViewStage {
 }
 
 impl ViewStage {
-    fn publish(&mut self, metered: &MeteredSecond) {
-        if metered.is_live {
-            self.file.set_live();
-        }
+    fn publish(&mut self, metered: &MeteredSecond, is_live: bool) {
         let end_ns = metered.end.as_nanos().max(0).unsigned_abs();
         let totals = Second { end_ns, ..totals(metered) };
-        let len_ns = match (metered.is_live, self.steady_ns) {
+        let len_ns = match (is_live, self.steady_ns) {
             (true, (before, now)) if before > 0 => now.saturating_sub(before).unsigned_abs(),
             (false, _) if self.before.end_ns > 0 => end_ns.saturating_sub(self.before.end_ns),
             _ => 1_000_000_000,
         };
         let second = Second { len_ns, ..totals.since(&self.before) };
-        let mut tables = self.rankings.take();
-        for row in &mut tables[Dimension::Interface as usize].rows {
-            let KeyValue::Interface(number) = row.key.value(Dimension::Interface) else { continue };
-            let known = metered.interfaces.iter().find(|(known, _)| *known == number);
-            row.name = known.map_or(row.name, |(_, name)| Key::name(name));
-        }
-        self.file.contribute(self.worker, &second, &tables);
+        self.ranker.publish(second, &metered.interfaces, is_live);
         (self.before, self.steady_ns.0) = (totals, self.steady_ns.1);
     }
 }
@@ -121,9 +107,9 @@ impl Stage for ViewStage {
     }
 
     fn changes(&mut self, changes: &FlowChanges<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        changes.changes.iter().for_each(|change| self.rankings.add(change));
+        self.ranker.add(changes.changes, changes.is_live);
         if let Some(metered) = changes.second {
-            self.publish(metered);
+            self.publish(metered, changes.is_live);
         }
         Ok(())
     }
@@ -134,7 +120,7 @@ impl Stage for ViewStage {
     }
 
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        self.file.leave(self.worker);
+        self.ranker.finish();
         Ok(())
     }
 
