@@ -21,7 +21,7 @@ use tapline_flow::FlowChange;
 /// Parts that wait: half a million changes, 55 MB where so many flows have packets in a second.
 const QUEUE: usize = 128;
 /// Empty parts that are kept.
-const SPARE: usize = 16;
+const SPARE: usize = QUEUE;
 
 /// A worker of a view: changes of flows go in, and the file gets the tables of each second.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ const AHEAD_NS: i64 = 1_000_000_000;
 const SET_BACK_NS: i64 = 1_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 /// Changes of flows that go on which are handed on at a time.
-const CHANGES_PER_PART: usize = 512;
+const CHANGES_PER_PART: usize = 64;
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
