@@ -74,7 +74,7 @@ impl FromStr for BlockId {
     }
 }
 
-/// The form of a block's bytes. Blocks of one form behind each other are of that form again.
+/// The form of a block's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -84,11 +84,16 @@ pub enum Encoding {
     Goflow,
     /// ClickHouse's Native.
     Native,
+    /// A stream of Arrow: a schema and a record batch.
+    Arrow,
+    /// A file of Parquet.
+    Parquet,
 }
 
 impl Encoding {
     /// All of them.
-    pub const ALL: [Encoding; 3] = [Encoding::JsonLines, Encoding::Goflow, Encoding::Native];
+    pub const ALL: [Encoding; 5] =
+        [Encoding::JsonLines, Encoding::Goflow, Encoding::Native, Encoding::Arrow, Encoding::Parquet];
 
     /// The name by which options, headers and spools call it.
     pub fn name(self) -> &'static str {
@@ -96,6 +101,8 @@ impl Encoding {
             Encoding::JsonLines => "json",
             Encoding::Goflow => "goflow",
             Encoding::Native => "native",
+            Encoding::Arrow => "arrow",
+            Encoding::Parquet => "parquet",
         }
     }
 
@@ -110,7 +117,14 @@ impl Encoding {
             Encoding::JsonLines => "application/x-ndjson",
             Encoding::Goflow => "application/x-protobuf",
             Encoding::Native => "application/octet-stream",
+            Encoding::Arrow => "application/vnd.apache.arrow.stream",
+            Encoding::Parquet => "application/vnd.apache.parquet",
         }
+    }
+
+    /// Whether blocks behind each other are of the same form again.
+    pub fn is_joinable(self) -> bool {
+        !matches!(self, Encoding::Arrow | Encoding::Parquet)
     }
 }
 

@@ -145,6 +145,12 @@ impl Destination {
                 "compress= is for servers: a file is compressed if its name ends in .gz, .zst or .lz4",
             ));
         }
+        if let (Place::File(_), Some(encoding)) = (&place, given.filter(|encoding| !encoding.is_joinable())) {
+            let name = encoding.name();
+            return Err(wrong(&format!(
+                "blocks of {name} behind each other are no file: send them to a server, or write parquet:DIR"
+            )));
+        }
         let usual =
             if matches!(place, Place::ClickHouse(_)) { Encoding::Native } else { Encoding::JsonLines };
         Ok(Destination {

@@ -135,7 +135,10 @@ impl Worker {
     }
 
     fn encode(&mut self, table: &FlowTable) {
-        let parts = self.blocks.encoder.encode(table, self.limits.block);
+        let parts = match self.blocks.encoder.encode(table, self.limits.block) {
+            Ok(parts) => parts,
+            Err(error) => return self.lose_table(table, error.to_string()),
+        };
         let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
         for part in parts {
             let block = Arc::new(self.block(part));
@@ -143,6 +146,17 @@ impl Worker {
         }
         let mut state = self.shared.lock();
         state.memory = (state.memory + bytes).saturating_sub(table.bytes());
+        drop(state);
+        self.shared.notify();
+    }
+
+    /// Counts a table that cannot be encoded as refused.
+    fn lose_table(&self, table: &FlowTable, reason: String) {
+        let tally = Tally { flows: table.flows(), rows: table.rows(), packets: table.packets() };
+        let mut state = self.shared.lock();
+        state.account.lose(Cause::Refused, tally);
+        state.memory = state.memory.saturating_sub(table.bytes());
+        self.note_loss(&mut state, Cause::Refused, reason);
         drop(state);
         self.shared.notify();
     }

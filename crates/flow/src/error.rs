@@ -113,6 +113,14 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The library of a format refused rows.
+    #[error("rows cannot be encoded as {format}: {why}")]
+    Encode {
+        /// The format.
+        format: &'static str,
+        /// Why.
+        why: String,
+    },
     /// A collector over TLS, and no authority that its certificate could be checked by.
     #[error(
         "TLS needs the authority that signed the collector's certificate: name its PEM file with --tls-ca"

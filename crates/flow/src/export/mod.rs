@@ -35,12 +35,14 @@ use tapline_packet::Timestamp;
 use tapline_places::Places;
 
 #[cfg(feature = "parquet")]
-pub use self::parquet::{ParquetLimits, ParquetWriter};
+pub use self::parquet::{ParquetEncoder, ParquetLimits, ParquetWriter, parquet_template};
 pub use collector::ExportTarget;
 pub use community::community_id;
 pub use element::{ELEMENTS, Element};
 pub use file::MessageFile;
 pub use rows::{RowFormat, RowWriter};
+#[cfg(feature = "arrow")]
+pub use table::ArrowEncoder;
 pub use table::{
     EncodedRows, FlowTable, GOFLOW_TEMPLATE, GoflowEncoder, JsonEncoder, NativeEncoder, TableEncoder,
     TableShape,

@@ -19,7 +19,7 @@ use tapline_packet::Timestamp;
 use tapline_places::Places;
 
 use super::community;
-use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, mac_text};
+use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, RowContext, mac_text};
 use super::file::MessageFile;
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow, Sampling};
@@ -142,12 +142,8 @@ impl RowWriter {
 
     fn add(&mut self, flow: &Flow) {
         let places = self.places.of_flow(flow);
-        let view = |from: usize, first, last| RecordView {
-            flow,
-            from,
-            first,
-            last,
-            boot_ms: 0,
+        let context = RowContext {
+            is_biflow: self.biflow,
             domain: self.domain,
             exporter: self.exporter,
             sampling: self.sampling,
@@ -155,21 +151,14 @@ impl RowWriter {
         };
         let is_v4 = flow.endpoints[0].address.is_ipv4();
         let version = if is_v4 { IpFamily::V4 } else { IpFamily::V6 };
-        let views: Vec<RecordView<'_>> = match self.biflow {
-            true => vec![view(0, flow.first(), flow.last())],
-            false => [0, 1]
-                .into_iter()
-                .filter(|from| flow.endpoints[*from].has_sent())
-                .map(|from| view(from, flow.endpoints[from].first, flow.endpoints[from].last))
-                .collect(),
-        };
-        for view in &views {
+        let (columns, text, account) = (&self.columns, &mut self.text, &mut self.account);
+        context.for_each_row(flow, |view, _| {
             match self.format {
-                RowFormat::Json => json(&self.columns, view, version, &mut self.text),
-                RowFormat::Csv => csv(&self.columns, view, version, &mut self.text),
+                RowFormat::Json => json(columns, view, version, text),
+                RowFormat::Csv => csv(columns, view, version, text),
             }
-            self.account.records += 1;
-        }
+            account.records += 1;
+        });
         self.account.waiting += flow.packets();
     }
 

@@ -1,16 +1,20 @@
 //! Flows as columns in memory: what type an element has, and the values of many rows.
 //!
 //! ```text
-//! Flow --direction by direction--> FlowTable: a vector for each column --> encoders: JSON, protobuf, ClickHouse's Native, Parquet
+//! Flow --direction by direction--> FlowTable: a vector for each column --> encoders: JSON, protobuf, Native, Arrow, Parquet
 //! ```
 //!
 //! Every column may be null: elements of the other IP version are, and those that a flow lacks. Nulls take no place
 //! among the values.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod cells;
 mod goflow;
 mod json;
 mod native;
+#[cfg(any(feature = "arrow", feature = "parquet"))]
+mod plain;
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -21,13 +25,17 @@ use tapline_places::Places;
 
 use super::ExportOptions;
 use super::community;
-use super::element::{FieldValue, IpFamily, PlaceLookup, RecordView, mac_text, millis};
+use super::element::{FieldValue, IpFamily, PlaceLookup, RecordView, RowContext, mac_text, millis};
 use super::rows::{self, Column, ColumnSource};
 use crate::{Error, Flow, Sampling};
+#[cfg(feature = "arrow")]
+pub use arrow::ArrowEncoder;
 pub(super) use cells::{Cell, Cells};
 pub use goflow::{GOFLOW_TEMPLATE, GoflowEncoder};
 pub use json::JsonEncoder;
 pub use native::NativeEncoder;
+#[cfg(feature = "parquet")]
+pub(super) use plain::encode_parts;
 
 /// Values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +78,7 @@ impl ColumnType {
     }
 
     /// Addresses as their texts, and seconds as milliseconds: what formats have that know neither.
-    #[cfg(feature = "parquet")]
+    #[cfg(any(feature = "arrow", feature = "parquet"))]
     pub(super) fn plain(self) -> ColumnType {
         match self {
             ColumnType::Address(_) | ColumnType::Mac => ColumnType::Text,
@@ -257,6 +265,12 @@ impl TableShape {
         self.places.set(places);
     }
 
+    /// The columns and their types.
+    #[cfg(feature = "parquet")]
+    pub(super) fn columns(&self) -> (&[Column], &[ColumnType]) {
+        (&self.columns, &self.kinds)
+    }
+
     /// A number that differs where names or types of columns do: FNV-1a of them.
     pub fn version(&self) -> u64 {
         let names =
@@ -291,28 +305,15 @@ impl FlowTable {
 
     /// Adds the rows of a flow: one for each direction that sent, or one for both.
     pub fn push(&mut self, shape: &TableShape, flow: &Flow, sampling: Sampling) {
-        let (boot_ms, domain, exporter) = (0, shape.domain, shape.exporter);
         let places = shape.places.of_flow(flow);
-        let places = places.as_ref();
-        let view = |from, first, last| RecordView {
-            flow,
-            from,
-            first,
-            last,
-            boot_ms,
-            domain,
-            exporter,
+        let context = RowContext {
+            is_biflow: shape.is_biflow,
+            domain: shape.domain,
+            exporter: shape.exporter,
             sampling,
-            places,
+            places: places.as_ref(),
         };
-        match shape.is_biflow {
-            true => self.rows.push(&shape.columns, &view(0, flow.first(), flow.last()), flow.packets()),
-            false => {
-                for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
-                    self.rows.push(&shape.columns, &view(from, side.first, side.last), side.packets);
-                }
-            }
-        }
+        context.for_each_row(flow, |view, packets| self.rows.push(&shape.columns, view, packets));
         let (rows, packets, first, last) = (self.rows.rows, flow.packets(), flow.first(), flow.last());
         self.ends.push(FlowEnd { rows, packets, first, last });
     }
@@ -377,7 +378,10 @@ impl EncodedRows {
 /// Makes bytes of tables.
 pub trait TableEncoder: Send {
     /// Encodes all rows of a table, in parts of `bytes_max` bytes, beyond which a part goes by one flow at most.
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Vec<EncodedRows>;
+    ///
+    /// # Errors
+    /// [`Error::Encode`] if the format's library refuses a table: none of its rows is encoded.
+    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error>;
 }
 
 /// Encodes rows one after the other, and cuts between flows.

@@ -39,7 +39,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "to",
             kind: ParameterType::Text,
             default: None,
-            meaning: "the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, native",
+            meaning: "the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, native, arrow, parquet",
         },
         Parameter {
             name: "template",
@@ -178,6 +178,8 @@ fn template(arguments: &Arguments, encoding: Encoding) -> String {
         template.strip_prefix("default").filter(|further| further.is_empty() || further.starts_with(','));
     match further.filter(|_| encoding == Encoding::Goflow) {
         Some(further) => format!("{GOFLOW_TEMPLATE}{further}"),
+        #[cfg(feature = "parquet")]
+        None if encoding == Encoding::Parquet => tapline_flow::export::parquet_template(template),
         None => template.to_owned(),
     }
 }
@@ -189,7 +191,14 @@ fn encoder(to: &BatchDestination, shape: &TableShape) -> Result<Box<dyn TableEnc
         Encoding::Goflow => {
             GoflowEncoder::new(shape).map(|encoder| Box::new(encoder) as _).map_err(|error| error.to_string())
         }
-        other => Err(format!("flows are not encoded as {}", other.name())),
+        #[cfg(feature = "arrow")]
+        Encoding::Arrow => Ok(Box::new(tapline_flow::export::ArrowEncoder::new(shape))),
+        #[cfg(feature = "parquet")]
+        Encoding::Parquet => Ok(Box::new(tapline_flow::export::ParquetEncoder::new(shape))),
+        other => {
+            let name = other.name();
+            Err(format!("this build has no encoder for {name}: cargo build --release --features {name}"))
+        }
     }
 }
 

@@ -42,6 +42,39 @@ pub(crate) struct RecordView<'f> {
     pub(crate) places: Option<&'f [Place<'f>; 2]>,
 }
 
+/// What the rows of a flow need besides the flow.
+#[derive(Clone, Copy)]
+pub(crate) struct RowContext<'c> {
+    /// Whether both directions are one row.
+    pub(crate) is_biflow: bool,
+    pub(crate) domain: u32,
+    pub(crate) exporter: Option<IpAddr>,
+    pub(crate) sampling: Sampling,
+    pub(crate) places: Option<&'c [Place<'c>; 2]>,
+}
+
+impl RowContext<'_> {
+    /// The rows of a flow, one for each direction that sent or one for both, each with its packets.
+    #[inline]
+    pub(crate) fn for_each_row(&self, flow: &Flow, mut each: impl FnMut(&RecordView<'_>, u64)) {
+        let RowContext { domain, exporter, sampling, places, .. } = *self;
+        // Rows tell times since 1970.
+        let boot_ms = 0;
+        let mut row = |from, first, last, packets| {
+            each(
+                &RecordView { flow, from, first, last, boot_ms, domain, exporter, sampling, places },
+                packets,
+            );
+        };
+        if self.is_biflow {
+            return row(0, flow.first(), flow.last(), flow.packets());
+        }
+        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
+            row(from, side.first, side.last, side.packets);
+        }
+    }
+}
+
 impl<'f> RecordView<'f> {
     fn source(&self) -> &Endpoint {
         &self.flow.endpoints[self.from]

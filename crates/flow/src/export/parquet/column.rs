@@ -12,7 +12,7 @@
 //! A column with too many values for a dictionary is encoded plainly. Every column may be null: elements of the other
 //! IP version are, and those that a flow lacks.
 
-use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 
 use ::parquet::basic::{
@@ -80,7 +80,8 @@ const BLOOM_ERROR: f64 = 0.01;
 
 /// How files are written. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at 3, 14.5
 /// at 6; snappy 19.1.
-pub(super) fn properties(columns: &[Column], order: &SortOrder) -> WriterPropertiesPtr {
+/// With `has_filters`, addresses have Bloom filters.
+pub(super) fn properties(columns: &[Column], order: &SortOrder, has_filters: bool) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("tapline ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -91,7 +92,8 @@ pub(super) fn properties(columns: &[Column], order: &SortOrder) -> WriterPropert
             .set_column_dictionary_enabled(path.clone(), false)
             .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
-    for column in columns.iter().filter(|column| ADDRESSES.contains(&column.name.as_str())) {
+    let has_filter = |column: &&Column| has_filters && ADDRESSES.contains(&column.name.as_str());
+    for column in columns.iter().filter(has_filter) {
         let path = ColumnPath::from(column.name.as_str());
         properties = properties
             .set_column_bloom_filter_fpp(path.clone(), BLOOM_ERROR)
@@ -101,7 +103,7 @@ pub(super) fn properties(columns: &[Column], order: &SortOrder) -> WriterPropert
 }
 
 /// Writes all rows as a row group.
-pub(super) fn write(rows: RowGroup, file: &mut SerializedFileWriter<File>) -> Result<()> {
+pub(super) fn write<W: Write + Send>(rows: RowGroup, file: &mut SerializedFileWriter<W>) -> Result<()> {
     let all_present = vec![PRESENT; rows.rows];
     let mut group = file.next_row_group()?;
     for values in rows.columns {

@@ -16,6 +16,7 @@
 
 mod column;
 mod draft;
+mod encoder;
 mod sorting;
 mod store;
 #[cfg(test)]
@@ -31,13 +32,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tapline_packet::Timestamp;
-use tapline_places::{Place, Places};
+use tapline_places::Places;
 
-use super::element::{Element, PlaceLookup, RecordView};
+use super::element::{Element, PlaceLookup, RecordView, RowContext};
 use super::rows::{self, Column, columns};
 use super::table::{ColumnType, RowGroup};
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow, Sampling};
+pub use encoder::ParquetEncoder;
 use store::{Job, Outcome, ParquetOutput, Store};
 
 /// Hours with open files at the same time.
@@ -242,29 +244,16 @@ impl ParquetWriter {
     fn add(&mut self, flow: &Flow, now: Timestamp) {
         // Rows borrow the places while they are added.
         let lookup = std::mem::take(&mut self.places);
-        self.add_rows(flow, lookup.of_flow(flow).as_ref(), now);
-        self.places = lookup;
-    }
-
-    fn add_rows(&mut self, flow: &Flow, places: Option<&[Place<'_>; 2]>, now: Timestamp) {
-        let (boot_ms, domain, exporter, sampling) = (0, self.domain, self.exporter, self.sampling);
-        let view = |from, first, last| RecordView {
-            flow,
-            from,
-            first,
-            last,
-            boot_ms,
-            domain,
-            exporter,
-            sampling,
-            places,
+        let places = lookup.of_flow(flow);
+        let context = RowContext {
+            is_biflow: self.biflow,
+            domain: self.domain,
+            exporter: self.exporter,
+            sampling: self.sampling,
+            places: places.as_ref(),
         };
-        if self.biflow {
-            return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
-        }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
-            self.add_row(&view(from, side.first, side.last), side.packets, now);
-        }
+        context.for_each_row(flow, |view, packets| self.add_row(view, packets, now));
+        self.places = lookup;
     }
 
     fn add_row(&mut self, view: &RecordView<'_>, packets: u64, now: Timestamp) {
@@ -328,10 +317,12 @@ impl Drop for ParquetWriter {
 
 /// Without a template rows are those of lines, but in milliseconds: many engines know no nanoseconds.
 fn with_default(options: &ExportOptions) -> ExportOptions {
-    ExportOptions {
-        template: Element::names(&options.template, &default_template()).join(","),
-        ..options.clone()
-    }
+    ExportOptions { template: parquet_template(&options.template), ..options.clone() }
+}
+
+/// A template whose default is that of Parquet.
+pub fn parquet_template(template: &str) -> String {
+    Element::names(template, &default_template()).join(",")
 }
 
 fn default_template() -> String {

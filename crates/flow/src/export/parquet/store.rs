@@ -106,7 +106,7 @@ impl Store {
     ) -> io::Result<Store> {
         let schema = column::schema(columns).map_err(io_error)?;
         let order = SortOrder::of(columns);
-        let (properties, run) = (column::properties(columns, &order), random());
+        let (properties, run) = (column::properties(columns, &order, true), random());
         Ok(Store { place, schema, properties, order, size_max, run, begun: 0, open: Vec::new(), outcome })
     }
 

@@ -8,6 +8,7 @@ use ::parquet::file::serialized_reader::ReadOptionsBuilder;
 use ::parquet::record::{Field, Row};
 
 use super::*;
+use crate::export::table::{FlowTable, TableEncoder as _};
 use crate::{EndReason, Endpoint, FlowContext};
 
 const SECOND: i64 = 1_000_000_000;
@@ -395,4 +396,42 @@ fn files_tell_which_addresses_they_lack() {
     assert!(group.get_column_bloom_filter(at("packetDeltaCount")).is_none());
     let sorted = group.metadata().sorting_columns().expect("rows are sorted");
     assert_eq!(sorted[0].column_idx as usize, at("sourceIPv4Address"));
+}
+
+#[test]
+fn blocks_have_the_rows_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = |number: u64| Flow {
+        endpoints: [
+            side(&format!("10.0.{}.1", number % 50), 9, number + 1, EVENING),
+            side(["2001:db8::1", "10.0.0.2"][number as usize % 2], 80, number % 3, EVENING),
+        ],
+        ..one_way(1, EVENING)
+    };
+    // Addresses of one version in a flow.
+    let flows: Vec<Flow> = (0..400).map(|number| flow(2 * number + 1)).collect();
+    let mut writer = writer(folder.path(), "default", ParquetLimits::default());
+    writer.export(&flows, time(EVENING)).unwrap();
+    writer.finish().unwrap();
+    let [name] = &all_below(folder.path())[..] else { panic!("several files") };
+    let mut expected: Vec<String> = rows_of(&folder.path().join(name)).iter().map(Row::to_string).collect();
+
+    let options = ExportOptions::of_rows(&parquet_template("default"), false);
+    let shape = crate::export::TableShape::new(&options).unwrap();
+    let mut table = FlowTable::new(&shape);
+    flows.iter().for_each(|flow| table.push(&shape, flow, Sampling::NONE));
+    let parts = ParquetEncoder::new(&shape).encode(&table, 10_000).unwrap();
+    assert!(parts.len() > 3, "{} parts", parts.len());
+    let mut found = Vec::new();
+    for part in &parts {
+        let path = folder.path().join("block");
+        fs::write(&path, &part.bytes).unwrap();
+        let rows = rows_of(&path);
+        assert_eq!(rows.len() as u64, part.rows);
+        assert!(part.bytes.len() < 20_000, "{} bytes", part.bytes.len());
+        found.extend(rows.iter().map(Row::to_string));
+    }
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
 }

@@ -106,9 +106,9 @@ impl GoflowEncoder {
 }
 
 impl TableEncoder for GoflowEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Vec<EncodedRows> {
+    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
         let GoflowEncoder { kinds, fields, message } = self;
-        encode_rows(table, kinds, bytes_max, |row, out| {
+        Ok(encode_rows(table, kinds, bytes_max, |row, out| {
             message.clear();
             number(TYPE, IPFIX, message);
             for ((cell, kind), field) in row.iter().zip(kinds.iter()).zip(fields.iter()) {
@@ -118,7 +118,7 @@ impl TableEncoder for GoflowEncoder {
             }
             varint(message.len() as u64, out);
             out.extend_from_slice(message);
-        })
+        }))
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
         let (flows, shape) = (flows(200), shape(GOFLOW_TEMPLATE, false));
         let mut encoder = GoflowEncoder::new(&shape).expect("fields");
         assert!(encoder.fields.iter().all(Option::is_some));
-        let parts = encoder.encode(&table(&shape, &flows), 1000);
+        let parts = encoder.encode(&table(&shape, &flows), 1000).expect("rows");
         let mut found = parts.iter().flat_map(|part| messages(&part.bytes));
         let number = |message: &BTreeMap<u64, Read>, field: u64| match message.get(&field) {
             Some(Read::Number(number)) => *number,

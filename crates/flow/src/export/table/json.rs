@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use super::{Cell, ColumnType, EncodedRows, FlowTable, TableEncoder, TableShape, encode_rows};
+use crate::Error;
 use crate::export::element::mac_text;
 
 /// Encodes tables as lines of JSON.
@@ -22,9 +23,9 @@ impl JsonEncoder {
 }
 
 impl TableEncoder for JsonEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Vec<EncodedRows> {
+    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
         let JsonEncoder { kinds, names, seconds } = self;
-        encode_rows(table, kinds, bytes_max, |row, out| {
+        Ok(encode_rows(table, kinds, bytes_max, |row, out| {
             let mut separator = b'{';
             for ((cell, kind), name) in row.iter().zip(kinds.iter()).zip(names.iter()) {
                 if *cell != Cell::Null {
@@ -35,7 +36,7 @@ impl TableEncoder for JsonEncoder {
                 }
             }
             out.extend_from_slice(if separator == b'{' { b"{}\n" } else { b"}\n" });
-        })
+        }))
     }
 }
 

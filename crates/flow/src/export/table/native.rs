@@ -9,6 +9,7 @@
 //! What each version of IP has an element for is one column: `sourceAddress`. A value that a flow lacks is zero or empty.
 
 use super::{ColumnType, Data, EncodedRows, FlowEnd, FlowTable, NULL, RowGroup, TableEncoder, TableShape};
+use crate::Error;
 use crate::export::element::{IpFamily, mac_text};
 use crate::export::rows::Column;
 
@@ -131,7 +132,7 @@ fn name_of(column: &Column) -> String {
 }
 
 impl TableEncoder for NativeEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Vec<EncodedRows> {
+    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
         let sizes = self.sizes(&table.rows);
         let mut next = vec![0; table.rows.columns.len()];
         let (mut parts, mut done, mut rows_done, mut bytes) = (Vec::new(), 0, 0, 0);
@@ -144,7 +145,7 @@ impl TableEncoder for NativeEncoder {
                 (done, rows_done, bytes) = (at + 1, *rows, 0);
             }
         }
-        parts
+        Ok(parts)
     }
 }
 

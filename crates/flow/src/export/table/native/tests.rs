@@ -81,7 +81,7 @@ fn columns_have_what_the_flows_have() {
     let rows: Vec<_> =
         flows.iter().flat_map(|flow| flow.endpoints.iter().filter(|side| side.has_sent())).collect();
     for bytes_max in [1, 4000, usize::MAX] {
-        let parts = NativeEncoder::new(&shape, false).encode(&table(&shape, &flows), bytes_max);
+        let parts = NativeEncoder::new(&shape, false).encode(&table(&shape, &flows), bytes_max).expect("rows");
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.bytes.clone()).collect();
         let columns = read(&bytes);
         assert!(columns.iter().all(|(_, _, values)| values.len() == rows.len()));
@@ -116,6 +116,6 @@ fn old_servers_get_types_that_they_know() {
             "sourceAddress FixedString(16)"
         ]
     );
-    let columns = read(&encoder.encode(&table(&shape, &flows), usize::MAX)[0].bytes);
+    let columns = read(&encoder.encode(&table(&shape, &flows), usize::MAX).expect("rows")[0].bytes);
     assert_eq!(columns[1].2[0], flows[0].endpoints[0].last.seconds().to_string());
 }

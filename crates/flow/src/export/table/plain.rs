@@ -1,0 +1,64 @@
+//! Tables in parts, as formats have them that know columns: whole flows, addresses as texts.
+
+use super::{Cell, Cells, ColumnType, Data, EncodedRows, FlowTable, RowGroup, Values};
+use crate::Error;
+
+/// Encodes a table in parts whose values have about `bytes_max` bytes in memory, nulls with the room of a value.
+pub(in crate::export) fn encode_parts(
+    table: &FlowTable,
+    kinds: &[ColumnType],
+    bytes_max: usize,
+    mut encode: impl FnMut(RowGroup) -> Result<Vec<u8>, Error>,
+) -> Result<Vec<EncodedRows>, Error> {
+    let plain: Vec<ColumnType> = kinds.iter().map(|kind| kind.plain()).collect();
+    let row_len: usize = plain.iter().map(|kind| kind.width()).sum();
+    let mut cells = Cells::new(&table.rows, kinds);
+    let (mut parts, mut done) = (Vec::new(), 0);
+    let (mut group, mut rows) = (RowGroup::new(&plain), 0);
+    for (at, end) in table.ends.iter().enumerate() {
+        while rows < end.rows {
+            group.columns.iter_mut().zip(cells.next_row()).for_each(|(values, cell)| values.push_cell(*cell));
+            group.rows += 1;
+            rows += 1;
+        }
+        let texts: usize = group.columns.iter().map(Values::text_len).sum();
+        if group.rows * row_len + texts >= bytes_max || at + 1 == table.ends.len() {
+            let full = std::mem::replace(&mut group, RowGroup::new(&plain));
+            let rows_of_part = full.rows;
+            parts.push(EncodedRows::of(&table.ends[done..=at], rows_of_part, encode(full)?));
+            done = at + 1;
+        }
+    }
+    Ok(parts)
+}
+
+impl Values {
+    fn push_cell(&mut self, cell: Cell<'_>) {
+        use super::FieldValue;
+        match (cell, &mut self.data) {
+            (Cell::Time(time), Data::Wide(values)) => {
+                values.push(time);
+                self.note_present();
+            }
+            (Cell::Number(number), _) => {
+                self.push(FieldValue::Number(number));
+            }
+            (Cell::Address(address), _) => {
+                self.push(FieldValue::Address(address));
+            }
+            (Cell::Bytes(bytes), _) => {
+                self.push_bytes(bytes);
+            }
+            (Cell::Null | Cell::Time(_), _) => {
+                self.push_null();
+            }
+        }
+    }
+
+    fn text_len(&self) -> usize {
+        match &self.data {
+            Data::Bytes { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+}
