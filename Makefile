@@ -20,6 +20,8 @@ optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-
 
 # What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
 PROFILE ?= dist
+# `tapline-full` has these beside: they take as long to build as all others, and three megabytes.
+FULL_FEATURES = $(DIST_FEATURES),tapline-cli/arrow,tapline-cli/kafka,tapline-cli/parquet
 DIST_FEATURES = --features tapline-cli/http,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 PACKAGES = target/packages
 # Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
@@ -134,10 +136,12 @@ fuzz:
 dist: export RUSTFLAGS = $(REMAP)
 dist: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 dist:
+	@# The C library of Kafka is built for this machine alone.
+	$(if $(TARGET),,$(CARGO) build --profile $(PROFILE) --locked $(FULL_FEATURES) -p tapline-cli && cp $(BUILT)/tapline $(BUILT)/tapline-full)
 	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) $(if $(TARGET),--target $(TARGET)) -p tapline-cli -p tapline-capi
 
 package-trees: dist
-	@bash scripts/package-trees.sh $(BUILT)/tapline $(BUILT)/libpcap.so target/package-trees
+	@bash scripts/package-trees.sh $(BUILT)/tapline $(BUILT)/libpcap.so target/package-trees $(if $(TARGET),,$(BUILT)/tapline-full)
 
 deb: package-trees
 	@bash scripts/package-deb.sh target/package-trees $(PACKAGES)

@@ -58,13 +58,14 @@ control() {
     } >"$tree/DEBIAN/control"
 }
 
-for package in tapline tapline-daemon tapline-libpcap; do
+for package in tapline tapline-full tapline-daemon tapline-libpcap; do
+    [ -d "$trees/$package" ] || continue
     tree=$work/$package
     cp -a "$trees/$package" "$tree"
     mkdir "$tree/DEBIAN"
     changelog | gzip -9n >"$tree/usr/share/doc/$package/changelog.Debian.gz"
     case $package in
-    tapline) depends=$(libraries "$tree/usr/bin/tapline") ;;
+    tapline | tapline-full) depends=$(libraries "$tree/usr/bin/tapline") ;;
     tapline-libpcap) depends=$(libraries "$tree/usr/lib/tapline/libpcap.so.0.8") ;;
     *) depends= ;;
     esac
@@ -72,9 +73,9 @@ for package in tapline tapline-daemon tapline-libpcap; do
     (cd "$tree" && find etc -type f 2>/dev/null | sort | sed 's|^|/|') >"$tree/DEBIAN/conffiles" || true
     [ -s "$tree/DEBIAN/conffiles" ] || rm "$tree/DEBIAN/conffiles"
     for script in postinst prerm postrm; do
-        [ -f "$debian/$package.$script" ] && install -m 755 "$debian/$package.$script" "$tree/DEBIAN/$script"
+        [ -f "$debian/${package%-full}.$script" ] && install -m 755 "$debian/${package%-full}.$script" "$tree/DEBIAN/$script"
     done
-    [ -f "$debian/$package.triggers" ] && install -m 644 "$debian/$package.triggers" "$tree/DEBIAN/triggers"
+    [ -f "$debian/${package%-full}.triggers" ] && install -m 644 "$debian/${package%-full}.triggers" "$tree/DEBIAN/triggers"
     [ -d "$debian/overrides" ] && [ -f "$debian/overrides/$package" ] &&
         install -D -m 644 "$debian/overrides/$package" "$tree/usr/share/lintian/overrides/$package"
     (cd "$tree" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"

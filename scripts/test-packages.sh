@@ -37,7 +37,7 @@ mkdir "$root" && tar -xf "$base" -C "$root"
 mount -t proc proc "$root/proc"
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 install_all() {
-    mkdir -p "$root/debs" && rm -f "$root"/debs/* && cp "$1"/*.deb "$root/debs/"
+    mkdir -p "$root/debs" && rm -f "$root"/debs/* && find "$1" -name '*.deb' ! -name 'tapline-full_*' -exec cp -t "$root/debs" {} +
     in_root sh -c 'dpkg --install /debs/*.deb' >"$work/log" 2>&1 || { cat "$work/log" && fail "installation of $1"; }
 }
 
@@ -112,6 +112,24 @@ in_root dpkg --purge tapline-daemon tapline-libpcap tapline >"$work/log" 2>&1 ||
 [ -d "$root/var/lib/tapline/evidence" ] || fail "purge took a store"
 left=$(find "$root" -xdev \( -path "$root/proc" -o -path "$root/debs" -o -path "$root/var/lib/tapline" \) -prune -o -name '*tapline*' -print)
 [ -z "$left" ] || fail "purge left $left"
+
+step "tapline-full in the place of tapline, and back"
+install_all "$debs"
+full=$(find "$debs" -name 'tapline-full_*.deb')
+cp "$full" "$root/debs/"
+in_root dpkg --install "/debs/$(basename "$full")" >"$work/log" 2>&1 || { cat "$work/log" && fail "installation of tapline-full"; }
+in_root dpkg-query -W -f '${Status}' tapline 2>/dev/null | grep -q '^install ok' && fail "tapline stands beside tapline-full"
+in_root dpkg --verify tapline-full || fail "files differ from the package's"
+in_root dpkg --audit | grep -q . && fail "dpkg --audit: $(in_root dpkg --audit)"
+[ -L "$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/wireshark/extcap/tapline-extcap" ] || fail "tapline-full has no link for Wireshark"
+gunzip -c "$root/usr/share/doc/tapline-full/examples/mixed.pcapng.gz" 2>/dev/null >"$root/mixed.pcapng" ||
+    cp "$root/usr/share/doc/tapline-full/examples/mixed.pcapng" "$root/mixed.pcapng"
+in_root sh -c 'tapline probe -r /mixed.pcapng --export parquet:/flows && ls /flows/*/*/*.parquet' >/dev/null || fail "no Parquet"
+in_root tapline probe -r /mixed.pcapng --export 'kafka://127.0.0.1:1/flows' --patience 0.1s 2>&1 | grep -q 'this build' && fail "no Kafka"
+in_root tapline config check
+rm -r "$root/flows" "$root/mixed.pcapng"
+install_all "$debs"
+in_root dpkg --purge tapline-full tapline-daemon tapline-libpcap tapline >"$work/log" 2>&1 || { cat "$work/log" && fail "purge of tapline-full"; }
 
 step "installed again"
 install_all "$debs"

@@ -30,7 +30,11 @@ FLOWS = ["udp", "ip", "src=10.0.0.0/9", "dst=10.128.0.0-10.128.255.255", "dport=
 
 def generate(rate, seconds, flows):
     words = [kafka.TAPLINE, "generate", "-i", "near0", *FLOWS, f"flows={flows}", f"rate={rate}", f"count={rate * seconds}"]
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    if process.poll() is not None:
+        raise RuntimeError(process.stderr.read().decode())
+    return process
 
 
 def probe(*words):
@@ -65,8 +69,8 @@ def away(folder, broker):
     spool = os.path.join(folder, "spool")
     process = probe("--export", f"kafka://{broker.address}/away{FORMAT}", "--spool", f"{spool},16G")
     time.sleep(2)
-    # 2 M flows in turn: each has ended before it comes again.
-    traffic = generate(RATE, BEFORE + AWAY + AFTER, 2_000_000)
+    # A million flows in turn: each has ended before it comes again.
+    traffic = generate(RATE, BEFORE + AWAY + AFTER, 1_000_000)
     time.sleep(BEFORE)
     broker.kill()
     time.sleep(AWAY)
@@ -107,7 +111,7 @@ def stall(folder, broker):
             time.sleep(2)
             if kind == "broker stands still":
                 broker.process.send_signal(signal.SIGSTOP)
-            generate(RATE, 20, 2_000_000).wait()
+            generate(RATE, 20, 1_000_000).wait()
             time.sleep(2)
             told, account = end(process)
             broker.process.send_signal(signal.SIGCONT)
@@ -123,9 +127,14 @@ def main():
     if len(sys.argv) != 2 or sys.argv[1] not in kinds:
         sys.exit(__doc__)
     if "TAPLINE_NAMESPACE" not in os.environ:
-        words = ["unshare", "--net", sys.executable, *sys.argv]
+        # The broker looks its host's name up, for which there is no server in there.
+        words = ["unshare", "--net", "--uts", sys.executable, *sys.argv]
         sys.exit(subprocess.run(words, env={**os.environ, "TAPLINE_NAMESPACE": "1"}).returncode)
-    for words in ("link set lo up", "link add near0 type veth peer name far0", "link set near0 up", "link set far0 up"):
+    subprocess.run(["hostname", "localhost"], check=True)
+    # librdkafka resolves 127.0.0.1 where another interface has an address.
+    setup = "link set lo up;link add home0 type veth peer name home1;addr add 192.0.2.1/32 dev home0;link set home0 up;"
+    setup += "link add near0 type veth peer name far0;link set near0 up;link set far0 up"
+    for words in setup.split(";"):
         subprocess.run(["ip", *words.split()], check=True)
     why = kafka.missing()
     if why:

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{TAPLINE, finish, run, tapline};
+use crate::support::{TAPLINE, finish, module_or_skip, python, run, tapline};
 use serde_json::Value;
 
 const MIXED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
@@ -26,13 +26,6 @@ for batch in stream:
         print(json.dumps({name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}))
 ";
 
-/// Python with the wheels that scripts/test-tools.sh installs.
-fn python() -> Command {
-    let mut command = Command::new("python3");
-    command.env("PYTHONPATH", Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python"));
-    command
-}
-
 /// What pyarrow reads: the types of the columns, and the packets.
 fn read(arguments: &[&str]) -> (Value, Vec<Value>) {
     let mut writer = Command::new(TAPLINE).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
@@ -45,15 +38,6 @@ fn read(arguments: &[&str]) -> (Value, Vec<Value>) {
     (lines.next().unwrap(), lines.collect())
 }
 
-fn pyarrow_or_skip(test: &str) -> bool {
-    let found = python().args(["-c", "import pyarrow"]).output();
-    let is_there = found.is_ok_and(|output| output.status.success());
-    if !is_there {
-        eprintln!("skipped: {test}: python3 has no module pyarrow here");
-    }
-    is_there
-}
-
 /// Blocks of Python in a document.
 fn blocks(document: &str) -> Vec<String> {
     let path = format!("{}/../../docs/{document}", env!("CARGO_MANIFEST_DIR"));
@@ -63,7 +47,7 @@ fn blocks(document: &str) -> Vec<String> {
 
 #[test]
 fn the_documented_reader_reads() {
-    if !pyarrow_or_skip("the_documented_reader_reads") {
+    if !module_or_skip("the_documented_reader_reads", "pyarrow") {
         return;
     }
     let blocks = blocks("arrow.md");
@@ -105,7 +89,7 @@ fn of_ip<'a>(packet: &'a Value, key: &str) -> &'a Value {
 #[test]
 fn columns_have_what_the_lines_have() {
     const TEST: &str = "columns_have_what_the_lines_have";
-    if !pyarrow_or_skip(TEST) {
+    if !module_or_skip(TEST, "pyarrow") {
         return;
     }
     let lines = run(["capture", "-r", MIXED, "--json"]).succeeded();
@@ -155,7 +139,7 @@ fn a_search_of_a_store_gives_its_packets() {
     let account: Value = told.stderr.lines().last().map(|line| serde_json::from_str(line).unwrap()).unwrap();
     assert_eq!(account["account"]["balanced"], true);
     assert_eq!(account["account"]["outputs"][0]["written"], wanted as u64, "{account}");
-    if pyarrow_or_skip(TEST) {
+    if module_or_skip(TEST, "pyarrow") {
         let (_, rows) = read(&[&search[..], &["--arrow", "--columns", "dport,protocol", "udp"]].concat());
         assert_eq!(rows.len(), wanted);
         assert!(rows.iter().all(|row| row["protocol"] == 17 && row.as_object().unwrap().len() == 2));

@@ -64,6 +64,7 @@ fn mistakes_are_told_in_words() {
     let probe = |more: &[&str]| run(["probe", "-r", "in.pcap"].iter().chain(more));
     probe(&["--export", "http://me:sesame@h/"]).failed_saying(&["--export-secret"]);
     probe(&["--export", "batch+file:a?format=xml"]).failed_saying(&["no format", "json"]);
+    probe(&["--export", "batch+file:a?format=arrow"]).failed_saying(&["are no file", "parquet:DIR"]);
     probe(&["--export", "kafka://h"]).failed_saying(&["topic is missing"]);
     probe(&["--export", "kafka://me:sesame@h/t"]).failed_saying(&["--export-secret"]);
     probe(&["--export", "batch+file:a", "--spool", "x"]).failed_saying(&["a folder and a size"]);

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Finished, TAPLINE, captures_or_skip, finish, run, tapline, wait_for};
+use crate::support::{
+    Finished, TAPLINE, captures_or_skip, finish, module_or_skip, python, run, tapline, wait_for,
+};
 use serde_json::Value;
 use tapline_testkit::capture_file::{EPOCH, ETHERNET, StoredPacket, Unit, read_packets, write_pcap};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, flags};
@@ -33,22 +35,6 @@ for text in sys.argv[1:]:
 ";
 
 const ALL: &str = "read_parquet('flows/**/*.parquet')";
-
-/// Python with the wheels that scripts/test-tools.sh installs.
-fn python() -> Command {
-    let mut command = Command::new("python3");
-    command.env("PYTHONPATH", Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python"));
-    command
-}
-
-fn module_or_skip(test: &str, module: &str) -> bool {
-    let found = python().args(["-c", &format!("import {module}")]).output();
-    let is_there = found.is_ok_and(|output| output.status.success());
-    if !is_there {
-        eprintln!("skipped: {test}: python3 has no module {module} here");
-    }
-    is_there
-}
 
 type Rows = Vec<Vec<String>>;
 

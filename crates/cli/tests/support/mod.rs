@@ -106,6 +106,23 @@ pub fn tapline<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>
     command
 }
 
+/// Python with the wheels that scripts/test-tools.sh installs.
+pub fn python() -> Command {
+    let mut command = Command::new("python3");
+    command.env("PYTHONPATH", Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python"));
+    command
+}
+
+/// Whether Python has a module; a test without it says that it is skipped.
+pub fn module_or_skip(test: &str, module: &str) -> bool {
+    let found = python().args(["-c", &format!("import {module}")]).output();
+    let is_there = found.is_ok_and(|output| output.status.success());
+    if !is_there {
+        eprintln!("skipped: {test}: python3 has no module {module} here");
+    }
+    is_there
+}
+
 /// Runs the program to its end.
 pub fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Finished {
     Finished::new(tapline(arguments).output().expect("the program was built"))

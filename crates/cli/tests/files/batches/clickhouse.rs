@@ -1,26 +1,9 @@
 //! What ClickHouse makes of blocks: the current engine in Python (`chdb`), and Debian's server of 2018 over HTTP.
 
-use std::path::Path;
 #[cfg(feature = "http")]
 use std::process::{Child, Stdio};
 
 use super::*;
-
-/// Python with the wheels that scripts/test-tools.sh installs.
-fn python() -> std::process::Command {
-    let mut command = std::process::Command::new("python3");
-    command.env("PYTHONPATH", Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python"));
-    command
-}
-
-fn chdb_or_skip(test: &str) -> bool {
-    let found = python().args(["-c", "import chdb"]).output();
-    let is_there = found.is_ok_and(|output| output.status.success());
-    if !is_there {
-        eprintln!("skipped: {test}: python3 has no module chdb here");
-    }
-    is_there
-}
 
 /// Runs statements in one session, and prints the answers as values with tabs between.
 const RUN: &str = "
@@ -45,7 +28,7 @@ uint32 in_if = 18; uint32 out_if = 19; uint32 proto = 20; uint32 src_port = 21; 
 
 #[test]
 fn the_current_engine_reads_every_format_alike() {
-    if !chdb_or_skip("the_current_engine_reads_every_format_alike") {
+    if !module_or_skip("the_current_engine_reads_every_format_alike", "chdb") {
         return;
     }
     let folder = tempfile::tempdir().expect("there is room");
@@ -106,7 +89,7 @@ fn asked(sql: &str) -> String {
 
 #[test]
 fn the_board_asks_what_the_tables_have() {
-    if !chdb_or_skip("the_board_asks_what_the_tables_have") {
+    if !module_or_skip("the_board_asks_what_the_tables_have", "chdb") {
         return;
     }
     let folder = tempfile::tempdir().expect("there is room");
@@ -130,7 +113,7 @@ fn the_board_asks_what_the_tables_have() {
 
 #[test]
 fn a_block_that_comes_again_is_known_by_its_token() {
-    if !chdb_or_skip("a_block_that_comes_again_is_known_by_its_token") {
+    if !module_or_skip("a_block_that_comes_again_is_known_by_its_token", "chdb") {
         return;
     }
     let folder = tempfile::tempdir().expect("there is room");

@@ -248,3 +248,48 @@ fn blocks_in(folder: &Path) -> BTreeSet<String> {
     }
     found
 }
+
+/// Sums of the blocks in a folder: rows, packets, octets and distinct pairs of addresses.
+#[cfg(all(feature = "arrow", feature = "parquet"))]
+const SUMS: &str = "
+import glob, sys
+import pyarrow as pa, pyarrow.ipc, pyarrow.parquet
+def read(path):
+    return pa.parquet.read_table(path) if path.endswith('.parquet') else pa.ipc.open_stream(path).read_all()
+rows = [row for path in sorted(glob.glob(sys.argv[1] + '/*')) for row in read(path).to_pylist()]
+pairs = {(row['sourceIPv4Address'], row['destinationIPv4Address'], row['sourceTransportPort']) for row in rows}
+print(len(rows), sum(row['packetDeltaCount'] for row in rows), sum(row['octetDeltaCount'] for row in rows), len(pairs))
+";
+
+#[cfg(all(feature = "arrow", feature = "parquet"))]
+#[test]
+fn pyarrow_reads_blocks_of_columns() {
+    if !module_or_skip("pyarrow_reads_blocks_of_columns", "pyarrow") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("there is room");
+    let input = capture(folder.path(), 300);
+    let lines = folder.path().join("lines.json");
+    run(["probe", "-r", text(&input), "--export", &format!("json:{}", lines.display())]).succeeded();
+    let lines = fs::read_to_string(&lines).expect("it is there");
+    let rows: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().expect("a number")).sum::<u64>();
+    let expected =
+        format!("{} {} {} {}", rows.len(), sum("packetDeltaCount"), sum("octetDeltaCount"), rows.len());
+    for format in ["arrow", "parquet"] {
+        let receiver = Receiver::start(|_| Way::Good);
+        let told = finish(&mut probe(&input, &format!("{}?format={format}", receiver.url), &[])).succeeded();
+        assert_eq!(counters(&told)["acknowledged"], 300);
+        let blocks = folder.path().join(format);
+        fs::create_dir(&blocks).expect("there is room");
+        let kept = receiver.kept.lock().expect("no panic");
+        assert!(kept.blocks.len() >= 6, "{} blocks", kept.blocks.len());
+        for (id, bytes) in &kept.blocks {
+            fs::write(blocks.join(format!("{id}.{format}")), bytes).expect("there is room");
+        }
+        let output = python().args(["-c", SUMS, text(&blocks)]).output().expect("python3");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{format}");
+    }
+}
