@@ -14,11 +14,19 @@ License: MIT or Apache-2.0
  .
 TEXT
 sed 's/^$/./; s/^/ /' LICENSE-MIT
-printf '\nComment: Crates that are compiled in, by name, version and licence:\n'
+printf '\nComment: Crates that are compiled in with all features, by name, version and licence:\n'
 # Of the platform alone: others are in the lock file and in no binary.
-cargo metadata --format-version 1 --locked --offline --filter-platform "$1" |
+cargo metadata --format-version 1 --locked --offline --all-features --filter-platform "$1" |
     python3 -c '
-import json, sys
+import json, os, sys
 packages = [p for p in json.load(sys.stdin)["packages"] if p["source"]]
 for p in sorted(packages, key=lambda p: (p["name"], p["version"])):
-    print(" %s %s: %s" % (p["name"], p["version"], p["license"] or "see its repository"))'
+    print(" %s %s: %s" % (p["name"], p["version"], p["license"] or "see its repository"))
+# Libraries of C that a crate has within, whose licences ask for their text.
+for name, place in [("rdkafka-sys", "librdkafka/LICENSE")]:
+    for p in packages:
+        if p["name"] == name:
+            print(" .\n %s has within:" % name)
+            with open(os.path.join(os.path.dirname(p["manifest_path"]), place)) as text:
+                for line in text:
+                    print(" " + (line.rstrip() or "."))'
