@@ -45,7 +45,7 @@ REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_
 TWICE = target/twice/one target/twice/the-other
 
 .PHONY: help demo quick test test-cluster test-configurations test-tools loom lint book bench fuzz libpcap
-.PHONY: dist package-trees deb rpm static test-packages test-static test-emulated $(TWICE)
+.PHONY: dist features package-trees deb rpm static test-packages test-static test-emulated $(TWICE)
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
@@ -139,6 +139,9 @@ dist:
 	@# The C library of Kafka is built for this machine alone.
 	$(if $(TARGET),,$(CARGO) build --profile $(PROFILE) --locked $(FULL_FEATURES) -p tapline-cli && cp $(BUILT)/tapline $(BUILT)/tapline-full)
 	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) $(if $(TARGET),--target $(TARGET)) -p tapline-cli -p tapline-capi
+
+features:
+	@echo $(lastword $(FULL_FEATURES))
 
 package-trees: dist
 	@bash scripts/package-trees.sh $(BUILT)/tapline $(BUILT)/libpcap.so target/package-trees $(if $(TARGET),,$(BUILT)/tapline-full)

@@ -3,6 +3,8 @@
 # Licences of a binary: ours, and those of the crates that are compiled in, in Debian's format.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Those of the package tapline-full, which has all that others have.
+features=$(make --no-print-directory --silent features)
 cat <<'TEXT'
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: Tapline
@@ -14,9 +16,9 @@ License: MIT or Apache-2.0
  .
 TEXT
 sed 's/^$/./; s/^/ /' LICENSE-MIT
-printf '\nComment: Crates that are compiled in with all features, by name, version and licence:\n'
+printf '\nComment: Crates that are compiled into tapline-full, which has those of the other programs, by name, version and licence:\n'
 # Of the platform alone: others are in the lock file and in no binary.
-cargo metadata --format-version 1 --locked --offline --all-features --filter-platform "$1" |
+cargo metadata --format-version 1 --locked --offline --features "$features" --filter-platform "$1" |
     python3 -c '
 import json, os, sys
 packages = [p for p in json.load(sys.stdin)["packages"] if p["source"]]
