@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use tapline_flow::FlowChange;
+
 use crate::change::Changes;
 use crate::dimension::{Dimension, Key, KeyValue};
 use crate::ranking::Rankings;
 use crate::table::Tables;
 use crate::{Second, ViewFile};
-use tapline_flow::FlowChange;
 
 /// Parts that wait: half a million changes, 55 MB where so many flows have packets in a second.
 const QUEUE: usize = 128;
@@ -124,7 +125,9 @@ impl Ranker {
             true => jobs.try_send(job),
             false => jobs.send(job).map_err(|error| TrySendError::Disconnected(error.0)),
         };
-        if let Err(TrySendError::Full(Job::Changes(part)) | TrySendError::Disconnected(Job::Changes(part))) = sent {
+        if let Err(TrySendError::Full(Job::Changes(part)) | TrySendError::Disconnected(Job::Changes(part))) =
+            sent
+        {
             self.part = part;
             self.rank_here();
         }

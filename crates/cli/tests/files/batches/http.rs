@@ -272,8 +272,7 @@ fn pyarrow_reads_blocks_of_columns() {
     let lines = folder.path().join("lines.json");
     run(["probe", "-r", text(&input), "--export", &format!("json:{}", lines.display())]).succeeded();
     let lines = fs::read_to_string(&lines).expect("it is there");
-    let rows: Vec<Value> =
-        lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().expect("a number")).sum::<u64>();
     let expected =
         format!("{} {} {} {}", rows.len(), sum("packetDeltaCount"), sum("octetDeltaCount"), rows.len());

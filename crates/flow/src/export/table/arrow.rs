@@ -76,8 +76,12 @@ fn array(values: &Values, kind: ColumnType) -> ArrayRef {
             // Widths of 8 to 32 bits: none has a sign.
             let numbers = numbers.iter().map(|number| *number as u32);
             match kind {
-                ColumnType::Unsigned(8) => Arc::new(Int16Array::from_iter(values.with_nulls(numbers.map(|number| number as i16)))),
-                ColumnType::Unsigned(16) => Arc::new(Int32Array::from_iter(values.with_nulls(numbers.map(|number| number as i32)))),
+                ColumnType::Unsigned(8) => {
+                    Arc::new(Int16Array::from_iter(values.with_nulls(numbers.map(|number| number as i16))))
+                }
+                ColumnType::Unsigned(16) => {
+                    Arc::new(Int32Array::from_iter(values.with_nulls(numbers.map(|number| number as i32))))
+                }
                 _ => Arc::new(Int64Array::from_iter(values.with_nulls(numbers.map(i64::from)))),
             }
         }
@@ -170,7 +174,8 @@ mod tests {
     #[test]
     fn streams_have_the_cells_of_their_table() {
         let flows = flows(300);
-        let template = "default,flowStartMilliseconds,flowEndSeconds,mplsTopLabelStackSection,sourceMacAddress";
+        let template =
+            "default,flowStartMilliseconds,flowEndSeconds,mplsTopLabelStackSection,sourceMacAddress";
         for (template, bytes_max) in [(template, 20_000), (template, usize::MAX), ("packetDeltaCount", 1)] {
             let shape = TableShape::new(&ExportOptions::of_rows(template, false)).expect("a template");
             let table = table(&shape, &flows);

@@ -81,7 +81,8 @@ fn columns_have_what_the_flows_have() {
     let rows: Vec<_> =
         flows.iter().flat_map(|flow| flow.endpoints.iter().filter(|side| side.has_sent())).collect();
     for bytes_max in [1, 4000, usize::MAX] {
-        let parts = NativeEncoder::new(&shape, false).encode(&table(&shape, &flows), bytes_max).expect("rows");
+        let parts =
+            NativeEncoder::new(&shape, false).encode(&table(&shape, &flows), bytes_max).expect("rows");
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.bytes.clone()).collect();
         let columns = read(&bytes);
         assert!(columns.iter().all(|(_, _, values)| values.len() == rows.len()));
