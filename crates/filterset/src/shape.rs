@@ -132,8 +132,12 @@ impl Shape {
         let mut key = [0; WORDS_MAX];
         if self.layout.read(packet, &mut key).is_some() {
             let key = &key[..self.layout.words()];
+            let hash = self.table.hash(key);
+            if !self.table.may_have(hash) {
+                return;
+            }
             let probe = Probe {
-                hash: self.table.hash(key),
+                hash,
                 key: scratch.keys.len() as u32,
                 shape,
                 packet: index as u8,

@@ -5,6 +5,7 @@
 //! entry   FILED | number                        or LISTED | index of a list of numbers, for keys that several filters have
 //!
 //! lookup  slot of the hash, then the next ones until a free one
+//! present a bit for the hash of each entry, eight for each slot: most keys that are not there end with it
 //! growth  a second row of slots of twice the size; each change moves some slots over, so no change waits for all
 //! ```
 //!
@@ -23,6 +24,9 @@ const NUMBER: u64 = FILED - 1;
 
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 8;
+
+/// The most slots of a row with bits: those of more are not in the cache, and the slot itself is as near.
+const PRESENT_MAX: usize = 1 << 16;
 
 /// Slots that each change moves while a table grows: enough for growth to end before the next begins.
 const MOVED_AT_ONCE: usize = 16;
@@ -47,6 +51,8 @@ struct Rows {
     mask: usize,
     /// Slots that are not free, those with `GONE` too.
     taken: usize,
+    /// A bit for each hash that an entry has, or had; empty for rows of more than [`PRESENT_MAX`] slots.
+    present: Vec<u64>,
 }
 
 impl Table {
@@ -79,6 +85,12 @@ impl Table {
             hash = (product >> 64) as u64 ^ product as u64;
         }
         hash
+    }
+
+    /// Whether something may be filed under a key of this hash. `false` is sure.
+    #[inline]
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        self.rows.may_have(hash) || self.leaving.as_ref().is_some_and(|(rows, _)| rows.may_have(hash))
     }
 
     /// Reads the slot that a lookup starts at, so that it is in the cache when the lookup comes.
@@ -215,7 +227,21 @@ impl Table {
 
 impl Rows {
     fn new(slots: usize, words: usize) -> Rows {
-        Rows { slots: vec![0; slots * (words + 1)], mask: slots - 1, taken: 0 }
+        let bits = if slots > PRESENT_MAX { 0 } else { slots / 8 };
+        Rows { slots: vec![0; slots * (words + 1)], mask: slots - 1, taken: 0, present: vec![0; bits] }
+    }
+
+    /// The word of a hash among the bits, and its bit there: of the half of the hash that places do not come from.
+    #[inline]
+    fn bit(&self, hash: u64) -> (usize, u64) {
+        let bit = (hash >> 32) as usize & (8 * self.mask + 7);
+        (bit / 64, 1 << (bit % 64))
+    }
+
+    #[inline]
+    fn may_have(&self, hash: u64) -> bool {
+        let (word, bit) = self.bit(hash);
+        self.present.get(word).is_none_or(|word| word & bit != 0)
     }
 
     #[inline]
@@ -263,6 +289,10 @@ impl Rows {
             slot = (slot + 1) & self.mask;
         }
         self.taken += usize::from(self.slots[slot * stride] == 0);
+        let (word, bit) = self.bit(hash);
+        if let Some(word) = self.present.get_mut(word) {
+            *word |= bit;
+        }
         self.slots[slot * stride] = entry;
         self.slots[slot * stride + 1..][..key.len()].copy_from_slice(key);
     }
@@ -307,9 +337,21 @@ mod tests {
                         let mut list = list.clone();
                         list.sort_unstable();
                         assert_eq!(numbers(&table, key), list);
+                        assert!(table.may_have(table.hash(key)));
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn most_keys_that_are_not_there_end_with_a_bit() {
+        for keys in [1, 500, 40_000, 80_000] {
+            let mut table = Table::new(1);
+            (0..keys).for_each(|key| table.insert(&[key], key));
+            assert!((0..keys).all(|key| table.may_have(table.hash(&[key]))), "{keys} keys");
+            let others = (keys..keys + 10_000).filter(|key| table.may_have(table.hash(&[*key]))).count();
+            assert!(others < 2_500 || keys == 80_000, "{others} of 10,000 beside {keys} keys");
         }
     }
 

@@ -113,9 +113,10 @@ pub fn parse(text: &str) -> Result<Rules, RuleError> {
         return Err(RuleError::Many { most: RULES_MAX });
     }
     let settings = settings(&file.settings)?;
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let mut names = HashSet::new();
     let mut place = |name: &Spanned<String>| -> Result<usize, RuleError> {
-        let line = text[..name.span().start].matches('\n').count() + 1;
+        let line = ends.partition_point(|end| *end < name.span().start) + 1;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let shown = name.get_ref();
         if shown.is_empty() || shown.len() > 64 || !shown.chars().all(is_plain) || shown.starts_with('.') {
