@@ -82,6 +82,8 @@ pub enum Encoding {
     JsonLines,
     /// goflow2's protobuf, each message behind its length.
     Goflow,
+    /// Messages of IPFIX, the first with templates.
+    Ipfix,
     /// ClickHouse's Native.
     Native,
     /// A stream of Arrow: a schema and a record batch.
@@ -92,14 +94,21 @@ pub enum Encoding {
 
 impl Encoding {
     /// All of them.
-    pub const ALL: [Encoding; 5] =
-        [Encoding::JsonLines, Encoding::Goflow, Encoding::Native, Encoding::Arrow, Encoding::Parquet];
+    pub const ALL: [Encoding; 6] = [
+        Encoding::JsonLines,
+        Encoding::Goflow,
+        Encoding::Ipfix,
+        Encoding::Native,
+        Encoding::Arrow,
+        Encoding::Parquet,
+    ];
 
     /// The name by which options, headers and spools call it.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::JsonLines => "json",
             Encoding::Goflow => "goflow",
+            Encoding::Ipfix => "ipfix",
             Encoding::Native => "native",
             Encoding::Arrow => "arrow",
             Encoding::Parquet => "parquet",
@@ -116,7 +125,7 @@ impl Encoding {
         match self {
             Encoding::JsonLines => "application/x-ndjson",
             Encoding::Goflow => "application/x-protobuf",
-            Encoding::Native => "application/octet-stream",
+            Encoding::Ipfix | Encoding::Native => "application/octet-stream",
             Encoding::Arrow => "application/vnd.apache.arrow.stream",
             Encoding::Parquet => "application/vnd.apache.parquet",
         }

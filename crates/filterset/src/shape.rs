@@ -136,12 +136,7 @@ impl Shape {
             if !self.table.may_have(hash) {
                 return;
             }
-            let probe = Probe {
-                hash,
-                key: scratch.keys.len() as u32,
-                shape,
-                packet: index as u8,
-            };
+            let probe = Probe { hash, key: scratch.keys.len() as u32, shape, packet: index as u8 };
             scratch.probes.push(probe);
             scratch.keys.extend_from_slice(key);
         }

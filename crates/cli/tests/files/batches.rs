@@ -59,6 +59,47 @@ fn rows_of_batches_are_those_of_lines() {
     assert_eq!(told.stdout, fs::read(&lines).expect("it is there"));
 }
 
+/// Fields of all records of a file of IPFIX, as tshark reads them.
+fn fields(file: &Path) -> Vec<Vec<String>> {
+    let names = [
+        "cflow.srcaddr",
+        "cflow.dstaddrv6",
+        "cflow.octets64",
+        "cflow.packets64",
+        "cflow.srcport",
+        "cflow.timestart",
+        "cflow.tcpflags",
+        "cflow.dstport",
+    ];
+    let words = names.iter().flat_map(|name| ["-e", name]);
+    let mut tshark = std::process::Command::new("tshark");
+    let told = finish(tshark.args(["-r", text(file), "-T", "fields"]).args(words)).succeeded();
+    let text = String::from_utf8(told.stdout).expect("text");
+    let columns = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = text.lines().map(columns).collect();
+    let of =
+        |at: usize| lines.iter().flat_map(move |line| line[at].split(',').filter(|value| !value.is_empty()));
+    (0..names.len()).map(|at| of(at).map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn tshark_reads_blocks_of_ipfix_as_the_file() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let input = folder.path().join("in.pcap");
+    let recipe = ["udp", "tcp", "ip", "ip6", "flows=3000", "count=9000", "order=random", "seed=5"];
+    run(["generate", "-w", text(&input)].into_iter().chain(recipe)).succeeded();
+    let [blocks, whole] = ["blocks.ipfix", "whole.ipfix"].map(|name| folder.path().join(name));
+    let to = format!("batch+file:{}?format=ipfix,file:{}", blocks.display(), whole.display());
+    let template = "sourceIPv4Address,destinationIPv4Address,octetDeltaCount,packetDeltaCount,sourceTransportPort,\
+        destinationTransportPort,flowStartNanoseconds,tcpControlBits,httpHost,sourceMacAddress";
+    let words = ["--template", template, "--details", "http,link", "--batch-rows", "1000", "--json"];
+    let told = run(["probe", "-r", text(&input), "--export", &to].iter().chain(&words)).succeeded();
+    assert_eq!(counters(&told)["flows"], 3000);
+    let (found, expected) = (fields(&blocks), fields(&whole));
+    assert!(expected[0].len() > 1000 && expected[1].len() > 1000, "both versions of IP");
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn mistakes_are_told_in_words() {
     let probe = |more: &[&str]| run(["probe", "-r", "in.pcap"].iter().chain(more));

@@ -8,7 +8,9 @@ mod registry;
 use super::ExportOptions;
 use crate::{DetailFields, Error};
 pub(crate) use places::PlaceLookup;
-pub(crate) use record::{FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, mac_text, millis};
+pub(crate) use record::{
+    FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, mac_text, millis, ntp, variable,
+};
 pub use registry::ELEMENTS;
 
 /// An information element that the exporter can fill.

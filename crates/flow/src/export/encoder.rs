@@ -458,7 +458,7 @@ pub(super) fn words(out: &mut Vec<u8>, words: &[u16]) {
     words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
 }
 
-fn field_specifier(out: &mut Vec<u8>, field: &Field, ours: u32) {
+pub(super) fn field_specifier(out: &mut Vec<u8>, field: &Field, ours: u32) {
     let len = field.element.len;
     match field.number(ours) {
         (None, id) => words(out, &[id, len]),

@@ -44,8 +44,8 @@ pub use rows::{RowFormat, RowWriter};
 #[cfg(feature = "arrow")]
 pub use table::ArrowEncoder;
 pub use table::{
-    EncodedRows, FlowTable, GOFLOW_TEMPLATE, GoflowEncoder, JsonEncoder, NativeEncoder, TableEncoder,
-    TableShape,
+    EncodedRows, FlowTable, GOFLOW_TEMPLATE, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
+    TableEncoder, TableShape,
 };
 
 use crate::{Error, Flow, Sampling};

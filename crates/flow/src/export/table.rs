@@ -1,7 +1,7 @@
 //! Flows as columns in memory: what type an element has, and the values of many rows.
 //!
 //! ```text
-//! Flow --direction by direction--> FlowTable: a vector for each column --> encoders: JSON, protobuf, Native, Arrow, Parquet
+//! Flow --direction by direction--> FlowTable: a vector for each column --> encoders: JSON, protobuf, IPFIX, Native, Arrow, Parquet
 //! ```
 //!
 //! Every column may be null: elements of the other IP version are, and those that a flow lacks. Nulls take no place
@@ -11,6 +11,7 @@
 mod arrow;
 mod cells;
 mod goflow;
+mod ipfix;
 mod json;
 mod native;
 #[cfg(any(feature = "arrow", feature = "parquet"))]
@@ -32,6 +33,7 @@ use crate::{Error, Flow, Sampling};
 pub use arrow::ArrowEncoder;
 pub(super) use cells::{Cell, Cells};
 pub use goflow::{GOFLOW_TEMPLATE, GoflowEncoder};
+pub use ipfix::IpfixEncoder;
 pub use json::JsonEncoder;
 pub use native::NativeEncoder;
 #[cfg(feature = "parquet")]

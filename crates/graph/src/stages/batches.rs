@@ -9,8 +9,8 @@ use tapline_export::{
     Sensor, Spool,
 };
 use tapline_flow::export::{
-    ExportAccount, ExportOptions, GOFLOW_TEMPLATE, GoflowEncoder, JsonEncoder, NativeEncoder, TableEncoder,
-    TableShape,
+    ExportAccount, ExportOptions, GOFLOW_TEMPLATE, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
+    TableEncoder, TableShape,
 };
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
@@ -39,7 +39,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "to",
             kind: ParameterType::Text,
             default: None,
-            meaning: "the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, native, arrow, parquet",
+            meaning: "the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, ipfix, native, arrow, parquet",
         },
         Parameter {
             name: "template",
@@ -142,7 +142,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         ..ExportOptions::of_rows(&template(arguments, to.encoding()), arguments.text("biflow") == "yes")
     };
     let shape = TableShape::new(&options).map_err(|error| error.to_string())?;
-    let encoder = encoder(&to, &shape)?;
+    let encoder = encoder(&to, &shape, &options)?;
     if to.encoding() == Encoding::Native {
         let columns = NativeEncoder::new(&shape, to.is_old()).columns();
         to.set_schema(Schema { version: shape.version(), columns });
@@ -184,12 +184,20 @@ fn template(arguments: &Arguments, encoding: Encoding) -> String {
     }
 }
 
-fn encoder(to: &BatchDestination, shape: &TableShape) -> Result<Box<dyn TableEncoder>, String> {
+fn encoder(
+    to: &BatchDestination,
+    shape: &TableShape,
+    options: &ExportOptions,
+) -> Result<Box<dyn TableEncoder>, String> {
     match to.encoding() {
         Encoding::JsonLines => Ok(Box::new(JsonEncoder::new(shape))),
         Encoding::Native => Ok(Box::new(NativeEncoder::new(shape, to.is_old()))),
         Encoding::Goflow => {
             GoflowEncoder::new(shape).map(|encoder| Box::new(encoder) as _).map_err(|error| error.to_string())
+        }
+        Encoding::Ipfix => {
+            let encoder = IpfixEncoder::new(shape, options);
+            encoder.map(|encoder| Box::new(encoder) as _).map_err(|error| error.to_string())
         }
         #[cfg(feature = "arrow")]
         Encoding::Arrow => Ok(Box::new(tapline_flow::export::ArrowEncoder::new(shape))),

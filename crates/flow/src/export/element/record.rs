@@ -353,7 +353,7 @@ fn throughput(side: &Endpoint) -> Option<u64> {
 }
 
 /// Bytes behind their length (RFC 7011, 7).
-pub(super) fn variable(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn variable(bytes: &[u8], out: &mut Vec<u8>) {
     match u8::try_from(bytes.len()) {
         Ok(len) if len < u8::MAX => out.push(len),
         _ => {
@@ -380,7 +380,7 @@ pub(crate) fn millis(time: Timestamp) -> i64 {
 
 /// NTP time: seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). The fraction is rounded up, so that a
 /// reader that rounds down gets the nanosecond back.
-pub(super) fn ntp(time: Timestamp) -> u64 {
+pub(crate) fn ntp(time: Timestamp) -> u64 {
     const FROM_1900: i64 = 2_208_988_800;
     let seconds = time.seconds().wrapping_add(FROM_1900) as u32;
     let fraction = (u64::from(time.subsec_nanos()) << 32).div_ceil(1_000_000_000);
