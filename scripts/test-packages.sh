@@ -124,7 +124,7 @@ in_root dpkg --audit | grep -q . && fail "dpkg --audit: $(in_root dpkg --audit)"
 [ -L "$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/wireshark/extcap/tapline-extcap" ] || fail "tapline-full has no link for Wireshark"
 gunzip -c "$root/usr/share/doc/tapline-full/examples/mixed.pcapng.gz" 2>/dev/null >"$root/mixed.pcapng" ||
     cp "$root/usr/share/doc/tapline-full/examples/mixed.pcapng" "$root/mixed.pcapng"
-in_root sh -c 'tapline probe -r /mixed.pcapng --export parquet:/flows && ls /flows/*/*/*.parquet' >/dev/null || fail "no Parquet"
+in_root sh -c 'tapline probe -r /mixed.pcapng --export parquet:/flows && ls /flows/*/*/*.parquet' >"$work/log" 2>&1 || fail "no Parquet"
 in_root tapline probe -r /mixed.pcapng --export 'kafka://127.0.0.1:1/flows' --patience 0.1s 2>&1 | grep -q 'this build' && fail "no Kafka"
 in_root tapline config check
 rm -r "$root/flows" "$root/mixed.pcapng"
