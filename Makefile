@@ -76,12 +76,15 @@ quick:
 	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
 	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files
 
-# With other programs' clusters, started here: minutes, and not part of `make test`.
+# With other programs' clusters, started here: minutes, and not part of `make test`. TLS to Kafka is OpenSSL's.
+test-cluster: KAFKA = $(shell pkg-config --exists openssl && echo kafka-tls || echo kafka)
 test-cluster:
 	@bash scripts/test-tools.sh cluster
-	$(CARGO) build --locked $(FEATURES),tapline-cli/kafka --bin tapline
-	$(CARGO) test --locked -p tapline-export --features kafka --lib kafka
+	$(CARGO) build --locked $(FEATURES),tapline-cli/$(KAFKA) --bin tapline
+	$(CARGO) test --locked -p tapline-export --features $(KAFKA) --lib kafka
+	$(CARGO) clippy --locked -p tapline-export --features $(KAFKA) --all-targets -- -D warnings
 	python3 contrib/kafka/tests/broker.py
+	python3 contrib/kafka/tests/secure.py
 	python3 contrib/spark/tests/cluster.py
 	$(CARGO) test --locked $(FEATURES) -p tapline-cli --test files batches::
 

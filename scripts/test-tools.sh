@@ -86,6 +86,7 @@ if [ "${1:-}" = cluster ]; then
     fi
     command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
     command -v kcat >/dev/null || missing+=(kcat)
+    pkg-config --exists openssl 2>/dev/null || missing+=(pkg-config libssl-dev)
     # A broker of Kafka: 100 MB of jars from Maven Central, which stay in the target folder.
     kafka_folder="$(realpath -m "${CARGO_TARGET_DIR:-target}/kafka")"
     if command -v mvn >/dev/null && ! compgen -G "$kafka_folder/kafka-server-*.jar" >/dev/null; then

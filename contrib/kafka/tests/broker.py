@@ -57,12 +57,15 @@ def ports(count):
 class Broker:
     """One node, broker and controller at once (KRaft)."""
 
+    # Further words for the making of its storage.
+    FORMAT = ()
+
     def __init__(self, folder):
         self.folder, self.process = folder, None
         self.port, self.control = ports(2)
         self.address = f"127.0.0.1:{self.port}"
         self.configure(True)
-        self.java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self.file, wait=True)
+        self.java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self.file, *self.FORMAT, wait=True)
 
     def configure(self, makes_topics):
         self.file = os.path.join(self.folder, "server.properties")

@@ -70,8 +70,14 @@ impl ClientContext for Reports {
     /// Errors come by [`error`](Self::error), and in reports.
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
-    fn error(&self, _: KafkaError, reason: &str) {
-        self.with(|reported| reported.cause = Some(shown(reason)));
+    /// That all brokers are down follows from an error before, which has the reason.
+    fn error(&self, error: KafkaError, reason: &str) {
+        let is_sum = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
+        self.with(|reported| {
+            if !is_sum || reported.cause.is_none() {
+                reported.cause = Some(shown(reason));
+            }
+        });
     }
 }
 
