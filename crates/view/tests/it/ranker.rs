@@ -34,7 +34,7 @@ fn change(number: u32) -> FlowChange {
         end_reason: (number % 2 == 1).then_some(EndReason::Idle),
         context: FlowContext { interface: 7, vlan: 12, ..FlowContext::NONE },
         began: Timestamp::from_nanos(i64::from(number)),
-        application: (number % 3 > 0).then_some("tls"),
+        application: (!number.is_multiple_of(3)).then_some("tls"),
         name: (number % 3 == 1).then(|| format!("host{}.example", number % 5).into()),
     }
 }

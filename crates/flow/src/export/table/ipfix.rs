@@ -186,8 +186,11 @@ mod tests {
         bytes[at..at + len].iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
     }
 
-    /// The messages of a part: sequence and the sets of each, by id and bytes.
-    fn messages(part: &[u8]) -> Vec<(usize, Vec<(usize, Vec<u8>)>)> {
+    /// A set: its id and its records.
+    type Set = (usize, Vec<u8>);
+
+    /// The messages of a part: sequence and sets of each.
+    fn messages(part: &[u8]) -> Vec<(usize, Vec<Set>)> {
         let (mut all, mut at) = (Vec::new(), 0);
         while at < part.len() {
             let message = &part[at..at + number(part, at + 2, 2)];
