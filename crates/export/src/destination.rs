@@ -435,8 +435,9 @@ mod tests {
             ("batch+stdout:a", "no name"),
             ("batch+file:a?compress=lz4", ".lz4"),
             ("http://h/?compress=xz", "there are gzip, zstd and lz4"),
-            ("batch+file:a?format=xml", "there are json, goflow, native"),
-            ("http://me:sesame@host/?format=xml", "there are json, goflow, native"),
+            ("batch+file:a?format=xml", "there are json, goflow, ipfix, native, arrow, parquet"),
+            ("batch+file:a?format=parquet", "parquet:DIR"),
+            ("http://me:sesame@host/?format=xml", "there are json, goflow, ipfix, native, arrow, parquet"),
         ] {
             let error = Destination::parse(text).expect_err(text).to_string();
             assert!(error.contains(why) && !error.contains("sesame"), "{error}");

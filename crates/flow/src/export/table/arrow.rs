@@ -172,6 +172,32 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_keeps_to_its_limit() {
+        let numbers = crate::export::ELEMENTS
+            .iter()
+            .filter(|element| element.len == 4 && element.is_number() && element.time_digits().is_none())
+            .map(|element| element.name)
+            .filter(|name| !name.contains("UpTime"));
+        let options = ExportOptions {
+            has_places: true,
+            ..ExportOptions::of_rows(&numbers.collect::<Vec<_>>().join(","), false)
+        };
+        let shape = TableShape::new(&options).expect("a template");
+        let columns = shape.columns.len();
+        assert!(columns > 3, "{columns} columns");
+        let parts = ArrowEncoder::new(&shape).encode(&table(&shape, &flows(5000)), 100_000).expect("rows");
+        assert!(parts.len() > 1);
+        for part in parts {
+            // Names, types and what fills buffers up.
+            assert!(
+                part.bytes.len() < 100_000 + 500 * columns,
+                "{} bytes, {columns} columns",
+                part.bytes.len()
+            );
+        }
+    }
+
+    #[test]
     fn streams_have_the_cells_of_their_table() {
         let flows = flows(300);
         let template =

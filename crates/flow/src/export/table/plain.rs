@@ -3,7 +3,11 @@
 use super::{Cell, Cells, ColumnType, Data, EncodedRows, FlowTable, RowGroup, Values};
 use crate::Error;
 
-/// Encodes a table in parts whose values have about `bytes_max` bytes in memory, nulls with the room of a value.
+/// The most bytes that a value takes in any of these formats, besides those of texts.
+const VALUE_LEN: usize = 8;
+
+/// Encodes a table in parts whose values have about `bytes_max` bytes: eight for each, also where it is null, and those of
+/// texts beside.
 pub(in crate::export) fn encode_parts(
     table: &FlowTable,
     kinds: &[ColumnType],
@@ -11,7 +15,7 @@ pub(in crate::export) fn encode_parts(
     mut encode: impl FnMut(RowGroup) -> Result<Vec<u8>, Error>,
 ) -> Result<Vec<EncodedRows>, Error> {
     let plain: Vec<ColumnType> = kinds.iter().map(|kind| kind.plain()).collect();
-    let row_len: usize = plain.iter().map(|kind| kind.width()).sum();
+    let row_len = VALUE_LEN * plain.len();
     let mut cells = Cells::new(&table.rows, kinds);
     let (mut parts, mut done) = (Vec::new(), 0);
     let (mut group, mut rows) = (RowGroup::new(&plain), 0);
