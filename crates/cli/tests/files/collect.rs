@@ -280,6 +280,8 @@ fn softflowds_flows_sum_as_nfcapd_has_them() {
             .expect("nfcapd starts");
         wait_for("nfcapd listens", || is_bound(port));
         softflowd(&format!("127.0.0.1:{port}"));
+        // What waits in its socket would go with it.
+        wait_for("nfcapd reads what came", || has_read_all(port));
         let killed = Command::new("kill").args(["-TERM", &nfcapd.id().to_string()]).status();
         assert!(killed.expect("kill runs").success());
         nfcapd.wait().expect("it ends");
@@ -291,6 +293,15 @@ fn softflowds_flows_sum_as_nfcapd_has_them() {
 fn free_port() -> u16 {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
     socket.local_addr().expect("it is bound").port()
+}
+
+/// Whether nothing waits in the UDP socket of this port: the length of its queue stands behind that of what it sends.
+fn has_read_all(port: u16) -> bool {
+    let sockets = fs::read_to_string("/proc/net/udp").unwrap_or_default();
+    let of_port =
+        |line: &&str| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&format!(":{port:04X}")));
+    let queues = sockets.lines().find(of_port).and_then(|line| line.split_whitespace().nth(4));
+    queues.is_some_and(|queues| queues.ends_with(":00000000"))
 }
 
 /// Whether a UDP socket of this machine has the port.
