@@ -12,7 +12,6 @@
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,8 +96,9 @@ impl Stored {
             }
             catalog => {
                 let catalog = Arc::new(catalog.map_err(|error| failure(error.to_string()))?);
-                // Its threads have ended when it is there.
-                let first = search(&catalog, window, Question::Anything, name.follow, None)?;
+                // Its thread has ended when it is there. One: what it reads beyond the first packets is for nothing.
+                let reading = StoreReading { threads: 1, ..StoreReading::default() };
+                let first = search(&catalog, window, Question::Anything, name.follow, reading)?;
                 let first = first.interfaces().first();
                 let link_type = first.map_or(LinkType::ETHERNET, |interface| interface.link_type);
                 (Access::Files(catalog), link_type)
@@ -141,8 +141,9 @@ impl Stored {
         let (text, question) = std::mem::replace(&mut self.asked, (String::new(), Question::Anything));
         match &self.access {
             Access::Files(catalog) => {
-                let sieve = self.program.clone().map(sieve);
-                let input = search(catalog, self.window, question, self.follows, sieve)?;
+                let reading =
+                    StoreReading { sieve: self.program.clone().map(sieve), ..StoreReading::default() };
+                let input = search(catalog, self.window, question, self.follows, reading)?;
                 self.report = Some(input.report());
                 Ok(Box::new(input))
             }
@@ -190,14 +191,13 @@ fn search(
     window: Window,
     question: Question,
     follows: bool,
-    sieve: Option<SearchFilter>,
+    reading: StoreReading,
 ) -> Result<StoreInput, Failure> {
     let search = Search::new(Arc::clone(catalog), window, question);
     let mut search = search.map_err(|error| Failure::error(error.to_string()))?;
     if follows {
         search.follow();
     }
-    let reading = StoreReading { sieve, rate: None::<NonZeroU64>, ..StoreReading::default() };
     Ok(without_signals(|| StoreInput::new(search, "store", reading)))
 }
 
