@@ -190,6 +190,15 @@ impl Destination {
         !matches!(self.place, Place::File(_))
     }
 
+    /// Files that [`open`](Self::open) reads: properties of a client of Kafka, and certificates and keys that they name.
+    pub fn files_read(&self) -> Vec<PathBuf> {
+        #[cfg(feature = "kafka")]
+        if let Place::Kafka(KafkaAddress { properties: Some(file), .. }) = &self.place {
+            return crate::kafka_properties::files(file);
+        }
+        Vec::new()
+    }
+
     /// The most bytes of a block that the receiver takes.
     pub fn block_max(&self) -> usize {
         match &self.place {

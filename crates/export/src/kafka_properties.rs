@@ -7,7 +7,7 @@
 //! ```
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 
@@ -59,6 +59,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, Error> {
     Ok(properties)
 }
 
+/// The file, and those that it names: certificates and keys. Of a file that cannot be read none.
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
+    let properties = read(path).unwrap_or_default();
+    let named = properties.into_iter().filter(|(name, _)| name.ends_with(".location"));
+    std::iter::once(path.to_owned()).chain(named.map(|(_, file)| file.into())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +82,16 @@ mod tests {
         let found = of("# TLS\n\n security.protocol = SSL\nssl.key.password=a=b\n").expect("two");
         let expected = [("security.protocol", "SSL"), ("ssl.key.password", "a=b")];
         assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn files_are_those_that_properties_name() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let path = folder.path().join("client.properties");
+        std::fs::write(&path, "ssl.ca.location=/a\nsocket.keepalive.enable=true\nssl.key.location = b\n")
+            .expect("there is room");
+        assert_eq!(files(&path), [path, "/a".into(), "b".into()]);
+        assert_eq!(files(Path::new("/nowhere")), [PathBuf::from("/nowhere")]);
     }
 
     #[test]

@@ -61,7 +61,11 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
             if text("spool") != "none" {
                 needs.makes.push(existing(Path::new(text("spool"))));
             }
+            if text("secret") != "none" {
+                needs.reads.push(text("secret").into());
+            }
             let to = tapline_export::Destination::parse(text("to")).ok();
+            needs.reads.extend(to.iter().flat_map(tapline_export::Destination::files_read));
             needs.ip |= to.as_ref().is_some_and(tapline_export::Destination::is_remote);
             let file = to
                 .as_ref()
