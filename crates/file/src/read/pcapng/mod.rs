@@ -115,6 +115,8 @@ pub(crate) struct Parser {
     /// Where blocks besides packets go that a copy of the file has to have.
     pub(crate) copies: Option<BlockQueue>,
     pub(crate) sections: Vec<Section>,
+    /// The room that they take.
+    sections_len: usize,
     pub(crate) statistics: Vec<InterfaceStatistics>,
 }
 
@@ -148,6 +150,7 @@ impl Parser {
             block_len_max: BLOCK_LEN_MAX,
             copies: None,
             sections: Vec::new(),
+            sections_len: 0,
             statistics: Vec::new(),
         }
     }
@@ -156,6 +159,7 @@ impl Parser {
     pub(crate) fn forget_remarks(&mut self) {
         (self.skip, self.skipped) = (0, 0);
         self.sections.clear();
+        self.room.give_back(std::mem::take(&mut self.sections_len));
         self.statistics.clear();
     }
 
@@ -312,7 +316,9 @@ impl Parser {
         self.interfaces.clear();
         self.known.begin_section();
         if self.sections.len() < SECTIONS_MAX {
+            let before = self.room;
             let section = Section::parse(self.order, &block[SECTION_HEADER_LEN..], &mut self.room);
+            self.sections_len += self.room.taken_since(before);
             if let Some(copies) = &self.copies {
                 copies.push(CopiedBlock::Section(section.clone()));
             }

@@ -17,6 +17,16 @@ impl Room {
         self.0 = self.0.checked_sub(len.saturating_mul(3).saturating_add(OPTION_COST))?;
         Some(())
     }
+
+    /// Bytes that were taken since there was as much room as `before`.
+    pub(crate) fn taken_since(self, before: Room) -> usize {
+        before.0.saturating_sub(self.0)
+    }
+
+    /// Gives bytes back that were taken.
+    pub(crate) fn give_back(&mut self, len: usize) {
+        self.0 = self.0.saturating_add(len).min(Room::MAX);
+    }
 }
 
 impl Default for Room {
