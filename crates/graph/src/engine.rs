@@ -621,7 +621,8 @@ impl<'e> Engine<'e> {
         });
     }
 
-    /// Reads the sources' counters, in the order of the graph's interface numbers.
+    /// Reads the sources' counters, in the order of the graph's interface numbers. Behind them come rows of sources that
+    /// have met no interface yet.
     fn refresh(&mut self) {
         for at in 0..self.inlets.len() {
             self.learn_interfaces(at);
@@ -634,16 +635,20 @@ impl<'e> Engine<'e> {
             return;
         }
         let mut accounts = vec![None; self.interfaces.len()];
+        let mut others = Vec::new();
         for inlet in &mut self.inlets {
-            for (account, id) in inlet.source.account().into_iter().zip(&inlet.ids) {
-                accounts[id.0 as usize] = Some(account);
+            for (at, account) in inlet.source.account().into_iter().enumerate() {
+                match inlet.ids.get(at) {
+                    Some(id) => accounts[id.0 as usize] = Some(account),
+                    None => others.push(account),
+                }
             }
         }
         let named = accounts.into_iter().zip(&self.interfaces);
         let account = |(account, interface): (Option<InterfaceAccount>, &Interface)| {
             account.unwrap_or_else(|| InterfaceAccount::of_file(&interface.name, 0))
         };
-        self.account.interfaces = named.map(account).collect();
+        self.account.interfaces = named.map(account).chain(others).collect();
     }
 }
 

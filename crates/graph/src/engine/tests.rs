@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tapline_capture::{Account, Balance, OutputAccount};
+use tapline_capture::{Account, Balance, Count, Loss, LossPoint, OutputAccount};
 
 use tapline_bpf::{Insn, Program};
 use tapline_ir::CompiledFilter;
@@ -345,7 +345,8 @@ impl Source for Silent {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        Vec::new()
+        let loss = Loss { place: LossPoint::File, counter: "all".to_owned(), count: Count::Known(7) };
+        vec![InterfaceAccount { losses: vec![loss], ..InterfaceAccount::of_file("silent", 0) }]
     }
 }
 
@@ -359,6 +360,9 @@ fn no_source_is_waited_for_while_another_has_packets() {
     let control = Control::new(None);
     let outcome = Engine::new(inlets, &mut graph, &control, clock).run(&mut |_| {});
     assert_eq!(outcome.account.delivered, 60);
+    let rows: Vec<(&str, usize)> =
+        outcome.account.interfaces.iter().map(|row| (row.name.as_str(), row.losses.len())).collect();
+    assert_eq!(rows, [("count0", 0), ("silent", 1)], "a source that has met no interface has a row, too");
     // One question a round: twenty while the other lends, the rest when it is alone.
     assert_eq!(silent.waits[..20], [Duration::ZERO; 20]);
     assert!(silent.waits[21..].iter().all(|wait| *wait == WAIT), "{:?}", silent.waits);
