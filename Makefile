@@ -84,6 +84,7 @@ test-cluster:
 	$(CARGO) test --locked -p tapline-export --features $(KAFKA) --lib kafka
 	$(CARGO) clippy --locked -p tapline-export --features $(KAFKA) --all-targets -- -D warnings
 	python3 contrib/kafka/tests/broker.py
+	python3 contrib/kafka/tests/packets.py
 	python3 contrib/kafka/tests/secure.py
 	python3 contrib/spark/tests/cluster.py
 	$(CARGO) test --locked $(FEATURES) -p tapline-cli --test files batches::

@@ -1,4 +1,4 @@
-"""Flows to a real broker over TLS, by a user with a password (SCRAM-SHA-512).
+"""Flows and packets to a real broker over TLS, by a user with a password (SCRAM-SHA-512).
 
     cargo build --features kafka-tls --bin tapline; python3 contrib/kafka/tests/secure.py
 
@@ -75,17 +75,23 @@ class Secure(unittest.TestCase):
         cls.broker.kill()
         cls.folder.cleanup()
 
-    def probe(self, address, user, properties, secret=None):
-        """Counters of a run, and what it said."""
+    def to(self, address, user, properties):
+        """The topic, with properties in a file."""
         name = self.place("client.properties")
         with open(name, "w") as out:
             out.write(properties)
-        words = ["--export", f"kafka://{user}{address}/secure?properties={name}", "--patience", "3s"]
-        if secret:
-            with open(self.place("secret"), "w") as out:
-                out.write(secret + "\n")
-            words += ["--export-secret", self.place("secret")]
-        process = kafka.start_probe(self.file, *words)
+        return f"kafka://{user}{address}/secure?properties={name}"
+
+    def secret(self, secret):
+        """Words for a password, in a file."""
+        with open(self.place("secret"), "w") as out:
+            out.write(secret + "\n")
+        return ["--export-secret", self.place("secret")]
+
+    def probe(self, address, user, properties, secret=None, more=()):
+        """Counters of a run, and what it said."""
+        words = ["--export", self.to(address, user, properties), "--patience", "3s", *more]
+        process = kafka.start_probe(self.file, *words, *(self.secret(secret) if secret else []))
         out, said = process.communicate(timeout=120)
         return process.returncode, out.decode(), said.decode()
 
@@ -103,6 +109,34 @@ class Secure(unittest.TestCase):
             self.assertEqual(code, 0, said)
             self.assertIn('"acknowledged":500', out)
             self.assertGreaterEqual(self.rows() - before, 500)
+
+    def test_packets_come_and_go_by_tls_and_passwords(self):
+        self.broker.make("packets")
+        ca, back = f"ssl.ca.location={self.place('ca.pem')}\n", self.place("back.pcap")
+        to = self.to(self.broker.sasl, "me@", ca).replace("/secure?", "/packets?")
+        words = [kafka.TAPLINE, "capture", "-r", self.file, "-w", to, *self.secret(SECRET)]
+        subprocess.run(words, check=True, capture_output=True, timeout=120)
+        # A reader has its password in the file.
+        to = self.to(self.broker.sasl, "me@", f"{ca}sasl.password={SECRET}\n").replace("/secure?", "/packets?until=end&")
+        subprocess.run([kafka.TAPLINE, "capture", "-i", to, "-w", back], check=True, capture_output=True, timeout=120)
+        with open(self.file, "rb") as one, open(back, "rb") as other:
+            self.assertEqual(one.read()[24:], other.read()[24:])
+
+    @unittest.skipUnless(os.geteuid() == 0, "skipped: it wants root, to become another user")
+    def test_confined_processes_read_their_certificates(self):
+        os.chmod(self.folder.name, 0o755)
+        ca = f"ssl.ca.location={self.place('ca.pem')}\n"
+        code, out, said = self.probe(self.broker.sasl, "me@", ca, SECRET, ["-Z", "nobody"])
+        self.assertEqual(code, 0, said)
+        self.assertIn('"acknowledged":500', out)
+        self.broker.make("confined")
+        to = self.to(self.broker.sasl, "me@", ca).replace("/secure?", "/confined?")
+        words = [kafka.TAPLINE, "capture", "-r", self.file, "-w", to, "-Z", "nobody", *self.secret(SECRET)]
+        # A capture reads the password while it has its rights.
+        os.chmod(self.place("secret"), 0o600)
+        done = subprocess.run(words, capture_output=True, timeout=120)
+        os.chmod(self.place("secret"), 0o644)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
 
     def test_strangers_are_told_apart_and_nothing_is_sent(self):
         ca, other = (f"ssl.ca.location={self.place(name)}\n" for name in ("ca.pem", "other.pem"))

@@ -63,6 +63,8 @@ pub enum LossPoint {
     File,
     /// In the daemon, or before it, while this program was its reader.
     Daemon,
+    /// On the way through a topic: the writer told of them, and they did not come.
+    Topic,
 }
 
 impl LossPoint {
@@ -73,6 +75,7 @@ impl LossPoint {
             LossPoint::Driver => "driver",
             LossPoint::File => "file",
             LossPoint::Daemon => "daemon",
+            LossPoint::Topic => "topic",
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Destinations of flows, as `probe` and `collect-flows` take them, and the options of those that take batches.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_export::{Destination, Sensor};
+use tapline_export::{Destination, Secret, Sensor};
+use tapline_file::Section;
+use tapline_graph::stages::ChunkSettings;
 use tapline_syntax::units::{count_in, size, size_in};
 
 use crate::args::parse_duration;
@@ -108,21 +110,28 @@ impl PlaceArgs {
 /// Options of batches.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BatchArgs {
+    /// Seal a batch with this many rows.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Batches")]
+    batch_rows: u64,
+    #[command(flatten)]
+    receiver: ReceiverArgs,
+}
+
+/// Options of receivers of batches: of flows, or of packets.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReceiverArgs {
     /// Folder and size of the spool: blocks that a receiver of batches does not take now are kept there, and delivered by
-    /// this run or the next. Once it is full, further flows are lost and counted.
+    /// this run or the next. Once it is full, what comes further is lost and counted.
     #[arg(long, value_name = "DIR,SIZE", help_heading = "Batches")]
     spool: Option<String>,
     /// The name of this sensor in the ids of blocks [default: the host's name].
     #[arg(long, value_name = "NAME", help_heading = "Batches")]
     sensor: Option<String>,
-    /// Seal a batch with this many rows.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Batches")]
-    batch_rows: u64,
-    /// Seal a batch this long after its first flow; in packet time for files.
+    /// Seal a batch this long after its first flow or packet; of flows of files, in packet time.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_duration, help_heading = "Batches")]
     batch_time: Duration,
-    /// Memory for batches that wait, of each receiver. On live interfaces further flows are lost and counted; the reader of
-    /// a file waits.
+    /// Memory for batches that wait, of each receiver. On live interfaces what comes further is lost and counted; the
+    /// reader of a file waits.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size_in::<u64>(1_000_000..=1_000_000_000_000), help_heading = "Batches")]
     batch_memory: u64,
     /// The longest wait for a receiver without an acknowledgement, at the end of a run and while a file is read.
@@ -134,16 +143,53 @@ pub(crate) struct BatchArgs {
     export_secret: Option<PathBuf>,
 }
 
+impl ReceiverArgs {
+    /// The spool's folder, or the first above it that is there.
+    pub(crate) fn spool_folder(&self) -> Option<PathBuf> {
+        let (folder, _) = folder_and_size(self.spool.as_deref()?).ok()?;
+        let existing = Path::new(folder).ancestors().find(|folder| folder.is_dir());
+        Some(existing.unwrap_or(Path::new(".")).to_owned())
+    }
+
+    /// A spool without a receiver is a mistake.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.spool.is_some() {
+            bail!("--spool keeps what a receiver does not take, and there is none: -w kafka://HOST/TOPIC");
+        }
+        Ok(())
+    }
+
+    /// The output of packets to a receiver.
+    pub(crate) fn chunks(&self, to: &str, section: Section, is_live: bool) -> Result<ChunkSettings> {
+        let to = Destination::of_packets(to)?;
+        if let Some(sensor) = &self.sensor {
+            Sensor::new(sensor)?;
+        }
+        let spool = self.spool.as_deref().map(folder_and_size).transpose()?;
+        Ok(ChunkSettings {
+            to,
+            sensor: self.sensor.clone(),
+            spool: spool.map(|(folder, size)| (folder.into(), size)),
+            time: self.batch_time,
+            memory: usize::try_from(self.batch_memory).unwrap_or(usize::MAX),
+            patience: self.patience,
+            secret: self.export_secret.as_deref().map(Secret::of_file).transpose()?,
+            section,
+            is_live,
+        })
+    }
+}
+
 impl BatchArgs {
     /// Mistakes that are better told in the words of the command than in those of the graph.
     pub(crate) fn check(&self, to: &Destinations<'_>) -> Result<()> {
         for text in &to.batches {
             Destination::parse(text)?;
         }
-        if let Some(sensor) = &self.sensor {
+        if let Some(sensor) = &self.receiver.sensor {
             Sensor::new(sensor)?;
         }
-        let Some(spool) = &self.spool else { return Ok(()) };
+        let Some(spool) = &self.receiver.spool else { return Ok(()) };
         if to.batches.is_empty() {
             bail!("--spool keeps what receivers of batches do not take, and there are none: name {BATCHES}");
         }
@@ -153,12 +199,12 @@ impl BatchArgs {
     /// The stages: each stands right behind `meter`, and `more` are further arguments.
     pub(crate) fn stages(&self, meter: &str, to: &Destinations<'_>, more: &str) -> String {
         let stage = |(at, text): (usize, &&str)| {
-            let (rows, memory) = (self.batch_rows, self.batch_memory);
+            let (rows, memory) = (self.batch_rows, self.receiver.batch_memory);
             format!(
                 " {meter} -> batches{at} :: batches({}, rows={rows}, time={}, memory={memory}, patience={}{}{more});",
                 quoted(text),
-                time(self.batch_time),
-                time(self.patience),
+                time(self.receiver.batch_time),
+                time(self.receiver.patience),
                 self.places(to.batches.len()),
             )
         };
@@ -168,14 +214,16 @@ impl BatchArgs {
     /// Arguments that are given only where the option is. Several receivers share the size of the spool.
     fn places(&self, receivers: usize) -> String {
         let mut text = String::new();
-        if let Some((folder, size)) = self.spool.as_deref().and_then(|spool| folder_and_size(spool).ok()) {
+        if let Some((folder, size)) =
+            self.receiver.spool.as_deref().and_then(|spool| folder_and_size(spool).ok())
+        {
             let size = (size / receivers.max(1) as u64).max(SPOOL_MIN);
             text += &format!(", spool={}, spool_size={size}", quoted(folder));
         }
-        if let Some(sensor) = &self.sensor {
+        if let Some(sensor) = &self.receiver.sensor {
             text += &format!(", sensor={}", quoted(sensor));
         }
-        if let Some(secret) = &self.export_secret {
+        if let Some(secret) = &self.receiver.export_secret {
             text += &format!(", secret={}", quoted(&secret.to_string_lossy()));
         }
         text

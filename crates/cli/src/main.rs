@@ -43,6 +43,7 @@ mod stored;
 mod stream;
 mod strict;
 mod top;
+mod topics;
 mod view;
 mod wake;
 mod watch;

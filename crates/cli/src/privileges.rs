@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use tapline_file::{DirectCreator, FileCreator};
@@ -42,12 +43,17 @@ pub(crate) enum Dropped {
     Nothing,
 }
 
-/// Becomes `identity`. Without one, root stays root, and other users give up the capabilities that capturing needed.
+/// Whether rights were given up before.
+static HAD_RIGHTS: AtomicBool = AtomicBool::new(false);
+
+/// Becomes `identity`. Without one, root stays root, and other users give up the capabilities that capturing needed. A second
+/// call tells what the first one did, too.
 pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
     if identity.is_none() && privilege::is_root() {
         return Ok(Dropped::Nothing);
     }
-    let had_rights = identity.is_some() || capability::effective()? != 0;
+    let has_rights = identity.is_some() || capability::effective()? != 0;
+    let had_rights = HAD_RIGHTS.fetch_or(has_rights, Ordering::Relaxed) || has_rights;
     privilege::drop_to(identity).context("cannot drop privileges")?;
     Ok(if had_rights { Dropped::Rights } else { Dropped::Nothing })
 }

@@ -24,6 +24,7 @@ use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
+use crate::topics;
 use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -291,6 +292,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
 
 /// Mistakes that are better told in the words of the command than in those of the graph.
 fn check(args: &ProbeArgs) -> Result<()> {
+    topics::of_sources(args.read.as_slice(), &args.interface)?;
     if args.read.is_none() && args.interface.is_empty() {
         bail!(
             "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"

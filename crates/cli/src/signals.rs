@@ -127,8 +127,7 @@ fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicB
     let leaves = Arc::clone(leaves);
     later(move || {
         if !leaves.swap(true, Ordering::Relaxed) {
-            let what =
-                "remaining flows leave at their rate; Ctrl-C again drops them, and counts them as lost";
+            let what = "what remains is still delivered; Ctrl-C again drops it, and counts it as lost";
             let _ = writeln!(io::stderr(), "tapline: {what}");
         }
     });

@@ -90,17 +90,20 @@ pub enum Encoding {
     Arrow,
     /// A file of Parquet.
     Parquet,
+    /// A section of pcapng: packets, not flows.
+    Pcapng,
 }
 
 impl Encoding {
     /// All of them.
-    pub const ALL: [Encoding; 6] = [
+    pub const ALL: [Encoding; 7] = [
         Encoding::JsonLines,
         Encoding::Goflow,
         Encoding::Ipfix,
         Encoding::Native,
         Encoding::Arrow,
         Encoding::Parquet,
+        Encoding::Pcapng,
     ];
 
     /// The name by which options, headers and spools call it.
@@ -112,6 +115,7 @@ impl Encoding {
             Encoding::Native => "native",
             Encoding::Arrow => "arrow",
             Encoding::Parquet => "parquet",
+            Encoding::Pcapng => "pcapng",
         }
     }
 
@@ -128,7 +132,13 @@ impl Encoding {
             Encoding::Ipfix | Encoding::Native => "application/octet-stream",
             Encoding::Arrow => "application/vnd.apache.arrow.stream",
             Encoding::Parquet => "application/vnd.apache.parquet",
+            Encoding::Pcapng => "application/vnd.tcpdump.pcap",
         }
+    }
+
+    /// Whether its rows are flows.
+    pub fn is_of_flows(self) -> bool {
+        self != Encoding::Pcapng
     }
 
     /// Whether blocks behind each other are of the same form again.
@@ -137,7 +147,7 @@ impl Encoding {
     }
 }
 
-/// Encoded rows. A flow is whole in one block: both of its directions are.
+/// Encoded rows, or packets. A flow is whole in one block: both of its directions are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Its identity.
@@ -152,6 +162,8 @@ pub struct Block {
     pub rows: u64,
     /// Packets that the rows count.
     pub packets: u64,
+    /// Packets of the run before these, in blocks or lost: a reader of packets counts by it what it lacks. 0 of flows.
+    pub packets_before: u64,
     /// The start of the earliest flow, in nanoseconds since 1970.
     pub first_ns: i64,
     /// The end of the latest flow, in nanoseconds since 1970.

@@ -162,6 +162,23 @@ impl Destination {
         })
     }
 
+    /// The destination of chunks of packets.
+    ///
+    /// # Errors
+    /// [`Error::Destination`] if it takes flows alone, or in a form of flows.
+    pub fn of_packets(text: &str) -> Result<Destination, Error> {
+        let wrong = |why: &str| Error::Destination { text: without_password(text), why: why.to_owned() };
+        let (_, settings) = take_settings(text)?;
+        let to = Destination::parse(text)?;
+        match to.place {
+            Place::ClickHouse(_) => Err(wrong("its tables have flows: probe --export")),
+            _ if settings.encoding.is_some() => {
+                Err(wrong("packets are sections of pcapng: leave format= out"))
+            }
+            _ => Ok(Destination { encoding: Encoding::Pcapng, ..to }),
+        }
+    }
+
     /// The form of its blocks.
     pub fn encoding(&self) -> Encoding {
         self.encoding
@@ -326,8 +343,9 @@ fn take_settings(text: &str) -> Result<(String, Settings), Error> {
 }
 
 fn encoding_of(name: &str) -> Result<Encoding, String> {
-    Encoding::of_name(name).ok_or_else(|| {
-        let known: Vec<&str> = Encoding::ALL.into_iter().map(Encoding::name).collect();
+    Encoding::of_name(name).filter(|encoding| encoding.is_of_flows()).ok_or_else(|| {
+        let known = Encoding::ALL.into_iter().filter(|encoding| encoding.is_of_flows());
+        let known: Vec<&str> = known.map(Encoding::name).collect();
         format!("`{name}` is no format: there are {}", known.join(", "))
     })
 }
@@ -366,7 +384,7 @@ fn table_address(text: &str) -> Result<TableAddress, String> {
 }
 
 /// The user before the host, and the rest.
-fn take_user(to: &str) -> Result<(Option<String>, &str), &'static str> {
+pub(crate) fn take_user(to: &str) -> Result<(Option<String>, &str), &'static str> {
     let end = to.find(['/', '?']).unwrap_or(to.len());
     match to[..end].rsplit_once('@') {
         None => Ok((None, to)),
@@ -378,7 +396,7 @@ fn take_user(to: &str) -> Result<(Option<String>, &str), &'static str> {
 }
 
 /// The text for messages: what stands between `//` and `@` is left out.
-fn without_password(text: &str) -> String {
+pub(crate) fn without_password(text: &str) -> String {
     match (text.find("//"), text.rfind('@')) {
         (Some(from), Some(to)) if from + 2 < to => format!("{}...{}", &text[..from + 2], &text[to..]),
         _ => text.to_owned(),

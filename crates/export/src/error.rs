@@ -48,6 +48,14 @@ pub enum Error {
         /// The fault, and its mend.
         why: String,
     },
+    /// A text that is no topic to read.
+    #[error("`{text}` is no topic: {why}")]
+    Source {
+        /// The text, without what may be a password.
+        text: String,
+        /// The fault, and its mend.
+        why: String,
+    },
     /// A web server in a build without HTTP.
     #[error("this build exports no flows over HTTP: cargo build --release --features http")]
     NoHttp,
@@ -78,6 +86,6 @@ pub enum Error {
         why: String,
     },
     /// A topic in a build without Kafka.
-    #[error("this build exports no flows to Kafka: cargo build --release --features kafka")]
+    #[error("this build has no Kafka: cargo build --release --features kafka")]
     NoKafka,
 }

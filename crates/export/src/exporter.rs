@@ -1,99 +1,24 @@
 //! The metering thread's side: flows fill a table, which is sealed and handed to a thread of the exporter.
 //!
 //! ```text
-//! flows --push--> table --rows or time: sealed--> thread: encode, deliver, spool       more than `memory` waits: lost, or the
-//!                                                                                      reader of files waits
+//! flows --push--> table --rows or time: sealed--> thread: encode, deliver, spool
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use tapline_flow::export::{FlowTable, TableEncoder, TableShape};
+use tapline_flow::export::{EncodedRows, FlowTable, TableEncoder, TableShape};
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
 use tapline_places::Places;
 
 use crate::account::{Account, Cause, Tally};
-use crate::worker::Worker;
-use crate::{BlockId, Carrier, Encoding, Error, Sensor, Spool};
+use crate::outlet::{Batch, Limits, MakeBlocks, Outlet};
+use crate::{Block, BlockId, Carrier, Encoding, Error, Sensor, Spool};
 
-/// Lines for the user that wait to be shown; further ones are left out.
-const EVENTS_MAX: usize = 32;
-/// How often it is looked whether a run was interrupted, while there is no room.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Limits of an exporter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Rows with which a batch is sealed.
-    pub rows: u64,
-    /// The time of flows, from the first of a batch on, after which it is sealed.
-    pub time: Duration,
-    /// Bytes of a block, beyond which it goes by one flow at most.
-    pub block: usize,
-    /// Bytes of batches and blocks in memory; a batch that is being encoded comes on top.
-    pub memory: usize,
-    /// The longest time without an acknowledgement that is waited: for room while files are read, and at the end of a run.
-    pub patience: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            rows: 100_000,
-            time: Duration::from_secs(5),
-            block: 4 << 20,
-            memory: 256 << 20,
-            patience: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What the two threads share.
-#[derive(Default)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
-    /// Memory became free, or the receiver acknowledged something.
-    has_changed: Condvar,
-    /// No further batch comes.
-    pub(crate) is_ending: AtomicBool,
-    pub(crate) is_cancelled: AtomicBool,
-}
-
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) account: Account,
-    /// Bytes in memory.
-    pub(crate) memory: usize,
-    pub(crate) events: Vec<String>,
-    /// The first reason of each cause of loss.
-    pub(crate) reasons: [Option<String>; 4],
-}
-
-impl State {
-    pub(crate) fn tell(&mut self, line: String) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push(line);
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn notify(&self) {
-        self.has_changed.notify_all();
-    }
-}
-
-/// The making of blocks.
+/// The making of blocks of flows.
 pub struct Blocks {
-    /// The sensor and the run; its number is that of the first block.
+    /// The sensor and the run; its number is that of the next block.
     pub first: BlockId,
     /// The form of the bytes.
     pub encoding: Encoding,
@@ -115,22 +40,52 @@ impl Blocks {
         let first = BlockId { sensor, epoch, number: 0 };
         Blocks { first, encoding, schema: shape.version(), encoder }
     }
+
+    fn block(&mut self, part: EncodedRows) -> Block {
+        let id = self.first.clone();
+        self.first.number += 1;
+        Block {
+            id,
+            encoding: self.encoding,
+            schema: self.schema,
+            flows: part.flows,
+            rows: part.rows,
+            packets: part.packets,
+            packets_before: 0,
+            first_ns: part.first.as_nanos(),
+            last_ns: part.last.as_nanos(),
+            bytes: part.bytes,
+        }
+    }
+}
+
+impl Batch for FlowTable {
+    const WHAT: &str = "flows";
+
+    fn tally(&self) -> Tally {
+        Tally { flows: self.flows(), rows: self.rows(), packets: self.packets() }
+    }
+
+    fn bytes(&self) -> usize {
+        FlowTable::bytes(self)
+    }
+}
+
+impl MakeBlocks<FlowTable> for Blocks {
+    fn blocks(&mut self, table: FlowTable, bytes_max: usize) -> Result<Vec<Block>, String> {
+        let parts = self.encoder.encode(&table, bytes_max).map_err(|error| error.to_string())?;
+        Ok(parts.into_iter().map(|part| self.block(part)).collect())
+    }
 }
 
 /// Exports flows in sealed batches.
 pub struct BatchExporter {
-    name: String,
     shape: TableShape,
     sampling: Sampling,
-    limits: Limits,
     table: FlowTable,
     /// The time of the first flow of the table.
     since: Timestamp,
-    shared: Arc<Shared>,
-    cancel: Option<Arc<AtomicBool>>,
-    /// What was acknowledged when the wait for room was given up: until there is more there is no further wait.
-    given_up: Option<Tally>,
-    thread: Option<(Sender<FlowTable>, JoinHandle<()>)>,
+    outlet: Outlet<FlowTable>,
 }
 
 impl BatchExporter {
@@ -145,30 +100,18 @@ impl BatchExporter {
         spool: Option<Spool>,
         limits: Limits,
     ) -> Result<BatchExporter, Error> {
-        let name = carrier.name().to_owned();
-        let shared = Arc::new(Shared::default());
-        let (sender, tables) = channel();
-        let worker = Worker::new(blocks, carrier, spool, limits, Arc::clone(&shared));
-        let thread = thread::Builder::new().name("export".to_owned());
-        let thread = thread.spawn(move || worker.run(&tables));
-        let thread = thread.map_err(|source| Error::Thread { name: name.clone(), source })?;
         Ok(BatchExporter {
-            name,
             table: FlowTable::new(&shape),
             shape,
             sampling: Sampling::NONE,
-            limits,
             since: Timestamp::EPOCH,
-            shared,
-            cancel: None,
-            given_up: None,
-            thread: Some((sender, thread)),
+            outlet: Outlet::start(Box::new(blocks), carrier, spool, limits)?,
         })
     }
 
     /// The destination as users wrote it, without secrets.
     pub fn name(&self) -> &str {
-        &self.name
+        self.outlet.name()
     }
 
     /// Sets how packets or flows were sampled.
@@ -183,7 +126,7 @@ impl BatchExporter {
 
     /// Once `cancel` is true the end of the run waits for no receiver: what is not spooled is lost.
     pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
-        self.cancel = Some(Arc::clone(cancel));
+        self.outlet.set_cancel_flag(cancel);
     }
 
     /// Takes flows. `now` is the time by which a batch becomes too old. Where the memory is full, flows of live interfaces
@@ -194,7 +137,7 @@ impl BatchExporter {
                 self.since = now;
             }
             self.table.push(&self.shape, flow, self.sampling);
-            if self.table.rows() >= self.limits.rows {
+            if self.table.rows() >= self.outlet.limits().rows {
                 self.seal(is_live);
             }
         }
@@ -203,9 +146,7 @@ impl BatchExporter {
 
     /// Seals the batch if it is too old.
     pub fn flush(&mut self, now: Timestamp, is_live: bool) {
-        let time = i64::try_from(self.limits.time.as_nanos()).unwrap_or(i64::MAX);
-        // A clock that was set back must not keep a batch open until it has come there again.
-        if !self.table.is_empty() && !(0..time).contains(&now.since(self.since)) {
+        if !self.table.is_empty() && self.outlet.limits().is_too_old(self.since, now) {
             self.seal(is_live);
         }
     }
@@ -213,110 +154,29 @@ impl BatchExporter {
     /// Seals the last batch, and waits until every block is acknowledged, spooled or lost.
     pub fn finish(&mut self) {
         self.seal(false);
-        if let Some((sender, thread)) = self.thread.take() {
-            self.shared.is_ending.store(true, Ordering::Relaxed);
-            drop(sender);
-            while !thread.is_finished() {
-                self.pass_cancel();
-                let state = self.shared.lock();
-                drop(self.shared.has_changed.wait_timeout(state, LOOK));
-            }
-            let has_panicked = thread.join().is_err();
-            let mut state = self.shared.lock();
-            let rest = state.account.in_flight;
-            if has_panicked && rest != Tally::default() {
-                state.account.lose(Cause::Undelivered, rest);
-                state.reasons[Cause::Undelivered as usize] =
-                    Some("the thread of the exporter has ended".to_owned());
-            }
-        }
+        self.outlet.finish();
     }
 
     /// Counters. Flows of the batch that is being filled are in flight.
     pub fn account(&self) -> Account {
-        let mut account = self.shared.lock().account;
-        let filling = self.filling();
-        account.ended += filling;
-        account.in_flight += filling;
-        account
+        self.outlet.account(self.table.tally())
     }
 
     /// Lines to be shown to the user since this was last asked.
     pub fn take_events(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.shared.lock().events)
+        self.outlet.take_events()
     }
 
     /// The first reason of each cause by which rows were lost.
     pub fn reasons(&self) -> Vec<(Cause, String)> {
-        let state = self.shared.lock();
-        let of = |cause: Cause| state.reasons[cause as usize].clone().map(|reason| (cause, reason));
-        Cause::ALL.into_iter().filter_map(of).collect()
-    }
-
-    fn filling(&self) -> Tally {
-        Tally { flows: self.table.flows(), rows: self.table.rows(), packets: self.table.packets() }
+        self.outlet.reasons()
     }
 
     /// Hands the table to the thread.
     fn seal(&mut self, is_live: bool) {
-        if self.table.is_empty() {
-            return;
-        }
-        let (tally, bytes) = (self.filling(), self.table.bytes());
-        let table = std::mem::replace(&mut self.table, FlowTable::new(&self.shape));
-        let has_room = self.reserve(bytes, is_live);
-        let mut state = self.shared.lock();
-        state.account.ended += tally;
-        state.account.in_flight += tally;
-        let is_taken = has_room && self.thread.as_ref().is_some_and(|(sender, _)| sender.send(table).is_ok());
-        if is_taken {
-            state.memory += bytes;
-            return;
-        }
-        state.account.lose(Cause::Memory, tally);
-        let reason = format!("{} MiB of memory were full", self.limits.memory >> 20);
-        state.reasons[Cause::Memory as usize].get_or_insert(reason);
-    }
-
-    /// Whether there is room for this number of bytes. A batch that is alone always has room.
-    fn reserve(&mut self, bytes: usize, is_live: bool) -> bool {
-        let has_room = |state: &State| state.memory == 0 || state.memory + bytes <= self.limits.memory;
-        let mut state = self.shared.lock();
-        let (mut since, mut acknowledged) = (Instant::now(), state.account.acknowledged);
-        while !has_room(&state) {
-            let has_waited = self.given_up == Some(acknowledged) || since.elapsed() >= self.limits.patience;
-            if is_live || has_waited || self.is_cancelled() {
-                drop(state);
-                self.given_up = has_waited.then_some(acknowledged);
-                return false;
-            }
-            let waited = self.shared.has_changed.wait_timeout(state, LOOK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if state.account.acknowledged != acknowledged {
-                (since, acknowledged) = (Instant::now(), state.account.acknowledged);
-            }
-        }
-        true
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed))
-    }
-
-    fn pass_cancel(&self) {
-        if self.is_cancelled() {
-            self.shared.is_cancelled.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for BatchExporter {
-    /// Without [`finish`](Self::finish) there is no wait for the receiver.
-    fn drop(&mut self) {
-        if let Some((sender, thread)) = self.thread.take() {
-            self.shared.is_cancelled.store(true, Ordering::Relaxed);
-            drop(sender);
-            let _ = thread.join();
+        if !self.table.is_empty() {
+            let table = std::mem::replace(&mut self.table, FlowTable::new(&self.shape));
+            self.outlet.seal(table, is_live);
         }
     }
 }

@@ -21,21 +21,20 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext
 use tapline_file::Compression;
 
 use crate::kafka_address::KafkaAddress;
-use crate::{Block, Carrier, Error, Offer, Outcome, Report, Secret, kafka_properties};
+use crate::kafka_client::{self, METADATA_TIME, shown};
+use crate::{Block, Carrier, Encoding, Error, Offer, Outcome, Report, Secret};
 
 /// Blocks that are on their way at a time, and their bytes.
 const TAKEN_MAX: usize = 64;
 const TAKEN_BYTES_MAX: usize = 32 << 20;
 /// The longest time from offer to acknowledgement.
 const MESSAGE_TIME: Duration = Duration::from_secs(10);
-/// The longest time for the brokers' word on the topic at the start.
-const METADATA_TIME: Duration = Duration::from_secs(5);
 /// The longest time in which blocks that are given up are reported.
 const GIVE_UP_TIME: Duration = Duration::from_secs(5);
+/// What stands in place of a version of columns where messages are packets.
+const PACKETS_SCHEMA: &str = "tapline-packets-pcapng";
 /// How often reports are looked for.
 const STEP: Duration = Duration::from_millis(2);
-/// The most letters of a reason that are shown.
-const SHOWN_MAX: usize = 200;
 
 /// A topic.
 pub(crate) struct KafkaCarrier {
@@ -243,28 +242,12 @@ fn config(
     user: Option<&str>,
     secret: Option<&Secret>,
 ) -> Result<ClientConfig, Error> {
-    let mut config = ClientConfig::new();
-    config.set("client.id", "tapline");
-    if let Some(user) = user {
-        config.set("security.protocol", "SASL_SSL").set("sasl.mechanisms", "SCRAM-SHA-512");
-        config.set("sasl.username", user);
-    }
-    if let Some(secret) = secret {
-        config.set("sasl.password", secret.as_str());
-    }
-    if let Some(file) = &address.properties {
-        for (name, value) in kafka_properties::read(file)? {
-            // Two names of one property would be set in no order.
-            let name = if name == "sasl.mechanism" { "sasl.mechanisms".to_owned() } else { name };
-            config.set(name, value);
-        }
-    }
+    let mut config = kafka_client::config(address, user, secret)?;
     let codec = match compression {
         Some(Compression::Zstd) => "zstd",
         _ => "lz4",
     };
     config
-        .set("bootstrap.servers", address.brokers.join(","))
         .set("acks", "all")
         .set("enable.idempotence", "true")
         .set("compression.codec", codec)
@@ -275,9 +258,7 @@ fn config(
         .set("message.timeout.ms", MESSAGE_TIME.as_millis().to_string())
         .set("message.max.bytes", "1000000")
         .set("queue.buffering.max.kbytes", ((2 * TAKEN_BYTES_MAX) >> 10).to_string())
-        .set("queue.buffering.max.messages", (2 * TAKEN_MAX).to_string())
-        .set("reconnect.backoff.max.ms", "1000")
-        .set_log_level(RDKafkaLogLevel::Emerg);
+        .set("queue.buffering.max.messages", (2 * TAKEN_MAX).to_string());
     Ok(config)
 }
 
@@ -314,22 +295,22 @@ fn outcome(error: &KafkaError, cause: Option<&str>) -> Outcome {
 }
 
 /// What a message tells beside its rows.
-fn headers(block: &Block) -> [(&'static str, String); 8] {
-    [
+fn headers(block: &Block) -> Vec<(&'static str, String)> {
+    let is_of_flows = block.encoding.is_of_flows();
+    let schema = if is_of_flows { format!("{:016x}", block.schema) } else { PACKETS_SCHEMA.to_owned() };
+    let mut headers = vec![
         ("tapline-batch", block.id.to_string()),
         ("tapline-format", block.encoding.name().to_owned()),
-        ("tapline-schema", format!("{:016x}", block.schema)),
-        ("tapline-rows", block.rows.to_string()),
-        ("tapline-flows", block.flows.to_string()),
+        ("tapline-schema", schema),
         ("tapline-packets", block.packets.to_string()),
         ("tapline-first", block.first_ns.to_string()),
         ("tapline-last", block.last_ns.to_string()),
-    ]
-}
-
-/// A text of others: no letter of it moves a terminal's cursor.
-fn shown(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(SHOWN_MAX).collect()
+    ];
+    headers.extend(match block.encoding {
+        Encoding::Pcapng => vec![("tapline-packets-before", block.packets_before.to_string())],
+        _ => vec![("tapline-rows", block.rows.to_string()), ("tapline-flows", block.flows.to_string())],
+    });
+    headers
 }
 
 #[cfg(test)]

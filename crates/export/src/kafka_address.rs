@@ -32,8 +32,25 @@ pub(crate) struct KafkaAddress {
 }
 
 impl KafkaAddress {
-    /// The topic behind `kafka://USER@`.
+    /// The topic behind `kafka://USER@`, to which blocks go.
     pub(crate) fn parse(text: &str) -> Result<KafkaAddress, String> {
+        let mut has_key = true;
+        let address = KafkaAddress::parse_with(text, "key=sensor, key=none", |setting| match setting {
+            ("key", key @ ("sensor" | "none")) => {
+                has_key = key == "sensor";
+                true
+            }
+            _ => false,
+        });
+        address.map(|address| KafkaAddress { has_key, ..address })
+    }
+
+    /// The topic with other settings: `take` says whether it knows a name and its value, `known` are those that it does.
+    pub(crate) fn parse_with(
+        text: &str,
+        known: &str,
+        mut take: impl FnMut((&str, &str)) -> bool,
+    ) -> Result<KafkaAddress, String> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let (hosts, topic) = path.split_once('/').ok_or("the topic is missing: kafka://HOST:PORT/TOPIC")?;
         let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-_".contains(letter);
@@ -52,13 +69,10 @@ impl KafkaAddress {
         let mut address = KafkaAddress { brokers, topic: topic.to_owned(), has_key: true, properties: None };
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             match setting.split_once('=') {
-                Some(("key", "sensor")) => address.has_key = true,
-                Some(("key", "none")) => address.has_key = false,
                 Some(("properties", file)) if !file.is_empty() => address.properties = Some(file.into()),
+                Some(given) if take(given) => {}
                 _ => {
-                    return Err(format!(
-                        "`{setting}` is no setting: there are key=sensor, key=none and properties=FILE"
-                    ));
+                    return Err(format!("`{setting}` is no setting: there are {known} and properties=FILE"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Flows that leave in sealed batches: encoded once as a block with an id, and kept until the carrier has it delivered.
+//! Flows and packets that leave in sealed batches: encoded once as a block with an id, and kept until the carrier has it delivered.
 //!
 //! ```text
 //! rows --encode--> Block { id, rows, bytes } --offer--> Carrier --poll--> Delivered: forgotten
@@ -27,12 +27,19 @@ mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod kafka_address;
+#[cfg(feature = "kafka")]
+mod kafka_client;
 #[cfg(any(test, feature = "kafka"))]
 mod kafka_properties;
+#[cfg(feature = "kafka")]
+mod kafka_reader;
+mod outlet;
+mod packet_exporter;
 mod schema;
 mod spool;
 mod spool_file;
 mod threaded;
+mod topic;
 #[cfg(test)]
 mod trial;
 #[cfg(all(test, feature = "http"))]
@@ -44,8 +51,11 @@ pub use block::{Block, BlockId, Encoding, Sensor};
 pub use carrier::{Carrier, Offer, Outcome, Report, Target};
 pub use destination::{Destination, Secret};
 pub use error::Error;
-pub use exporter::{BatchExporter, Blocks, Limits};
+pub use exporter::{BatchExporter, Blocks};
 pub use file::FileTarget;
+pub use outlet::Limits;
+pub use packet_exporter::PacketExporter;
 pub use schema::Schema;
 pub use spool::Spool;
 pub use threaded::Threaded;
+pub use topic::{ChunkHead, MESSAGE_MAX, Message, NextMessage, Runs, Topic, TopicAddress};

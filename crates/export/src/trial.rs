@@ -11,6 +11,7 @@ pub(crate) fn block(number: u64, bytes: &[u8]) -> Block {
         flows: 1,
         rows: 1,
         packets: 3,
+        packets_before: 0,
         first_ns: 10,
         last_ns: 20,
         bytes: bytes.to_vec(),

@@ -1,7 +1,7 @@
-//! The exporter's thread: encodes batches, offers blocks to the carrier, and keeps them until they are acknowledged.
+//! An exporter's thread: encodes batches, offers blocks to the carrier, and keeps them until they are acknowledged.
 //!
 //! ```text
-//! table --encode--> waiting --offer--> taken --Delivered--> counted
+//! batch --encode--> waiting --offer--> taken --Delivered--> counted
 //!                    |   ^               |---Refused------> lost
 //!    receiver away:  v   '---------------+---Again, after a pause that doubles
 //!                  spool --oldest first--'
@@ -15,11 +15,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use tapline_flow::export::{EncodedRows, FlowTable};
-
 use crate::account::{Cause, Tally};
 use crate::backoff::Backoff;
-use crate::exporter::{Blocks, Limits, Shared};
+use crate::outlet::{Batch, Limits, MakeBlocks, Shared, State};
 use crate::spool::Entry;
 use crate::{Block, Carrier, Offer, Outcome, Report, Spool};
 
@@ -32,8 +30,8 @@ const WAITING_MAX: usize = 16;
 /// Blocks of the spool that are in memory at a time.
 const LOADED_MAX: usize = 4;
 
-pub(crate) struct Worker {
-    blocks: Blocks,
+pub(crate) struct Worker<B> {
+    blocks: Box<dyn MakeBlocks<B>>,
     carrier: Box<dyn Carrier>,
     spool: Option<Spool>,
     limits: Limits,
@@ -55,14 +53,14 @@ struct Kept {
     entry: Option<Entry>,
 }
 
-impl Worker {
+impl<B: Batch> Worker<B> {
     pub(crate) fn new(
-        blocks: Blocks,
+        blocks: Box<dyn MakeBlocks<B>>,
         carrier: Box<dyn Carrier>,
         spool: Option<Spool>,
         limits: Limits,
         shared: Arc<Shared>,
-    ) -> Worker {
+    ) -> Worker<B> {
         let mut worker = Worker {
             blocks,
             carrier,
@@ -89,21 +87,21 @@ impl Worker {
         }
     }
 
-    pub(crate) fn run(mut self, tables: &Receiver<FlowTable>) {
+    pub(crate) fn run(mut self, batches: &Receiver<B>) {
         while !self.is_done() {
-            if let Some(table) = self.next_table(tables) {
-                self.encode(&table);
+            if let Some(batch) = self.next_batch(batches) {
+                self.encode(batch);
             }
             self.spill();
             self.load();
             self.offer();
             self.poll();
         }
-        self.give_up(tables);
+        self.give_up(batches);
     }
 
     /// The next batch, if there is one and room for its blocks.
-    fn next_table(&mut self, tables: &Receiver<FlowTable>) -> Option<FlowTable> {
+    fn next_batch(&mut self, batches: &Receiver<B>) -> Option<B> {
         let rest = self.backoff.rest(Instant::now());
         let is_idle = self.taken.is_empty() && (self.waiting.is_empty() || !rest.is_zero());
         let wait = match is_idle {
@@ -118,8 +116,8 @@ impl Worker {
             std::thread::sleep(wait);
             return None;
         }
-        match tables.recv_timeout(wait) {
-            Ok(table) => Some(table),
+        match batches.recv_timeout(wait) {
+            Ok(batch) => Some(batch),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
                 self.ended.get_or_insert_with(Instant::now);
@@ -134,47 +132,29 @@ impl Worker {
         !self.waiting.is_empty() || self.spool.as_ref().is_some_and(Spool::has_waiting)
     }
 
-    fn encode(&mut self, table: &FlowTable) {
-        let parts = match self.blocks.encoder.encode(table, self.limits.block) {
-            Ok(parts) => parts,
-            Err(error) => return self.lose_table(table, error.to_string()),
+    fn encode(&mut self, batch: B) {
+        let (tally, held) = (batch.tally(), batch.bytes());
+        let blocks = match self.blocks.blocks(batch, self.limits.block) {
+            Ok(blocks) => blocks,
+            Err(reason) => return self.lose_batch(tally, held, reason),
         };
-        let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
-        for part in parts {
-            let block = Arc::new(self.block(part));
-            self.waiting.push_back(Kept { block, entry: None });
-        }
+        let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
+        let kept = blocks.into_iter().map(|block| Kept { block: Arc::new(block), entry: None });
+        self.waiting.extend(kept);
         let mut state = self.shared.lock();
-        state.memory = (state.memory + bytes).saturating_sub(table.bytes());
+        state.memory = (state.memory + bytes).saturating_sub(held);
         drop(state);
         self.shared.notify();
     }
 
-    /// Counts a table that cannot be encoded as refused.
-    fn lose_table(&self, table: &FlowTable, reason: String) {
-        let tally = Tally { flows: table.flows(), rows: table.rows(), packets: table.packets() };
+    /// Counts a batch that cannot be encoded as refused.
+    fn lose_batch(&self, tally: Tally, held: usize, reason: String) {
         let mut state = self.shared.lock();
         state.account.lose(Cause::Refused, tally);
-        state.memory = state.memory.saturating_sub(table.bytes());
+        state.memory = state.memory.saturating_sub(held);
         self.note_loss(&mut state, Cause::Refused, reason);
         drop(state);
         self.shared.notify();
-    }
-
-    fn block(&mut self, part: EncodedRows) -> Block {
-        let id = self.blocks.first.clone();
-        self.blocks.first.number += 1;
-        Block {
-            id,
-            encoding: self.blocks.encoding,
-            schema: self.blocks.schema,
-            flows: part.flows,
-            rows: part.rows,
-            packets: part.packets,
-            first_ns: part.first.as_nanos(),
-            last_ns: part.last.as_nanos(),
-            bytes: part.bytes,
-        }
     }
 
     /// Puts blocks into the spool that are not delivered soon.
@@ -222,15 +202,15 @@ impl Worker {
         self.release(block, state);
     }
 
-    fn note_loss(&self, state: &mut crate::exporter::State, cause: Cause, reason: String) {
+    fn note_loss(&self, state: &mut State, cause: Cause, reason: String) {
         if state.reasons[cause as usize].is_none() {
-            state.tell(format!("{}: flows are lost: {reason}", self.carrier.name()));
+            state.tell(format!("{}: {} are lost: {reason}", self.carrier.name(), B::WHAT));
             state.reasons[cause as usize] = Some(reason);
         }
     }
 
     /// Gives the memory of a block back.
-    fn release(&self, block: &Block, mut state: std::sync::MutexGuard<'_, crate::exporter::State>) {
+    fn release(&self, block: &Block, mut state: std::sync::MutexGuard<'_, State>) {
         state.memory = state.memory.saturating_sub(block.bytes.len());
         drop(state);
         self.shared.notify();
@@ -313,7 +293,7 @@ impl Worker {
         self.forget(kept);
         let mut state = self.shared.lock();
         if was_away {
-            state.tell(format!("{}: takes flows again", self.carrier.name()));
+            state.tell(format!("{}: takes {} again", self.carrier.name(), B::WHAT));
         }
         match &kept.entry {
             Some(entry) if !entry.is_own => state.account.replayed += entry.tally,
@@ -353,7 +333,7 @@ impl Worker {
         state.account.repeated += 1;
         if !was_failing {
             let place = if self.spool.is_some() { "the spool" } else { "memory" };
-            state.tell(format!("{}: {why}; flows wait in {place}", self.carrier.name()));
+            state.tell(format!("{}: {why}; {} wait in {place}", self.carrier.name(), B::WHAT));
         }
         match (kept.entry, &mut self.spool) {
             (Some(entry), Some(spool)) => {
@@ -384,7 +364,7 @@ impl Worker {
     }
 
     /// The end: what is not delivered by now is spooled, or lost.
-    fn give_up(&mut self, tables: &Receiver<FlowTable>) {
+    fn give_up(&mut self, batches: &Receiver<B>) {
         for report in self.carrier.give_up() {
             self.handle(report);
         }
@@ -397,8 +377,8 @@ impl Worker {
                     None => self.lose(&kept.block, Cause::Undelivered, self.reason()),
                 }
             }
-            let Ok(table) = tables.recv() else { return };
-            self.encode(&table);
+            let Ok(batch) = batches.recv() else { return };
+            self.encode(batch);
         }
     }
 

@@ -99,6 +99,9 @@ fn counters(account: &InterfaceAccount) -> Vec<(&'static str, Count)> {
             ("lost_driver_max", lost(LossPoint::Driver)),
         ],
         (None, None) if account.losses.is_empty() => vec![delivered],
+        (None, None) if account.losses.iter().any(|loss| loss.place == LossPoint::Topic) => {
+            vec![delivered, ("lost_topic", lost(LossPoint::Topic)), ("lost_file", lost(LossPoint::File))]
+        }
         (None, None) => vec![delivered, ("lost_file", lost(LossPoint::File))],
     }
 }

@@ -34,6 +34,7 @@ mod shard;
 mod stage;
 pub mod stages;
 mod table;
+mod topic_source;
 mod worker_merge;
 
 pub use account::{GraphAccount, StageAccount};
@@ -49,6 +50,7 @@ pub use stage::{ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, 
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::Error;
 pub use tapline_view::{Error as ViewError, ViewFile};
+pub use topic_source::TopicSource;
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge};
 
 #[cfg(test)]

@@ -40,9 +40,17 @@ pub enum DropReason {
     SmallFlow,
     /// No reader of a published place of a graph wanted it. No loss.
     Unwanted,
+    /// More waited for a receiver of chunks than the memory that is allowed.
+    BatchMemory,
+    /// A receiver of chunks refused it.
+    BatchRefused,
+    /// The spool of chunks was full, or its disk failed.
+    BatchSpool,
+    /// The run ended before a receiver of chunks took it, and there is no spool.
+    BatchUndelivered,
 }
 
-const COUNT: usize = 18;
+const COUNT: usize = 22;
 
 impl DropReason {
     /// All of them.
@@ -65,6 +73,10 @@ impl DropReason {
         DropReason::OverloadFlows,
         DropReason::SmallFlow,
         DropReason::Unwanted,
+        DropReason::BatchMemory,
+        DropReason::BatchRefused,
+        DropReason::BatchSpool,
+        DropReason::BatchUndelivered,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -88,6 +100,10 @@ impl DropReason {
             DropReason::OverloadFlows => "lost: disk too slow, new flows given up",
             DropReason::SmallFlow => "of flows with few packets",
             DropReason::Unwanted => "that no reader wanted",
+            DropReason::BatchMemory => "lost: memory full",
+            DropReason::BatchRefused => "lost: refused by the receiver",
+            DropReason::BatchSpool => "lost: spool full",
+            DropReason::BatchUndelivered => "lost: not delivered by the end",
         }
     }
 
@@ -112,6 +128,10 @@ impl DropReason {
             DropReason::OverloadFlows => "overload_flows",
             DropReason::SmallFlow => "small_flow",
             DropReason::Unwanted => "unwanted",
+            DropReason::BatchMemory => "batch_memory",
+            DropReason::BatchRefused => "batch_refused",
+            DropReason::BatchSpool => "batch_spool",
+            DropReason::BatchUndelivered => "batch_undelivered",
         }
     }
 

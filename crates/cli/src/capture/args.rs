@@ -11,6 +11,7 @@ use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::container;
+use crate::destinations::ReceiverArgs;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
 use crate::strict::StrictArgs;
@@ -28,6 +29,8 @@ Examples:
   tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
   tapline capture -r in.pcap --json | jq .ipv4.src
   tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, doubled, reordered
+  tapline capture -i eth0 -w kafka://broker/packets --spool spool,20G 'port 53'     chunks of packets as messages
+  tapline capture -i 'kafka://broker/packets?until=end' -w out.pcapng               the same packets, read back
   tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, show what it has counted
 
 At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
@@ -39,7 +42,8 @@ pub(crate) struct CaptureArgs {
     /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. The
     /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
     /// (docs/afxdp.md), xdp?: likewise where that can be; eth0@3 is receive queue 3 alone. tap:NAME reads a capture of
-    /// tapline serve, tap:NAME/GROUP a share of it.
+    /// tapline serve, tap:NAME/GROUP a share of it. kafka://HOST/TOPIC reads the packets of a topic (only in builds with
+    /// the feature kafka; docs/export.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
     /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
@@ -130,6 +134,8 @@ pub(crate) struct CaptureArgs {
 
     /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, .erf,
     /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. An ending that stands for another format is an error.
+    /// kafka://HOST/TOPIC (feature kafka), http:// and https:// (feature http) write to receivers, in chunks that they
+    /// acknowledge (docs/export.md).
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
     pub(crate) write: Option<PathBuf>,
     /// Write in this format, regardless of the file's name.
@@ -177,6 +183,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) arrow: ArrowArgs,
+    #[command(flatten)]
+    pub(crate) receiver: ReceiverArgs,
 
     /// Show addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
     #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
@@ -283,6 +291,13 @@ impl CaptureArgs {
     /// The most bytes to keep of a packet.
     pub(super) fn snap_len(&self) -> u32 {
         if self.snapshot_length == 0 { SNAP_LEN } else { self.snapshot_length }
+    }
+
+    /// The receiver of chunks that -w names, if it names one.
+    pub(super) fn written_receiver(&self) -> Option<&str> {
+        const SCHEMES: [&str; 4] = ["kafka://", "http://", "https://", "clickhouse://"];
+        let text = self.write.as_ref()?.to_str()?;
+        SCHEMES.iter().any(|scheme| text.starts_with(scheme)).then_some(text)
     }
 
     /// Whether packets are printed, as text or JSON.

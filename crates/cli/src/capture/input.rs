@@ -8,6 +8,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
 use tapline_capture::{FileInput, Source};
+use tapline_export::TopicAddress;
 use tapline_file::{BlockQueue, FileSource, MergeOrder};
 use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
@@ -19,6 +20,7 @@ use super::filtering::Filtering;
 use crate::files::{self, announcement};
 use crate::live::{self, Live, Way, link_type_text};
 use crate::stored::{self, Asked};
+use crate::topics;
 
 /// Opened sources, one for each worker, and what people should know about them.
 pub(super) struct Input {
@@ -33,6 +35,10 @@ pub(super) struct Input {
 
 /// Opens what was asked for.
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
+    if let Some(topic) = topics::of_sources(&args.read, &args.interface)? {
+        args.past.check_unused()?;
+        return open_topic(args, &topic);
+    }
     let stores: Vec<_> = args.read.iter().map(|name| stored::store_name(name)).collect::<Result<_>>()?;
     match stores.as_slice() {
         [Some(name)] => return open_store(args, name, filtering),
@@ -42,6 +48,22 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
         _ => args.past.check_unused()?,
     }
     if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
+}
+
+/// The packets of a topic.
+fn open_topic(args: &CaptureArgs, topic: &TopicAddress) -> Result<Input> {
+    if args.workers > 1 || args.direction != DirectionArg::Inout {
+        bail!("{topic}: --workers and -Q are for live captures: leave them out");
+    }
+    let input = topics::open(topic, true)?;
+    check_link_type(args, input.interfaces().iter())?;
+    Ok(Input {
+        sources: vec![Box::new(input)],
+        announcements: vec![format!("reading from {topic}")],
+        is_live: false,
+        search: None,
+        blocks: BlockQueue::default(),
+    })
 }
 
 /// The packets of a store.

@@ -25,7 +25,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, Source};
 use tapline_file::BlockQueue;
-use tapline_graph::stages::{CompileFpl, FplProgram, SharedOutput, input_file};
+use tapline_graph::stages::{ChunkSettings, CompileFpl, FplProgram, SharedOutput, input_file};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -83,8 +83,12 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
-    let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
-    let meters = confine(args, &filtering, &input, identity.as_ref())?;
+    let mut outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
+    let receiver = outputs::receiver(args, &filtering, program_name, input.is_live)?;
+    let meters = confine(args, &filtering, &input, receiver.as_ref(), identity.as_ref())?;
+    if let Some(settings) = receiver {
+        outputs.push(outputs::open_receiver(settings, &control)?);
+    }
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
@@ -125,6 +129,7 @@ fn confine(
     args: &CaptureArgs,
     filtering: &Filtering,
     input: &Input,
+    receiver: Option<&ChunkSettings>,
     identity: Option<&Identity>,
 ) -> Result<Meters> {
     let dropped = privileges::give_up(identity)?;
@@ -132,7 +137,7 @@ fn confine(
         learn_zone();
     }
     let meters = meters(input);
-    let needs = outputs::needs(args, filtering, input.is_live, identity.is_some());
+    let needs = outputs::needs(args, filtering, receiver, input.is_live, identity.is_some());
     let lacks = privileges::confine(dropped, needs, &meters);
     if args.verbose > 0 {
         lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use jiff::tz::TimeZone;
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
-use tapline_graph::Stage;
-use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput, arrow_output};
+use tapline_graph::stages::{ChunkOutput, ChunkSettings, FileOutput, LineFormat, LinesOutput, arrow_output};
+use tapline_graph::{Control, Stage};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
 use tapline_sys::privilege::Identity;
@@ -44,7 +44,7 @@ pub(super) fn open(
     if let Some(directory) = args.write.as_deref().and_then(stored::directory) {
         let settings = args.recorder.clone().unwrap_or_default();
         outputs.push(Box::new(store::open_output(&directory, settings, &interfaces, identity)?));
-    } else if args.write.is_some() {
+    } else if args.write.is_some() && args.written_receiver().is_none() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
     if args.arrow.arrow {
@@ -60,32 +60,63 @@ pub(super) fn open(
             bail!("{other} and --print would both write to standard output: {mend}");
         }
         outputs.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
-    } else if outputs.is_empty() || args.count {
+    } else if outputs.is_empty() && args.written_receiver().is_none() || args.count {
         outputs.push(Box::new(CountOutput::default()));
     }
     Ok(outputs)
+}
+
+/// Settings of the receiver of chunks that -w names, if it names one, with its password.
+pub(super) fn receiver(
+    args: &CaptureArgs,
+    filtering: &Filtering,
+    program: Option<&str>,
+    is_live: bool,
+) -> Result<Option<ChunkSettings>> {
+    let Some(to) = args.written_receiver() else { return args.receiver.check_unused().map(|()| None) };
+    let is_for_files = args.format.is_some()
+        || args.file_size.is_some()
+        || args.rotate_seconds.is_some()
+        || args.file_count.is_some()
+        || args.part
+        || !args.secrets.is_empty();
+    if is_for_files {
+        bail!("-w {to}: --format, --secrets, --part, -C, -G and -W are for files: leave them out");
+    }
+    args.receiver.chunks(to, section(args, filtering, program, is_live), is_live).map(Some)
+}
+
+/// Opens the receiver: once rights are given up, as it has threads.
+pub(super) fn open_receiver(settings: ChunkSettings, control: &Control) -> Result<Box<dyn Stage>> {
+    Ok(Box::new(ChunkOutput::open(settings, &control.pacing_cancel_flag())?))
 }
 
 /// Rights needed once all is open. `has_opener`: files are made by another process.
 pub(super) fn needs(
     args: &CaptureArgs,
     filtering: &Filtering,
+    receiver: Option<&ChunkSettings>,
     is_live: bool,
     has_opener: bool,
 ) -> AllowedAccess {
     let store = args.write.as_deref().and_then(stored::directory);
-    let path = args.write.as_deref().filter(|_| !args.writes_standard_output() && store.is_none());
+    let is_file = !args.writes_standard_output() && store.is_none() && receiver.is_none();
+    let path = args.write.as_deref().filter(|_| is_file);
+    let spool = receiver.and_then(|_| args.receiver.spool_folder());
+    let of_receiver = receiver.into_iter().flat_map(|receiver| receiver.to.files_read());
     let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
     AllowedAccess {
         // Pipes that have the names of files in a rotation are opened with what rights are left.
         writes: if has_opener { folder() } else { Vec::new() },
         makes: if has_opener {
-            store.into_iter().collect()
+            store.into_iter().chain(spool).collect()
         } else {
-            folder().into_iter().chain(store).collect()
+            folder().into_iter().chain(store).chain(spool).collect()
         },
-        reads: args.read.iter().filter_map(|name| stored::directory(name)).collect(),
-        ip: args.names && args.numeric == 0 || is_live && privileges::may_ask_for_names(filtering.text()),
+        reads: args.read.iter().filter_map(|name| stored::directory(name)).chain(of_receiver).collect(),
+        ip: receiver.is_some()
+            || args.names && args.numeric == 0
+            || is_live && privileges::may_ask_for_names(filtering.text()),
         ..AllowedAccess::default()
     }
 }

@@ -11,6 +11,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
 use tapline_capture::{FileInput, Listener, Source};
+use tapline_export::TopicAddress;
 use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::{Constructor, InterfaceOptions};
 use tapline_graph::plan::{Plan, PlanNode};
@@ -33,7 +34,7 @@ use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, Way, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
-use crate::{clock_error, files, output, privileges, store};
+use crate::{clock_error, files, output, privileges, store, topics};
 
 /// A source of one worker.
 pub(crate) enum Opened {
@@ -108,7 +109,7 @@ pub(crate) fn worker_sources(
             "device" => device(settings, plan, node, compiler, workers)?,
             "generate" => made(node, workers)?,
             "listen" => listen(settings, node, workers)?,
-            _ => file(node, compiler, control, workers)?,
+            _ => file(plan, node, compiler, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
     }
@@ -120,12 +121,16 @@ fn say(line: &str) {
 }
 
 fn file(
+    plan: &Plan,
     node: &PlanNode,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
     workers: usize,
 ) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
+    if let Some(topic) = topics::named(path)? {
+        return read_topic(&topic, plan, workers);
+    }
     if let Some(name) = stored::store_name(path)? {
         let text = node.kernel_filter.clone().unwrap_or_default();
         let input = stored::open_filtered(&name, &PastArgs::default(), &text, compiler)?;
@@ -135,6 +140,15 @@ fn file(
     let file = files::open(path, control)?;
     say(&files::announcement(&file));
     Ok(Opened::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
+}
+
+/// The packets of a topic. A source that waits does so itself.
+fn read_topic(topic: &TopicAddress, plan: &Plan, workers: usize) -> Result<Vec<Opened>> {
+    let wants_rights = |node: &&PlanNode| node.is_source() || sending::is_sender(node);
+    let stands_alone = plan.nodes.iter().filter(wants_rights).count() == 1;
+    let source: Box<dyn Source> = Box::new(topics::open(topic, stands_alone)?);
+    say(&format!("reading from {topic}"));
+    Ok(if workers == 1 { vec![Opened::Device(source)] } else { Opened::shared(source, workers) })
 }
 
 fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
@@ -169,6 +183,9 @@ fn device(
 ) -> Result<Vec<Opened>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
     let name = node.arguments.text("interface");
+    if let Some(topic) = topics::named(Path::new(name))? {
+        return read_topic(&topic, plan, workers);
+    }
     let way = Way::of([name])?;
     let taken = way.clone();
     let filter = node.kernel_filter.clone().map(|text| {

@@ -72,8 +72,12 @@ fn send_settings(node: &PlanNode) -> SendSettings {
 
 /// The nodes that send.
 fn senders(plan: &Plan) -> impl Iterator<Item = usize> {
-    let is_sender = |node: &PlanNode| matches!(node.class.name, "bounce" | "reflect");
-    plan.nodes.iter().enumerate().filter(move |(_, node)| is_sender(node)).map(|(index, _)| index)
+    plan.nodes.iter().enumerate().filter(|(_, node)| is_sender(node)).map(|(index, _)| index)
+}
+
+/// Whether a node sends on an interface, which wants rights.
+pub(super) fn is_sender(node: &PlanNode) -> bool {
+    matches!(node.class.name, "bounce" | "reflect")
 }
 
 /// The devices from which packets come to a node.

@@ -125,3 +125,5 @@ fn a_build_without_kafka_says_so() {
 mod clickhouse;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod packets;

@@ -5,6 +5,7 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::RDKafkaRespErr;
 
 use super::*;
+use crate::ChunkHead;
 use crate::trial::block;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -81,9 +82,15 @@ fn headers_tell_what_a_reader_compares() {
         headers(&block(5, b"{}\n")).iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(
         told.join(" "),
-        "tapline-batch=test-7-5 tapline-format=json tapline-schema=0000000000000001 tapline-rows=1 tapline-flows=1 \
-         tapline-packets=3 tapline-first=10 tapline-last=20"
+        "tapline-batch=test-7-5 tapline-format=json tapline-schema=0000000000000001 tapline-packets=3 tapline-first=10 \
+         tapline-last=20 tapline-rows=1 tapline-flows=1"
     );
+    let packets = Block { encoding: Encoding::Pcapng, packets_before: 9, ..block(5, b"") };
+    let told = headers(&packets);
+    assert!(told.contains(&("tapline-schema", "tapline-packets-pcapng".to_owned())));
+    let told =
+        ChunkHead::of(told.iter().map(|(name, value)| (*name, Some(value.as_bytes())))).expect("a chunk");
+    assert_eq!((told.id, told.packets, told.packets_before), (packets.id, 3, 9));
 }
 
 #[test]

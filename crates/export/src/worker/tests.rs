@@ -8,7 +8,7 @@ use tapline_flow::{EndReason, Endpoint, Flow, FlowContext};
 use tapline_packet::Timestamp;
 
 use super::*;
-use crate::{Account, BatchExporter, BlockId, Encoding, Sensor, Target, Threaded};
+use crate::{Account, BatchExporter, BlockId, Blocks, Encoding, Sensor, Target, Threaded};
 
 /// The next answer for a block, and all blocks that were delivered.
 #[derive(Default)]

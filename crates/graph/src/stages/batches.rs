@@ -211,7 +211,7 @@ fn encoder(
 }
 
 /// The time of the start, which no other run of this sensor has, and no other worker.
-fn epoch(worker: u64) -> u64 {
+pub(super) fn epoch(worker: u64) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
     ns - ns % WORKERS_MAX + worker % WORKERS_MAX
@@ -222,11 +222,31 @@ fn sensor(arguments: &Arguments) -> Result<Sensor, tapline_export::Error> {
     if arguments.text("sensor") != "none" {
         return Sensor::new(arguments.text("sensor"));
     }
+    host()
+}
+
+/// The host as a sensor.
+pub(super) fn host() -> Result<Sensor, tapline_export::Error> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let fits =
         |letter: char| if letter.is_ascii_alphanumeric() || "._".contains(letter) { letter } else { '-' };
     let name: String = host.trim().trim_start_matches('.').chars().map(fits).take(64).collect();
     Sensor::new(if name.is_empty() { "sensor" } else { &name })
+}
+
+/// Losses by cause: each with the receiver's name and the reason, blocks and packets.
+pub(super) fn losses(
+    receiver: &str,
+    account: &Account,
+    reasons: &[(Cause, String)],
+) -> Vec<(String, u64, u64)> {
+    let of = |cause: Cause| {
+        let (blocks, lost) = (account.blocks_lost[cause as usize], account.lost[cause as usize]);
+        let reason = reasons.iter().find(|(other, _)| *other == cause).map(|(_, reason)| reason.as_str());
+        let name = format!("{receiver} ({}: {})", cause.name(), reason.unwrap_or("?"));
+        (blocks > 0).then_some((name, blocks, lost.packets))
+    };
+    Cause::ALL.into_iter().filter_map(of).collect()
 }
 
 struct Batches {
@@ -288,15 +308,7 @@ impl Destination for Batches {
     }
 
     fn losses(&self) -> Vec<(String, u64, u64)> {
-        let account = self.exporter.account();
-        let reasons = self.exporter.reasons();
-        let of = |cause: Cause| {
-            let (blocks, lost) = (account.blocks_lost[cause as usize], account.lost[cause as usize]);
-            let reason = reasons.iter().find(|(other, _)| *other == cause).map(|(_, reason)| reason.as_str());
-            let name = format!("{} ({}: {})", self.name, cause.name(), reason.unwrap_or("?"));
-            (blocks > 0).then_some((name, blocks, lost.packets))
-        };
-        Cause::ALL.into_iter().filter_map(of).collect()
+        losses(&self.name, &self.exporter.account(), &self.exporter.reasons())
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

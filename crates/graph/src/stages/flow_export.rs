@@ -194,7 +194,7 @@ fn merge_losses(sum: &mut Vec<(String, u64, u64)>, more: &[(String, u64, u64)]) 
     }
 }
 
-fn losses_text(losses: &[(String, u64, u64)]) -> String {
+pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
     let one = |(name, messages, packets): &(String, u64, u64)| {
         format!("{name}: {} messages, {} packets", grouped(*messages), grouped(*packets))
     };

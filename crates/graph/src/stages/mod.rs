@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `source`, `limit`, `snap`, `shared`, `store` | stages without a class: the commands put them into graphs |
+//! | `source`, `limit`, `snap`, `shared`, `store`, `packet_batches` | stages without a class: the commands put them into graphs |
 //! | `arrow` | packets as Arrow, without a class |
 //! | `lines` | `print` and `json` |
 //! | `flow_export` | the halves that `ipfix`, `flowlog` and `batches` have in common |
@@ -41,6 +41,7 @@ mod lines;
 pub(crate) mod mask;
 pub(crate) mod r#match;
 pub(crate) mod merge;
+mod packet_batches;
 mod places;
 pub(crate) mod publish;
 pub(crate) mod rate;
@@ -71,6 +72,7 @@ pub use filter::{CompileFilter, CompileNative, FilterStage};
 pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{LineFormat, LinesOutput};
+pub use packet_batches::{ChunkOutput, ChunkSettings};
 pub use places::PlaceFiles;
 pub use publish::{Publish, PublishedSource};
 pub use record::FileOutput;

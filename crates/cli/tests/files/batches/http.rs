@@ -13,24 +13,24 @@ use super::*;
 
 /// Blocks that a receiver has, by their ids.
 #[derive(Default)]
-struct Kept {
-    blocks: BTreeMap<String, Vec<u8>>,
+pub(super) struct Kept {
+    pub(super) blocks: BTreeMap<String, Vec<u8>>,
     calls: usize,
     /// Blocks that came again.
-    again: usize,
+    pub(super) again: usize,
 }
 
 /// A receiver that keeps each block once. Behaviour by the number of the call.
-struct Receiver {
-    url: String,
-    kept: Arc<Mutex<Kept>>,
+pub(super) struct Receiver {
+    pub(super) url: String,
+    pub(super) kept: Arc<Mutex<Kept>>,
     is_ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A receiver's way with a call.
 #[derive(Clone, Copy)]
-enum Way {
+pub(super) enum Way {
     Good,
     /// Not taken: 503.
     Busy,
@@ -43,7 +43,7 @@ enum Way {
 }
 
 impl Receiver {
-    fn start(way: impl Fn(usize) -> Way + Send + 'static) -> Receiver {
+    pub(super) fn start(way: impl Fn(usize) -> Way + Send + 'static) -> Receiver {
         Receiver::at(TcpListener::bind("127.0.0.1:0").expect("a port"), way)
     }
 
