@@ -12,6 +12,7 @@ use tapline_syntax::units::{count_in, size, size_in};
 
 use crate::args::parse_duration;
 use crate::probe::{quoted, time};
+use crate::run::confining;
 
 /// The least size of a spool, in bytes.
 const SPOOL_MIN: u64 = 1_000_000;
@@ -147,8 +148,7 @@ impl ReceiverArgs {
     /// The spool's folder, or the first above it that is there.
     pub(crate) fn spool_folder(&self) -> Option<PathBuf> {
         let (folder, _) = folder_and_size(self.spool.as_deref()?).ok()?;
-        let existing = Path::new(folder).ancestors().find(|folder| folder.is_dir());
-        Some(existing.unwrap_or(Path::new(".")).to_owned())
+        Some(confining::existing(Path::new(folder)))
     }
 
     /// A spool without a receiver is a mistake.
@@ -162,13 +162,10 @@ impl ReceiverArgs {
     /// The output of packets to a receiver.
     pub(crate) fn chunks(&self, to: &str, section: Section, is_live: bool) -> Result<ChunkSettings> {
         let to = Destination::of_packets(to)?;
-        if let Some(sensor) = &self.sensor {
-            Sensor::new(sensor)?;
-        }
         let spool = self.spool.as_deref().map(folder_and_size).transpose()?;
         Ok(ChunkSettings {
             to,
-            sensor: self.sensor.clone(),
+            sensor: self.sensor.as_deref().map(Sensor::new).transpose()?,
             spool: spool.map(|(folder, size)| (folder.into(), size)),
             time: self.batch_time,
             memory: usize::try_from(self.batch_memory).unwrap_or(usize::MAX),

@@ -139,13 +139,9 @@ impl KafkaReader {
             .for_each(|partition| partition.is_done = true);
     }
 
-    /// Whether a message came after the end of the start; notes its partition's end.
-    fn is_beyond(&mut self, id: i32, offset: i64) -> bool {
-        let Some(partition) = self.partitions.iter_mut().find(|partition| partition.id == id) else {
-            return self.is_until_end;
-        };
-        partition.is_done |= offset + 1 >= partition.end;
-        self.is_until_end && offset >= partition.end
+    /// The answer where there is no message.
+    fn none(&self) -> NextMessage {
+        if self.is_at_end() { NextMessage::End } else { NextMessage::Idle }
     }
 
     /// Of faults that pass the first is told until a message comes; others end the reading.
@@ -195,34 +191,35 @@ impl Topic for KafkaReader {
         if self.is_at_end() {
             return Ok(NextMessage::End);
         }
-        let (id, offset) = match self.consumer.poll(wait) {
+        let (id, offset, end) = match self.consumer.poll(wait) {
             None => return Ok(NextMessage::Idle),
             Some(Err(KafkaError::PartitionEOF(id))) => {
                 self.note_end(id);
-                let is_end = self.is_at_end();
-                return Ok(if is_end { NextMessage::End } else { NextMessage::Idle });
+                return Ok(self.none());
             }
             Some(Err(error)) => return self.fail(&error),
             Some(Ok(message)) => {
-                let place = (message.partition(), message.offset());
-                // The borrow of the consumer ends before the partition's end is noted.
-                let partition = self.partitions.iter().find(|partition| partition.id == place.0);
-                let is_beyond =
-                    self.is_until_end && partition.is_none_or(|partition| place.1 >= partition.end);
-                if !is_beyond {
+                let (id, offset) = (message.partition(), message.offset());
+                let known = self.partitions.iter().find(|partition| partition.id == id);
+                // Partitions that were added since the start had nothing then.
+                let end = known.map_or(0, |partition| partition.end);
+                if !self.is_until_end || offset < end {
                     take(&Message {
-                        partition: place.0,
-                        offset: place.1,
+                        partition: id,
+                        offset,
                         head: head(&message),
                         bytes: message.payload().unwrap_or_default(),
                     });
                 }
-                place
+                (id, offset, end)
             }
         };
         self.is_failing = false;
-        if self.is_beyond(id, offset) {
-            return Ok(if self.is_at_end() { NextMessage::End } else { NextMessage::Idle });
+        if offset + 1 >= end {
+            self.note_end(id);
+        }
+        if self.is_until_end && offset >= end {
+            return Ok(self.none());
         }
         self.last = Some((id, offset));
         Ok(NextMessage::Taken)

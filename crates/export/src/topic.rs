@@ -136,9 +136,7 @@ pub trait Topic: Send {
     fn is_whole(&self) -> bool;
 
     /// Whether other readers share it: what does not come here may come there.
-    fn is_shared(&self) -> bool {
-        false
-    }
+    fn is_shared(&self) -> bool;
 
     /// Hands the next message to `take`, and waits for it so long at most. The message before counts as read from here on.
     ///
@@ -147,14 +145,10 @@ pub trait Topic: Send {
     fn next(&mut self, wait: Duration, take: &mut dyn FnMut(&Message<'_>)) -> Result<NextMessage, Error>;
 
     /// Lines to be shown to the user since this was last asked.
-    fn take_events(&mut self) -> Vec<String> {
-        Vec::new()
-    }
+    fn take_events(&mut self) -> Vec<String>;
 
     /// The end of the reading: a group goes on behind what was read, and behind the last message if that `was_read`.
-    fn finish(&mut self, was_read: bool) {
-        let _ = was_read;
-    }
+    fn finish(&mut self, was_read: bool);
 }
 
 /// What the headers of a chunk say.

@@ -100,7 +100,7 @@ fn places(node: &PlanNode) -> Vec<PathBuf> {
 }
 
 /// The folder, or the first above it that is there.
-fn existing(folder: &Path) -> PathBuf {
+pub(crate) fn existing(folder: &Path) -> PathBuf {
     let found = folder.ancestors().find(|folder| folder.is_dir());
     found.map_or_else(|| ".".into(), Path::to_owned)
 }

@@ -5,7 +5,7 @@
 //! ```
 
 mod args;
-mod confining;
+pub(crate) mod confining;
 pub(crate) mod opening;
 pub(crate) mod publishing;
 mod reloading;

@@ -33,7 +33,7 @@ pub struct ChunkSettings {
     /// The receiver, of [`Destination::of_packets`].
     pub to: Destination,
     /// The sensor in the ids of chunks; `None` is the host.
-    pub sensor: Option<String>,
+    pub sensor: Option<Sensor>,
     /// The folder that keeps chunks, and the most bytes in it.
     pub spool: Option<(PathBuf, u64)>,
     /// The longest time that a chunk is filled, by the clock.
@@ -68,7 +68,7 @@ impl ChunkOutput {
         cancel: &Arc<AtomicBool>,
     ) -> Result<ChunkOutput, tapline_export::Error> {
         let to = &settings.to;
-        let sensor = settings.sensor.as_deref().map_or_else(host, Sensor::new)?;
+        let sensor = settings.sensor.map_or_else(host, Ok)?;
         let open = |(folder, bytes): &(PathBuf, u64)| {
             Spool::open(&folder.join(to.slug()).join("0"), *bytes, to.encoding())
         };

@@ -64,16 +64,34 @@ fn chunks(packets: u64) -> Vec<Block> {
     blocks.clone()
 }
 
-/// Messages, each with what its headers say.
-struct Given(std::vec::IntoIter<(Result<ChunkHead, &'static str>, Vec<u8>)>);
+/// A message: what its headers say, and its bytes.
+type Given = (Result<ChunkHead, &'static str>, Vec<u8>);
 
-impl Topic for Given {
+/// A topic of given messages.
+struct GivenTopic {
+    messages: std::vec::IntoIter<Given>,
+    is_shared: bool,
+    /// Whether the last message was read when the reading ended.
+    ended: Arc<Mutex<Option<bool>>>,
+}
+
+impl GivenTopic {
+    fn whole(messages: Vec<Given>) -> GivenTopic {
+        GivenTopic { messages: messages.into_iter(), is_shared: false, ended: Arc::default() }
+    }
+}
+
+impl Topic for GivenTopic {
     fn name(&self) -> &str {
         "kafka://h:9092/t"
     }
 
     fn is_whole(&self) -> bool {
-        true
+        !self.is_shared
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     fn next(
@@ -81,20 +99,28 @@ impl Topic for Given {
         _: Duration,
         take: &mut dyn FnMut(&Message<'_>),
     ) -> Result<NextMessage, tapline_export::Error> {
-        let Some((head, bytes)) = self.0.next() else { return Ok(NextMessage::End) };
+        let Some((head, bytes)) = self.messages.next() else { return Ok(NextMessage::End) };
         take(&Message { partition: 0, offset: 5, head, bytes: &bytes });
         Ok(NextMessage::Taken)
     }
+
+    fn take_events(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn finish(&mut self, was_read: bool) {
+        *self.ended.lock().expect("no test panics there") = Some(was_read);
+    }
 }
 
-fn message(block: &Block) -> (Result<ChunkHead, &'static str>, Vec<u8>) {
+fn message(block: &Block) -> Given {
     let Block { id, packets, packets_before, bytes, .. } = block.clone();
     (Ok(ChunkHead { id, packets, packets_before }), bytes)
 }
 
 /// The first bytes of all packets, events, and losses.
-fn read(messages: Vec<(Result<ChunkHead, &'static str>, Vec<u8>)>) -> (Vec<u8>, Vec<String>, Vec<u64>) {
-    let mut source = TopicSource::new(Box::new(Given(messages.into_iter()))).expect("a topic");
+fn read(messages: Vec<Given>) -> (Vec<u8>, Vec<String>, Vec<u64>) {
+    let mut source = TopicSource::new(Box::new(GivenTopic::whole(messages))).expect("a topic");
     let mut found = Vec::new();
     loop {
         match source.advance(Duration::ZERO).expect("no fault ends it") {
@@ -170,39 +196,10 @@ fn any_changed_byte_of_a_chunk_is_survived() {
         for mask in [0xff, 0x01, 0x80] {
             let mut changed = bytes.clone();
             changed[at] ^= mask;
-            let topic = Given(vec![(head.clone(), changed)].into_iter());
+            let topic = GivenTopic::whole(vec![(head.clone(), changed)]);
             let Ok(mut source) = TopicSource::new(Box::new(topic)) else { continue };
             while source.advance(Duration::ZERO).is_ok_and(|advance| advance == Advance::Batch) {}
         }
-    }
-}
-
-/// A topic that others share, and whether its last message was read when the reading ended.
-struct Shared(Given, Arc<Mutex<Option<bool>>>);
-
-impl Topic for Shared {
-    fn name(&self) -> &str {
-        "kafka://h:9092/t"
-    }
-
-    fn is_whole(&self) -> bool {
-        false
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn next(
-        &mut self,
-        wait: Duration,
-        take: &mut dyn FnMut(&Message<'_>),
-    ) -> Result<NextMessage, tapline_export::Error> {
-        self.0.next(wait, take)
-    }
-
-    fn finish(&mut self, was_read: bool) {
-        *self.1.lock().expect("no test panics there") = Some(was_read);
     }
 }
 
@@ -213,7 +210,8 @@ fn a_chunk_that_was_cut_was_not_read() {
     let messages = vec![message(&chunks[0]), message(&chunks[2])];
     for (batches, was_read) in [(0, false), (1, false), (3, true)] {
         let ended = Arc::new(Mutex::new(None));
-        let topic = Shared(Given(messages.clone().into_iter()), Arc::clone(&ended));
+        let topic =
+            GivenTopic { is_shared: true, ended: Arc::clone(&ended), ..GivenTopic::whole(messages.clone()) };
         let mut source = TopicSource::new(Box::new(topic)).expect("a topic");
         (0..batches).for_each(|_| drop(source.advance(Duration::ZERO)));
         source.stop().expect("it stops");
