@@ -21,7 +21,9 @@ optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-
 # What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
 PROFILE ?= dist
 # `tapline-full` has these beside: they take as long to build as all others, and three megabytes.
-FULL_FEATURES = $(DIST_FEATURES),tapline-cli/arrow,tapline-cli/kafka,tapline-cli/parquet
+FULL_FEATURES = $(DIST_FEATURES),tapline-cli/arrow,tapline-cli/$(KAFKA),tapline-cli/parquet
+# TLS and passwords to Kafka are OpenSSL's, where its headers are: Debian's libssl-dev and pkg-config.
+KAFKA = $(shell pkg-config --exists openssl && echo kafka-tls || echo kafka)
 DIST_FEATURES = --features tapline-cli/http,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 PACKAGES = target/packages
 # Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
@@ -76,8 +78,7 @@ quick:
 	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
 	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files
 
-# With other programs' clusters, started here: minutes, and not part of `make test`. TLS to Kafka is OpenSSL's.
-test-cluster: KAFKA = $(shell pkg-config --exists openssl && echo kafka-tls || echo kafka)
+# With other programs' clusters, started here: minutes, and not part of `make test`.
 test-cluster:
 	@bash scripts/test-tools.sh cluster
 	$(CARGO) build --locked $(FEATURES),tapline-cli/$(KAFKA) --bin tapline
@@ -141,6 +142,7 @@ dist: export RUSTFLAGS = $(REMAP)
 dist: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 dist:
 	@# The C library of Kafka is built for this machine alone.
+	@test -n "$(TARGET)" -o $(KAFKA) = kafka-tls || echo "tapline-full will have no TLS to Kafka: apt-get install libssl-dev pkg-config"
 	$(if $(TARGET),,$(CARGO) build --profile $(PROFILE) --locked $(FULL_FEATURES) -p tapline-cli && cp $(BUILT)/tapline $(BUILT)/tapline-full)
 	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) $(if $(TARGET),--target $(TARGET)) -p tapline-cli -p tapline-capi
 

@@ -126,8 +126,12 @@ gunzip -c "$root/usr/share/doc/tapline-full/examples/mixed.pcapng.gz" 2>/dev/nul
     cp "$root/usr/share/doc/tapline-full/examples/mixed.pcapng" "$root/mixed.pcapng"
 in_root sh -c 'tapline probe -r /mixed.pcapng --export parquet:/flows && ls /flows/*/*/*.parquet' >"$work/log" 2>&1 || fail "no Parquet"
 in_root tapline probe -r /mixed.pcapng --export 'kafka://127.0.0.1:1/flows' --patience 0.1s 2>&1 | grep -q 'this build' && fail "no Kafka"
+echo "password" >"$root/secret"
+# A broker that is away: it fails for that, and not for a client without TLS.
+in_root tapline probe -r /mixed.pcapng --export 'kafka://me@127.0.0.1:1/flows' --export-secret /secret --patience 0.1s >"$work/log" 2>&1 || true
+grep -q 'not all was taken' "$work/log" || { cat "$work/log" && fail "no TLS to Kafka"; }
 in_root tapline config check
-rm -r "$root/flows" "$root/mixed.pcapng"
+rm -r "$root/flows" "$root/mixed.pcapng" "$root/secret"
 install_all "$debs"
 in_root dpkg --purge tapline-full tapline-daemon tapline-libpcap tapline >"$work/log" 2>&1 || { cat "$work/log" && fail "purge of tapline-full"; }
 

@@ -42,13 +42,15 @@ declare -A package_of=(
 
 # Packages, and a Debian to install them in: `make test-packages`.
 if [ "${1:-}" = packages ]; then
-    package_of+=([lintian]=lintian [mmdebstrap]=mmdebstrap [rpmbuild]=rpm [musl-gcc]=musl-tools)
+    package_of+=([lintian]=lintian [mmdebstrap]=mmdebstrap [rpmbuild]=rpm [musl-gcc]=musl-tools [pkg-config]=pkg-config)
 fi
 
 missing=()
 for program in "${!package_of[@]}"; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing+=("${package_of[$program]}")
 done
+# TLS to Kafka.
+case "${1:-}" in packages | cluster) pkg-config --exists openssl 2>/dev/null || missing+=(libssl-dev) ;; esac
 ldconfig -p 2>/dev/null | grep -q 'libpcap\.so\.' || missing+=(libpcap0.8)
 # Python's users of libpcap, for Debian's own Python.
 for module in scapy pcapy; do
@@ -86,7 +88,7 @@ if [ "${1:-}" = cluster ]; then
     fi
     command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
     command -v kcat >/dev/null || missing+=(kcat)
-    pkg-config --exists openssl 2>/dev/null || missing+=(pkg-config libssl-dev)
+    command -v pkg-config >/dev/null || missing+=(pkg-config)
     # A broker of Kafka: 100 MB of jars from Maven Central, which stay in the target folder.
     kafka_folder="$(realpath -m "${CARGO_TARGET_DIR:-target}/kafka")"
     if command -v mvn >/dev/null && ! compgen -G "$kafka_folder/kafka-server-*.jar" >/dev/null; then

@@ -181,6 +181,7 @@ class Reader(DataSourceReader):
         self.program = options.get("tapline", "tapline")
         self.paths = paths_of(options)
         self.parts_wanted = number(options, "partitions", 0)
+        self.parts_most = number(options, "partitionsMax", None)
         self.part_bytes = number(options, "splitBytes", 0)
         self.filter = [f"({options['filter']})"] if options.get("filter") else []
         self.from_ns = number(options, "fromNs", None)
@@ -206,6 +207,8 @@ class Reader(DataSourceReader):
             marks.append(max(last for _, last in times) + 1)
         if times and self.parts_wanted > len(marks) + 1:
             marks = evenly(marks, times[0][0], max(last for _, last in times), self.parts_wanted)
+        elif self.parts_most is not None and self.parts_most < len(marks) + 1:
+            marks = some_of(marks, self.parts_most - 1)
         bounds = [None, *sorted(set(marks)), None]
         stretches = zip(bounds, bounds[1:])
         if self.from_ns is not None or self.to_ns is not None:
@@ -321,6 +324,11 @@ def evenly(marks, first, last, wanted):
     for low, high in zip(bounds, bounds[1:]):
         more += [low + (high - low) * at // each for at in range(1, each)]
     return sorted({*marks, *more})
+
+
+def some_of(marks, wanted):
+    """This number of marks, between which about as many of the others lie."""
+    return [marks[(at + 1) * len(marks) // (wanted + 1)] for at in range(max(wanted, 0))]
 
 
 def parts_of_file(path, part_bytes):
@@ -500,7 +508,8 @@ def find(spark, path, columns=None, since=None, until=None, labels=False, **want
 
     `host`, `src`, `dst`, `port`, `sport`, `dport`, `protocol`: a value or a list of them. `since`, `until` (exclusive):
     datetime. `columns`: names with commas between them. With `labels` also packets behind MPLS labels and PPPoE sessions,
-    for which all chunks of the time are read. What else is named is an option of the source.
+    for which all chunks of the time are read. What else is named is an option of the source. Of a store there are twice as
+    many partitions as Spark runs tasks at a time, by default: an index makes most of a store's segments cost less than a task.
     """
     from pyspark.sql import functions
 
@@ -516,7 +525,7 @@ def find(spark, path, columns=None, since=None, until=None, labels=False, **want
         asked += places
         are = [functions.col(place).isin(*values) for place in places]
         conditions.append(are[0] if len(are) == 1 else are[0] | are[1])
-    options = dict(wanted)
+    options = {"partitionsMax": 2 * spark.sparkContext.defaultParallelism, **wanted}
     for name, moment in (("fromNs", since), ("toNs", until)):
         if moment is not None:
             asked.append("time_ns")

@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -29,6 +30,8 @@ SEED = int(os.environ.get("SEED", "1"))
 RECIPE = "udp tcp ip ip6 size=80..900 flows=20k order=random rate=20k count=60k seed=7".split()
 # A broker under load needs a while; without an end it would hang a machine of tests.
 START_TIME = 120
+# Blocks in the spool with which a run lets the broker live.
+SPOOLED_MAX = 5_000
 
 
 def missing():
@@ -111,15 +114,16 @@ class Broker:
             self.process.wait()
 
 
-def messages(broker, topic):
-    """The messages of a topic: headers and rows."""
-    words = ["kcat", "-C", "-b", broker.address, "-t", topic, "-e", "-q", "-o", "beginning", "-f", "%S %h\n%s"]
-    text, at = subprocess.run(words, capture_output=True, check=True, timeout=START_TIME).stdout, 0
+def messages(broker, topic, with_places=False):
+    """The messages of a topic: headers and rows, and where they are asked for, partition and key."""
+    words = ["kcat", "-C", "-b", broker.address, "-t", topic, "-e", "-q", "-o", "beginning", "-f", "%S %p %k %h\n%s"]
+    text, at = subprocess.run(words, capture_output=True, check=True, timeout=3 * START_TIME).stdout, 0
     while at < len(text):
         end = text.index(b"\n", at)
-        size, _, headers = text[at:end].decode().partition(" ")
+        size, partition, key, headers = text[at:end].decode().split(" ", 3)
         at = end + 1 + int(size)
-        yield dict(header.split("=", 1) for header in headers.split(",")), text[end + 1 : at]
+        found = dict(header.split("=", 1) for header in headers.split(",")), text[end + 1 : at]
+        yield (*found, int(partition), key) if with_places else found
 
 
 def probe(file, *words):
@@ -183,6 +187,26 @@ class Topic(unittest.TestCase):
                 self.assertRegex(headers["tapline-batch"], r"^s1-\d+-\d+$")
             print(f"{topic}: {len(found)} messages, rows, packets and octets {sums(lines)}")
 
+    def test_a_flow_of_two_sensors_is_in_one_partition(self):
+        self.broker.make("by-flow")
+        for sensor in ("s1", "s2"):
+            words = ["--sensor", sensor, "--batch-rows", "2000", "--idle-timeout", "1"]
+            probe(self.file, "--export", self.to("by-flow", "?key=flow"), *words)
+        partitions, keys, rows = collections.defaultdict(set), collections.defaultdict(set), 0
+        for headers, lines, partition, key in messages(self.broker, "by-flow", with_places=True):
+            keys[key].add(int(headers["tapline-batch"].rsplit("-", 1)[1]) % 16)
+            for line in lines.splitlines():
+                row = json.loads(line)
+                partitions[row["communityId"]].add(partition)
+                rows += 1
+        self.assertEqual({len(found) for found in partitions.values()}, {1})
+        self.assertEqual(len(keys), 16)
+        self.assertEqual(sorted(number for found in keys.values() for number in found), list(range(16)))
+        spread = collections.Counter(partition for found in partitions.values() for partition in found)
+        self.assertEqual(len(spread), 4)
+        self.assertLess(max(spread.values()), 1.2 * min(spread.values()))
+        self.assertGreater(rows, 2 * len(self.rows), "flows that have several records")
+
     def test_blocks_of_clickhouse_arrive_whole(self):
         self.broker.make("native")
         probe(self.file, "--export", self.to("native", "?format=native"), "--batch-rows", "100000")
@@ -207,29 +231,33 @@ class Topic(unittest.TestCase):
         self.broker.make("kills")
         spool = os.path.join(self.folder.name, "spool")
         words = ["--export", self.to("kills", "?key=none"), "--spool", f"{spool},1G", "--batch-rows", "50"]
-        acknowledged = flows = repeated = 0
-        for _ in range(KILLS):
+        runs = collections.Counter()
+        for kill in range(KILLS):
             process = start_probe(self.file, *words)
             time.sleep(chance.uniform(0.2, 2))
             self.broker.kill()
             self.broker.start()
-            told = counters(process)
-            self.assertEqual([value for name, value in told.items() if name.startswith("lost") and value], [])
-            acknowledged += told["acknowledged"] + told.get("earlier_acknowledged", 0)
-            flows += told["acknowledged"] + told["spooled"]
-            repeated += told["repeated"]
-        runs = KILLS
-        while self.blocks_in(spool) and runs < KILLS + 10:
-            told = probe(self.file, *words)
-            acknowledged += told["acknowledged"] + told.get("earlier_acknowledged", 0)
-            flows += told["acknowledged"] + told["spooled"]
-            runs += 1
-        self.check_kills(runs, flows, acknowledged, repeated)
+            self.count(runs, counters(process))
+            # A spool that only grows is full in the end: that is a loss, told and counted, and not what is tested here.
+            if len(self.blocks_in(spool)) > SPOOLED_MAX:
+                self.count(runs, probe(self.file, *words, "--patience", "120"))
+            if sys.stderr.isatty() or kill % 10 == 9:
+                print(f"{kill + 1} kills, {len(self.blocks_in(spool))} blocks in the spool", file=sys.stderr, flush=True)
+        while self.blocks_in(spool) and runs["runs"] < 2 * KILLS + 10:
+            self.count(runs, probe(self.file, *words, "--patience", "120"))
+        self.check_kills(runs)
+
+    def count(self, runs, told):
+        self.assertEqual([value for name, value in told.items() if name.startswith("lost") and value], [])
+        runs["runs"] += 1
+        runs["acknowledged"] += told["acknowledged"] + told.get("earlier_acknowledged", 0)
+        runs["flows"] += told["acknowledged"] + told["spooled"]
+        runs["repeated"] += told["repeated"]
 
     def blocks_in(self, spool):
         return [path for path in glob.glob(os.path.join(spool, "*", "*", "*")) if not path.endswith("/lock")]
 
-    def check_kills(self, runs, flows, acknowledged, repeated):
+    def check_kills(self, runs):
         blocks, lines, doubled = {}, collections.Counter(), 0
         for headers, rows in messages(self.broker, "kills"):
             name, digest = headers["tapline-batch"], hashlib.sha256(rows).digest()
@@ -239,13 +267,13 @@ class Topic(unittest.TestCase):
             else:
                 blocks[name] = digest
                 lines.update(rows.splitlines())
-        expected = collections.Counter({line: runs * count for line, count in collections.Counter(self.rows).items()})
-        self.assertEqual(acknowledged, flows, "the spool is empty: every flow is acknowledged")
-        self.assertEqual(lines - expected, collections.Counter(), "no row twice, once ids are looked at")
-        self.assertEqual(expected - lines, collections.Counter(), "no acknowledged row is missing")
+        expected = collections.Counter({line: runs["runs"] * count for line, count in collections.Counter(self.rows).items()})
+        self.assertEqual(runs["acknowledged"], runs["flows"], "the spool is empty: every flow is acknowledged")
+        self.assertEqual(sum((lines - expected).values()), 0, "no row twice, once ids are looked at")
+        self.assertEqual(sum((expected - lines).values()), 0, "no acknowledged row is missing")
         print(
-            f"{KILLS} kills, {runs} runs: {flows} flows, {sum(lines.values())} rows in {len(blocks)} blocks; "
-            f"{doubled} messages twice, with the same bytes; {repeated} offers repeated"
+            f"{KILLS} kills, {runs['runs']} runs: {runs['flows']} flows, {sum(lines.values())} rows in {len(blocks)} blocks; "
+            f"{doubled} messages twice, with the same bytes; {runs['repeated']} offers repeated"
         )
 
 

@@ -60,13 +60,40 @@ def greatest(sums):
     return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
 
 
+def start_spark(folder, megabytes=1024):
+    """A Spark of two workers with a core each, which has the data sources."""
+    global tapline_spark
+    import tapline_spark
+    from pyspark.sql import SparkSession
+
+    paths = f"{SOURCE}:{MODULES}"
+    os.environ["PYTHONPATH"] = paths
+    os.environ["SPARK_HOME"] = os.path.join(MODULES, "pyspark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = SparkSession.builder.master(f"local-cluster[2,1,{megabytes}]").appName("tapline")
+    for key, value in {
+        "spark.executor.memory": f"{megabytes}m",
+        "spark.executorEnv.PYTHONPATH": paths,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": os.path.join(folder, "warehouse"),
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        session = session.config(key, value)
+    spark = session.getOrCreate()
+    tapline_spark.register(spark)
+    return spark
+
+
 class Cluster(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        global tapline_spark
-        import tapline_spark
-        from pyspark.sql import SparkSession
-
         cls.folder = tempfile.TemporaryDirectory()
         cls.files = [os.path.join(cls.folder.name, f"{name}.pcap") for name in ("a", "b")]
         for at, file in enumerate(cls.files):
@@ -74,27 +101,7 @@ class Cluster(unittest.TestCase):
         cls.store = os.path.join(cls.folder.name, "store")
         tapline("store", "import", cls.store, *cls.files, "--segment", "4MiB")
         cls.table = alone("find", cls.store)
-        paths = f"{SOURCE}:{MODULES}"
-        os.environ["PYTHONPATH"] = paths
-        os.environ["SPARK_HOME"] = os.path.join(MODULES, "pyspark")
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        session = SparkSession.builder.master("local-cluster[2,1,1024]").appName("tapline")
-        for key, value in {
-            "spark.executorEnv.PYTHONPATH": paths,
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.shuffle.partitions": "4",
-            "spark.local.dir": cls.folder.name,
-            "spark.sql.warehouse.dir": os.path.join(cls.folder.name, "warehouse"),
-            "spark.log.level": "ERROR",
-            "spark.ui.showConsoleProgress": "false",
-        }.items():
-            session = session.config(key, value)
-        cls.spark = session.getOrCreate()
-        tapline_spark.register(cls.spark)
+        cls.spark = start_spark(cls.folder.name)
 
     @classmethod
     def tearDownClass(cls):
@@ -129,6 +136,13 @@ class Cluster(unittest.TestCase):
         column = lambda name: self.table[name].to_pylist()
         there = lambda name: sum(1 for value in column(name) if value is not None)
         self.assertEqual(list(lengths), [sum(column("length")), sum(column("captured")), there("src"), there("vlan")])
+
+    def test_partitions_of_several_segments_lack_nothing(self):
+        for most in (1, 3):
+            packets = self.packets(partitionsMax=most)
+            self.assertEqual((packets.rdd.getNumPartitions(), packets.count()), (most, self.table.num_rows))
+        found = tapline_spark.find(self.spark, self.store, tapline=TAPLINE)
+        self.assertEqual((found.rdd.getNumPartitions(), found.count()), (4, self.table.num_rows))
 
     def test_both_workers_take_part(self):
         lengths = self.packets(columns="length").rdd

@@ -35,6 +35,8 @@ pub(crate) struct ClickHouseTarget {
     secret: Option<Secret>,
     schema: Schema,
     compression: Option<Compression>,
+    /// Memory of compressed blocks.
+    packed: Vec<u8>,
     /// Which endpoint is asked first.
     endpoint: usize,
     /// Whether the table still has to be made.
@@ -69,6 +71,7 @@ impl ClickHouseTarget {
             secret,
             schema,
             compression: None,
+            packed: Vec::new(),
             endpoint: 0,
             is_missing,
         }
@@ -128,7 +131,7 @@ impl ClickHouseTarget {
         self.ask_within(self.endpoint, None, settings, body, compression)
     }
 
-    /// Asks an endpoint, and waits no longer for it than this.
+    /// Asks an endpoint, and waits no longer for it than this. The body is compressed as `compression` says.
     fn ask_within(
         &self,
         endpoint: usize,
@@ -154,8 +157,7 @@ impl ClickHouseTarget {
         if let Some(compression) = compression {
             request = request.header("content-encoding", compression.name());
         }
-        let body = packed(body, compression).map_err(|error| error.to_string())?;
-        let mut answer = request.send(&body[..]).map_err(|error| format!("{endpoint}: {error}"))?;
+        let mut answer = request.send(body).map_err(|error| format!("{endpoint}: {error}"))?;
         let header =
             |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (summary, code) = (header("x-clickhouse-summary"), header("x-clickhouse-exception-code"));
@@ -169,7 +171,7 @@ impl ClickHouseTarget {
         })
     }
 
-    fn insert(&self, block: &Block) -> Result<Answer, String> {
+    fn insert(&mut self, block: &Block) -> Result<Answer, String> {
         let columns = match block.schema == self.schema.version {
             true => format!(" ({})", self.schema.names()),
             // Of a run with another template: as its bytes say.
@@ -186,7 +188,11 @@ impl ClickHouseTarget {
             ("wait_end_of_query", "1"),
         ];
         let settings = if self.address.is_old { &settings[..1] } else { &settings[..] };
-        self.ask(settings, &block.bytes, self.compression)
+        let mut memory = std::mem::take(&mut self.packed);
+        let body = packed(&block.bytes, self.compression, &mut memory).map_err(|error| error.to_string())?;
+        let answer = self.ask(settings, body, self.compression);
+        self.packed = memory;
+        answer
     }
 
     /// Makes the table, once.

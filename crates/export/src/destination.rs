@@ -3,7 +3,7 @@
 //! ```text
 //! batch+file:NAME[?format=json]   batch+stdout:   http://[USER@]HOST[:PORT]/PATH   https://...
 //! clickhouse://[USER@]HOST[:PORT][+HOST[:PORT]...]/DB.TABLE[?create=yes&old=yes&tls=yes]
-//! kafka://[USER@]HOST[:PORT][+HOST[:PORT]...]/TOPIC[?key=none&properties=FILE]
+//! kafka://[USER@]HOST[:PORT][+HOST[:PORT]...]/TOPIC[?key=flow&properties=FILE]
 //! ```
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tapline_file::Compression;
 
-use crate::kafka_address::{BLOCK_MAX, KafkaAddress};
+use crate::kafka_address::{BLOCK_MAX, KafkaAddress, MessageKey};
 use crate::{Carrier, Encoding, Error, FileTarget, Schema, Threaded};
 
 /// The most bytes of a file with a secret.
@@ -172,6 +172,9 @@ impl Destination {
         let to = Destination::parse(text)?;
         match to.place {
             Place::ClickHouse(_) => Err(wrong("its tables have flows: probe --export")),
+            Place::Kafka(KafkaAddress { key: MessageKey::Flow, .. }) => {
+                Err(wrong("a chunk has packets of many flows: key=sensor or key=none"))
+            }
             _ if settings.encoding.is_some() => {
                 Err(wrong("packets are sections of pcapng: leave format= out"))
             }
@@ -182,6 +185,11 @@ impl Destination {
     /// The form of its blocks.
     pub fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    /// Whether the flows of a block are those of one key group.
+    pub fn is_keyed_by_flow(&self) -> bool {
+        matches!(&self.place, Place::Kafka(address) if address.key == MessageKey::Flow)
     }
 
     /// Whether the receiver is of before ClickHouse 20.6, which lacks types that blocks have else.

@@ -3,29 +3,38 @@
 //! ```text
 //! flows --push--> table --rows or time: sealed--> thread: encode, deliver, spool
 //! ```
+//!
+//! Where messages have a key by flow there is a table for each [key group](crate::key_group).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tapline_flow::export::{EncodedRows, FlowTable, TableEncoder, TableShape};
+use tapline_flow::export::{EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape};
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
 use tapline_places::Places;
 
 use crate::account::{Account, Cause, Tally};
+use crate::key_group::{KEY_GROUPS, key_group};
 use crate::outlet::{Batch, Limits, MakeBlocks, Outlet};
 use crate::{Block, BlockId, Carrier, Encoding, Error, Sensor, Spool};
 
 /// The making of blocks of flows.
 pub struct Blocks {
-    /// The sensor and the run; its number is that of the next block.
-    pub first: BlockId,
+    sensor: Sensor,
+    epoch: u64,
+    /// Blocks that were made.
+    made: u64,
+    /// Key groups, of which there is one unless messages have a key by flow.
+    groups: u64,
     /// The form of the bytes.
     pub encoding: Encoding,
     /// The version of the columns.
     pub schema: u64,
     /// Makes the bytes.
     pub encoder: Box<dyn TableEncoder>,
+    /// Memory of blocks that were acknowledged.
+    spare: SpareBuffers,
 }
 
 impl Blocks {
@@ -37,15 +46,30 @@ impl Blocks {
         shape: &TableShape,
         encoder: Box<dyn TableEncoder>,
     ) -> Blocks {
-        let first = BlockId { sensor, epoch, number: 0 };
-        Blocks { first, encoding, schema: shape.version(), encoder }
+        Blocks {
+            sensor,
+            epoch,
+            made: 0,
+            groups: 1,
+            encoding,
+            schema: shape.version(),
+            encoder,
+            spare: SpareBuffers::default(),
+        }
     }
 
-    fn block(&mut self, part: EncodedRows) -> Block {
-        let id = self.first.clone();
-        self.first.number += 1;
+    /// Makes each block of the flows of one key group.
+    #[must_use]
+    pub fn keyed_by_flow(self) -> Blocks {
+        Blocks { groups: KEY_GROUPS, ..self }
+    }
+
+    fn block(&mut self, part: EncodedRows, group: usize) -> Block {
+        // Numbers rise as blocks are made, and tell the group.
+        let number = self.made * self.groups + group as u64;
+        self.made += 1;
         Block {
-            id,
+            id: BlockId { sensor: self.sensor.clone(), epoch: self.epoch, number },
             encoding: self.encoding,
             schema: self.schema,
             flows: part.flows,
@@ -59,22 +83,36 @@ impl Blocks {
     }
 }
 
-impl Batch for FlowTable {
+/// Flows of a key group.
+struct FlowBatch {
+    group: usize,
+    table: FlowTable,
+    /// The time of the first flow of the table.
+    since: Timestamp,
+}
+
+impl Batch for FlowBatch {
     const WHAT: &str = "flows";
 
     fn tally(&self) -> Tally {
-        Tally { flows: self.flows(), rows: self.rows(), packets: self.packets() }
+        let table = &self.table;
+        Tally { flows: table.flows(), rows: table.rows(), packets: table.packets() }
     }
 
     fn bytes(&self) -> usize {
-        FlowTable::bytes(self)
+        self.table.bytes()
     }
 }
 
-impl MakeBlocks<FlowTable> for Blocks {
-    fn blocks(&mut self, table: FlowTable, bytes_max: usize) -> Result<Vec<Block>, String> {
-        let parts = self.encoder.encode(&table, bytes_max).map_err(|error| error.to_string())?;
-        Ok(parts.into_iter().map(|part| self.block(part)).collect())
+impl MakeBlocks<FlowBatch> for Blocks {
+    fn blocks(&mut self, batch: &mut FlowBatch, bytes_max: usize) -> Result<Vec<Block>, String> {
+        let parts = self.encoder.encode_into(&batch.table, bytes_max, &mut self.spare);
+        let parts = parts.map_err(|error| error.to_string())?;
+        Ok(parts.into_iter().map(|part| self.block(part, batch.group)).collect())
+    }
+
+    fn reuse(&mut self, bytes: Vec<u8>) {
+        self.spare.put(bytes);
     }
 }
 
@@ -82,10 +120,11 @@ impl MakeBlocks<FlowTable> for Blocks {
 pub struct BatchExporter {
     shape: TableShape,
     sampling: Sampling,
-    table: FlowTable,
-    /// The time of the first flow of the table.
-    since: Timestamp,
-    outlet: Outlet<FlowTable>,
+    /// The batch of each key group that is being filled.
+    batches: Vec<FlowBatch>,
+    /// Rows with which a batch is sealed: all batches together have those of the limits.
+    rows_max: u64,
+    outlet: Outlet<FlowBatch>,
 }
 
 impl BatchExporter {
@@ -100,11 +139,13 @@ impl BatchExporter {
         spool: Option<Spool>,
         limits: Limits,
     ) -> Result<BatchExporter, Error> {
+        let groups = blocks.groups as usize;
+        let batch = |group| FlowBatch { group, table: FlowTable::new(&shape), since: Timestamp::EPOCH };
         Ok(BatchExporter {
-            table: FlowTable::new(&shape),
+            batches: (0..groups).map(batch).collect(),
+            rows_max: limits.rows.div_ceil(groups as u64),
             shape,
             sampling: Sampling::NONE,
-            since: Timestamp::EPOCH,
             outlet: Outlet::start(Box::new(blocks), carrier, spool, limits)?,
         })
     }
@@ -132,34 +173,60 @@ impl BatchExporter {
     /// Takes flows. `now` is the time by which a batch becomes too old. Where the memory is full, flows of live interfaces
     /// are lost and counted; others wait for room.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp, is_live: bool) {
-        for flow in flows {
-            if self.table.is_empty() {
-                self.since = now;
-            }
-            self.table.push(&self.shape, flow, self.sampling);
-            if self.table.rows() >= self.outlet.limits().rows {
-                self.seal(is_live);
+        match self.batches.len() {
+            1 => self.fill(0, flows, now, is_live),
+            _ => {
+                for flow in flows {
+                    self.fill(key_group(flow) as usize, std::slice::from_ref(flow), now, is_live);
+                }
             }
         }
         self.flush(now, is_live);
     }
 
-    /// Seals the batch if it is too old.
-    pub fn flush(&mut self, now: Timestamp, is_live: bool) {
-        if !self.table.is_empty() && self.outlet.limits().is_too_old(self.since, now) {
-            self.seal(is_live);
+    /// Puts flows into the batch of a key group, and seals it where it is full.
+    fn fill(&mut self, group: usize, mut flows: &[Flow], now: Timestamp, is_live: bool) {
+        while !flows.is_empty() {
+            let batch = &mut self.batches[group];
+            if batch.table.is_empty() {
+                batch.since = now;
+            }
+            // A flow has two rows at most.
+            let room = (self.rows_max.saturating_sub(batch.table.rows()) / 2).max(1);
+            let count = usize::try_from(room).unwrap_or(usize::MAX).min(flows.len());
+            let (fitting, rest) = flows.split_at(count);
+            batch.table.push(&self.shape, fitting, self.sampling);
+            if batch.table.rows() >= self.rows_max {
+                self.seal(group, is_live);
+            }
+            flows = rest;
         }
     }
 
-    /// Seals the last batch, and waits until every block is acknowledged, spooled or lost.
+    /// Seals batches that are too old.
+    pub fn flush(&mut self, now: Timestamp, is_live: bool) {
+        for group in 0..self.batches.len() {
+            if self.outlet.limits().is_too_old(self.batches[group].since, now) {
+                self.seal(group, is_live);
+            }
+        }
+    }
+
+    /// Seals the last batches, and waits until every block is acknowledged, spooled or lost.
     pub fn finish(&mut self) {
-        self.seal(false);
+        for group in 0..self.batches.len() {
+            self.seal(group, false);
+        }
         self.outlet.finish();
     }
 
-    /// Counters. Flows of the batch that is being filled are in flight.
+    /// Counters. Flows of batches that are being filled are in flight.
     pub fn account(&self) -> Account {
-        self.outlet.account(self.table.tally())
+        let mut open = Tally::default();
+        for batch in &self.batches {
+            open += batch.tally();
+        }
+        self.outlet.account(open)
     }
 
     /// Lines to be shown to the user since this was last asked.
@@ -172,11 +239,19 @@ impl BatchExporter {
         self.outlet.reasons()
     }
 
-    /// Hands the table to the thread.
-    fn seal(&mut self, is_live: bool) {
-        if !self.table.is_empty() {
-            let table = std::mem::replace(&mut self.table, FlowTable::new(&self.shape));
-            self.outlet.seal(table, is_live);
+    /// Hands the batch of a key group to the thread.
+    fn seal(&mut self, group: usize, is_live: bool) {
+        let batch = &mut self.batches[group];
+        if !batch.table.is_empty() {
+            let next = match self.outlet.spent() {
+                Some(mut spent) => {
+                    spent.table.clear();
+                    spent.table
+                }
+                None => FlowTable::new(&self.shape),
+            };
+            let table = std::mem::replace(&mut batch.table, next);
+            self.outlet.seal(FlowBatch { group, table, since: batch.since }, is_live);
         }
     }
 }

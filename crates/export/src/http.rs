@@ -7,7 +7,6 @@
 //! others, silence   again
 //! ```
 
-use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
@@ -31,6 +30,8 @@ pub(crate) struct HttpTarget {
     compression: Option<Compression>,
     /// Value of the header `Authorization`.
     authorization: Option<String>,
+    /// Memory of compressed bodies.
+    packed: Vec<u8>,
 }
 
 impl HttpTarget {
@@ -49,7 +50,7 @@ impl HttpTarget {
             (None, Some(secret)) => Some(format!("Bearer {}", secret.as_str())),
             (None, None) => None,
         };
-        HttpTarget { agent: agent(), url: url.to_owned(), compression, authorization }
+        HttpTarget { agent: agent(), url: url.to_owned(), compression, authorization, packed: Vec::new() }
     }
 }
 
@@ -82,25 +83,26 @@ impl Target for HttpTarget {
         if let Some(compression) = self.compression {
             request = request.header("content-encoding", compression.name());
         }
-        let body = match packed(&block.bytes, self.compression) {
+        let body = match packed(&block.bytes, self.compression, &mut self.packed) {
             Ok(body) => body,
             Err(error) => return Outcome::Again(error.to_string()),
         };
-        match request.send(&body[..]) {
+        match request.send(body) {
             Ok(mut answer) => outcome(answer.status().as_u16(), || shown(&body_of(&mut answer))),
             Err(error) => Outcome::Again(error.to_string()),
         }
     }
 }
 
-/// The body of a call: the bytes, or all of them compressed.
-pub(crate) fn packed(bytes: &[u8], compression: Option<Compression>) -> io::Result<Cow<'_, [u8]>> {
-    let Some(compression) = compression else { return Ok(Cow::Borrowed(bytes)) };
-    let mut packer = Packer::new(compression)?;
-    let mut body = packer.pack(bytes)?.to_vec();
-    packer.mark();
-    body.extend_from_slice(&packer.end());
-    Ok(Cow::Owned(body))
+/// The body of a call: the bytes, or all of them compressed in `memory`, which keeps its size for the next call.
+pub(crate) fn packed<'b>(
+    bytes: &'b [u8],
+    compression: Option<Compression>,
+    memory: &'b mut Vec<u8>,
+) -> io::Result<&'b [u8]> {
+    let Some(compression) = compression else { return Ok(bytes) };
+    *memory = Packer::pack_whole(compression, bytes, std::mem::take(memory))?;
+    Ok(memory)
 }
 
 /// An answer's body, if it is no longer than others' answers should be.

@@ -20,8 +20,9 @@ use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext, PurgeConfig};
 use tapline_file::Compression;
 
-use crate::kafka_address::KafkaAddress;
+use crate::kafka_address::{KafkaAddress, MessageKey};
 use crate::kafka_client::{self, METADATA_TIME, shown};
+use crate::key_group::key_of;
 use crate::{Block, Carrier, Encoding, Error, Offer, Outcome, Report, Secret};
 
 /// Blocks that are on their way at a time, and their bytes.
@@ -130,10 +131,12 @@ impl KafkaCarrier {
             all.insert(Header { key, value: Some(value.as_bytes()) })
         });
         let record = BaseRecord::with_opaque_to(&self.address.topic, Arc::clone(block));
-        let mut record = record.payload(block.bytes.as_slice()).headers(headers);
-        if self.address.has_key {
-            record = record.key(block.id.sensor.as_str());
-        }
+        let record = record.payload(block.bytes.as_slice()).headers(headers);
+        let record = match self.address.key {
+            MessageKey::Sensor => record.key(block.id.sensor.as_str()),
+            MessageKey::Flow => record.key(key_of(block.id.number)),
+            MessageKey::None => record,
+        };
         self.producer.send(record).map_err(|(error, _)| error)
     }
 

@@ -1,7 +1,7 @@
 //! Topics of Kafka, as destinations name them.
 //!
 //! ```text
-//! kafka://[USER@]HOST[:PORT][+HOST[:PORT]...]/TOPIC[?key=sensor|none&properties=FILE]
+//! kafka://[USER@]HOST[:PORT][+HOST[:PORT]...]/TOPIC[?key=sensor|flow|none&properties=FILE]
 //! ```
 
 use std::fmt;
@@ -18,6 +18,18 @@ const BROKERS_MAX: usize = 32;
 /// where nothing else was set (`message.max.bytes`).
 pub(crate) const BLOCK_MAX: usize = 900_000;
 
+/// The key of messages, by which the client chooses the partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MessageKey {
+    /// The sensor's name: its blocks are in one partition, in their order.
+    #[default]
+    Sensor,
+    /// The key group of the block's flows: a flow is in one partition, whichever sensor metered it.
+    Flow,
+    /// None: blocks are spread.
+    None,
+}
+
 /// A topic, as destinations name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KafkaAddress {
@@ -25,8 +37,7 @@ pub(crate) struct KafkaAddress {
     pub(crate) brokers: Vec<String>,
     /// Its name: letters, digits, dots, hyphens and underscores.
     pub(crate) topic: String,
-    /// Messages have the sensor's name as key: its blocks are in one partition, in their order.
-    pub(crate) has_key: bool,
+    pub(crate) key: MessageKey,
     /// A file of further properties of the client.
     pub(crate) properties: Option<PathBuf>,
 }
@@ -34,15 +45,17 @@ pub(crate) struct KafkaAddress {
 impl KafkaAddress {
     /// The topic behind `kafka://USER@`, to which blocks go.
     pub(crate) fn parse(text: &str) -> Result<KafkaAddress, String> {
-        let mut has_key = true;
-        let address = KafkaAddress::parse_with(text, "key=sensor, key=none", |setting| match setting {
-            ("key", key @ ("sensor" | "none")) => {
-                has_key = key == "sensor";
-                true
-            }
-            _ => false,
+        let mut key = MessageKey::default();
+        let address = KafkaAddress::parse_with(text, "key=sensor, key=flow, key=none", |setting| {
+            key = match setting {
+                ("key", "sensor") => MessageKey::Sensor,
+                ("key", "flow") => MessageKey::Flow,
+                ("key", "none") => MessageKey::None,
+                _ => return false,
+            };
+            true
         });
-        address.map(|address| KafkaAddress { has_key, ..address })
+        address.map(|address| KafkaAddress { key, ..address })
     }
 
     /// The topic with other settings: `take` says whether it knows a name and its value, `known` are those that it does.
@@ -66,7 +79,8 @@ impl KafkaAddress {
                 "more than {BROKERS_MAX} brokers: a few are enough, as each knows the others"
             ));
         }
-        let mut address = KafkaAddress { brokers, topic: topic.to_owned(), has_key: true, properties: None };
+        let mut address =
+            KafkaAddress { brokers, topic: topic.to_owned(), key: MessageKey::default(), properties: None };
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             match setting.split_once('=') {
                 Some(("properties", file)) if !file.is_empty() => address.properties = Some(file.into()),
@@ -100,7 +114,9 @@ fn broker(host: &str) -> Result<String, String> {
 
 impl fmt::Display for KafkaAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kafka://{}/{}", self.brokers.join("+"), self.topic)
+        write!(f, "kafka://{}/{}", self.brokers.join("+"), self.topic)?;
+        // The key decides how blocks are numbered, so a spool is of one key.
+        if self.key == MessageKey::Flow { f.write_str("?key=flow") } else { Ok(()) }
     }
 }
 
@@ -113,10 +129,15 @@ mod tests {
         let address =
             KafkaAddress::parse("a+b:9+[::1]:7/net.flows?key=none&properties=/etc/k").expect("a topic");
         assert_eq!(address.brokers, ["a:9092", "b:9", "[::1]:7"]);
-        assert_eq!((address.topic.as_str(), address.has_key), ("net.flows", false));
+        assert_eq!((address.topic.as_str(), address.key), ("net.flows", MessageKey::None));
         assert_eq!(address.properties, Some("/etc/k".into()));
         assert_eq!(address.to_string(), "kafka://a:9092+b:9+[::1]:7/net.flows");
-        assert!(KafkaAddress::parse("[::1]/t").expect("a topic").has_key);
+        assert_eq!(KafkaAddress::parse("[::1]/t").expect("a topic").key, MessageKey::Sensor);
+        let by_flow = KafkaAddress::parse("h/t?key=flow").expect("a topic");
+        assert_eq!(
+            (by_flow.key, by_flow.to_string().as_str()),
+            (MessageKey::Flow, "kafka://h:9092/t?key=flow")
+        );
     }
 
     #[test]
@@ -136,6 +157,7 @@ mod tests {
             ("h,i/t", "no broker"),
             (many.as_str(), "more than 32"),
             ("h/t?acks=0", "no setting"),
+            ("h/t?key=packet", "no setting"),
             ("h/t?properties=", "no setting"),
         ] {
             let error = KafkaAddress::parse(text).expect_err(text);

@@ -33,6 +33,7 @@ mod kafka_client;
 mod kafka_properties;
 #[cfg(feature = "kafka")]
 mod kafka_reader;
+mod key_group;
 mod outlet;
 mod packet_exporter;
 mod schema;

@@ -5,7 +5,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ use crate::{Block, Carrier, Error, Spool};
 
 /// Lines for the user that wait to be shown; further ones are left out.
 const EVENTS_MAX: usize = 32;
+/// Batches that wait to be filled again; the memory of further ones is given back.
+const SPENT_MAX: usize = 1;
 /// How often it is looked whether a run was interrupted, while there is no room.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -72,8 +74,11 @@ pub(crate) trait Batch: Send + 'static {
 /// The making of blocks.
 pub(crate) trait MakeBlocks<B>: Send {
     /// The blocks of a batch, of `bytes_max` bytes each where that can be. The text of an error is the reason why there are
-    /// none.
-    fn blocks(&mut self, batch: B, bytes_max: usize) -> Result<Vec<Block>, String>;
+    /// none. What is left of the batch may be filled again.
+    fn blocks(&mut self, batch: &mut B, bytes_max: usize) -> Result<Vec<Block>, String>;
+
+    /// Takes the memory of a block that is done with, for one to come: fresh memory costs more than filling it.
+    fn reuse(&mut self, _bytes: Vec<u8>) {}
 }
 
 /// What the two threads share.
@@ -124,6 +129,8 @@ pub(crate) struct Outlet<B: Batch> {
     /// What was acknowledged when the wait for room was given up: until there is more there is no further wait.
     given_up: Option<Tally>,
     thread: Option<(Sender<B>, JoinHandle<()>)>,
+    /// Batches that were encoded, to be filled again.
+    spent: Receiver<B>,
 }
 
 impl<B: Batch> Outlet<B> {
@@ -140,11 +147,13 @@ impl<B: Batch> Outlet<B> {
         let name = carrier.name().to_owned();
         let shared = Arc::new(Shared::default());
         let (sender, batches) = channel();
-        let worker = Worker::new(blocks, carrier, spool, limits, Arc::clone(&shared));
+        let (give_back, spent) = sync_channel(SPENT_MAX);
+        let worker = Worker::new(blocks, carrier, spool, limits, Arc::clone(&shared), give_back);
         let thread = thread::Builder::new().name("export".to_owned());
         let thread = thread.spawn(move || worker.run(&batches));
         let thread = thread.map_err(|source| Error::Thread { name: name.clone(), source })?;
-        Ok(Outlet { name, limits, shared, cancel: None, given_up: None, thread: Some((sender, thread)) })
+        let thread = Some((sender, thread));
+        Ok(Outlet { name, limits, shared, cancel: None, given_up: None, thread, spent })
     }
 
     /// The destination as users wrote it, without secrets.
@@ -154,6 +163,11 @@ impl<B: Batch> Outlet<B> {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// A batch whose memory may be filled again.
+    pub(crate) fn spent(&self) -> Option<B> {
+        self.spent.try_recv().ok()
     }
 
     /// Once `cancel` is true the end of the run waits for no receiver: what is not spooled is lost.

@@ -43,7 +43,7 @@ impl Batch for Chunk {
 struct Numbered(BlockId);
 
 impl MakeBlocks<Chunk> for Numbered {
-    fn blocks(&mut self, chunk: Chunk, _: usize) -> Result<Vec<Block>, String> {
+    fn blocks(&mut self, chunk: &mut Chunk, _: usize) -> Result<Vec<Block>, String> {
         let id = self.0.clone();
         self.0.number += 1;
         Ok(vec![Block {
@@ -56,7 +56,7 @@ impl MakeBlocks<Chunk> for Numbered {
             packets_before: chunk.packets_before,
             first_ns: chunk.first.as_nanos(),
             last_ns: chunk.last.as_nanos(),
-            bytes: chunk.bytes,
+            bytes: std::mem::take(&mut chunk.bytes),
         }])
     }
 }

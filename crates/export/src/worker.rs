@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use crate::account::{Cause, Tally};
@@ -36,6 +36,8 @@ pub(crate) struct Worker<B> {
     spool: Option<Spool>,
     limits: Limits,
     shared: Arc<Shared>,
+    /// Takes batches that were encoded.
+    spent: SyncSender<B>,
     backoff: Backoff,
     waiting: VecDeque<Kept>,
     taken: Vec<Kept>,
@@ -60,6 +62,7 @@ impl<B: Batch> Worker<B> {
         spool: Option<Spool>,
         limits: Limits,
         shared: Arc<Shared>,
+        spent: SyncSender<B>,
     ) -> Worker<B> {
         let mut worker = Worker {
             blocks,
@@ -67,6 +70,7 @@ impl<B: Batch> Worker<B> {
             spool,
             limits,
             shared,
+            spent,
             backoff: Backoff::default(),
             waiting: VecDeque::new(),
             taken: Vec::new(),
@@ -132,9 +136,12 @@ impl<B: Batch> Worker<B> {
         !self.waiting.is_empty() || self.spool.as_ref().is_some_and(Spool::has_waiting)
     }
 
-    fn encode(&mut self, batch: B) {
+    fn encode(&mut self, mut batch: B) {
         let (tally, held) = (batch.tally(), batch.bytes());
-        let blocks = match self.blocks.blocks(batch, self.limits.block) {
+        let blocks = self.blocks.blocks(&mut batch, self.limits.block);
+        // One more than is wanted is dropped.
+        let _ = self.spent.try_send(batch);
+        let blocks = match blocks {
             Ok(blocks) => blocks,
             Err(reason) => return self.lose_batch(tally, held, reason),
         };
@@ -281,16 +288,16 @@ impl<B: Batch> Worker<B> {
         let at = self.taken.iter().position(|kept| Arc::ptr_eq(&kept.block, &report.block));
         let Some(kept) = at.map(|at| self.taken.remove(at)) else { return };
         match report.outcome {
-            Outcome::Delivered => self.acknowledge(&kept),
+            Outcome::Delivered => self.acknowledge(kept),
             Outcome::Refused(why) => self.refuse(&kept, why),
             Outcome::Again(why) => self.repeat(kept, &why),
         }
     }
 
-    fn acknowledge(&mut self, kept: &Kept) {
+    fn acknowledge(&mut self, kept: Kept) {
         self.last_acknowledged = Instant::now();
         let was_away = self.backoff.succeed();
-        self.forget(kept);
+        self.forget(&kept);
         let mut state = self.shared.lock();
         if was_away {
             state.tell(format!("{}: takes {} again", self.carrier.name(), B::WHAT));
@@ -300,6 +307,9 @@ impl<B: Batch> Worker<B> {
             _ => state.account.acknowledge(&kept.block),
         }
         self.release(&kept.block, state);
+        if let Ok(block) = Arc::try_unwrap(kept.block) {
+            self.blocks.reuse(block.bytes);
+        }
     }
 
     fn refuse(&mut self, kept: &Kept, why: String) {

@@ -8,6 +8,7 @@ use tapline_flow::{EndReason, Endpoint, Flow, FlowContext};
 use tapline_packet::Timestamp;
 
 use super::*;
+use crate::key_group::{KEY_GROUPS, key_group};
 use crate::{Account, BatchExporter, BlockId, Blocks, Encoding, Sensor, Target, Threaded};
 
 /// The next answer for a block, and all blocks that were delivered.
@@ -90,6 +91,71 @@ fn exporter(receiver: &Receiver, epoch: u64, spool: Option<Spool>, limits: Limit
     let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, Box::new(JsonEncoder::new(&shape)));
     let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
     BatchExporter::start(shape, blocks, carrier, spool, limits).expect("a thread")
+}
+
+/// Exports flows with a key by flow, in blocks of about 13 flows.
+fn run_by_flow(receiver: &Receiver, epoch: u64, spool: Option<Spool>) -> Account {
+    let shape = TableShape::new(&ExportOptions::of_rows("destinationTransportPort", false));
+    let shape = shape.expect("a template");
+    let sensor = Sensor::new("test").expect("a name");
+    let encoder = Box::new(JsonEncoder::new(&shape));
+    let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, encoder).keyed_by_flow();
+    let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
+    let limits = Limits { rows: 400, ..limits() };
+    let exporter = BatchExporter::start(shape, blocks, carrier, spool, limits);
+    run(exporter.expect("a thread"), 1000, false).0
+}
+
+/// Each block has flows of one key group, and those of a group came as they were made; each flow came once.
+fn check_groups(blocks: &[Block]) {
+    let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); KEY_GROUPS as usize];
+    let mut ports = Vec::new();
+    for block in blocks {
+        let group = block.id.number % KEY_GROUPS;
+        numbers[group as usize].push(block.id.number);
+        for line in block.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let port = port_of(std::str::from_utf8(line).expect("text"));
+            assert_eq!(key_group(&flow(port)), group, "port {port}");
+            ports.push(port);
+        }
+    }
+    for numbers in &numbers {
+        assert!(numbers.len() > 2 && numbers.is_sorted(), "{numbers:?}");
+    }
+    ports.sort_unstable();
+    let expected: Vec<u64> = (0..1000).flat_map(|port| [port; 2]).collect();
+    assert!(ports == expected, "each flow has a row for either direction, once");
+}
+
+#[test]
+fn blocks_are_of_one_key_group() {
+    let receiver = Receiver::default();
+    let account = run_by_flow(&receiver, 7, None);
+    assert_eq!((account.acknowledged.flows, account.in_flight.flows), (1000, 0));
+    check_groups(&receiver.seen());
+}
+
+/// Blocks that are refused for a while, spooled, and delivered by the next run keep the order of their group.
+#[test]
+fn key_groups_keep_their_order_in_a_spool() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let spool = || Some(Spool::open(folder.path(), 1 << 20, Encoding::JsonLines).expect("a folder"));
+    let away = Receiver::usually(Outcome::Again("away".to_owned()));
+    away.0.lock().expect("no test panics there").answers = vec![Outcome::Delivered; 5].into();
+    let account = run_by_flow(&away, 7, spool());
+    assert!(account.spooled.flows > 500 && account.all_lost().flows == 0, "{account:?}");
+    let back = Receiver::default();
+    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
+    let (account, _) = run(exporter(&back, 8, spool(), patient), 0, false);
+    assert!(account.replayed.flows > 500, "{account:?}");
+    let mut all = away.seen();
+    all.extend(back.seen());
+    check_groups(&all);
+}
+
+fn port_of(line: &str) -> u64 {
+    let digits = line.split(':').nth(1).expect("one field").trim_end_matches('}');
+    digits.trim().parse().expect("a port")
 }
 
 /// Exports this number of flows to the end.

@@ -108,6 +108,32 @@ impl Packer {
         }
     }
 
+    /// Packs all bytes as a stream of its own, into `buffer`, whose memory is used again.
+    ///
+    /// # Errors
+    /// If the coder fails.
+    pub fn pack_whole(compression: Compression, bytes: &[u8], mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
+        buffer.clear();
+        match compression {
+            Compression::Gzip => {
+                let level = flate2::Compression::new(GZIP_LEVEL);
+                let mut coder = flate2::write::GzEncoder::new(buffer, level);
+                coder.write_all(bytes)?;
+                coder.finish()
+            }
+            Compression::Zstd => {
+                let mut coder = zstd::Encoder::new(buffer, ZSTD_LEVEL)?;
+                coder.write_all(bytes)?;
+                coder.finish()
+            }
+            Compression::Lz4 => {
+                let mut coder = FrameEncoder::new(buffer);
+                coder.write_all(bytes)?;
+                coder.finish().map_err(io::Error::other)
+            }
+        }
+    }
+
     /// The bytes that complete the stream behind the last mark.
     pub fn end(&self) -> Vec<u8> {
         self.end.clone()

@@ -45,7 +45,7 @@ pub use rows::{RowFormat, RowWriter};
 pub use table::ArrowEncoder;
 pub use table::{
     EncodedRows, FlowTable, GOFLOW_TEMPLATE, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
-    TableEncoder, TableShape,
+    SpareBuffers, TableEncoder, TableShape,
 };
 
 use crate::{Error, Flow, Sampling};

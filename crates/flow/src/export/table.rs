@@ -9,6 +9,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod by_column;
 mod cells;
 mod goflow;
 mod ipfix;
@@ -22,7 +23,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tapline_packet::Timestamp;
-use tapline_places::Places;
+use tapline_places::{Place, Places};
 
 use super::ExportOptions;
 use super::community;
@@ -114,17 +115,17 @@ impl RowGroup {
         RowGroup { rows: 0, packets: 0, bytes: 0, columns: kinds.iter().copied().map(Values::new).collect() }
     }
 
+    /// Removes the rows, and keeps their memory.
+    fn clear(&mut self) {
+        (self.rows, self.packets, self.bytes) = (0, 0, 0);
+        self.columns.iter_mut().for_each(Values::clear);
+    }
+
     /// Adds a row.
+    #[cfg(feature = "parquet")]
     pub(super) fn push(&mut self, columns: &[Column], view: &RecordView<'_>, packets: u64) {
-        let version = if view.flow.endpoints[0].address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 };
         for (values, column) in self.columns.iter_mut().zip(columns) {
-            self.bytes += match &column.what {
-                _ if column.version.is_some_and(|only| only != version) => values.push_null(),
-                ColumnSource::CommunityId => values.push_text(&community::of_flow(view.flow)),
-                ColumnSource::Element { element, is_reverse } => {
-                    values.push(view.field_value(element.value, *is_reverse))
-                }
-            };
+            self.bytes += values.push_field(column, view);
         }
         self.rows += 1;
         self.packets += packets;
@@ -167,6 +168,32 @@ impl Values {
             _ => Data::Wide(Vec::new()),
         };
         Values { kind, data, len: 0, levels: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        match &mut self.data {
+            Data::Narrow(values) => values.clear(),
+            Data::Wide(values) => values.clear(),
+            Data::Bytes { bytes, ends } => {
+                bytes.clear();
+                ends.clear();
+            }
+            Data::Addresses(values) => values.clear(),
+        }
+        self.len = 0;
+        self.levels.clear();
+    }
+
+    /// The value of a column in a row.
+    #[inline]
+    fn push_field(&mut self, column: &Column, view: &RecordView<'_>) -> usize {
+        match &column.what {
+            _ if column.version.is_some_and(|only| only != version_of(view.flow)) => self.push_null(),
+            ColumnSource::CommunityId => self.push_text(&community::of_flow(view.flow)),
+            ColumnSource::Element { element, is_reverse } => {
+                self.push(view.field_value(element.value, *is_reverse))
+            }
+        }
     }
 
     /// A value; what is of no use in this column is null.
@@ -237,6 +264,11 @@ impl Values {
     }
 }
 
+/// The version of IP of a flow.
+fn version_of(flow: &Flow) -> IpFamily {
+    if flow.endpoints[0].address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
+}
+
 /// What a table has: its columns, and what their values need besides the flow.
 #[derive(Clone, Debug)]
 pub struct TableShape {
@@ -305,19 +337,35 @@ impl FlowTable {
         FlowTable { rows: RowGroup::new(&shape.kinds), ends: Vec::new() }
     }
 
-    /// Adds the rows of a flow: one for each direction that sent, or one for both.
-    pub fn push(&mut self, shape: &TableShape, flow: &Flow, sampling: Sampling) {
-        let places = shape.places.of_flow(flow);
+    /// Removes all rows, and keeps their memory.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.ends.clear();
+    }
+
+    /// Adds the rows of flows, column by column: one for each direction that sent, or one for both.
+    pub fn push(&mut self, shape: &TableShape, flows: &[Flow], sampling: Sampling) {
+        let places: Vec<Option<[Place<'_>; 2]>> = match shape.places.is_set() {
+            true => flows.iter().map(|flow| shape.places.of_flow(flow)).collect(),
+            false => Vec::new(),
+        };
         let context = RowContext {
             is_biflow: shape.is_biflow,
             domain: shape.domain,
             exporter: shape.exporter,
             sampling,
-            places: places.as_ref(),
+            places: None,
         };
-        context.for_each_row(flow, |view, packets| self.rows.push(&shape.columns, view, packets));
-        let (rows, packets, first, last) = (self.rows.rows, flow.packets(), flow.first(), flow.last());
-        self.ends.push(FlowEnd { rows, packets, first, last });
+        for (values, column) in self.rows.columns.iter_mut().zip(&shape.columns) {
+            self.rows.bytes += values.push_flows(column, flows, context, &places);
+        }
+        for flow in flows {
+            let senders = flow.endpoints.iter().filter(|side| side.has_sent()).count();
+            self.rows.rows += if shape.is_biflow { 1 } else { senders };
+            let (rows, packets, first, last) = (self.rows.rows, flow.packets(), flow.first(), flow.last());
+            self.rows.packets += packets;
+            self.ends.push(FlowEnd { rows, packets, first, last });
+        }
     }
 
     /// Flows.
@@ -383,7 +431,44 @@ pub trait TableEncoder: Send {
     ///
     /// # Errors
     /// [`Error::Encode`] if the format's library refuses a table: none of its rows is encoded.
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error>;
+    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+        self.encode_into(table, bytes_max, &mut SpareBuffers::default())
+    }
+
+    /// The same, into memory of `spare` where the format's library lets it.
+    ///
+    /// # Errors
+    /// As of [`encode`](Self::encode).
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        spare: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error>;
+}
+
+/// Memory of encoded rows that are done with, to be filled again: fresh pages cost more than filling them.
+#[derive(Debug, Default)]
+pub struct SpareBuffers(Vec<Vec<u8>>);
+
+impl SpareBuffers {
+    /// The most buffers that are kept.
+    const MAX: usize = 4;
+
+    /// Keeps a buffer, or drops it if there are enough.
+    pub fn put(&mut self, mut bytes: Vec<u8>) {
+        if self.0.len() < SpareBuffers::MAX {
+            bytes.clear();
+            self.0.push(bytes);
+        }
+    }
+
+    /// An empty buffer with room for this number of bytes.
+    fn take(&mut self, capacity: usize) -> Vec<u8> {
+        let mut bytes = self.0.pop().unwrap_or_default();
+        bytes.reserve(capacity);
+        bytes
+    }
 }
 
 /// Encodes rows one after the other, and cuts between flows.
@@ -391,10 +476,11 @@ fn encode_rows(
     table: &FlowTable,
     kinds: &[ColumnType],
     bytes_max: usize,
+    spare: &mut SpareBuffers,
     mut write: impl FnMut(&[Cell<'_>], &mut Vec<u8>),
 ) -> Vec<EncodedRows> {
     let mut cells = Cells::new(&table.rows, kinds);
-    let (mut parts, mut bytes) = (Vec::new(), Vec::new());
+    let (mut parts, mut bytes) = (Vec::new(), spare.take(0));
     let (mut done, mut rows_done, mut rows) = (0, 0, 0);
     for (at, end) in table.ends.iter().enumerate() {
         while rows < end.rows {
@@ -402,11 +488,12 @@ fn encode_rows(
             rows += 1;
         }
         if bytes.len() >= bytes_max || at + 1 == table.ends.len() {
-            let full = std::mem::take(&mut bytes);
+            let full = std::mem::replace(&mut bytes, spare.take(0));
             parts.push(EncodedRows::of(&table.ends[done..=at], rows - rows_done, full));
             (done, rows_done) = (at + 1, rows);
         }
     }
+    spare.put(bytes);
     parts
 }
 

@@ -149,6 +149,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }
     let epoch = epoch(site.worker as u64);
     let blocks = Blocks::new(sensor(arguments).map_err(text)?, epoch, to.encoding(), &shape, encoder);
+    let blocks = if to.is_keyed_by_flow() { blocks.keyed_by_flow() } else { blocks };
     let given = |name: &str| Some(arguments.text(name)).filter(|text| *text != "none");
     let secret = given("secret").map(|path| Secret::of_file(Path::new(path))).transpose().map_err(text)?;
     let spool = given("spool").map(|folder| {

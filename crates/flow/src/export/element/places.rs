@@ -20,6 +20,11 @@ impl PlaceLookup {
         PlaceLookup { is_needed: elements.any(Element::has_place), places: None }
     }
 
+    /// Whether there are files to be asked.
+    pub(crate) fn is_set(&self) -> bool {
+        self.places.is_some()
+    }
+
     /// Sets the files that are asked from now on.
     pub(crate) fn set(&mut self, places: &Arc<Places>) {
         self.places = self.is_needed.then(|| Arc::clone(places));

@@ -8,7 +8,7 @@ use super::sorting::SortOrder;
 use crate::Error;
 use crate::export::rows::Column;
 use crate::export::table::{
-    ColumnType, EncodedRows, FlowTable, RowGroup, TableEncoder, TableShape, encode_parts,
+    ColumnType, EncodedRows, FlowTable, RowGroup, SpareBuffers, TableEncoder, TableShape, encode_parts,
 };
 
 /// Encodes tables as files of Parquet, of one row group each, sorted as those of [`ParquetWriter`](super::ParquetWriter);
@@ -37,7 +37,12 @@ impl ParquetEncoder {
 }
 
 impl TableEncoder for ParquetEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        _: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error> {
         encode_parts(table, &self.kinds, bytes_max, |group| {
             self.file(group).map_err(|error| Error::Encode { format: "Parquet", why: error.to_string() })
         })

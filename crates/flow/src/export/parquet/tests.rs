@@ -419,7 +419,7 @@ fn blocks_have_the_rows_of_a_file() {
     let options = ExportOptions::of_rows(&parquet_template("default"), false);
     let shape = crate::export::TableShape::new(&options).unwrap();
     let mut table = FlowTable::new(&shape);
-    flows.iter().for_each(|flow| table.push(&shape, flow, Sampling::NONE));
+    table.push(&shape, &flows, Sampling::NONE);
     let parts = ParquetEncoder::new(&shape).encode(&table, 10_000).unwrap();
     assert!(parts.len() > 3, "{} parts", parts.len());
     let mut found = Vec::new();

@@ -18,7 +18,9 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::plain::encode_parts;
-use super::{ColumnType, Data, EncodedRows, FlowTable, NULL, RowGroup, TableEncoder, TableShape, Values};
+use super::{
+    ColumnType, Data, EncodedRows, FlowTable, NULL, RowGroup, SpareBuffers, TableEncoder, TableShape, Values,
+};
 use crate::Error;
 
 /// The zone of times, as Arrow names it.
@@ -41,7 +43,12 @@ impl ArrowEncoder {
 }
 
 impl TableEncoder for ArrowEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        _: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error> {
         let ArrowEncoder { kinds, schema } = self;
         encode_parts(table, kinds, bytes_max, |group| {
             stream(schema, kinds, &group)

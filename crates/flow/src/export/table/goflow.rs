@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use super::{Cell, ColumnType, EncodedRows, FlowTable, TableEncoder, TableShape, encode_rows};
+use super::{Cell, ColumnType, EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape, encode_rows};
 use crate::Error;
 use crate::export::rows::ColumnSource;
 
@@ -106,9 +106,14 @@ impl GoflowEncoder {
 }
 
 impl TableEncoder for GoflowEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        spare: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error> {
         let GoflowEncoder { kinds, fields, message } = self;
-        Ok(encode_rows(table, kinds, bytes_max, |row, out| {
+        Ok(encode_rows(table, kinds, bytes_max, spare, |row, out| {
             message.clear();
             number(TYPE, IPFIX, message);
             for ((cell, kind), field) in row.iter().zip(kinds.iter()).zip(fields.iter()) {

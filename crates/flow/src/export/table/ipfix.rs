@@ -10,7 +10,10 @@
 
 use tapline_packet::Timestamp;
 
-use super::{Cell, ColumnSource, ColumnType, EncodedRows, FlowTable, TableEncoder, TableShape, encode_rows};
+use super::{
+    Cell, ColumnSource, ColumnType, EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape,
+    encode_rows,
+};
 use crate::Error;
 use crate::export::ExportOptions;
 use crate::export::element::{Element, IpFamily, ntp, variable};
@@ -89,12 +92,17 @@ impl IpfixEncoder {
 }
 
 impl TableEncoder for IpfixEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        spare: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error> {
         let IpfixEncoder { kinds, templates, of_v6, messages } = self;
         let last = table.ends.iter().map(|end| end.last).max().unwrap_or(Timestamp::EPOCH);
         messages.seconds = last.seconds() as u32;
         let mut record = Vec::new();
-        Ok(encode_rows(table, kinds, bytes_max, |row, out| {
+        Ok(encode_rows(table, kinds, bytes_max, spare, |row, out| {
             let which = usize::from(of_v6.iter().any(|at| row[*at] != Cell::Null));
             record.clear();
             for (at, field) in &templates[which] {

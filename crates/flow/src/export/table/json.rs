@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::{Cell, ColumnType, EncodedRows, FlowTable, TableEncoder, TableShape, encode_rows};
+use super::{Cell, ColumnType, EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape, encode_rows};
 use crate::Error;
 use crate::export::element::mac_text;
 
@@ -23,9 +23,14 @@ impl JsonEncoder {
 }
 
 impl TableEncoder for JsonEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        spare: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error> {
         let JsonEncoder { kinds, names, seconds } = self;
-        Ok(encode_rows(table, kinds, bytes_max, |row, out| {
+        Ok(encode_rows(table, kinds, bytes_max, spare, |row, out| {
             let mut separator = b'{';
             for ((cell, kind), name) in row.iter().zip(kinds.iter()).zip(names.iter()) {
                 if *cell != Cell::Null {

@@ -8,7 +8,9 @@
 //!
 //! What each version of IP has an element for is one column: `sourceAddress`. A value that a flow lacks is zero or empty.
 
-use super::{ColumnType, Data, EncodedRows, FlowEnd, FlowTable, NULL, RowGroup, TableEncoder, TableShape};
+use super::{
+    ColumnType, Data, EncodedRows, FlowEnd, FlowTable, NULL, RowGroup, SpareBuffers, TableEncoder, TableShape,
+};
 use crate::Error;
 use crate::export::element::{IpFamily, mac_text};
 use crate::export::rows::Column;
@@ -132,15 +134,21 @@ fn name_of(column: &Column) -> String {
 }
 
 impl TableEncoder for NativeEncoder {
-    fn encode(&mut self, table: &FlowTable, bytes_max: usize) -> Result<Vec<EncodedRows>, Error> {
+    fn encode_into(
+        &mut self,
+        table: &FlowTable,
+        bytes_max: usize,
+        spare: &mut SpareBuffers,
+    ) -> Result<Vec<EncodedRows>, Error> {
         let sizes = self.sizes(&table.rows);
+        let names = 64 * self.outputs.len();
         let mut next = vec![0; table.rows.columns.len()];
         let (mut parts, mut done, mut rows_done, mut bytes) = (Vec::new(), 0, 0, 0);
         for (at, FlowEnd { rows, .. }) in table.ends.iter().enumerate() {
             let before = at.checked_sub(1).map_or(0, |before| table.ends[before].rows);
             bytes += sizes[before..*rows].iter().sum::<usize>();
             if bytes >= bytes_max || at + 1 == table.ends.len() {
-                let block = self.block(&table.rows, rows_done..*rows, bytes, &mut next);
+                let block = self.block(&table.rows, rows_done..*rows, &mut next, spare.take(bytes + names));
                 parts.push(EncodedRows::of(&table.ends[done..=at], rows - rows_done, block));
                 (done, rows_done, bytes) = (at + 1, *rows, 0);
             }
@@ -150,20 +158,35 @@ impl TableEncoder for NativeEncoder {
 }
 
 impl NativeEncoder {
-    /// A block of some rows; `next` are the values of each column that come next.
+    /// A block of some rows; `next` are the values of each column that come next, and `out` is empty.
     fn block(
         &self,
         table: &RowGroup,
         rows: std::ops::Range<usize>,
-        bytes: usize,
         next: &mut [usize],
+        mut out: Vec<u8>,
     ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(bytes + 64 * self.outputs.len());
         varint(self.outputs.len() as u64, &mut out);
         varint(rows.len() as u64, &mut out);
         for output in &self.outputs {
             text(output.name.as_bytes(), &mut out);
             text(output.kind.name().as_bytes(), &mut out);
+            // Most columns have a value in each row, and of a column for each version of IP one is often empty.
+            let mut filled =
+                output.sources.iter().filter(|source| table.columns[**source].data.count() > 0).copied();
+            match (filled.next(), filled.next()) {
+                (None, _) => {
+                    out.resize(out.len() + output.kind.width() * rows.len(), 0);
+                    continue;
+                }
+                (Some(source), None) if table.columns[source].levels.is_empty() => {
+                    let values = next[source]..next[source] + rows.len();
+                    next[source] = values.end;
+                    output.write_all(&table.columns[source].data, self.kinds[source], values, &mut out);
+                    continue;
+                }
+                _ => {}
+            }
             for row in rows.clone() {
                 let mut is_written = false;
                 for source in &output.sources {
@@ -188,6 +211,26 @@ impl NativeEncoder {
 }
 
 impl Output {
+    /// Values that follow each other.
+    fn write_all(&self, data: &Data, kind: ColumnType, values: std::ops::Range<usize>, out: &mut Vec<u8>) {
+        match (data, self.kind) {
+            (Data::Narrow(all), NativeType::Unsigned(1)) => {
+                out.extend(all[values].iter().map(|value| *value as u8));
+            }
+            (Data::Narrow(all), NativeType::Unsigned(2)) => {
+                write_fixed(&all[values], out, |value| (value as u16).to_le_bytes());
+            }
+            (Data::Narrow(all), NativeType::Unsigned(4)) => {
+                write_fixed(&all[values], out, i32::to_le_bytes);
+            }
+            (Data::Wide(all), NativeType::Unsigned(_) | NativeType::DateTime64(_)) => {
+                write_fixed(&all[values], out, i64::to_le_bytes);
+            }
+            (Data::Addresses(all), _) => out.extend_from_slice(all[values].as_flattened()),
+            _ => values.for_each(|at| self.write(data, kind, at, out)),
+        }
+    }
+
     fn write(&self, data: &Data, kind: ColumnType, at: usize, out: &mut Vec<u8>) {
         match (data, self.kind) {
             (Data::Narrow(values), NativeType::Unsigned(bytes)) => {
@@ -208,6 +251,14 @@ impl Output {
             // The types follow from the kinds of the data.
             (Data::Narrow(_), _) => out.resize(out.len() + self.kind.width(), 0),
         }
+    }
+}
+
+fn write_fixed<T: Copy, const LEN: usize>(values: &[T], out: &mut Vec<u8>, octets: impl Fn(T) -> [u8; LEN]) {
+    let start = out.len();
+    out.resize(start + LEN * values.len(), 0);
+    for (slot, value) in out[start..].as_chunks_mut::<LEN>().0.iter_mut().zip(values) {
+        *slot = octets(*value);
     }
 }
 

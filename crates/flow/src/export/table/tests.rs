@@ -47,7 +47,7 @@ pub(super) fn flows(count: u64) -> Vec<Flow> {
 
 pub(super) fn table(shape: &TableShape, flows: &[Flow]) -> FlowTable {
     let mut table = FlowTable::new(shape);
-    flows.iter().for_each(|flow| table.push(shape, flow, Sampling::NONE));
+    flows.chunks(7).for_each(|flows| table.push(shape, flows, Sampling::NONE));
     table
 }
 
