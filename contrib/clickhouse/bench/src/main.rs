@@ -161,7 +161,7 @@ fn theirs(server: &str, table: &str, compression: Compression, flows: &[Flow]) -
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = Client::default().with_url(format!("http://{server}"));
-        let client = client.with_compression(compression).with_validation(false);
+        let client = client.with_compression(compression).with_validation(false).with_database("bench");
         for batch in flows.chunks(BATCH as usize) {
             let mut insert = client.insert::<FlowRow>(table).await?;
             for flow in batch {
@@ -218,7 +218,7 @@ fn check(server: &str, flows: &[Flow]) -> anyhow::Result<()> {
         ask(server, &format!("CREATE TABLE bench.{table} ({}) ENGINE = Memory", columns(time)))?;
     }
     ours(server, "bench.ours", "old=yes", flows)?;
-    theirs(server, "bench.theirs", Compression::Lz4, flows)?;
+    theirs(server, "theirs", Compression::Lz4, flows)?;
     let sums = "count(), sum(octetDeltaCount), sum(packetDeltaCount), sum(sourceTransportPort), sum(tcpControlBits), \
                 sum(protocolIdentifier), sum(flowEndReason), uniqExact(sourceAddress), \
                 sum(cityHash64(sourceAddress, destinationAddress, destinationTransportPort))";
