@@ -9,7 +9,8 @@
 //!
 //! That is the space-saving algorithm (Metwally, Agrawal and El Abbadi, 2005) in each set. The amount of a row is what
 //! the key had since it has its place, so rows and others add up to all that was added; what it may have had before is
-//! its error.
+//! its error. The least is that of bytes, so a bound of packets is kept for each set: a key that gave way may have had more
+//! packets than the one that gives way now.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -33,6 +34,8 @@ pub struct Ranking {
     tags: Vec<u32>,
     /// The most that each row's key can have had, side by side for each set: a full set is searched for its least.
     at_most: Vec<Amount>,
+    /// The most packets that any key can have had which gave way, for each set.
+    gone: Vec<u64>,
     /// The place of the last key: many flows in turn are of one interface, segment or service.
     last: usize,
     /// Words of a key that can differ from 0.
@@ -72,6 +75,7 @@ impl Ranking {
             names: vec![Key::default(); SETS * WAYS],
             tags: vec![0; SETS * WAYS],
             at_most: vec![Amount::default(); SETS * WAYS],
+            gone: vec![0; SETS],
             last: 0,
             key_words: KEY_WORDS,
             others: Amount::default(),
@@ -141,6 +145,9 @@ impl Ranking {
         let gone = &self.counts[place];
         self.others.add(gone.amount);
         self.others_flows += gone.flows;
+        let packets = &mut self.gone[set / WAYS];
+        *packets = at_most.packets.max(*packets);
+        let at_most = Amount { packets: *packets, ..at_most };
         self.missing = self.missing.max(at_most);
         (place, at_most)
     }
@@ -162,6 +169,7 @@ impl Ranking {
         let used = (0..self.tags.len()).filter(|&place| self.tags[place] != 0);
         let rows = used.map(|place| self.row(place)).collect();
         self.tags.fill(0);
+        self.gone.fill(0);
         Table {
             rows,
             others: std::mem::take(&mut self.others),

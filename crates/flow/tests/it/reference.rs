@@ -135,7 +135,7 @@ fn short() -> MeterSettings {
 }
 
 fn captures() -> Vec<PathBuf> {
-    let folders = ["../testkit/samples", "../../../shared/captures"]
+    let folders = ["../../examples", "../../../shared/captures"]
         .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
     if !folders[1].is_dir() {
         eprintln!("skipped in part: no real captures in {}", folders[1].display());

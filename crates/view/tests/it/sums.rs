@@ -70,6 +70,26 @@ proptest! {
     }
 }
 
+/// Keys with many packets of few bytes give way first; when they come back, keys with fewer packets give way to them.
+#[test]
+fn packets_of_keys_that_came_back_have_a_bound() {
+    let (mut ranking, mut exact) = (Ranking::new(7), Exact::new());
+    for (keys, packets, bytes) in
+        [(0..300, 3, 1), (10_000..10_500, 1, 1000), (20_000..20_600, 1, 2000), (0..300, 1, 5000)]
+    {
+        for number in keys {
+            for _ in 0..packets {
+                let amount = Amount { packets: 1, bytes };
+                ranking.add(key(number), amount);
+                exact.entry(key(number)).or_default().add(amount);
+            }
+        }
+    }
+    let mut table = ranking.take();
+    table.cut(256);
+    assert_laws(&table, &exact);
+}
+
 #[test]
 fn few_keys_are_exact() {
     let (mut ranking, mut exact) = (Ranking::new(1), Exact::new());
