@@ -1,4 +1,4 @@
-//! Key groups: by which key a message of flows goes, so that a flow is in one partition, whichever sensor has metered it.
+//! The key of a message of flows: a flow is in one partition, whichever sensor has metered it.
 //!
 //! ```text
 //! flow --FNV-1a of protocol, addresses, ports--> key group 0..15 --a table each--> block --key of its group--> partition
@@ -16,8 +16,8 @@ pub(crate) const KEY_GROUPS: u64 = 16;
 /// Protocols with ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
-/// The key of each group. Kafka's own hash of keys (murmur2, as Java's clients place them) spreads them evenly: over 1, 2, 4,
-/// 8 and 16 partitions alike, and over 3, 6 and 12 but for one.
+/// The key of each group. Placed as Java's clients place keys (murmur2), they spread evenly over 1, 2, 4, 8 and 16
+/// partitions, and but for one group over 3, 6 and 12.
 #[cfg(feature = "kafka")]
 const KEYS: [&str; KEY_GROUPS as usize] = [
     "flow-7", "flow-32", "flow-18", "flow-0", "flow-53", "flow-36", "flow-16", "flow-39", "flow-33",

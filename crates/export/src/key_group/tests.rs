@@ -1,30 +1,11 @@
-use tapline_flow::{EndReason, Endpoint, FlowContext};
 use tapline_packet::Timestamp;
 
 use super::*;
+use crate::trial;
 
 fn flow(protocol: u8, ends: [(&str, u16); 2]) -> Flow {
-    let end = |(address, port): (&str, u16)| Endpoint {
-        address: address.parse().expect("an address"),
-        port,
-        packets: 1,
-        bytes: 1,
-        first: Timestamp::EPOCH,
-        last: Timestamp::EPOCH,
-        tcp_flags: 0,
-        tcp_flags_first: 0,
-        ttl_min: 64,
-        ttl_max: 64,
-        tos: 0,
-    };
-    Flow {
-        endpoints: ends.map(end),
-        protocol,
-        end_reason: EndReason::Idle,
-        context: FlowContext::NONE,
-        details: None,
-        collected: None,
-    }
+    let ends = ends.map(|(address, port)| (address.parse().expect("an address"), port));
+    trial::flow(protocol, ends, 1, Timestamp::EPOCH)
 }
 
 /// Sensors of other versions, and programs of others, compute the same. These were computed by a script of Python.

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
+use tapline_flow::Flow;
 use tapline_flow::export::{ExportOptions, JsonEncoder, TableShape};
-use tapline_flow::{EndReason, Endpoint, Flow, FlowContext};
 use tapline_packet::Timestamp;
 
 use super::*;
 use crate::key_group::{KEY_GROUPS, key_group};
+use crate::trial;
 use crate::{Account, BatchExporter, BlockId, Blocks, Encoding, Sensor, Target, Threaded};
 
 /// The next answer for a block, and all blocks that were delivered.
@@ -51,27 +52,8 @@ impl Target for Receiver {
 
 fn flow(number: u64) -> Flow {
     let time = Timestamp::from_nanos(1_700_000_000_000_000_000 + number as i64);
-    let side = |host: u8| Endpoint {
-        address: IpAddr::from([10, 0, 0, host]),
-        port: number as u16,
-        packets: 1,
-        bytes: number,
-        first: time,
-        last: time,
-        tcp_flags: 0,
-        tcp_flags_first: 0,
-        ttl_min: 64,
-        ttl_max: 64,
-        tos: 0,
-    };
-    Flow {
-        endpoints: [side(1), side(2)],
-        protocol: 17,
-        end_reason: EndReason::Idle,
-        context: FlowContext::NONE,
-        details: None,
-        collected: None,
-    }
+    let ends = [1, 2].map(|host| (IpAddr::from([10, 0, 0, host]), number as u16));
+    trial::flow(17, ends, number, time)
 }
 
 fn limits() -> Limits {
