@@ -45,13 +45,15 @@ impl Wireshark {
         command
     }
 
-    /// tshark capturing into a file, once it reads.
+    /// tshark capturing into a file, once extcap reads and dumpcap heeds signals.
     fn capture(&self, file: &str, arguments: &[&str]) -> Child {
         let known = self.daemon.readers().len();
         let mut command = self.command("tshark");
         command.args(["-q", "-i", "tapline:office", "-w"]).arg(self.daemon.file(file)).args(arguments);
         let child = command.spawn().expect("it was found");
         wait_for("a reader", || self.daemon.readers().len() > known);
+        // tshark starts dumpcap after extcap; an interrupt that it passes on before dumpcap has a handler kills dumpcap.
+        wait_for("a dumpcap that catches interrupts", || catches_interrupts(child.id(), "dumpcap"));
         child
     }
 
@@ -64,6 +66,21 @@ impl Wireshark {
         let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         numbers.find(is_extcap).expect("it reads")
     }
+}
+
+/// Whether a process of this name, a child of `parent`, has a handler for SIGINT: proc_pid_status(5), `SigCgt`.
+fn catches_interrupts(parent: u32, name: &str) -> bool {
+    const INTERRUPT: u64 = 1 << 1;
+    let is_it = |status: &String| {
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
+        let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap_or(0);
+        field("Name:") == name && field("PPid:") == parent.to_string() && caught & INTERRUPT != 0
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok())
+        .any(|status| is_it(&status))
 }
 
 /// Ends a child by a signal.
