@@ -109,6 +109,11 @@ impl EndReason {
     pub const ALL: [EndReason; 5] =
         [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Full];
 
+    /// The reason with this number; [`Unknown`](EndReason::Unknown) for numbers that are none's.
+    pub(crate) fn of_number(number: u8) -> EndReason {
+        EndReason::ALL.into_iter().find(|reason| *reason as u8 == number).unwrap_or(EndReason::Unknown)
+    }
+
     /// The reason as one word.
     pub const fn name(self) -> &'static str {
         match self {

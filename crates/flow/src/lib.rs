@@ -7,13 +7,13 @@
 //! ```
 //!
 //! - [`Meter`] puts packets into flows. Its memory is fixed when it is made; time comes from packets, or is told.
+//! - [`Journal`] is what a meter did with each packet, for a reader in another thread.
 //! - [`Flow`] is a flow that has ended, with both its directions, and with [`Details`] where these were asked for.
 //! - [`export`] turns flows into messages, and sends them to collectors or writes them to files.
 //!
 //! `docs/flow-table.md` has the layout of the table and what it costs.
 #![forbid(unsafe_code)]
 
-mod change;
 mod collected;
 mod creation_order;
 mod details;
@@ -22,6 +22,7 @@ pub mod export;
 mod flow;
 mod fragments;
 mod index;
+mod journal;
 mod key;
 mod meter;
 mod packet;
@@ -30,7 +31,6 @@ mod statistics;
 mod table;
 mod wheel;
 
-pub use change::FlowChange;
 pub use collected::Collected;
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, LABELS_KEPT, LabelStack,
@@ -39,6 +39,7 @@ pub use details::{
 };
 pub use error::Error;
 pub use flow::{EndReason, Endpoint, Flow, FlowContext};
+pub use journal::{FlowBegin, Journal, JournalEntry, Said};
 pub use key::KeyFields;
 pub use meter::{Meter, MeterSettings, TIMEOUT_MAX};
 pub use sampling::Sampling;

@@ -19,7 +19,7 @@ use crate::sampling::FlowSampler;
 use crate::table::{Table, Timeouts};
 use crate::wheel::SLOTS_MAX;
 use crate::{
-    DetailFields, Error, Flow, FlowChange, KeyFields, PAYLOAD_MAX, PacketCount, Statistics, UnmeteredCause,
+    DetailFields, Error, Flow, Journal, KeyFields, PAYLOAD_MAX, PacketCount, Statistics, UnmeteredCause,
 };
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
@@ -266,26 +266,29 @@ impl Meter {
         self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
     }
 
-    /// Keeps for each flow what was read of its counters, so that [`changes`](Self::changes) can tell what came since:
-    /// 16 bytes a flow. To be called before the first packet.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] if they do not fit into memory.
-    pub fn track_changes(&mut self) -> Result<(), Error> {
-        self.table.track_changes()
+    /// Writes a [`Journal`] from now on: 8 bytes a packet, and more for a flow that begins, ends or says its name. It
+    /// grows until it is taken. To be called before the first packet.
+    pub fn keep_journal(&mut self) {
+        self.table.keep_journal();
     }
 
-    /// The changes of flows that have ended since they were last taken out; `None` without
-    /// [`track_changes`](Self::track_changes). Each flow that [`push`](Self::push), [`expire`](Self::expire) or
-    /// [`finish`](Self::finish) ends adds one, if it had packets since the last reading.
-    pub fn ended_changes(&mut self) -> Option<&mut Vec<FlowChange>> {
-        self.table.ended_changes()
+    /// The journal since the last [`take_journal`](Self::take_journal); `None` without
+    /// [`keep_journal`](Self::keep_journal).
+    pub fn journal(&self) -> Option<&Journal> {
+        self.table.journal()
     }
 
-    /// Reads the counters of all flows that are there, and tells each that had packets since the last reading. With
-    /// those of ended flows, changes add up to the packets metered since.
-    pub fn changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
-        self.table.changes(each);
+    /// Takes the journal, and goes on in `empty`. Journals in their order have every packet that was metered, each flow
+    /// before its first packet, and the end of a flow behind its last one. `None` without
+    /// [`keep_journal`](Self::keep_journal).
+    pub fn take_journal(&mut self, empty: Journal) -> Option<Journal> {
+        self.table.take_journal(empty)
+    }
+
+    /// Describes each flow once more, before its next packet in the journal: for a reader that missed a journal. A flow
+    /// that ends without a packet from here on has no entry for its end.
+    pub fn describe_again(&mut self) {
+        self.table.describe_again();
     }
 
     /// Notes from now on which packets begin flows, for [`begun`](Self::begun).
@@ -337,7 +340,7 @@ fn add(
     for summary in summary.iter_mut() {
         table.prefetch_likely_slot(summary);
     }
-    let has_details = table.has_details();
+    let (has_details, has_journal) = (table.has_details(), table.has_journal());
     if has_details {
         summary.iter().for_each(|summary| table.prefetch_numbers(summary));
         summary.iter().for_each(|summary| table.prefetch_details(summary));
@@ -346,6 +349,9 @@ fn add(
     for summary in &*summary {
         bytes += u64::from(summary.bytes);
         let slot = table.add(summary, window, statistics, ended);
+        if has_journal {
+            table.note(slot, summary);
+        }
         if has_details {
             let data = window.batch.packet(summary.index.into()).data;
             let span = match window.extra(summary) {

@@ -23,8 +23,8 @@
 //! The timer wheel finds flows whose idle timeout has passed, the list in order of creation those whose active timeout
 //! has. Whether a flow is found there or by its next packet makes no difference to any record.
 
-mod changes;
 mod entry;
+mod journaling;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,8 +38,8 @@ use crate::packet::{ExtraFields, PacketSummary, TransportSpan, Window};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
 use crate::{EndReason, Error, Flow};
-use changes::ChangeColumn;
 use entry::{AFTER_MAX, Cold, FIRST_SIDE, FREE, Hot, TIMES_COLD, halves, is_closed, whole};
+use journaling::Journaling;
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -73,9 +73,8 @@ pub(crate) struct Table {
     wheel: Wheel,
     creation_order: CreationOrder,
     details: Option<Box<DetailTable>>,
-    /// With [`track_changes`](Table::track_changes): what was read of each slot's counters, and the last changes of
-    /// flows that have ended.
-    changes: Option<Box<ChangeColumn>>,
+    /// With [`keep_journal`](Table::keep_journal).
+    journaling: Option<Box<Journaling>>,
     /// With [`track_begun`](Table::track_begun): packets of the batch that began a flow.
     begun: Option<Vec<u8>>,
     /// Unused slots, which the wheel links as a list.
@@ -119,7 +118,7 @@ impl Table {
             wheel,
             creation_order,
             details,
-            changes: None,
+            journaling: None,
             begun: None,
             free: 0,
             flows_max,
@@ -213,7 +212,12 @@ impl Table {
         {
             let sent = hot.sent(cold, usize::from(summary.side & 1), summary);
             let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
+            let is_read = self.journaling.is_some();
+            let before = is_read.then(|| details.progress(slot));
             details.packet(slot, protocol, ports, sent, PacketView { summary, data, span, window });
+            if before.is_some_and(|before| before != details.progress(slot)) {
+                self.note_said(slot);
+            }
         }
     }
 
@@ -377,11 +381,6 @@ impl Table {
         if let Some(details) = &mut self.details {
             details.begin(slot);
         }
-        if let Some(changes) = &mut self.changes {
-            let at = slot as usize;
-            changes.seen.resize(changes.seen.len().max(at + 1), [0; 4]);
-            changes.seen[at] = [0; 4];
-        }
         let (addresses, context) = match window.extra(summary) {
             Some(extra) => (halves(extra.addresses), extra.context),
             None => ([[0; 2]; 2], window.plain_context(summary)),
@@ -512,9 +511,6 @@ impl Table {
             if let Some(details) = &mut self.details {
                 details.clear();
             }
-            if let Some(changes) = &mut self.changes {
-                changes.seen.clear();
-            }
             self.free = 0;
         }
         is_all
@@ -554,14 +550,10 @@ impl Table {
 
     /// The flow of a slot that ends, with its details.
     fn flow(&mut self, slot: u32, end: EndReason) -> Flow {
-        if self.changes.is_some() {
-            let change = self.change(slot, Some(end));
-            let ended = self.changes.as_mut().map(|changes| &mut changes.ended);
-            if let Some(ended) = ended {
-                ended.extend(change);
-            }
-        }
         let (hot, cold) = (&self.hot[slot as usize], &self.cold[slot as usize]);
+        if let Some(journaling) = &mut self.journaling {
+            journaling.ended(hot, slot, end);
+        }
         let addresses = match key::is_wide(hot.words) {
             true => cold.addresses.map(whole),
             false => key::narrow_addresses(hot.words),

@@ -46,7 +46,9 @@ pub use packets::Packets;
 pub use reload::ReloadRequests;
 pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;
-pub use stage::{ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext};
+pub use stage::{
+    ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
+};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::Error;
 pub use tapline_view::{Error as ViewError, ViewFile};

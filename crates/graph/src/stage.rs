@@ -26,9 +26,11 @@
 //! ```
 
 use std::any::Any;
+use std::cell::Cell;
+use std::sync::Arc;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
-use tapline_flow::{Flow, FlowChange, Sampling, Statistics};
+use tapline_flow::{Flow, Journal, Sampling, Statistics};
 use tapline_packet::{ClockReading, Timestamp};
 
 use crate::graph::Out;
@@ -174,16 +176,28 @@ impl ExpiredFlows<'_> {
     }
 }
 
-/// What flows counted, on its way from a meter with `view=yes` to the stages behind it: in parts, as flows end and once a
-/// second for those that go on. After the last part of a second its totals come.
+/// What flows counted, on its way from a meter with `view=yes` to the stages behind it. After the last part of a second
+/// its totals come.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowChanges<'a> {
-    /// A part of the changes.
-    pub changes: &'a [FlowChange],
-    /// Whether they are of live interfaces.
+    /// A part.
+    pub part: Option<ChangesPart<'a>>,
+    /// Whether it is of live interfaces.
     pub is_live: bool,
-    /// The totals, once all changes of a second have been told.
+    /// The totals, once all parts of a second have been told.
     pub second: Option<&'a MeteredSecond>,
+    /// To be set by a stage that has missed a part and can use journals again: behind this part each flow is described
+    /// once more.
+    pub is_wanted_again: &'a Cell<bool>,
+}
+
+/// A part of what flows counted.
+#[derive(Clone, Copy, Debug)]
+pub enum ChangesPart<'a> {
+    /// What the meter did since the part before.
+    Journal(&'a Arc<Journal>),
+    /// Flows that other exporters metered: all that they count.
+    Collected(&'a [Flow]),
 }
 
 /// The totals of a meter at the end of a second: all numbers are since its start.
@@ -191,7 +205,7 @@ pub struct FlowChanges<'a> {
 pub struct MeteredSecond {
     /// The end of the second: by the wall clock on live interfaces, else by the packets.
     pub end: Timestamp,
-    /// The counters of the meter. Changes that were told add up to the packets metered.
+    /// The counters of the meter. The parts that were told add up to the packets metered.
     pub statistics: Statistics,
     /// The names of the interfaces, by the numbers that flows have; as far as packets came.
     pub interfaces: Vec<(u32, String)>,

@@ -191,6 +191,8 @@ pub struct Totals {
     pub delivered: u64,
     /// Workers whose packets are in it.
     pub workers: u64,
+    /// Metered packets that were not ranked: among the others of each table.
+    pub unranked: u64,
 }
 
 /// What a page has of its own.
@@ -327,6 +329,7 @@ impl Totals {
             room: second.room,
             delivered: second.delivered,
             workers: second.workers,
+            unranked: second.unranked,
         }
     }
 

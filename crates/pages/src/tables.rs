@@ -165,7 +165,7 @@ impl Tables<'_> {
             return self.summed(dimension, &table, Amount::default());
         }
         let (fitting, (unfitting, unseen)) = self.fitting(&self.request.filter);
-        let mut table = added_up(&fitting, dimension, self.request.rights);
+        let mut table = added_up(&fitting, dimension, self.request.rights, unseen);
         table.others = unseen;
         table.cut(rows);
         self.summed(dimension, &table, unfitting)
@@ -209,7 +209,7 @@ impl Tables<'_> {
             fitting.retain(|row| self.request.filter.fits(row));
         }
         let part = |dimension: Dimension| {
-            let mut table = added_up(&fitting, dimension, self.request.rights);
+            let mut table = added_up(&fitting, dimension, self.request.rights, unseen);
             table.cut(self.request.rows.min(ROWS_HOST));
             PartTable { rows: self.rows(dimension, &table), others: others(&table) }
         };
@@ -236,7 +236,8 @@ impl Tables<'_> {
 }
 
 /// Flows added up by a dimension. A flow's row knows its addresses, ports and name.
-fn added_up(flows: &[Row], dimension: Dimension, rights: Rights) -> Table {
+/// `unseen` is in no row of a flow: no sum can have more beside its amount.
+fn added_up(flows: &[Row], dimension: Dimension, rights: Rights, unseen: Amount) -> Table {
     let mut sums: HashMap<Key, Row> = HashMap::new();
     for flow in flows {
         for (key, amount, first) in parts(flow, dimension, rights) {
@@ -247,6 +248,7 @@ fn added_up(flows: &[Row], dimension: Dimension, rights: Rights) -> Table {
             row.amount.add(amount);
             row.first.add(first);
             row.error.add(flow.error);
+            row.error = row.error.min(unseen);
             row.flows = row.flows.saturating_add(flow.flows);
             if dimension == Dimension::Flow {
                 *row = *flow;

@@ -1,6 +1,8 @@
-//! Changes of flows as a queue holds them: in one piece, without pointers into the meter.
+//! What a flow counted in a second, as rankings take it.
 
-use tapline_flow::{FlowChange, FlowContext};
+use std::net::IpAddr;
+
+use tapline_flow::{Flow, FlowContext};
 use tapline_packet::numbers::ip_protocol::TCP;
 
 use crate::dimension::halves;
@@ -9,112 +11,105 @@ use crate::table::Amount;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
-/// Changes of a part.
-pub(crate) const CHANGES_MAX: usize = 4096;
-
-/// What a ranking needs of a [`FlowChange`].
+/// The fields of a flow that do not change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
+pub(crate) struct FlowFields {
     /// The side that began the flow, then the other.
     pub(crate) hosts: [[u64; 2]; 2],
-    pub(crate) amounts: [Amount; 2],
     pub(crate) ports: [u16; 2],
     pub(crate) protocol: u8,
     /// The side that is the server.
     pub(crate) server: u8,
-    /// TCP flags of both sides, and the reason for the end.
-    pub(crate) state: u32,
-    pub(crate) began_ns: i64,
-    pub(crate) segment: u64,
     pub(crate) interface: u32,
-    application_len: u16,
-    name_len: u16,
+    pub(crate) segment: u64,
+    pub(crate) began_ns: i64,
 }
 
-/// A change with its texts.
+/// What a flow counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NamedChange<'a> {
-    pub(crate) change: &'a Change,
+pub(crate) struct Change<'a> {
+    pub(crate) fields: &'a FlowFields,
+    /// What each side sent, the one that began the flow first.
+    pub(crate) amounts: [Amount; 2],
+    /// TCP flags of both sides, and the reason for the end.
+    pub(crate) state: u32,
     /// Empty if it is not known.
     pub(crate) application: &'a str,
     /// The name that the client asked for; empty if it is not known.
     pub(crate) name: &'a str,
 }
 
-/// A part of a second's changes: at most [`CHANGES_MAX`].
-#[derive(Debug)]
-pub(crate) struct Changes {
-    list: Vec<Change>,
-    /// Applications and names, in the order of the changes.
-    texts: String,
+/// The TCP flags of both sides and the reason for the end, as rows have them.
+pub(crate) fn state([one, other]: [u8; 2], end: u32) -> u32 {
+    u32::from(one) | u32::from(other) << 8 | end << 16
 }
 
-impl Changes {
-    pub(crate) fn new() -> Changes {
-        Changes { list: Vec::with_capacity(CHANGES_MAX), texts: String::new() }
-    }
+impl FlowFields {
+    pub(crate) const NOTHING: FlowFields = FlowFields {
+        hosts: [[0; 2]; 2],
+        ports: [0; 2],
+        protocol: 0,
+        server: 0,
+        interface: 0,
+        segment: 0,
+        began_ns: 0,
+    };
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.list.len() >= CHANGES_MAX
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.list.clear();
-        self.texts.clear();
-    }
-
-    pub(crate) fn push(&mut self, change: &FlowChange) {
-        let [from, to] = &change.endpoints;
-        let application = self.add_text(change.application.unwrap_or_default());
-        let name = self.add_text(change.name.as_deref().unwrap_or_default());
-        let end = change.end_reason.map_or(0, |reason| reason as u32);
-        self.list.push(Change {
-            hosts: [from, to].map(|side| halves(side.address)),
-            amounts: [from, to].map(|side| Amount { packets: side.packets, bytes: side.bytes }),
-            ports: [from.port, to.port],
-            protocol: change.protocol,
-            server: server(change),
-            state: u32::from(from.tcp_flags) | u32::from(to.tcp_flags) << 8 | end << 16,
-            began_ns: change.began.as_nanos(),
-            segment: segment(&change.context),
-            interface: change.context.interface,
-            application_len: application,
-            name_len: name,
-        });
-    }
-
-    /// Appends a text. Returns its length; one without room for its length is left out.
-    fn add_text(&mut self, text: &str) -> u16 {
-        let len = u16::try_from(text.len()).unwrap_or(0);
-        if len > 0 {
-            self.texts.push_str(text);
+    pub(crate) fn new(
+        addresses: [IpAddr; 2],
+        ports: [u16; 2],
+        (protocol, tcp_flags_first): (u8, u8),
+        context: &FlowContext,
+        began_ns: i64,
+    ) -> FlowFields {
+        let begins = protocol == TCP && tcp_flags_first & (SYN | ACK) == SYN;
+        FlowFields {
+            hosts: addresses.map(halves),
+            ports,
+            protocol,
+            server: u8::from(begins || ports[1] <= ports[0]),
+            interface: context.interface,
+            segment: segment(context),
+            began_ns,
         }
-        len
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = NamedChange<'_>> {
-        let mut rest = self.texts.as_str();
-        let mut next = move |len: u16| {
-            let (text, behind) = rest.split_at_checked(len.into()).unwrap_or_default();
-            rest = behind;
-            text
-        };
-        self.list.iter().map(move |change| {
-            let application = next(change.application_len);
-            NamedChange { change, application, name: next(change.name_len) }
-        })
     }
 }
 
-/// The side of a flow that is the server.
-fn server(change: &FlowChange) -> u8 {
-    let [from, to] = &change.endpoints;
-    let begins = change.protocol == TCP && from.tcp_flags_first & (SYN | ACK) == SYN;
-    u8::from(begins || to.port <= from.port)
+/// A flow that another exporter metered, with all that it counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CollectedFlow {
+    fields: FlowFields,
+    amounts: [Amount; 2],
+    state: u32,
+}
+
+impl CollectedFlow {
+    pub(crate) fn new(flow: &Flow) -> CollectedFlow {
+        let sides = &flow.endpoints;
+        CollectedFlow {
+            fields: FlowFields::new(
+                [sides[0].address, sides[1].address],
+                [sides[0].port, sides[1].port],
+                (flow.protocol, sides[0].tcp_flags_first),
+                &flow.context,
+                flow.first().as_nanos(),
+            ),
+            amounts: [0, 1].map(|at| Amount { packets: sides[at].packets, bytes: sides[at].bytes }),
+            state: state([sides[0].tcp_flags, sides[1].tcp_flags], flow.end_reason as u32),
+        }
+    }
+
+    /// What both sides sent.
+    pub(crate) fn amount(&self) -> Amount {
+        let mut amount = self.amounts[0];
+        amount.add(self.amounts[1]);
+        amount
+    }
+
+    pub(crate) fn change(&self) -> Change<'_> {
+        let CollectedFlow { fields, amounts, state } = self;
+        Change { fields, amounts: *amounts, state: *state, application: "", name: "" }
+    }
 }
 
 /// The VLAN or the tunnel of a flow, as keys have it.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use tapline_profile::{text_of, words_of};
 
-use crate::change::NamedChange;
+use crate::change::Change;
 
 /// Words of a key in the file.
 pub(crate) const KEY_WORDS: usize = 8;
@@ -173,24 +173,24 @@ pub(crate) struct ChangeKeys {
 }
 
 impl ChangeKeys {
-    pub(crate) fn of(named: &NamedChange<'_>) -> ChangeKeys {
-        let change = named.change;
-        let [from, to] = change.hosts;
-        let [[a, b], [c, d]] = change.hosts;
+    pub(crate) fn of(change: &Change<'_>) -> ChangeKeys {
+        let fields = change.fields;
+        let [from, to] = fields.hosts;
+        let [[a, b], [c, d]] = fields.hosts;
         let is_swapped = order(from) > order(to);
-        let [port_from, port_to] = change.ports.map(u64::from);
-        let rest = u64::from(change.protocol) << 32 | port_from << 16 | port_to;
-        let name = if named.name.is_empty() { named.application } else { named.name };
+        let [port_from, port_to] = fields.ports.map(u64::from);
+        let rest = u64::from(fields.protocol) << 32 | port_from << 16 | port_to;
+        let name = if change.name.is_empty() { change.application } else { change.name };
         ChangeKeys {
             hosts: [Key::of_words(&from), Key::of_words(&to)],
             pair: (Key::of_words(&if is_swapped { [c, d, a, b] } else { [a, b, c, d] }), is_swapped),
             service: (
-                Key::service(change.protocol, change.ports[usize::from(change.server)]),
-                change.server == 0,
+                Key::service(fields.protocol, fields.ports[usize::from(fields.server)]),
+                fields.server == 0,
             ),
             name: Key::name(name),
-            segment: Key::of_words(&[change.segment]),
-            interface: Key::of_words(&[change.interface.into()]),
+            segment: Key::of_words(&[fields.segment]),
+            interface: Key::of_words(&[fields.interface.into()]),
             flow: Key::of_words(&[a, b, c, d, rest]),
         }
     }

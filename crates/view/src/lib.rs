@@ -1,8 +1,8 @@
 //! The greatest hosts, pairs, services, names and flows of each second, in a file that others read meanwhile.
 //!
 //! ```text
-//! FlowChange --Ranker: a queue--> its thread: a bounded table for each dimension, rows + others = metered
-//! Second     ---------------------> |
+//! Journal --Ranker: a queue--> its thread: a bounded table for each dimension, rows + others = metered
+//! Second  ---------------------> |
 //!                                ViewFile::contribute --> PID.view --> Reader
 //!                                several workers: TableSum
 //! ```
@@ -15,6 +15,7 @@ mod change;
 mod dimension;
 mod error;
 mod layout;
+mod mirror;
 mod ranker;
 mod ranking;
 mod reader;

@@ -1,54 +1,75 @@
-//! Ranking in a thread of its own, so that a second with many flows holds up no packets.
+//! Ranking in a thread of its own: the meter's thread hands journals over and waits for nothing.
 //!
 //! ```text
-//! add     --part of 4,096 changes--> queue of 128 --> thread `view`: Rankings of a second
-//! publish --Second------------------>                  |
-//!            <-------------------------- empty parts   ViewFile::contribute
-//!            queue full, of live traffic: the part is ranked here, and its tables go with the second
+//! add     --journal--> queue of 256 --> thread `view`: Mirror, what each flow counted --> Rankings
+//! publish --Second---->                                 end of the second: ViewFile::contribute
+//!
+//! queue full, of live traffic: packets are not ranked until the second has ended and the queue is nearly empty;
+//! they are among the others, and each row may have had as much more
 //! ```
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use tapline_flow::FlowChange;
+use tapline_flow::{Flow, Journal};
 
-use crate::change::Changes;
+use crate::change::CollectedFlow;
 use crate::dimension::{Dimension, Key, KeyValue};
+use crate::mirror::Mirror;
 use crate::ranking::Rankings;
-use crate::table::Tables;
+use crate::table::{Amount, Tables};
 use crate::{Second, ViewFile};
 
-/// Parts that wait: half a million changes, 55 MB where so many flows have packets in a second.
-const QUEUE: usize = 128;
-/// Empty parts that are kept.
-const SPARE: usize = QUEUE;
+/// Parts that wait: a million packets of known flows, 8 MiB. Where each packet begins a flow they are half as many, and
+/// some 60 MB, with names as long as these are.
+const QUEUE: usize = 256;
+/// Room behind these for the ends of seconds.
+const QUEUE_OF_SECONDS: usize = 8;
+/// Parts for which the thread is woken, unless a second ends: a system call of the meter's thread.
+const WAKE_AT: usize = 8;
+/// Collected flows of a part.
+const COLLECTED_MAX: usize = 1024;
 
-/// A worker of a view: changes of flows go in, and the file gets the tables of each second.
+/// A worker of a view: what its meter does goes in, and the file gets the tables of each second.
 #[derive(Debug)]
 pub struct Ranker {
     file: Arc<ViewFile>,
     worker: usize,
-    /// The part that is being filled.
-    part: Changes,
-    /// What is ranked in the thread of the caller.
-    own: Option<Box<Rankings>>,
+    /// What is not ranked in this second.
+    unranked: Amount,
+    /// Since a part was missed, the flows of slots are not known until the meter describes them again.
+    progress: Progress,
     thread: Option<Thread>,
     has_begun: bool,
 }
 
-/// The thread, and the ways to it and back.
+/// The thread, and the way to it.
 #[derive(Debug)]
 struct Thread {
     jobs: SyncSender<Job>,
-    empty: Receiver<Changes>,
+    /// Parts in the queue.
+    waiting: Arc<AtomicUsize>,
     handle: JoinHandle<()>,
+}
+
+/// Whether journals are of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Good,
+    /// A part of this second was missed.
+    Missed,
+    /// That second has ended. Flows are wanted again, once the queue is nearly empty: to describe them costs the meter
+    /// time, and is done once a second at most.
+    Waiting,
 }
 
 /// Work for the thread.
 #[derive(Debug)]
 enum Job {
-    Changes(Changes),
+    Journal(Arc<Journal>),
+    Collected(Vec<CollectedFlow>),
     Second(Box<Totals>),
 }
 
@@ -58,24 +79,54 @@ struct Totals {
     second: Second,
     /// Names of interfaces by their numbers.
     interfaces: Vec<(u32, String)>,
-    /// What was ranked elsewhere.
-    own: Option<Tables>,
+    unranked: Amount,
 }
 
 impl Ranker {
-    /// A worker of a file. Its thread starts with the first changes, so that it has the rights of that time.
+    /// A worker of a file. Its thread starts with the first part, so that it has the rights of that time.
     pub fn new(file: Arc<ViewFile>) -> Ranker {
         let worker = file.join(1);
-        Ranker { file, worker, part: Changes::new(), own: None, thread: None, has_begun: false }
+        Ranker {
+            file,
+            worker,
+            unranked: Amount::default(),
+            progress: Progress::Good,
+            thread: None,
+            has_begun: false,
+        }
     }
 
-    /// Adds changes of the second. Those of files wait for room in the queue; those of live traffic that find none are
-    /// ranked at once.
-    pub fn add(&mut self, changes: &[FlowChange], is_live: bool) {
-        for change in changes {
-            self.part.push(change);
-            if self.part.is_full() {
-                self.send_part(is_live);
+    /// Adds what the meter did. A journal of files waits for room in the queue. One of live traffic that finds none is
+    /// not ranked, nor are those behind it: their packets are among the others of each table. Returns whether journals
+    /// are of use again: the meter must then describe its flows once more, in those from here on.
+    pub fn add(&mut self, journal: &Arc<Journal>, is_live: bool) -> bool {
+        if journal.is_empty() {
+            return false;
+        }
+        if self.progress == Progress::Good {
+            if self.send(Job::Journal(Arc::clone(journal)), is_live) {
+                return false;
+            }
+            self.progress = Progress::Missed;
+        }
+        let (packets, bytes) = journal.sum();
+        self.unranked.add(Amount { packets, bytes });
+        let is_free = self.thread.as_ref().is_some_and(|thread| thread.waiting.load(Relaxed) < QUEUE / 8);
+        let is_wanted = self.progress == Progress::Waiting && is_free;
+        if is_wanted {
+            self.progress = Progress::Good;
+        }
+        is_wanted
+    }
+
+    /// Adds flows that other exporters metered, by the same rule; of them each part stands for itself.
+    pub fn add_collected(&mut self, flows: &[Flow], is_live: bool) {
+        for flows in flows.chunks(COLLECTED_MAX) {
+            let flows: Vec<CollectedFlow> = flows.iter().map(CollectedFlow::new).collect();
+            let mut amount = Amount::default();
+            flows.iter().for_each(|flow| amount.add(flow.amount()));
+            if !self.send(Job::Collected(flows), is_live) {
+                self.unranked.add(amount);
             }
         }
     }
@@ -85,16 +136,22 @@ impl Ranker {
         if is_live {
             self.file.set_live();
         }
-        self.send_part(is_live);
-        let own = self.own.as_mut().map(|own| own.take());
-        let totals = Box::new(Totals { second, interfaces: interfaces.to_vec(), own });
-        // A queue that is full has parts of this second; there is one such message a second.
+        let unranked = std::mem::take(&mut self.unranked);
+        let totals = Box::new(Totals { second, interfaces: interfaces.to_vec(), unranked });
+        // There is room for it, unless the thread has stood still for seconds.
         let refused = match self.thread() {
-            Some(thread) => thread.jobs.send(Job::Second(totals)).err().map(|error| error.0),
+            Some(Thread { jobs, handle, .. }) => {
+                let sent = jobs.send(Job::Second(totals));
+                handle.thread().unpark();
+                sent.err().map(|error| error.0)
+            }
             None => Some(Job::Second(totals)),
         };
         if let Some(Job::Second(totals)) = refused {
-            contribute(&self.file, self.worker, *totals, None);
+            contribute(&self.file, self.worker, *totals, Rankings::default().take());
+        }
+        if self.progress == Progress::Missed {
+            self.progress = Progress::Waiting;
         }
     }
 
@@ -113,35 +170,24 @@ impl Ranker {
         self.thread.as_ref()
     }
 
-    fn send_part(&mut self, is_live: bool) {
-        if self.part.is_empty() {
-            return;
+    /// Hands a part over. Returns whether the thread gets it.
+    fn send(&mut self, job: Job, is_live: bool) -> bool {
+        let Some(thread) = self.thread() else { return false };
+        if is_live && thread.waiting.load(Relaxed) >= QUEUE {
+            return false;
         }
-        let Some(thread) = self.thread() else { return self.rank_here() };
-        let part = thread.empty.try_recv().unwrap_or_else(|_| Changes::new());
-        let jobs = thread.jobs.clone();
-        let job = Job::Changes(std::mem::replace(&mut self.part, part));
-        let sent = match is_live {
-            true => jobs.try_send(job),
-            false => jobs.send(job).map_err(|error| TrySendError::Disconnected(error.0)),
-        };
-        if let Err(TrySendError::Full(Job::Changes(part)) | TrySendError::Disconnected(Job::Changes(part))) =
-            sent
-        {
-            self.part = part;
-            self.rank_here();
+        let waiting = thread.waiting.fetch_add(1, Relaxed) + 1;
+        let is_sent = thread.jobs.send(job).is_ok();
+        if waiting == WAKE_AT {
+            thread.handle.thread().unpark();
         }
-    }
-
-    /// Ranks the part in the thread of the caller.
-    fn rank_here(&mut self) {
-        self.own.get_or_insert_default().add_all(&self.part);
-        self.part.clear();
+        is_sent
     }
 
     fn join(&mut self) {
         if let Some(Thread { jobs, handle, .. }) = self.thread.take() {
             drop(jobs);
+            handle.thread().unpark();
             // A thread that panicked has said so.
             let _ = handle.join();
         }
@@ -156,34 +202,48 @@ impl Drop for Ranker {
 }
 
 fn start(file: &Arc<ViewFile>, worker: usize) -> std::io::Result<Thread> {
-    let (jobs, theirs) = sync_channel(QUEUE);
-    let (back, empty) = sync_channel(SPARE);
-    let file = Arc::clone(file);
-    let work = move || rank(&file, worker, &theirs, &back);
+    let (jobs, theirs) = sync_channel(QUEUE + QUEUE_OF_SECONDS);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (file, in_queue) = (Arc::clone(file), Arc::clone(&waiting));
+    let work = move || rank(&file, worker, &theirs, &in_queue);
     let handle = thread::Builder::new().name("view".to_owned()).spawn(work)?;
-    Ok(Thread { jobs, empty, handle })
+    Ok(Thread { jobs, waiting, handle })
 }
 
-fn rank(file: &ViewFile, worker: usize, jobs: &Receiver<Job>, back: &SyncSender<Changes>) {
-    let mut rankings = Rankings::default();
-    for job in jobs {
-        match job {
-            Job::Changes(mut changes) => {
-                rankings.add_all(&changes);
-                changes.clear();
-                // Without room for it, its memory is given back.
-                let _ = back.try_send(changes);
+fn rank(file: &ViewFile, worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
+    let (mut mirror, mut rankings) = (Mirror::default(), Rankings::default());
+    loop {
+        let job = match jobs.try_recv() {
+            Ok(job) => job,
+            Err(TryRecvError::Empty) => {
+                thread::park();
+                continue;
             }
-            Job::Second(totals) => contribute(file, worker, *totals, Some(rankings.take())),
+            Err(TryRecvError::Disconnected) => return,
+        };
+        match job {
+            Job::Journal(journal) => {
+                waiting.fetch_sub(1, Relaxed);
+                mirror.read(&journal, &mut rankings);
+            }
+            Job::Collected(flows) => {
+                waiting.fetch_sub(1, Relaxed);
+                flows.iter().for_each(|flow| rankings.add(&flow.change()));
+            }
+            Job::Second(mut totals) => {
+                totals.unranked.add(mirror.end_second(&mut rankings));
+                contribute(file, worker, *totals, rankings.take());
+            }
         }
     }
 }
 
 /// Brings a second into the file, with the names of its interfaces.
-fn contribute(file: &ViewFile, worker: usize, totals: Totals, tables: Option<Tables>) {
-    let Totals { second, interfaces, own } = totals;
-    let mut tables: Vec<Tables> = tables.into_iter().chain(own).collect();
-    for row in tables.iter_mut().flat_map(|tables| &mut tables[Dimension::Interface as usize].rows) {
+fn contribute(file: &ViewFile, worker: usize, totals: Totals, mut tables: Tables) {
+    let Totals { second, interfaces, unranked } = totals;
+    let second = Second { unranked: unranked.packets, ..second };
+    tables.iter_mut().for_each(|table| table.add_unranked(unranked));
+    for row in &mut tables[Dimension::Interface as usize].rows {
         let KeyValue::Interface(number) = row.key.value(Dimension::Interface) else { continue };
         let known = interfaces.iter().find(|(known, _)| *known == number);
         row.name = known.map_or(row.name, |(_, name)| Key::name(name));

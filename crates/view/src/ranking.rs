@@ -1,20 +1,23 @@
 //! The greatest keys among many, in fixed memory.
 //!
 //! ```text
-//! hash of the key --> one of 128 sets of 8 places
+//! hash of the key --> one of 128 sets of 8 places, and one of 64 cells of the set
 //!                       there            add to it
 //!                       a place is free  take it
-//!                       none is          the least gives way: its amount goes to others, the new key may have had as much
+//!                       none is          cell + amount is at most the least row: to others, and the cell grows by it
+//!                                        else the least row gives way: its amount goes to others, its cell holds at
+//!                                        least what it had; the new key may have had what its own cell holds
 //! ```
 //!
-//! That is the space-saving algorithm (Metwally, Agrawal and El Abbadi, 2005) in each set. The amount of a row is what
-//! the key had since it has its place, so rows and others add up to all that was added; what it may have had before is
-//! its error. The least is that of bytes, so a bound of packets is kept for each set: a key that gave way may have had more
-//! packets than the one that gives way now.
+//! That is filtered space-saving (Homem and Carvalho, Finding top-k elements in data streams, 2010) in each set. The
+//! amount of a row is what the key had since it has its place, so rows and others add up to all that was added; what it
+//! may have had before is its error. A cell bounds what each key without a row can have had, in bytes and in packets.
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::change::{Changes, NamedChange};
+use tapline_sys::memory;
+
+use crate::change::Change;
 use crate::dimension::{ChangeKeys, Dimension, KEY_WORDS, Key};
 use crate::table::{Amount, Row, Table, Tables, both_states};
 
@@ -22,6 +25,13 @@ use crate::table::{Amount, Row, Table, Tables, both_states};
 const WAYS: usize = 8;
 /// Sets: four places for each row that a file has.
 const SETS: usize = 4 * crate::layout::ROWS_MAX / WAYS;
+
+/// Cells of a set: the more there are, the fewer keys that are not among the greatest get a place for a moment.
+const CELLS: usize = 64;
+/// Bytes of a unit of cells: a bound is exact for the shortest packets, and up to 256 GiB.
+const UNIT: u64 = 64;
+/// A cell whose bound does not fit is bounded by what any key without a row can have.
+const WIDE: [u32; 2] = [u32::MAX; 2];
 
 /// The greatest keys of one dimension.
 #[derive(Debug)]
@@ -34,15 +44,19 @@ pub struct Ranking {
     tags: Vec<u32>,
     /// The most that each row's key can have had, side by side for each set: a full set is searched for its least.
     at_most: Vec<Amount>,
-    /// The most packets that any key can have had which gave way, for each set.
-    gone: Vec<u64>,
-    /// The place of the last key: many flows in turn are of one interface, segment or service.
+    /// The cell of each row's key.
+    cells_of: Vec<u16>,
+    /// The most packets that any key of a cell can have had which has no row, and the most bytes, in units of 64.
+    cells: Vec<[u32; 2]>,
+    /// For each full set a lower bound of the least bytes in `at_most`.
+    least: Vec<u64>,
+    /// The place of the last key of [`add_often`](Self::add_often).
     last: usize,
     /// Words of a key that can differ from 0.
     key_words: usize,
     others: Amount,
     others_flows: u64,
-    /// The most that gave way.
+    /// The most that any key without a row can have had.
     missing: Amount,
     seed: u64,
 }
@@ -75,7 +89,9 @@ impl Ranking {
             names: vec![Key::default(); SETS * WAYS],
             tags: vec![0; SETS * WAYS],
             at_most: vec![Amount::default(); SETS * WAYS],
-            gone: vec![0; SETS],
+            cells_of: vec![0; SETS * WAYS],
+            cells: vec![[0; 2]; SETS * CELLS],
+            least: vec![0; SETS],
             last: 0,
             key_words: KEY_WORDS,
             others: Amount::default(),
@@ -92,14 +108,53 @@ impl Ranking {
 
     /// Adds packets and bytes of a key: one flow's.
     pub fn add(&mut self, key: Key, amount: Amount) {
-        self.add_part(key, &Part { amount, ..Part::default() }, || (Key::default(), 0));
+        let hash = self.hash(&key);
+        self.add_part((key, hash), &Part { amount, ..Part::default() }, || (Key::default(), 0));
     }
 
-    /// Adds a part of a key; `new` gives the name and the begin of a row that is not there yet.
-    fn add_part(&mut self, key: Key, part: &Part, new: impl FnOnce() -> (Key, i64)) {
-        let is_last = self.tags[self.last] != 0 && self.is_key(self.last, &key);
-        let place = if is_last { self.last } else { self.place_of(key, new) };
-        self.last = place;
+    fn hash(&self, key: &Key) -> u64 {
+        hash(&key.0[..self.key_words], self.seed)
+    }
+
+    /// Asks for the memory that a key without a row needs. Returns the key with its hash.
+    fn ask_for(&self, key: Key) -> (Key, u64) {
+        let hash = self.hash(&key);
+        memory::prefetch_element(&self.cells, cell_of(hash));
+        memory::prefetch_element(&self.at_most, set_of(hash) * WAYS);
+        (key, hash)
+    }
+
+    /// Adds a part of a key that is often the same as before: many flows in turn are of one interface, segment or service.
+    fn add_often(&mut self, key: Key, part: &Part) {
+        if self.tags[self.last] != 0 && self.is_key(self.last, &key) {
+            return self.count(self.last, part);
+        }
+        let hash = self.hash(&key);
+        let place = self.add_part((key, hash), part, || (Key::default(), 0));
+        self.last = place.unwrap_or(self.last);
+    }
+
+    /// Adds a part of a key with this hash; `new` gives the name and the begin of a row that is not there yet. Returns the
+    /// key's place, if it has one.
+    fn add_part(
+        &mut self,
+        (key, hash): (Key, u64),
+        part: &Part,
+        new: impl FnOnce() -> (Key, i64),
+    ) -> Option<usize> {
+        let place = self.find(set_of(hash) * WAYS, tag_of(hash), &key);
+        let place = place.or_else(|| self.new_place((key, hash), part.amount, new));
+        match place {
+            Some(place) => self.count(place, part),
+            None => {
+                self.others.add(part.amount);
+                self.others_flows += 1;
+            }
+        }
+        place
+    }
+
+    fn count(&mut self, place: usize, part: &Part) {
         self.at_most[place].add(part.amount);
         let counts = &mut self.counts[place];
         counts.amount.add(part.amount);
@@ -108,21 +163,24 @@ impl Ranking {
         counts.state = both_states(counts.state, part.state);
     }
 
-    /// The place of a key, where it gets one if it has none.
-    fn place_of(&mut self, key: Key, new: impl FnOnce() -> (Key, i64)) -> usize {
-        let hash = hash(&key.0[..self.key_words], self.seed);
-        let (set, tag) = ((hash as usize % SETS) * WAYS, (hash >> 32) as u32 | 1);
-        self.find(set, tag, &key).unwrap_or_else(|| {
-            let (place, error) = self.make_room(set);
-            (self.tags[place], self.at_most[place]) = (tag, error);
-            let (name, began_ns) = new();
-            self.keys[place] = key;
-            self.counts[place] = Counts { error, began_ns, ..Counts::default() };
-            if !(is_empty(&name) && is_empty(&self.names[place])) {
-                self.names[place] = name;
-            }
-            place
-        })
+    /// A place for a key that has none, unless it can have had no more than the least of its set.
+    fn new_place(
+        &mut self,
+        (key, hash): (Key, u64),
+        amount: Amount,
+        new: impl FnOnce() -> (Key, i64),
+    ) -> Option<usize> {
+        let cell = cell_of(hash);
+        let error = self.bound(cell);
+        let place = self.make_room(set_of(hash), cell, amount)?;
+        (self.tags[place], self.at_most[place], self.cells_of[place]) = (tag_of(hash), error, cell as u16);
+        let (name, began_ns) = new();
+        self.keys[place] = key;
+        self.counts[place] = Counts { error, began_ns, ..Counts::default() };
+        if !(is_empty(&name) && is_empty(&self.names[place])) {
+            self.names[place] = name;
+        }
+        Some(place)
     }
 
     /// The place of a key in its set.
@@ -136,25 +194,55 @@ impl Ranking {
         (0..self.key_words).all(|word| one[word] == other[word])
     }
 
-    /// A place for a new key, and the most that the key can have had before: of a full set the least gives way.
-    fn make_room(&mut self, set: usize) -> (usize, Amount) {
-        if let Some(free) = (set..set + WAYS).find(|&place| self.tags[place] == 0) {
-            return (free, Amount::default());
+    /// A place for a new key with this amount: of a full set the least gives way. `None` if the key can have had no more
+    /// than that; then its cell has the amount.
+    fn make_room(&mut self, set: usize, cell: usize, amount: Amount) -> Option<usize> {
+        let first = set * WAYS;
+        if self.least[set] == 0
+            && let Some(free) = (first..first + WAYS).find(|&place| self.tags[place] == 0)
+        {
+            return Some(free);
         }
-        let (place, at_most) = self.least(set);
-        let gone = &self.counts[place];
-        self.others.add(gone.amount);
-        self.others_flows += gone.flows;
-        let packets = &mut self.gone[set / WAYS];
-        *packets = at_most.packets.max(*packets);
-        let at_most = Amount { packets: *packets, ..at_most };
-        self.missing = self.missing.max(at_most);
-        (place, at_most)
+        let mut with_it = self.bound(cell);
+        with_it.add(amount);
+        if with_it.bytes > self.least[set] {
+            let (place, at_most) = self.least_of(set);
+            self.least[set] = at_most.bytes;
+            if with_it.bytes > at_most.bytes {
+                let gone = &self.counts[place];
+                self.others.add(gone.amount);
+                self.others_flows += gone.flows;
+                self.raise(self.cells_of[place].into(), at_most);
+                return Some(place);
+            }
+        }
+        self.raise(cell, with_it);
+        None
+    }
+
+    /// The most that a key of this cell can have had which has no row.
+    fn bound(&self, cell: usize) -> Amount {
+        match self.cells[cell] {
+            WIDE => self.missing,
+            [packets, units] => Amount { packets: packets.into(), bytes: u64::from(units) * UNIT },
+        }
+    }
+
+    /// Has a cell bound keys that can have had so much.
+    fn raise(&mut self, cell: usize, at_most: Amount) {
+        let bound = self.bound(cell).max(at_most);
+        self.missing = self.missing.max(bound);
+        let narrow = |number: u64| u32::try_from(number).ok();
+        self.cells[cell] = narrow(bound.packets)
+            .zip(narrow(bound.bytes.div_ceil(UNIT)))
+            .map_or(WIDE, |(packets, units)| [packets, units]);
+        // The cell may say a little more.
+        self.missing = self.missing.max(self.bound(cell));
     }
 
     /// The place of a full set whose key can have had least, and the most that it can have had.
-    fn least(&self, set: usize) -> (usize, Amount) {
-        let places = (set..set + WAYS).map(|place| (place, self.at_most[place]));
+    fn least_of(&self, set: usize) -> (usize, Amount) {
+        let places = (set * WAYS..(set + 1) * WAYS).map(|place| (place, self.at_most[place]));
         places.min_by_key(|(_, at_most)| (at_most.bytes, at_most.packets)).unwrap_or_default()
     }
 
@@ -169,7 +257,8 @@ impl Ranking {
         let used = (0..self.tags.len()).filter(|&place| self.tags[place] != 0);
         let rows = used.map(|place| self.row(place)).collect();
         self.tags.fill(0);
-        self.gone.fill(0);
+        self.cells.fill([0; 2]);
+        self.least.fill(0);
         Table {
             rows,
             others: std::mem::take(&mut self.others),
@@ -177,6 +266,19 @@ impl Ranking {
             missing: std::mem::take(&mut self.missing),
         }
     }
+}
+
+fn set_of(hash: u64) -> usize {
+    hash as usize % SETS
+}
+
+fn cell_of(hash: u64) -> usize {
+    set_of(hash) * CELLS + hash as usize / SETS % CELLS
+}
+
+/// A part of a hash, and not 0.
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
 }
 
 fn is_empty(name: &Key) -> bool {
@@ -206,35 +308,36 @@ impl Default for Rankings {
 }
 
 impl Rankings {
-    /// Adds a part of the changes to all dimensions.
-    pub(crate) fn add_all(&mut self, changes: &Changes) {
-        changes.iter().for_each(|change| self.add(&change));
-    }
-
     /// Adds the packets of a flow to all dimensions.
-    fn add(&mut self, named: &NamedChange<'_>) {
-        let change = named.change;
+    pub(crate) fn add(&mut self, change: &Change<'_>) {
         let [sent, received] = change.amounts;
         let mut amount = sent;
         amount.add(received);
-        let keys = ChangeKeys::of(named);
+        let keys = ChangeKeys::of(change);
         let whole = Part { amount, first: sent, state: 0 };
         let swapped = |is_swapped: bool| Part { first: if is_swapped { received } else { sent }, ..whole };
         let nothing = || (Key::default(), 0);
+        // Each key's memory is on its way before the first is used.
+        let ask_for = |dimension: Dimension, key: Key| self.of[dimension as usize].ask_for(key);
+        let [from, to] = keys.hosts;
+        let [from, to] = [(from, to), (to, from)].map(|(sender, receiver)| {
+            (ask_for(Dimension::HostOut, sender), ask_for(Dimension::HostIn, receiver))
+        });
+        let flow = ask_for(Dimension::Flow, keys.flow);
+        let pair = ask_for(Dimension::Pair, keys.pair.0);
         for (dimension, key, part) in [
-            (Dimension::Pair, keys.pair.0, swapped(keys.pair.1)),
             (Dimension::Service, keys.service.0, swapped(keys.service.1)),
             (Dimension::Name, keys.name, whole),
             (Dimension::Segment, keys.segment, whole),
             (Dimension::Interface, keys.interface, whole),
         ] {
-            self.of[dimension as usize].add_part(key, &part, nothing);
+            self.of[dimension as usize].add_often(key, &part);
         }
+        self.of[Dimension::Pair as usize].add_part(pair, &swapped(keys.pair.1), nothing);
         let of_flow = Part { state: change.state.into(), ..whole };
-        let described = || (flow_name(named), change.began_ns);
-        self.of[Dimension::Flow as usize].add_part(keys.flow, &of_flow, described);
-        let [from, to] = keys.hosts;
-        for (sender, receiver, amount) in [(from, to, sent), (to, from, received)] {
+        let described = || (flow_name(change), change.fields.began_ns);
+        self.of[Dimension::Flow as usize].add_part(flow, &of_flow, described);
+        for ((sender, receiver), amount) in [(from, sent), (to, received)] {
             if amount.packets > 0 {
                 let part = Part { amount, ..Part::default() };
                 self.of[Dimension::HostOut as usize].add_part(sender, &part, nothing);
@@ -250,8 +353,8 @@ impl Rankings {
 }
 
 /// The application of a flow and the name that was asked for.
-fn flow_name(named: &NamedChange<'_>) -> Key {
-    match (named.application, named.name) {
+fn flow_name(change: &Change<'_>) -> Key {
+    match (change.application, change.name) {
         ("", "") => Key::default(),
         (application, name) => Key::name(&[application, name].join(" ")),
     }

@@ -49,6 +49,8 @@ pub struct Second {
     pub delivered: u64,
     /// Workers whose packets are in it.
     pub workers: u64,
+    /// Metered packets that were not ranked, because the view's thread was behind: among the others of each table.
+    pub unranked: u64,
 }
 
 /// A file may have any numbers: sums of them stay at the greatest.
@@ -132,7 +134,7 @@ impl Second {
     }
 
     /// The counters that add up over time.
-    fn sums_mut(&mut self) -> [&mut u64; 20] {
+    fn sums_mut(&mut self) -> [&mut u64; 21] {
         let [idle, active, end, forced, full] = &mut self.ended;
         [
             &mut self.metered,
@@ -155,10 +157,11 @@ impl Second {
             full,
             &mut self.late,
             &mut self.delivered,
+            &mut self.unranked,
         ]
     }
 
-    fn sums(&self) -> [u64; 20] {
+    fn sums(&self) -> [u64; 21] {
         let mut copy = *self;
         copy.sums_mut().map(|sum| *sum)
     }
@@ -194,7 +197,7 @@ impl Second {
             self.room,
             self.delivered,
             self.workers,
-            0,
+            self.unranked,
         ]);
         words
     }
@@ -226,6 +229,7 @@ impl Second {
             room: at(25),
             delivered: at(26),
             workers: at(27),
+            unranked: at(28),
         };
         (sum == Some(at(3))).then_some(second)
     }

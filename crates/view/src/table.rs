@@ -30,6 +30,12 @@ impl Amount {
         }
     }
 
+    /// The lesser of each.
+    #[must_use]
+    pub fn min(self, other: Amount) -> Amount {
+        Amount { packets: self.packets.min(other.packets), bytes: self.bytes.min(other.bytes) }
+    }
+
     /// The greater of each.
     #[must_use]
     pub fn max(self, other: Amount) -> Amount {
@@ -92,6 +98,13 @@ impl Table {
             at_most.add(row.error);
             self.missing = self.missing.max(at_most);
         }
+    }
+
+    /// Adds packets of unknown keys: any key may have had them.
+    pub(crate) fn add_unranked(&mut self, amount: Amount) {
+        self.others.add(amount);
+        self.missing.add(amount);
+        self.rows.iter_mut().for_each(|row| row.error.add(amount));
     }
 
     /// The words of the file.

@@ -159,17 +159,15 @@ impl ViewFile {
     }
 
     /// Adds a worker's part of a second. Once all workers have brought theirs the second is published, and also when
-    /// one brings its next, so that a worker without packets holds up no other. The tables of a part add up.
-    pub fn contribute(&self, worker: usize, second: &Second, tables: &[Tables]) {
+    /// one brings its next, so that a worker without packets holds up no other.
+    pub fn contribute(&self, worker: usize, second: &Second, tables: &Tables) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if pending.present.contains(&worker) {
             self.publish(&mut pending);
         }
         pending.present.push(worker);
         pending.second.merge(second);
-        for tables in tables {
-            pending.sums.iter_mut().zip(tables).for_each(|(sum, table)| sum.add(table));
-        }
+        pending.sums.iter_mut().zip(tables).for_each(|(sum, table)| sum.add(table));
         self.publish_if_complete(&mut pending);
     }
 

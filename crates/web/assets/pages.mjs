@@ -181,6 +181,7 @@ export function losses(app, data) {
     <div class="equation">${term("", "lost in card and driver", window.lost_before, "by their own counters; the kernel never showed these packets", window.lost_before ? "bad" : "")}
       ${term("", "lent by the sources", window.delivered, "before filters in front of the meter")}
       ${term("", "late", window.late, "older than a packet before them; counted all the same")}
+      ${term("", "not ranked", window.unranked, window.unranked ? "metered, and among the others of each table: the view's thread was behind" : "each table has every metered packet", window.unranked ? "bad" : "")}
       ${term("", "flows ended for want of room", window.ended[4], `the table has room for ${whole(window.room)} flows, ${whole(window.active)} are there`, window.ended[4] ? "bad" : "")}
       ${term("", "workers in it", window.workers, "threads whose parts are added")}</div></section>
     <${Chart} title="Lost before us" note="packets a second" t=${app.state.series.t} height=${130} series=${[{ name: "lost", unit: "/s", values: app.state.series.lost, color: "--bad", bars: true }]}/>`;

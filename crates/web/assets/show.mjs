@@ -46,7 +46,7 @@ export const Share = ({ part }) => html`<svg class="share" viewBox="0 0 100 10" 
 export function Sure({ row, unit, seconds }) {
   const most = UNITS[unit].of(row.error, seconds);
   if (!most) return html`<span class="visually-hidden">exact</span>`;
-  return html`<span class="error" title="the row may have had as much more: it had no place in the table all the time">+ ≤ ${text(most, "")}</span>`;
+  return html`<span class="error" title="the row may have had as much more: it had no place in the table all the time, or packets were not ranked: see Losses">+ ≤ ${text(most, "")}</span>`;
 }
 
 const held = new Map();

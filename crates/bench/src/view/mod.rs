@@ -1,7 +1,7 @@
 //! Cost of the view to a meter: the same file through `flow`, with and without `view` behind it; then of browsers.
 //!
 //! ```text
-//! file -> flow(view=yes) -> view     once a second of the file's time, all flows are looked at
+//! file -> flow(view=yes) -> view     each packet is written into a journal, which another thread reads
 //! file -> flow                       the meter alone
 //! ```
 //!

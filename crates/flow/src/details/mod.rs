@@ -28,8 +28,8 @@ pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{PacketSummary, TransportSpan, Window};
-use crate::{Endpoint, Error};
-use payloads::PayloadTable;
+use crate::{Endpoint, Error, Said};
+use payloads::{PayloadTable, Progress};
 use pool::{NONE, PerSlot, Pool};
 use tcp::Connections;
 
@@ -449,14 +449,14 @@ impl DetailTable {
     }
 
     /// Application and name of a flow that goes on, as far as they are known.
-    pub(crate) fn said(
-        &self,
-        slot: u32,
-        protocol: u8,
-        ports: [u16; 2],
-        first: usize,
-    ) -> (Option<Application>, Option<Box<str>>) {
-        self.payloads.as_ref().map_or((None, None), |payloads| payloads.said(slot, (protocol, ports), first))
+    pub(crate) fn said(&self, slot: u32, protocol: u8, ports: [u16; 2], first: usize) -> Said {
+        let payloads = self.payloads.as_ref();
+        payloads.map_or_else(Said::default, |payloads| payloads.said(slot, (protocol, ports), first))
+    }
+
+    /// How far the payload of a flow has been read: what was said can differ only where this does.
+    pub(crate) fn progress(&self, slot: u32) -> Progress {
+        self.payloads.as_ref().map_or_else(Progress::default, |payloads| payloads.progress(slot))
     }
 
     /// Packets of a side by size. The size of a single packet follows from the flow.

@@ -37,6 +37,8 @@ pub(super) struct Hot {
     pub(super) ttl_min: [u8; 2],
     pub(super) ttl_max: [u8; 2],
     pub(super) state: u8,
+    /// That of the journal in which the flow was last described; 0 for none.
+    pub(super) epoch: u32,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64, "an entry is a cache line");
@@ -95,6 +97,7 @@ impl Hot {
         ttl_min: [0; 2],
         ttl_max: [0; 2],
         state: 0,
+        epoch: 0,
     };
 
     /// Nanoseconds from the creation of the flow to the last packet of a side.

@@ -10,6 +10,8 @@ use tapline_testkit::frames::application::{
 use tapline_testkit::frames::*;
 use tapline_testkit::random::Random;
 
+use crate::journal::Replay;
+
 const MS: i64 = 1_000_000;
 const ALL: &str = "tcp,sizes,gaps,dns,tls,http,application,payload,ethernet,mpls";
 
@@ -20,6 +22,7 @@ fn settings(details: &str) -> MeterSettings {
 /// The flows and statistics of frames, with times in milliseconds, cut to `captured` bytes.
 fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize) -> (Vec<Flow>, Meter) {
     let (mut meter, mut flows) = (Meter::new(settings).unwrap(), Vec::new());
+    meter.keep_journal();
     for (ms, frame) in frames {
         let data = &frame[..frame.len().min(captured)];
         let timestamp = Timestamp::from_nanos(1_700_000_000_000 * MS + ms * MS);
@@ -32,6 +35,9 @@ fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize)
         while !meter.expire(&mut flows) {}
     }
     while !meter.finish(&mut flows) {}
+    let mut replay = Replay::default();
+    meter.journal().into_iter().for_each(|journal| replay.read(journal));
+    replay.assert_ended(&flows);
     (flows, meter)
 }
 

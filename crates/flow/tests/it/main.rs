@@ -2,6 +2,7 @@
 
 mod details;
 mod export;
+mod journal;
 mod made_flows;
 mod memory;
 mod reference;

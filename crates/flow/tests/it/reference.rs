@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tapline_file::FileSource;
-use tapline_flow::{EndReason, Endpoint, Flow, KeyFields, Meter, MeterSettings};
+use tapline_flow::{EndReason, Endpoint, Flow, Journal, KeyFields, Meter, MeterSettings};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp, VlanTag};
 use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
 use tapline_testkit::gallery;
 use tapline_testkit::random::Random;
 use tapline_testkit::traffic::Traffic;
+
+use crate::journal::Replay;
 
 /// A frame with its time and its length on the wire.
 type Timed = (i64, Vec<u8>, u32);
@@ -62,6 +64,11 @@ struct Metered {
 /// Meters frames in batches, and lets flows end by the clock after each, as the stage does.
 fn metered(settings: &MeterSettings, frames: &[Timed], expires: bool) -> Metered {
     let mut meter = Meter::new(settings).expect("settings are right");
+    // The meter must be right with a journal and without.
+    if expires {
+        meter.keep_journal();
+    }
+    let mut replay = Replay::default();
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
     let mut flows = Vec::new();
     for chunk in frames.chunks(BATCH_MAX) {
@@ -78,8 +85,13 @@ fn metered(settings: &MeterSettings, frames: &[Timed], expires: bool) -> Metered
         selection.select_all(batch.len());
         meter.push(&batch, &mut selection, &interfaces, &mut flows);
         while expires && !meter.expire(&mut flows) {}
+        meter.take_journal(Journal::default()).iter().for_each(|journal| replay.read(journal));
     }
     while !meter.finish(&mut flows) {}
+    if let Some(journal) = meter.journal() {
+        replay.read(journal);
+        replay.assert_ended(&flows);
+    }
     assert_sums(&meter, &flows, frames);
     Metered { flows, meter }
 }

@@ -8,12 +8,13 @@
 //! The datagrams end here. Stages behind answer for the packets that the flows count: [`StageCounters::reported`].
 
 use std::any::Any;
+use std::cell;
 
 use tapline_capture::{Error, InterfaceAccount, Listener};
 use tapline_collect::{
     Collector, CollectorSettings, DatagramFault, RefusedCause, SourceAccount, TemplateFile,
 };
-use tapline_flow::{Flow, FlowChange, PacketCount, Sampling, Statistics};
+use tapline_flow::{Flow, PacketCount, Sampling, Statistics};
 use tapline_packet::headers::Headers;
 use tapline_packet::numbers::ip_protocol;
 use tapline_packet::{Interface, Timestamp};
@@ -24,7 +25,7 @@ use crate::catalog::{
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{
-    ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
+    ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
 use crate::table::{Cell, Table};
 
@@ -96,7 +97,6 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
 struct Viewed {
     /// The second of the last flows or the last tick.
     now: Option<i64>,
-    changes: Vec<FlowChange>,
     statistics: Statistics,
     accounts: Vec<InterfaceAccount>,
 }
@@ -133,7 +133,6 @@ impl CollectStage {
         }
         let mut told = Ok(());
         if let Some(viewed) = &mut self.viewed {
-            viewed.changes.extend(self.flows.iter().map(change));
             for flow in &self.flows {
                 let count = PacketCount { packets: flow.packets(), bytes: flow.bytes() };
                 viewed.statistics.metered.merge(count);
@@ -141,9 +140,7 @@ impl CollectStage {
                 viewed.statistics.made += 1;
                 viewed.statistics.ended.count(flow.end_reason);
             }
-            let changes = FlowChanges { changes: &viewed.changes, is_live: self.is_live, second: None };
-            told = out.pass_changes(&changes);
-            viewed.changes.clear();
+            told = self.tell(Some(ChangesPart::Collected(&self.flows)), None, out);
         }
         self.reported += self.flows.iter().map(Flow::packets).sum::<u64>();
         let handed = out.pass_flows(&ExpiredFlows {
@@ -173,20 +170,18 @@ impl CollectStage {
             interfaces: Vec::new(),
             accounts: viewed.accounts.clone(),
         };
-        out.pass_changes(&FlowChanges { changes: &[], is_live: self.is_live, second: Some(&second) })
+        self.tell(None, Some(&second), out)
     }
-}
 
-/// A flow that was collected, as the view counts it: all at once, when its record came.
-fn change(flow: &Flow) -> FlowChange {
-    FlowChange {
-        endpoints: flow.endpoints,
-        protocol: flow.protocol,
-        end_reason: Some(flow.end_reason),
-        context: flow.context,
-        began: flow.first(),
-        application: None,
-        name: None,
+    fn tell(
+        &self,
+        part: Option<ChangesPart<'_>>,
+        second: Option<&MeteredSecond>,
+        out: &mut Out<'_>,
+    ) -> Result<(), Error> {
+        let changes =
+            FlowChanges { part, is_live: self.is_live, second, is_wanted_again: &cell::Cell::new(false) };
+        out.pass_changes(&changes)
     }
 }
 

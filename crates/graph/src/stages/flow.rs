@@ -6,11 +6,14 @@
 //! ```
 
 use std::any::Any;
+use std::cell;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 use tapline_capture::{Error, InterfaceAccount};
 use tapline_flow::{
-    DetailFields, EndReason, Flow, FlowChange, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Sampling,
+    DetailFields, EndReason, Flow, Journal, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Sampling,
     Statistics, UnmeteredCause,
 };
 use tapline_packet::{ClockReading, Interface, Timestamp};
@@ -20,7 +23,7 @@ use crate::catalog::{
 };
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageStatus, TickContext};
+use crate::stage::{ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageStatus, TickContext};
 use crate::stages::flow_export::sampling_of;
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
@@ -32,8 +35,8 @@ const AHEAD_NS: i64 = 1_000_000_000;
 /// A step back of the wall clock beyond which all flows are ended; a lesser one only keeps them that much longer.
 const SET_BACK_NS: i64 = 1_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
-/// Changes of flows that go on which are handed on at a time.
-const CHANGES_PER_PART: usize = 64;
+/// Journals that were handed on and whose memory is kept for the next ones.
+const JOURNALS_KEPT: usize = 256;
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -118,7 +121,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "view",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "whether a `view` behind it is told once a second what each flow counted; 16 bytes a flow",
+            meaning: "whether a `view` behind it is told what each flow counts; 8 bytes a packet go to its thread",
         },
         Parameter {
             name: "min_packets",
@@ -142,7 +145,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         let mut meter = Meter::new(&settings).map_err(|error| error.to_string())?;
         let is_viewed = arguments.text("view") == "yes";
         if is_viewed {
-            meter.track_changes().map_err(|error| error.to_string())?;
+            meter.keep_journal();
         }
         Ok(Box::new(FlowStage {
             meter,
@@ -192,10 +195,29 @@ fn both(one: (Timestamp, Timestamp), other: (Timestamp, Timestamp)) -> (Timestam
 struct Seconds {
     /// The second of the last packets or the last tick.
     now: Option<i64>,
-    /// Changes of flows that go on, a part at a time.
-    part: Vec<FlowChange>,
+    journals: Journals,
     interfaces: Vec<(u32, String)>,
     accounts: Vec<InterfaceAccount>,
+}
+
+/// Journals that were handed on, the oldest first.
+#[derive(Default)]
+struct Journals(VecDeque<Arc<Journal>>);
+
+impl Journals {
+    /// An empty journal: in the memory of the oldest one, if that has been read.
+    fn empty(&mut self) -> Journal {
+        let oldest = self.0.pop_front_if(|oldest| Arc::strong_count(oldest) == 1);
+        let mut journal = oldest.and_then(Arc::into_inner).unwrap_or_default();
+        journal.clear();
+        journal
+    }
+
+    fn keep(&mut self, journal: Arc<Journal>) {
+        if self.0.len() < JOURNALS_KEPT {
+            self.0.push_back(journal);
+        }
+    }
 }
 
 struct FlowStage {
@@ -251,11 +273,7 @@ impl FlowStage {
         if self.ended.is_empty() {
             return Ok(());
         }
-        let (mut told, is_live) = (Ok(()), self.is_live);
-        if let Some(changes) = self.meter.ended_changes() {
-            told = out.pass_changes(&FlowChanges { changes, is_live, second: None });
-            changes.clear();
-        }
+        let told = self.hand_on_journal(out);
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
         let small_packets = self.select();
         let sampling = self.sampler.sampling;
@@ -311,35 +329,48 @@ impl FlowStage {
         }
     }
 
-    /// Tells the views behind that the second `second`, in seconds since 1970, has begun, if it is a new one: what each
-    /// flow counted in the one before, and the totals.
+    /// Hands the journal on to the views behind, if it is full.
+    fn hand_on_journal(&mut self, out: &mut Out<'_>) -> Result<(), Error> {
+        match self.meter.journal().is_some_and(Journal::is_full) {
+            true => self.tell(None, out),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells the views behind that the second `second`, in seconds since 1970, has begun, if it is a new one: what is left
+    /// of the one before, and its totals.
     fn tell_second(&mut self, second: i64, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
         let Some(seconds) = &mut self.seconds else { return Ok(()) };
         match seconds.now.replace(second) {
-            Some(before) if before != second => self.tell_changes(now, out),
+            Some(before) if before != second => self.tell(Some(now), out),
             _ => Ok(()),
         }
     }
 
-    fn tell_changes(&mut self, end: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
-        let FlowStage { meter, seconds: Some(Seconds { part, interfaces, accounts, .. }), .. } = self else {
+    /// Hands the journal on, with the totals of a second that ends here.
+    fn tell(&mut self, end: Option<Timestamp>, out: &mut Out<'_>) -> Result<(), Error> {
+        let FlowStage { meter, seconds: Some(Seconds { journals, interfaces, accounts, .. }), .. } = self
+        else {
             return Ok(());
         };
-        let (mut told, is_live) = (Ok(()), self.is_live);
-        meter.changes(&mut |change| {
-            part.push(change);
-            if part.len() == CHANGES_PER_PART {
-                let sent = out.pass_changes(&FlowChanges { changes: part, is_live, second: None });
-                told = std::mem::replace(&mut told, Ok(())).and(sent);
-                part.clear();
-            }
+        let journal = meter.take_journal(journals.empty()).map(Arc::new);
+        let second = end.map(|end| {
+            let (interfaces, accounts) = (interfaces.clone(), accounts.clone());
+            MeteredSecond { end, statistics: meter.statistics(), interfaces, accounts }
         });
-        let statistics = meter.statistics();
-        let (interfaces, accounts) = (interfaces.clone(), accounts.clone());
-        let second = MeteredSecond { end, statistics, interfaces, accounts };
-        let sent = out.pass_changes(&FlowChanges { changes: part, is_live, second: Some(&second) });
-        part.clear();
-        told.and(sent)
+        let is_wanted_again = &cell::Cell::new(false);
+        let part = journal.as_ref().map(ChangesPart::Journal);
+        let told = out.pass_changes(&FlowChanges {
+            part,
+            is_live: self.is_live,
+            second: second.as_ref(),
+            is_wanted_again,
+        });
+        journal.into_iter().for_each(|journal| journals.keep(journal));
+        if is_wanted_again.get() {
+            meter.describe_again();
+        }
+        told
     }
 
     /// Keeps names of interfaces, by the numbers that flows have.
@@ -379,7 +410,7 @@ impl Stage for FlowStage {
             Some(clock) => self.tell_second(clock.as_nanos().div_euclid(SECOND_NS), clock, out),
             None => Ok(()),
         };
-        passed.and(expired).and(told)
+        passed.and(expired).and(told).and(self.hand_on_journal(out))
     }
 
     fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
@@ -414,7 +445,7 @@ impl Stage for FlowStage {
             seconds.accounts = tick.interfaces.to_vec();
         }
         let end = if self.is_live { tick.now } else { self.meter.clock().unwrap_or(tick.now) };
-        ended.and(self.tell_changes(end, out))
+        ended.and(self.tell(Some(end), out))
     }
 
     fn result(&self) -> Option<Table> {

@@ -1,7 +1,7 @@
 //! `view`: the greatest hosts, pairs, services and flows of each second, in a file that others read meanwhile.
 //!
 //! ```text
-//! flow(view=yes) --changes of flows------> Ranker: a thread of its own --> ViewFile, shared by all workers
+//! flow(view=yes) --what flows count------> Ranker: a thread of its own --> ViewFile, shared by all workers
 //!                --totals, once a second-->
 //! ```
 
@@ -15,7 +15,7 @@ use crate::catalog::{Arguments, BuildContext, Constructor, Order, Outputs, Stage
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{
-    ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
+    ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
 
 /// The class of this stage.
@@ -33,9 +33,13 @@ pub(crate) const CLASS: StageClass = StageClass {
 };
 
 fn check_meters(meters: &[&Arguments], _: &Arguments) -> Result<(), String> {
-    match meters.iter().all(|meter| meter.text("view") == "yes") {
-        true => Ok(()),
-        false => Err("its meter does not tell what flows count each second: write flow(view=yes)".to_owned()),
+    match meters {
+        [meter] if meter.text("view") == "yes" => Ok(()),
+        [_] => Err("its meter does not tell what flows count each second: write flow(view=yes)".to_owned()),
+        _ => {
+            Err("several meters lead to it: give each a view of its own, or one meter to all packets"
+                .to_owned())
+        }
     }
 }
 
@@ -71,8 +75,8 @@ impl ViewStage {
             _ => 1_000_000_000,
         };
         let second = Second { len_ns, ..totals.since(&self.before) };
-        self.ranker.publish(second, &metered.interfaces, is_live);
         (self.before, self.steady_ns.0) = (totals, self.steady_ns.1);
+        self.ranker.publish(second, &metered.interfaces, is_live);
     }
 }
 
@@ -107,9 +111,20 @@ impl Stage for ViewStage {
     }
 
     fn changes(&mut self, changes: &FlowChanges<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        self.ranker.add(changes.changes, changes.is_live);
+        let is_live = changes.is_live;
+        let is_wanted_again = match changes.part {
+            Some(ChangesPart::Journal(journal)) => self.ranker.add(journal, is_live),
+            Some(ChangesPart::Collected(flows)) => {
+                self.ranker.add_collected(flows, is_live);
+                false
+            }
+            None => false,
+        };
+        if is_wanted_again {
+            changes.is_wanted_again.set(true);
+        }
         if let Some(metered) = changes.second {
-            self.publish(metered, changes.is_live);
+            self.publish(metered, is_live);
         }
         Ok(())
     }

@@ -193,3 +193,12 @@ fn a_view_needs_a_meter_that_tells_changes() {
     let why = Trial::graph("file(\"in\") -> flow -> view").err().expect("an error");
     assert!(why.contains("flow(view=yes)"), "{why}");
 }
+
+/// Slots of two meters are of different flows.
+#[test]
+fn a_view_has_one_meter() {
+    let meter = "flow(view=yes)";
+    let graph = format!("file(\"in\") -> t :: tee -> a :: {meter} -> v :: view; t -> b :: {meter} -> v");
+    let why = Trial::graph(&graph).err().expect("an error");
+    assert!(why.contains("several meters"), "{why}");
+}

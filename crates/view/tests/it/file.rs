@@ -48,7 +48,7 @@ fn seconds_and_tables_come_back() {
     assert_eq!(reader.last().expect("readable"), None);
     let worker = view.join(1);
     for n in 0..3700 {
-        view.contribute(worker, &second(n), &[tables(n)]);
+        view.contribute(worker, &second(n), &tables(n));
     }
     let last = reader.last().expect("readable").expect("a second");
     assert_eq!((last.number, last.second.metered, last.second.offered()), (3699, 36_990, 36_990 + 3));
@@ -72,14 +72,14 @@ fn seconds_and_tables_come_back() {
 fn workers_are_added_and_none_holds_up_the_others() {
     let (_folder, view, reader) = view();
     let workers = [view.join(1), view.join(1)];
-    view.contribute(workers[0], &second(5), &[tables(5)]);
+    view.contribute(workers[0], &second(5), &tables(5));
     assert_eq!(reader.published().expect("readable"), 0, "one is still to come");
-    view.contribute(workers[1], &second(6), &[tables(6)]);
+    view.contribute(workers[1], &second(6), &tables(6));
     let last = reader.last().expect("readable").expect("a second");
     assert_eq!(last.second.metered, 110);
     assert_eq!(last.table(Dimension::HostIn).sum().packets, 110);
-    view.contribute(workers[0], &second(7), &[tables(7)]);
-    view.contribute(workers[0], &second(8), &[tables(8)]);
+    view.contribute(workers[0], &second(7), &tables(7));
+    view.contribute(workers[0], &second(8), &tables(8));
     assert_eq!(reader.last().expect("readable").expect("a second").second.metered, 70);
     view.leave(workers[1]);
     assert_eq!(reader.last().expect("readable").expect("a second").second.metered, 80);
@@ -95,7 +95,7 @@ fn readers_see_whole_seconds_while_the_writer_races() {
         thread::spawn(move || {
             let mut n = 1;
             while !stop.load(Relaxed) {
-                view.contribute(worker, &second(n), &[tables(n)]);
+                view.contribute(worker, &second(n), &tables(n));
                 n += 1;
             }
             n
@@ -121,7 +121,7 @@ fn readers_see_whole_seconds_while_the_writer_races() {
 fn damaged_files_are_refused_or_bounded() {
     let (_folder, view, reader) = view();
     let worker = view.join(1);
-    view.contribute(worker, &second(1), &[tables(1)]);
+    view.contribute(worker, &second(1), &tables(1));
     let path = view.path().expect("a file").to_owned();
     let file = fs::OpenOptions::new().write(true).open(&path).expect("our file");
     // Numbers of rows beyond the most, in every table.
@@ -161,7 +161,7 @@ fn sums_of_any_numbers_are_made() {
         workers: u64::MAX,
         ..Second::default()
     };
-    view.contribute(worker, &most, &[tables(1)]);
+    view.contribute(worker, &most, &tables(1));
     let second = reader.last().expect("readable").expect("its packets add up").second;
     assert_eq!((second.offered(), second.offered_bytes()), (u64::MAX, u64::MAX));
     let (mut later, mut other) = (second, second);

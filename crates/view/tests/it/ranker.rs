@@ -1,41 +1,34 @@
-//! The thread that ranks: all changes of a second are in its tables, whatever the queue had room for.
+//! The thread that ranks: each packet of a second is in its tables, in a row or among the others.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use tapline_flow::{EndReason, Endpoint, FlowChange, FlowContext};
+use tapline_flow::{EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, Said};
 use tapline_packet::Timestamp;
 use tapline_profile::RunFolder;
-use tapline_view::{Dimension, KeyValue, Ranker, Reader, Second, Segment, ViewFile};
+use tapline_view::{Amount, Dimension, Key, KeyValue, Ranker, Reader, Reading, Second, Segment, ViewFile};
 
-/// More changes than the queue has room for.
-const MANY: u32 = 700_000;
+/// More parts than the queue has room for, by far.
+const PARTS: u64 = 3000;
 
-fn side(address: u32, port: u16, packets: u64) -> Endpoint {
-    Endpoint {
-        address: IpAddr::V4(Ipv4Addr::from(address)),
-        port,
-        packets,
-        bytes: 100 * packets,
-        first: Timestamp::default(),
-        last: Timestamp::default(),
-        tcp_flags: 0x12,
-        tcp_flags_first: 0x02,
-        ttl_min: 64,
-        ttl_max: 64,
-        tos: 0,
-    }
+fn host(number: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number))
 }
 
-fn change(number: u32) -> FlowChange {
-    FlowChange {
-        endpoints: [side(0x0a00_0000 + number, 40_000, 2), side(0xc0a8_0001, 443, 1)],
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
+
+/// A flow of TCP from a host's port 40,000 to the server's 443, of which two packets were sent.
+fn begin(number: u32) -> FlowBegin {
+    FlowBegin {
+        addresses: [host(number), SERVER],
+        ports: [40_000, 443],
         protocol: 6,
-        end_reason: (number % 2 == 1).then_some(EndReason::Idle),
+        tcp_flags: [0x02, 0],
+        tcp_flags_first: 0x02,
+        first_side: (number % 2) as u8,
         context: FlowContext { interface: 7, vlan: 12, ..FlowContext::NONE },
         began: Timestamp::from_nanos(i64::from(number)),
         application: (!number.is_multiple_of(3)).then_some("tls"),
-        name: (number % 3 == 1).then(|| format!("host{}.example", number % 5).into()),
     }
 }
 
@@ -50,50 +43,158 @@ fn second(packets: u64) -> Second {
     Second { len_ns: 1_000_000_000, metered: packets, ..Second::default() }
 }
 
-/// Changes of live traffic that find no room, and those of files, which wait.
-#[test]
-fn a_full_queue_loses_no_change() {
-    for is_live in [true, false] {
-        let (_folder, file, reader) = view();
-        let mut ranker = Ranker::new(Arc::clone(&file));
-        for n in 1..=2 {
-            let changes: Vec<FlowChange> = (0..1000).map(change).collect();
-            for _ in 0..MANY / 1000 {
-                ranker.add(&changes, is_live);
-            }
-            ranker.add(&changes[..n], is_live);
-            ranker.publish(second(n as u64), &[(7, "eth7".to_owned())], is_live);
+/// Waits for the thread that ranks: until so many seconds are there.
+fn wait_for_second(reader: &Reader, published: u64) {
+    for _ in 0..10_000 {
+        if reader.published().expect("readable") >= published {
+            return;
         }
-        ranker.finish();
-        assert_eq!(reader.published().expect("readable"), 2);
-        let last = reader.last().expect("readable").expect("a second");
-        for dimension in Dimension::ALL {
-            let sum = last.table(dimension).sum();
-            assert_eq!(sum.packets, 3 * (u64::from(MANY) + 2), "{dimension:?}, live {is_live}");
-            assert_eq!(sum.bytes, 100 * sum.packets, "{dimension:?}, live {is_live}");
-        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("second {published} was not published");
+}
+
+fn last(reader: &Reader) -> Reading {
+    reader.last().expect("readable").expect("a second")
+}
+
+fn assert_sums(reading: &Reading, packets: u64) {
+    for dimension in Dimension::ALL {
+        let sum = reading.table(dimension).sum();
+        assert_eq!(sum, Amount { packets, bytes: 100 * packets }, "{dimension:?}");
     }
 }
 
-/// Rows have what changes said, and texts stay with their flows.
+/// A journal of one flow, of which `packets` are the packets.
+fn journal(number: u32, packets: u32) -> Arc<Journal> {
+    let mut journal = Journal::default();
+    journal.begun(number, begin(number));
+    (0..packets).for_each(|_| journal.packet(number, 0, 0x10, 100));
+    Arc::new(journal)
+}
+
+/// Live traffic that finds no room is among the others, and each row tells how much of it it may have had.
+#[test]
+fn a_full_queue_leaves_sums_and_bounds_right() {
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file);
+    let part = journal(1, 4096);
+    (0..PARTS).for_each(|_| assert!(!ranker.add(&part, true), "the second goes on"));
+    let all = PARTS * 4096;
+    ranker.publish(second(all), &[], true);
+    wait_for_second(&reader, 1);
+    // The thread has caught up: the meter is asked to describe its flows again, and what comes then is ranked.
+    assert!(ranker.add(&journal(1, 7), true), "flows are wanted again");
+    assert!(!ranker.add(&journal(1, 5), true));
+    ranker.publish(second(12), &[], true);
+    wait_for_second(&reader, 2);
+    assert!(!ranker.add(&journal(1, 5), true));
+    ranker.publish(second(5), &[], true);
+    ranker.finish();
+    let seconds = reader.seconds(0, 3).expect("readable");
+    let of_seconds =
+        |of: fn(&Second) -> u64| seconds.iter().map(|(_, second)| of(second)).collect::<Vec<u64>>();
+    assert_eq!(of_seconds(|second| second.metered), [all, 12, 5]);
+    assert_eq!(of_seconds(|second| second.unranked)[1..], [7, 0]);
+    assert_sums(&last(&reader), 5);
+    for table in Dimension::ALL.map(|dimension| last(&reader).table(dimension).clone()) {
+        assert!(table.rows.iter().all(|row| row.error == Amount::default()), "{table:?}");
+    }
+}
+
+/// The same second, read: what was not ranked bounds every row and every key without one.
+#[test]
+fn what_was_not_ranked_is_a_bound_of_each_key() {
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file);
+    let part = journal(1, 4096);
+    (0..PARTS).for_each(|_| assert!(!ranker.add(&part, true), "the second goes on"));
+    let all = PARTS * 4096;
+    ranker.publish(second(all), &[], true);
+    ranker.finish();
+    let reading = last(&reader);
+    assert_sums(&reading, all);
+    let pairs = reading.table(Dimension::Pair);
+    let [row] = pairs.rows[..] else { panic!("{pairs:?}") };
+    assert!(row.amount.packets < all, "the thread kept up: {row:?}");
+    assert_eq!(row.amount.packets + row.error.packets, all);
+    assert_eq!((pairs.missing, pairs.others), (row.error, row.error));
+    assert_eq!(reading.second.unranked, pairs.others.packets);
+}
+
+/// Journals of files wait for room.
+#[test]
+fn a_full_queue_loses_nothing_of_files() {
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file);
+    let part = journal(1, 4096);
+    (0..PARTS).for_each(|_| assert!(!ranker.add(&part, false)));
+    ranker.publish(second(PARTS * 4096), &[], false);
+    ranker.finish();
+    let reading = last(&reader);
+    assert_sums(&reading, PARTS * 4096);
+    let pairs = reading.table(Dimension::Pair);
+    assert_eq!((pairs.rows.len(), pairs.others), (1, Amount::default()));
+    assert_eq!(pairs.rows[0].error, Amount::default());
+}
+
+/// Packets of slots of which nothing was told are among the others.
+#[test]
+fn packets_of_unknown_flows_are_among_the_others() {
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file);
+    let mut journal = Journal::default();
+    journal.packet(3, 0, 0, 100);
+    journal.begun(3, begin(3));
+    journal.packet(3, 1, 0, 100);
+    journal.ended(3, EndReason::Idle);
+    journal.packet(3, 1, 0, 100);
+    journal.said(1 << 29, Said::default());
+    journal.ended((1 << 30) - 1, EndReason::Idle);
+    ranker.add(&Arc::new(journal), false);
+    ranker.publish(second(3), &[], false);
+    ranker.finish();
+    let reading = last(&reader);
+    assert_sums(&reading, 3);
+    let flows = reading.table(Dimension::Flow);
+    assert_eq!((flows.rows.len(), flows.others.packets, flows.missing.packets), (1, 2, 2));
+}
+
+/// Rows have what journals said, and texts stay with their flows.
 #[test]
 fn rows_have_the_fields_of_their_flows() {
     let (_folder, file, reader) = view();
     let mut ranker = Ranker::new(file);
-    let changes: Vec<FlowChange> = (0..6).map(change).collect();
-    ranker.add(&changes[..4], false);
-    ranker.add(&changes[4..], false);
+    for numbers in [0..4, 4..6] {
+        let mut journal = Journal::default();
+        for number in numbers {
+            let first = begin(number).first_side;
+            journal.begun(number, begin(number));
+            journal.packet(number, first, 0x10, 100);
+            if number % 3 == 1 {
+                let name = format!("host{}.example", number % 5).into();
+                journal.said(number, Said { application: Some("tls"), name: Some(name) });
+            }
+            journal.packet(number, 1 - first, 0x12, 100);
+            journal.packet(number, first, 0, 100);
+            if number % 2 == 1 {
+                journal.ended(number, EndReason::Idle);
+            }
+        }
+        ranker.add(&Arc::new(journal), false);
+    }
     ranker.publish(second(18), &[(7, "eth7".to_owned())], false);
     ranker.finish();
-    let last = reader.last().expect("readable").expect("a second");
+    let last = last(&reader);
     let rows = |dimension: Dimension| {
         last.table(dimension).rows.iter().map(move |row| (row, row.key.value(dimension)))
     };
+    assert_eq!(rows(Dimension::Flow).count(), 6);
     for (row, value) in rows(Dimension::Flow) {
         let KeyValue::Flow(6, (from, 40_000), (to, 443)) = value else { panic!("{value:?}") };
         let IpAddr::V4(from) = from else { panic!("{from}") };
         let number = u32::from(from) - 0x0a00_0000;
-        assert_eq!(to, IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)));
+        assert_eq!(to, SERVER);
         assert_eq!((row.amount.packets, row.first.packets, row.began_ns), (3, 2, i64::from(number)));
         assert_eq!(row.state, 0x1212 | u64::from(number % 2) << 16, "flags of both sides, and the end");
         let name = match number % 3 {
@@ -101,7 +202,7 @@ fn rows_have_the_fields_of_their_flows() {
             1 => format!("tls host{}.example", number % 5),
             _ => "tls ".to_owned(),
         };
-        assert_eq!(row.name, tapline_view::Key::name(&name), "flow {number}");
+        assert_eq!(row.name, Key::name(&name), "flow {number}");
     }
     let names: Vec<KeyValue> = rows(Dimension::Name).map(|(_, value)| value).collect();
     for name in ["", "tls", "host1.example", "host4.example"] {
@@ -112,7 +213,83 @@ fn rows_have_the_fields_of_their_flows() {
     let segments: Vec<KeyValue> = rows(Dimension::Segment).map(|(_, value)| value).collect();
     assert_eq!(segments, [KeyValue::Segment(Segment::Vlan(12))]);
     let (interface, value) = rows(Dimension::Interface).next().expect("an interface");
-    assert_eq!((value, interface.name), (KeyValue::Interface(7), tapline_view::Key::name("eth7")));
+    assert_eq!((value, interface.name), (KeyValue::Interface(7), Key::name("eth7")));
     let pair = rows(Dimension::Pair).next().expect("a pair").0;
     assert_eq!((pair.amount.packets, pair.first.packets), (3, 2), "10.0.0.0 is the lower address");
+}
+
+/// A slot that another flow got has that flow's fields, and no name of the one before; each flow counts once a second.
+#[test]
+fn a_slot_that_is_used_again_has_nothing_of_before() {
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file);
+    for n in 1..=3 {
+        let mut journal = Journal::default();
+        if n == 1 {
+            journal.begun(0, begin(1));
+            journal.said(0, Said { application: Some("tls"), name: Some("old.example".into()) });
+        }
+        journal.packet(0, 0, 0, 100);
+        journal.packet(0, 0, 0, 100);
+        if n == 2 {
+            journal.ended(0, EndReason::Active);
+            journal.begun(0, begin(3));
+            journal.packet(0, 0, 0, 100);
+        }
+        ranker.add(&Arc::new(journal), false);
+        ranker.publish(second(0), &[], false);
+        if n == 2 {
+            ranker.add(&Arc::new(Journal::default()), false);
+        }
+    }
+    ranker.finish();
+    let reading = last(&reader);
+    let flows = reading.table(Dimension::Flow);
+    let [row] = flows.rows[..] else { panic!("{flows:?}") };
+    assert!(matches!(row.key.value(Dimension::Flow), KeyValue::Flow(_, (from, _), _) if from == host(3)));
+    assert_eq!((row.amount.packets, row.flows, row.name), (2, 1, Key::default()));
+}
+
+/// Flows that others metered count with all that they have, and are bounded likewise.
+#[test]
+fn collected_flows_count_once() {
+    let side = |address: IpAddr, port: u16, packets: u64| Endpoint {
+        address,
+        port,
+        packets,
+        bytes: 100 * packets,
+        first: Timestamp::from_nanos(5),
+        last: Timestamp::from_nanos(9),
+        tcp_flags: 0x12,
+        tcp_flags_first: 0x02,
+        ttl_min: 64,
+        ttl_max: 64,
+        tos: 0,
+    };
+    let flow = |number: u32| Flow {
+        endpoints: [side(host(number), 40_000, 2), side(SERVER, 443, 1)],
+        protocol: 6,
+        end_reason: EndReason::Idle,
+        context: FlowContext::NONE,
+        details: None,
+        collected: None,
+    };
+    let flows: Vec<Flow> = (0..5000).map(|number| flow(number % 100)).collect();
+    for is_live in [false, true] {
+        let (_folder, file, reader) = view();
+        let mut ranker = Ranker::new(file);
+        let times = if is_live { 400 } else { 1 };
+        (0..times).for_each(|_| ranker.add_collected(&flows, is_live));
+        ranker.publish(second(15_000 * times), &[], is_live);
+        ranker.finish();
+        let reading = last(&reader);
+        assert_sums(&reading, 15_000 * times);
+        let table = reading.table(Dimension::Flow);
+        let row = table.rows[0];
+        let most = 150 * times;
+        assert!(row.amount.packets <= most && most <= row.amount.packets + row.error.packets, "{row:?}");
+        if !is_live {
+            assert_eq!((row.amount.packets, row.flows, row.state), (150, 50, 0x1_1212));
+        }
+    }
 }

@@ -26,7 +26,12 @@ fn assert_laws(table: &Table, exact: &Exact) {
     }
     let listed: Vec<Key> = table.rows.iter().map(|row| row.key).collect();
     for (key, had) in exact.iter().filter(|(key, _)| !listed.contains(key)) {
-        assert!(had.bytes <= table.missing.bytes, "{key:?} had {had:?}, missing {:?}", table.missing);
+        let Amount { packets, bytes } = table.missing;
+        assert!(
+            had.bytes <= bytes && had.packets <= packets,
+            "{key:?} had {had:?}, missing {:?}",
+            table.missing
+        );
     }
     let bytes: Vec<u64> = table.rows.iter().map(|row| row.amount.bytes).collect();
     assert!(bytes.is_sorted_by(|one, other| one >= other), "the greatest first");
@@ -88,6 +93,24 @@ fn packets_of_keys_that_came_back_have_a_bound() {
     let mut table = ranking.take();
     table.cut(256);
     assert_laws(&table, &exact);
+}
+
+/// Bounds hold for amounts that a cell has no room for.
+#[test]
+fn great_amounts_have_bounds() {
+    for (shift, packets) in [(28, 1), (33, 1), (40, 1), (3, 1 << 33)] {
+        let (mut ranking, mut exact) = (Ranking::new(3), Exact::new());
+        for number in 0..20_000 {
+            let number = number * 7919 % 9000;
+            let amount = Amount { packets, bytes: u64::from(number + 1) << shift };
+            ranking.add(key(number), amount);
+            exact.entry(key(number)).or_default().add(amount);
+        }
+        let mut table = ranking.take();
+        table.cut(256);
+        assert!(table.others.packets > 0);
+        assert_laws(&table, &exact);
+    }
 }
 
 #[test]

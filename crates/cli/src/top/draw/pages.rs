@@ -204,6 +204,7 @@ fn losses(window: &Totals, seconds: usize) -> Vec<Line> {
         term("", "lent by the sources", window.delivered, "before filters", false),
         term("", "late", window.late, "out of order; counted all the same", false),
         term("", "flows ended for no room", window.ended[4], "the flow table was full", true),
+        term("", "not ranked", window.unranked, "among the others: the view's thread was behind", true),
         term("", "flows now", window.active, "", false),
         term("", "room for flows", window.room, "", false),
         term("", "workers", window.workers, "", false),

@@ -104,7 +104,7 @@ impl Metered {
         view.set_live();
         let worker = view.join(1);
         let (second, tables) = second(END);
-        view.contribute(worker, &second, std::slice::from_ref(&tables));
+        view.contribute(worker, &second, &tables);
         Metered { folder, _view: view }
     }
 

@@ -1,6 +1,7 @@
 //! Details from the payloads of a flow: DNS, TLS, HTTP, and the first bytes of any protocol.
 
 use std::collections::TryReserveError;
+use std::mem::Discriminant;
 
 mod records;
 mod state;
@@ -15,8 +16,9 @@ use tapline_wire::{dtls, quic};
 use super::pool::{NONE, PerSlot, Pool};
 use super::stream::{Buffers, Stream};
 use super::tcp::{RST, SYN, Segment};
-use super::text_pool::TextPool;
+use super::text_pool::{TextList, TextPool};
 use super::{Application, DetailFields, Details, PacketView, RefusedDetails, application};
+use crate::Said;
 pub use records::{Dns, DnsAnswer, Http, Tls};
 use state::{Exchange, PayloadState, ReadContext, TRIES};
 use text::escaped;
@@ -54,6 +56,21 @@ impl FlowState {
             state.streams[side].begin(self.starts[side]);
         }
         Some(state)
+    }
+}
+
+/// How far the payload of a flow has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    application: Option<Application>,
+    texts: TextList,
+    exchange: Discriminant<Exchange>,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        let exchange = std::mem::discriminant(&Exchange::Nothing);
+        Progress { application: None, texts: TextList::default(), exchange }
     }
 }
 
@@ -285,12 +302,7 @@ impl PayloadTable {
     }
 
     /// Application and name of a flow that goes on.
-    pub(super) fn said(
-        &self,
-        slot: u32,
-        (protocol, ports): (u8, [u16; 2]),
-        first: usize,
-    ) -> (Option<Application>, Option<Box<str>>) {
+    pub(super) fn said(&self, slot: u32, (protocol, ports): (u8, [u16; 2]), first: usize) -> Said {
         let state = self.flows.peek(slot).and_then(|flow| self.payloads.peek(flow.state));
         let known = state.and_then(|state| state.application);
         let of_ports = || application::of_ports(protocol, ports[first], ports[1 - first]);
@@ -302,7 +314,16 @@ impl PayloadTable {
             Exchange::Http(_) => self.fields.http.then_some((state, tag::HOST)),
         });
         let text = wanted.and_then(|(state, tag)| self.text_pool.find(&state.text_pool, tag));
-        (application, text.filter(|text| !text.is_empty()).map(|text| escaped(&text)))
+        Said { application, name: text.filter(|text| !text.is_empty()).map(|text| escaped(&text)) }
+    }
+
+    pub(super) fn progress(&self, slot: u32) -> Progress {
+        let state = self.flows.peek(slot).and_then(|flow| self.payloads.peek(flow.state));
+        state.map_or_else(Progress::default, |state| Progress {
+            application: state.application,
+            texts: state.text_pool,
+            exchange: std::mem::discriminant(&state.exchange),
+        })
     }
 
     pub(super) fn clear(&mut self) {

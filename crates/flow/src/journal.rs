@@ -1,0 +1,276 @@
+//! The journal of a meter: in their order, flows that began, packets that they counted, names that became known, flows
+//! that ended.
+//!
+//! ```text
+//! bits      30     2            8           24
+//! a packet  slot | side 0, 1  | TCP flags | bytes
+//! all else  slot | the kind 2 | what      | number     flows that began and names stand in lists beside
+//! ```
+//!
+//! A thread that reads journals knows each flow by its slot and adds up what packets count, so that the meter's thread
+//! has no more to do for a reader than to append 8 bytes a packet.
+
+use std::net::IpAddr;
+
+use tapline_packet::Timestamp;
+
+use crate::details::Application;
+use crate::wheel::SLOTS_MAX;
+use crate::{EndReason, FlowContext};
+
+/// Entries from which on a journal is full: 32 KiB of packets.
+const ENTRIES_MAX: usize = 4096;
+/// Names from which on a journal is full.
+const SAID_MAX: usize = 1024;
+
+const SLOT_BITS: u32 = 30;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+const KIND_OTHER: u64 = 2;
+const FLAGS_AT: u32 = 32;
+const BYTES_AT: u32 = 40;
+const BYTES_BITS: u32 = 24;
+const BYTES_MASK: u32 = (1 << BYTES_BITS) - 1;
+
+const _: () = assert!(SLOTS_MAX < 1 << SLOT_BITS, "a slot fits into an entry");
+
+/// What an entry that is no packet tells.
+mod what {
+    pub(super) const BEGUN: u8 = 0;
+    pub(super) const SAID: u8 = 1;
+    pub(super) const ENDED: u8 = 2;
+    /// The high bits of the bytes of the packet that follows.
+    pub(super) const LONG: u8 = 3;
+}
+
+/// What a meter did, in its order: see [`Meter::take_journal`](crate::Meter::take_journal).
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    entries: Vec<u64>,
+    begun: Vec<FlowBegin>,
+    said: Vec<Said>,
+}
+
+/// A flow as it is when it first appears in a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowBegin {
+    /// The source of the first packet, then its destination.
+    pub addresses: [IpAddr; 2],
+    /// Their ports, as in [`Endpoint`](crate::Endpoint).
+    pub ports: [u16; 2],
+    /// The IP protocol number.
+    pub protocol: u8,
+    /// The TCP flags of all packets so far, of both.
+    pub tcp_flags: [u8; 2],
+    /// The TCP flags of the first packet.
+    pub tcp_flags_first: u8,
+    /// The side that sent the first packet, by the numbers that [`JournalEntry::Packet`] has.
+    pub first_side: u8,
+    /// Fields of the first packet.
+    pub context: FlowContext,
+    /// When the flow began, by the meter's clock.
+    pub began: Timestamp,
+    /// The application, if the meter collects it and it is known so far.
+    pub application: Option<Application>,
+}
+
+/// What the payload of a flow has said so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The application, if the meter collects it and it is known.
+    pub application: Option<Application>,
+    /// The name that the client asked for in TLS, HTTP or DNS, if the meter collects names and it is known; escaped as in
+    /// [`Details`](crate::Details).
+    pub name: Option<Box<str>>,
+}
+
+/// An entry of a journal. A slot is a number below the capacity of the meter's table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum JournalEntry<'j> {
+    /// A flow has this slot from here on. Its packets follow.
+    Begun {
+        /// The flow's slot.
+        slot: u32,
+        /// The flow.
+        flow: &'j FlowBegin,
+    },
+    /// A packet of a flow.
+    Packet {
+        /// The flow's slot.
+        slot: u32,
+        /// The side that sent it, 0 or 1.
+        side: u8,
+        /// Its TCP flags.
+        tcp_flags: u8,
+        /// Its bytes, as flows count them.
+        bytes: u32,
+    },
+    /// Application and name of a flow have become known, or others.
+    Said {
+        /// The flow's slot.
+        slot: u32,
+        /// What they are now.
+        said: &'j Said,
+    },
+    /// A flow has ended; its slot is free.
+    Ended {
+        /// The flow's slot.
+        slot: u32,
+        /// The reason.
+        reason: EndReason,
+    },
+}
+
+impl Journal {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether it should be read: from some 4,096 entries on. It takes more.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES_MAX || self.said.len() >= SAID_MAX
+    }
+
+    /// Empties it; its memory stays.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.begun.clear();
+        self.said.clear();
+    }
+
+    /// Writes a packet of a flow: its side, 0 or 1, its TCP flags and its bytes. A slot has 30 bits, here and below.
+    #[inline]
+    pub fn packet(&mut self, slot: u32, side: u8, tcp_flags: u8, bytes: u32) {
+        let (low, high) = (bytes & BYTES_MASK, bytes >> BYTES_BITS);
+        if high > 0 {
+            self.other(slot, what::LONG, high);
+        }
+        let fields = u64::from(tcp_flags) << FLAGS_AT | u64::from(low) << BYTES_AT;
+        self.entries.push(u64::from(slot & SLOT_MASK) | u64::from(side & 1) << SLOT_BITS | fields);
+    }
+
+    fn other(&mut self, slot: u32, what: u8, number: u32) {
+        let fields = u64::from(what) << FLAGS_AT | u64::from(number) << BYTES_AT;
+        self.entries.push(u64::from(slot & SLOT_MASK) | KIND_OTHER << SLOT_BITS | fields);
+    }
+
+    /// Writes that a flow has a slot from here on.
+    pub fn begun(&mut self, slot: u32, flow: FlowBegin) {
+        self.other(slot, what::BEGUN, 0);
+        self.begun.push(flow);
+    }
+
+    /// Writes what the payload of a flow has said.
+    pub fn said(&mut self, slot: u32, said: Said) {
+        self.other(slot, what::SAID, 0);
+        self.said.push(said);
+    }
+
+    /// Writes the end of a flow.
+    pub fn ended(&mut self, slot: u32, reason: EndReason) {
+        self.other(slot, what::ENDED, reason as u32);
+    }
+
+    /// The entries, in the order in which the meter made them.
+    pub fn entries(&self) -> impl Iterator<Item = JournalEntry<'_>> {
+        let (mut begun, mut said, mut high) = (self.begun.iter(), self.said.iter(), 0);
+        self.entries.iter().filter_map(move |&entry| {
+            let slot = slot_of(entry);
+            let (flags, number) = ((entry >> FLAGS_AT) as u8, (entry >> BYTES_AT) as u32);
+            let kind = entry >> SLOT_BITS & 3;
+            if kind != KIND_OTHER {
+                let bytes = std::mem::take(&mut high) << BYTES_BITS | number;
+                return Some(JournalEntry::Packet { slot, side: kind as u8, tcp_flags: flags, bytes });
+            }
+            match flags {
+                what::BEGUN => begun.next().map(|flow| JournalEntry::Begun { slot, flow }),
+                what::SAID => said.next().map(|said| JournalEntry::Said { slot, said }),
+                what::ENDED => Some(JournalEntry::Ended { slot, reason: EndReason::of_number(number as u8) }),
+                _ => {
+                    high = number;
+                    None
+                }
+            }
+        })
+    }
+
+    /// The slots of all entries, for a reader that asks for their memory ahead.
+    pub fn slots(&self) -> impl Iterator<Item = u32> {
+        self.entries.iter().map(|&entry| slot_of(entry))
+    }
+
+    /// Packets and bytes of all entries.
+    pub fn sum(&self) -> (u64, u64) {
+        self.entries().fold((0, 0), |(packets, bytes), entry| match entry {
+            JournalEntry::Packet { bytes: more, .. } => (packets + 1, bytes + u64::from(more)),
+            _ => (packets, bytes),
+        })
+    }
+}
+
+fn slot_of(entry: u64) -> u32 {
+    entry as u32 & SLOT_MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn entries_come_back_in_their_order() {
+        let flow = FlowBegin {
+            addresses: [Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into()],
+            ports: [1, 2],
+            protocol: 6,
+            tcp_flags: [2, 0],
+            tcp_flags_first: 2,
+            first_side: 1,
+            context: FlowContext::NONE,
+            began: Timestamp::from_nanos(7),
+            application: Some("tls"),
+        };
+        let said = Said { application: None, name: Some("example".into()) };
+        let slot = SLOTS_MAX as u32;
+        let mut journal = Journal::default();
+        assert!(journal.is_empty());
+        journal.begun(slot, flow);
+        journal.packet(slot, 1, 0xff, u32::MAX);
+        journal.packet(0, 0, 0, BYTES_MASK);
+        journal.packet(0, 0, 0, BYTES_MASK + 1);
+        journal.said(3, said.clone());
+        journal.packet(slot, 0, 0x12, 0);
+        journal.ended(slot, EndReason::Full);
+        let entries: Vec<JournalEntry<'_>> = journal.entries().collect();
+        let packet = |slot, side, tcp_flags, bytes| JournalEntry::Packet { slot, side, tcp_flags, bytes };
+        assert_eq!(
+            entries,
+            [
+                JournalEntry::Begun { slot, flow: &flow },
+                packet(slot, 1, 0xff, u32::MAX),
+                packet(0, 0, 0, BYTES_MASK),
+                packet(0, 0, 0, BYTES_MASK + 1),
+                JournalEntry::Said { slot: 3, said: &said },
+                packet(slot, 0, 0x12, 0),
+                JournalEntry::Ended { slot, reason: EndReason::Full },
+            ]
+        );
+        assert_eq!(journal.sum(), (4, u64::from(u32::MAX) + 2 * u64::from(BYTES_MASK) + 1));
+        journal.clear();
+        assert!(journal.is_empty() && journal.entries().next().is_none());
+    }
+
+    #[test]
+    fn a_journal_is_full_of_packets_or_of_names() {
+        let mut journal = Journal::default();
+        for _ in 0..ENTRIES_MAX {
+            assert!(!journal.is_full());
+            journal.packet(1, 0, 0, 60);
+        }
+        assert!(journal.is_full());
+        journal.clear();
+        (0..SAID_MAX as u32).for_each(|slot| journal.said(slot, Said { application: None, name: None }));
+        assert!(journal.is_full());
+    }
+}

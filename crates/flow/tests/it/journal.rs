@@ -1,0 +1,171 @@
+//! Journals: a reader that replays them has the flows that the meter ends, packet for packet.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use tapline_flow::{DetailFields, EndReason, Flow, FlowBegin, Journal, JournalEntry, Meter, MeterSettings};
+use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
+use tapline_testkit::traffic::Traffic;
+
+/// A flow as a reader of journals knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Replayed {
+    begin: FlowBegin,
+    packets: [u64; 2],
+    bytes: [u64; 2],
+    flags: [u8; 2],
+    application: Option<&'static str>,
+    name: Option<Box<str>>,
+}
+
+/// What a reader of journals knows.
+#[derive(Default)]
+pub(crate) struct Replay {
+    slots: HashMap<u32, Replayed>,
+    ended: Vec<(Replayed, EndReason)>,
+    /// Packets of slots of which no flow is known.
+    pub(crate) unknown: u64,
+    /// For each packet the addresses of its flow, and the name that it has said before.
+    of_packets: Vec<([IpAddr; 2], Option<Box<str>>)>,
+}
+
+impl Replay {
+    pub(crate) fn read(&mut self, journal: &Journal) {
+        for entry in journal.entries() {
+            match entry {
+                JournalEntry::Begun { slot, flow } => {
+                    let new = Replayed {
+                        begin: *flow,
+                        packets: [0; 2],
+                        bytes: [0; 2],
+                        flags: [0; 2],
+                        application: flow.application,
+                        name: None,
+                    };
+                    self.slots.insert(slot, new);
+                }
+                JournalEntry::Packet { slot, side, tcp_flags, bytes } => {
+                    let Some(flow) = self.slots.get_mut(&slot) else {
+                        self.unknown += 1;
+                        continue;
+                    };
+                    let side = usize::from(side ^ flow.begin.first_side);
+                    flow.packets[side] += 1;
+                    flow.bytes[side] += u64::from(bytes);
+                    flow.flags[side] |= tcp_flags;
+                    self.of_packets.push((flow.begin.addresses, flow.name.clone()));
+                }
+                JournalEntry::Said { slot, said } => {
+                    let flow = self.slots.get_mut(&slot).expect("a flow says something");
+                    (flow.application, flow.name) = (said.application, said.name.clone());
+                }
+                JournalEntry::Ended { slot, reason } => {
+                    let flow = self.slots.remove(&slot).expect("a flow ends");
+                    self.ended.push((flow, reason));
+                }
+            }
+        }
+    }
+
+    /// The flows that ended are these, in their order.
+    pub(crate) fn assert_ended(&self, flows: &[Flow]) {
+        assert_eq!((self.unknown, self.slots.len(), self.ended.len()), (0, 0, flows.len()));
+        for ((replayed, reason), flow) in self.ended.iter().zip(flows) {
+            let Replayed { begin, packets, bytes, flags, application, name } = replayed;
+            let sides = &flow.endpoints;
+            assert_eq!(*reason, flow.end_reason);
+            assert_eq!(begin.addresses, [sides[0].address, sides[1].address]);
+            assert_eq!(begin.ports, [sides[0].port, sides[1].port]);
+            assert_eq!((begin.protocol, begin.context), (flow.protocol, flow.context));
+            assert_eq!(begin.tcp_flags_first, sides[0].tcp_flags_first);
+            assert_eq!(*packets, [sides[0].packets, sides[1].packets], "{flow:?}");
+            assert_eq!(*bytes, [sides[0].bytes, sides[1].bytes]);
+            assert_eq!(*flags, [sides[0].tcp_flags, sides[1].tcp_flags]);
+            let details = flow.details.as_deref();
+            assert_eq!(*application, details.and_then(|details| details.application));
+            let asked = details.and_then(|details| {
+                let dns = details.dns.as_ref().map(|dns| &dns.name);
+                let tls = details.tls.as_ref().map(|tls| &tls.server_name);
+                dns.or(tls).or(details.http.as_ref().map(|http| &http.host))
+            });
+            assert_eq!(name.as_ref(), asked.filter(|name| !name.is_empty()), "{flow:?}");
+        }
+    }
+}
+
+/// Meters mixed traffic, a packet at a time; `each` gets the number of the packet and the meter.
+fn meter_packets(settings: &MeterSettings, count: usize, mut each: impl FnMut(usize, &mut Meter)) -> Meter {
+    let mut meter = Meter::new(settings).expect("settings are right");
+    meter.keep_journal();
+    let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
+    let mut flows = Vec::new();
+    for (number, (at, frame)) in Traffic::new(5).take(count).enumerate() {
+        let timestamp = Timestamp::from_nanos(at.as_nanos() as i64);
+        let meta = Meta { timestamp, wire_len: frame.len() as u32, ..Meta::default() };
+        let records = [Record { offset: 0, cap_len: frame.len() as u32, options_len: 0, meta }];
+        let mut selection = Selection::none();
+        selection.select_all(1);
+        meter.push(&Batch::new(&frame, &records), &mut selection, &interfaces, &mut flows);
+        each(number, &mut meter);
+    }
+    meter
+}
+
+/// A reader that begins in the middle knows the flow of each packet, once flows are described again.
+#[test]
+fn flows_are_described_again_on_request() {
+    const LATE: usize = 2000;
+    let details = DetailFields::parse("dns,tls,http,application").unwrap();
+    let settings = MeterSettings { flows_max: 1 << 12, details, ..MeterSettings::default() };
+    let (mut first, mut late) = (Replay::default(), Replay::default());
+    let mut meter = meter_packets(&settings, 2 * LATE, |number, meter| {
+        let journal = meter.take_journal(Journal::default()).expect("it keeps one");
+        first.read(&journal);
+        if number >= LATE {
+            late.read(&journal);
+        }
+        if number == LATE - 1 {
+            meter.describe_again();
+        }
+    });
+    // Flows that had no packet since then end without a word to a reader that does not know them.
+    let mut ended = Vec::new();
+    while !meter.finish(&mut ended) {}
+    let ends = meter.take_journal(Journal::default()).expect("it keeps one");
+    first.read(&ends);
+    late.read(&ends);
+    assert!(late.slots.is_empty() && !first.slots.is_empty());
+    assert_eq!(late.ended.len() + first.slots.len(), ended.len());
+    assert_eq!((first.unknown, late.unknown), (0, 0));
+    assert!(late.of_packets.iter().any(|(_, name)| name.is_some()));
+    assert!(late.of_packets.len() > LATE / 2, "{}", late.of_packets.len());
+    assert!(first.of_packets.ends_with(&late.of_packets));
+    // Without the request packets of old flows would be unknown.
+    let mut deaf = Replay::default();
+    meter_packets(&settings, 2 * LATE, |number, meter| {
+        let journal = meter.take_journal(Journal::default()).expect("it keeps one");
+        if number >= LATE {
+            deaf.read(&journal);
+        }
+    });
+    assert!(deaf.unknown > 0);
+}
+
+/// The memory of an earlier journal is used, and nothing of it comes back.
+#[test]
+fn a_journal_goes_on_in_an_empty_one() {
+    let mut replay = Replay::default();
+    let mut spare = Journal::default();
+    let meter = meter_packets(&MeterSettings::default(), 3000, |_, meter| {
+        if meter.journal().is_some_and(Journal::is_full) {
+            let journal = meter.take_journal(std::mem::take(&mut spare)).expect("it keeps one");
+            replay.read(&journal);
+            spare = journal;
+            spare.clear();
+        }
+    });
+    let rest = meter.journal().expect("it keeps one");
+    assert!(!rest.is_empty());
+    replay.read(rest);
+    assert_eq!(replay.of_packets.len() as u64, meter.statistics().metered.packets);
+}
