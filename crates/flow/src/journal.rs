@@ -141,12 +141,19 @@ impl Journal {
     /// Writes a packet of a flow: its side, 0 or 1, its TCP flags and its bytes. A slot has 30 bits, here and below.
     #[inline]
     pub fn packet(&mut self, slot: u32, side: u8, tcp_flags: u8, bytes: u32) {
-        let (low, high) = (bytes & BYTES_MASK, bytes >> BYTES_BITS);
-        if high > 0 {
-            self.other(slot, what::LONG, high);
+        if bytes > BYTES_MASK {
+            self.long(slot, bytes);
         }
-        let fields = u64::from(tcp_flags) << FLAGS_AT | u64::from(low) << BYTES_AT;
+        // What is above the mask is shifted out.
+        let fields = u64::from(tcp_flags) << FLAGS_AT | u64::from(bytes) << BYTES_AT;
         self.entries.push(u64::from(slot & SLOT_MASK) | u64::from(side & 1) << SLOT_BITS | fields);
+    }
+
+    /// Writes the high bits of the bytes of the packet that follows.
+    #[cold]
+    #[inline(never)]
+    fn long(&mut self, slot: u32, bytes: u32) {
+        self.other(slot, what::LONG, bytes >> BYTES_BITS);
     }
 
     fn other(&mut self, slot: u32, what: u8, number: u32) {

@@ -329,8 +329,25 @@ fn is_chosen(
 }
 
 /// Adds packets to their flows, whose cache lines were prefetched.
-#[inline(never)]
 fn add(
+    table: &mut Table,
+    summary: &mut [PacketSummary],
+    window: &Window<'_>,
+    statistics: &mut Statistics,
+    ended: &mut Vec<Flow>,
+) {
+    let add_to = match (table.has_details(), table.has_journal()) {
+        (false, false) => add_to::<false, false>,
+        (false, true) => add_to::<false, true>,
+        (true, false) => add_to::<true, false>,
+        (true, true) => add_to::<true, true>,
+    };
+    add_to(table, summary, window, statistics, ended);
+}
+
+/// The same for a table of which it is known what it has: the loop of the first form has no code of the others.
+#[inline(never)]
+fn add_to<const HAS_DETAILS: bool, const HAS_JOURNAL: bool>(
     table: &mut Table,
     summary: &mut [PacketSummary],
     window: &Window<'_>,
@@ -340,8 +357,7 @@ fn add(
     for summary in summary.iter_mut() {
         table.prefetch_likely_slot(summary);
     }
-    let (has_details, has_journal) = (table.has_details(), table.has_journal());
-    if has_details {
+    if HAS_DETAILS {
         summary.iter().for_each(|summary| table.prefetch_numbers(summary));
         summary.iter().for_each(|summary| table.prefetch_details(summary));
     }
@@ -349,10 +365,10 @@ fn add(
     for summary in &*summary {
         bytes += u64::from(summary.bytes);
         let slot = table.add(summary, window, statistics, ended);
-        if has_journal {
+        if HAS_JOURNAL {
             table.note(slot, summary);
         }
-        if has_details {
+        if HAS_DETAILS {
             let data = window.batch.packet(summary.index.into()).data;
             let span = match window.extra(summary) {
                 Some(extra) => extra.span,

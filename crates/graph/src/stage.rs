@@ -211,6 +211,8 @@ pub struct MeteredSecond {
     pub interfaces: Vec<(u32, String)>,
     /// The account of each interface, as it was read last.
     pub accounts: Vec<InterfaceAccount>,
+    /// The sampling interval: 1 in this many packets or flows is metered.
+    pub sampling: u64,
 }
 
 /// A stage's counters of packets that came in and did not go on.

@@ -166,7 +166,7 @@ impl Tables<'_> {
         }
         let (fitting, (unfitting, unseen)) = self.fitting(&self.request.filter);
         let mut table = added_up(&fitting, dimension, self.request.rights, unseen);
-        table.others = unseen;
+        table.others.add(unseen);
         table.cut(rows);
         self.summed(dimension, &table, unfitting)
     }
@@ -235,11 +235,15 @@ impl Tables<'_> {
     }
 }
 
-/// Flows added up by a dimension. A flow's row knows its addresses, ports and name.
-/// `unseen` is in no row of a flow: no sum can have more beside its amount.
+/// Flows added up by a dimension. A flow's row knows its addresses, ports, server and name; of its segment and interface
+/// it knows nothing, so that all are others there. `unseen` is in no row of a flow: no sum can have more beside its amount.
 fn added_up(flows: &[Row], dimension: Dimension, rights: Rights, unseen: Amount) -> Table {
     let mut sums: HashMap<Key, Row> = HashMap::new();
+    let mut others = Amount::default();
     for flow in flows {
+        if matches!(dimension, Dimension::Segment | Dimension::Interface) {
+            others.add(flow.amount);
+        }
         for (key, amount, first) in parts(flow, dimension, rights) {
             if amount.packets == 0 {
                 continue;
@@ -255,7 +259,7 @@ fn added_up(flows: &[Row], dimension: Dimension, rights: Rights, unseen: Amount)
             }
         }
     }
-    Table { rows: sums.into_values().collect(), ..Table::default() }
+    Table { rows: sums.into_values().collect(), others, ..Table::default() }
 }
 
 /// The keys of a flow in a dimension, each with its packets and those of the first side.
@@ -281,7 +285,11 @@ fn parts(flow: &Row, dimension: Dimension, rights: Rights) -> Vec<(Key, Amount, 
             let is_first = key.value(Dimension::Pair) == KeyValue::Pair(from.0, to.0);
             vec![(key, flow.amount, if is_first { flow.first } else { back })]
         }
-        Dimension::Service => whole(Key::service(protocol, if to.1 <= from.1 { to.1 } else { from.1 })),
+        Dimension::Service => {
+            // The client is a service's first side.
+            let (port, first) = if flow.server() == 0 { (from.1, back) } else { (to.1, flow.first) };
+            vec![(Key::service(protocol, port), flow.amount, first)]
+        }
         Dimension::Name => match flow.name.value(Dimension::Name) {
             KeyValue::Name(name) => {
                 let (application, asked) = name.split_once(' ').unwrap_or((name.as_str(), ""));
@@ -290,7 +298,6 @@ fn parts(flow: &Row, dimension: Dimension, rights: Rights) -> Vec<(Key, Amount, 
             }
             _ => Vec::new(),
         },
-        // A flow's row does not know these.
         Dimension::Segment | Dimension::Interface => Vec::new(),
         Dimension::Flow => whole(flow.key),
     }

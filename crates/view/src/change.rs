@@ -6,24 +6,34 @@ use tapline_flow::{Flow, FlowContext};
 use tapline_packet::numbers::ip_protocol::TCP;
 
 use crate::dimension::halves;
-use crate::table::Amount;
+use crate::table::{Amount, state};
 
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
-/// The fields of a flow that do not change.
+/// No name, as [`FlowFields`] have it.
+pub(crate) const NO_NAME: u32 = u32::MAX;
+
+/// The fields of a flow that packets do not change: a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct FlowFields {
     /// The side that began the flow, then the other.
     pub(crate) hosts: [[u64; 2]; 2],
+    pub(crate) segment: u64,
+    pub(crate) began_ns: i64,
+    pub(crate) interface: u32,
     pub(crate) ports: [u16; 2],
+    /// The number of its name among those of its mirror.
+    pub(crate) name: u32,
+    /// The number of its application, of the same; 0 for none.
+    pub(crate) application: u16,
     pub(crate) protocol: u8,
     /// The side that is the server.
     pub(crate) server: u8,
-    pub(crate) interface: u32,
-    pub(crate) segment: u64,
-    pub(crate) began_ns: i64,
 }
+
+const _: () = assert!(size_of::<FlowFields>() == 64, "docs/view.md tells the memory of a flow");
 
 /// What a flow counted.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +41,7 @@ pub(crate) struct Change<'a> {
     pub(crate) fields: &'a FlowFields,
     /// What each side sent, the one that began the flow first.
     pub(crate) amounts: [Amount; 2],
-    /// TCP flags of both sides, and the reason for the end.
+    /// As rows have it.
     pub(crate) state: u32,
     /// Empty if it is not known.
     pub(crate) application: &'a str,
@@ -39,20 +49,27 @@ pub(crate) struct Change<'a> {
     pub(crate) name: &'a str,
 }
 
-/// The TCP flags of both sides and the reason for the end, as rows have them.
-pub(crate) fn state([one, other]: [u8; 2], end: u32) -> u32 {
-    u32::from(one) | u32::from(other) << 8 | end << 16
+impl Change<'static> {
+    pub(crate) const NOTHING: Change<'static> = Change {
+        fields: &FlowFields::NOTHING,
+        amounts: [Amount { packets: 0, bytes: 0 }; 2],
+        state: 0,
+        application: "",
+        name: "",
+    };
 }
 
 impl FlowFields {
     pub(crate) const NOTHING: FlowFields = FlowFields {
         hosts: [[0; 2]; 2],
-        ports: [0; 2],
-        protocol: 0,
-        server: 0,
-        interface: 0,
         segment: 0,
         began_ns: 0,
+        interface: 0,
+        ports: [0; 2],
+        name: NO_NAME,
+        application: 0,
+        protocol: 0,
+        server: 0,
     };
 
     pub(crate) fn new(
@@ -65,12 +82,13 @@ impl FlowFields {
         let begins = protocol == TCP && tcp_flags_first & (SYN | ACK) == SYN;
         FlowFields {
             hosts: addresses.map(halves),
+            segment: segment(context),
+            began_ns,
+            interface: context.interface,
             ports,
             protocol,
             server: u8::from(begins || ports[1] <= ports[0]),
-            interface: context.interface,
-            segment: segment(context),
-            began_ns,
+            ..FlowFields::NOTHING
         }
     }
 }
@@ -86,16 +104,18 @@ pub(crate) struct CollectedFlow {
 impl CollectedFlow {
     pub(crate) fn new(flow: &Flow) -> CollectedFlow {
         let sides = &flow.endpoints;
+        let fields = FlowFields::new(
+            [sides[0].address, sides[1].address],
+            [sides[0].port, sides[1].port],
+            (flow.protocol, sides[0].tcp_flags_first),
+            &flow.context,
+            flow.first().as_nanos(),
+        );
+        let flags = [sides[0].tcp_flags, sides[1].tcp_flags];
         CollectedFlow {
-            fields: FlowFields::new(
-                [sides[0].address, sides[1].address],
-                [sides[0].port, sides[1].port],
-                (flow.protocol, sides[0].tcp_flags_first),
-                &flow.context,
-                flow.first().as_nanos(),
-            ),
+            fields,
             amounts: [0, 1].map(|at| Amount { packets: sides[at].packets, bytes: sides[at].bytes }),
-            state: state([sides[0].tcp_flags, sides[1].tcp_flags], flow.end_reason as u32),
+            state: state(flags, flow.end_reason as u8, fields.server == 0),
         }
     }
 

@@ -4,8 +4,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use tapline_profile::{text_of, words_of};
 
-use crate::change::Change;
-
 /// Words of a key in the file.
 pub(crate) const KEY_WORDS: usize = 8;
 
@@ -58,17 +56,6 @@ impl Dimension {
         }
     }
 
-    /// Words of its keys; those behind them are 0.
-    pub(crate) const fn key_words(self) -> usize {
-        match self {
-            Dimension::HostIn | Dimension::HostOut => 2,
-            Dimension::Pair => 4,
-            Dimension::Service | Dimension::Segment | Dimension::Interface => 1,
-            Dimension::Name => KEY_WORDS,
-            Dimension::Flow => 5,
-        }
-    }
-
     /// The dimension of a word.
     pub fn of_name(word: &str) -> Option<Dimension> {
         Dimension::ALL.into_iter().find(|dimension| dimension.name() == word)
@@ -110,7 +97,8 @@ pub enum Segment {
 }
 
 impl Key {
-    fn of_words(words: &[u64]) -> Key {
+    /// The words of a key that begins with these.
+    pub(crate) fn of_words(words: &[u64]) -> Key {
         let mut key = [0; KEY_WORDS];
         key[..words.len()].copy_from_slice(words);
         Key(key)
@@ -135,7 +123,11 @@ impl Key {
 
     /// A service's.
     pub fn service(protocol: u8, port: u16) -> Key {
-        Key::of_words(&[u64::from(protocol) << 16 | u64::from(port)])
+        Key::of_words(&[Key::service_word(protocol, port)])
+    }
+
+    pub(crate) fn service_word(protocol: u8, port: u16) -> u64 {
+        u64::from(protocol) << 16 | u64::from(port)
     }
 
     /// What the key of a dimension means.
@@ -161,43 +153,8 @@ impl Key {
     }
 }
 
-/// The keys of a change in all dimensions, and whether its first side is the second of the row.
-pub(crate) struct ChangeKeys {
-    pub(crate) hosts: [Key; 2],
-    pub(crate) pair: (Key, bool),
-    pub(crate) service: (Key, bool),
-    pub(crate) name: Key,
-    pub(crate) segment: Key,
-    pub(crate) interface: Key,
-    pub(crate) flow: Key,
-}
-
-impl ChangeKeys {
-    pub(crate) fn of(change: &Change<'_>) -> ChangeKeys {
-        let fields = change.fields;
-        let [from, to] = fields.hosts;
-        let [[a, b], [c, d]] = fields.hosts;
-        let is_swapped = order(from) > order(to);
-        let [port_from, port_to] = fields.ports.map(u64::from);
-        let rest = u64::from(fields.protocol) << 32 | port_from << 16 | port_to;
-        let name = if change.name.is_empty() { change.application } else { change.name };
-        ChangeKeys {
-            hosts: [Key::of_words(&from), Key::of_words(&to)],
-            pair: (Key::of_words(&if is_swapped { [c, d, a, b] } else { [a, b, c, d] }), is_swapped),
-            service: (
-                Key::service(fields.protocol, fields.ports[usize::from(fields.server)]),
-                fields.server == 0,
-            ),
-            name: Key::name(name),
-            segment: Key::of_words(&[fields.segment]),
-            interface: Key::of_words(&[fields.interface.into()]),
-            flow: Key::of_words(&[a, b, c, d, rest]),
-        }
-    }
-}
-
 /// Halves of an address so that they compare as addresses do.
-fn order(halves: [u64; 2]) -> [u64; 2] {
+pub(crate) fn order(halves: [u64; 2]) -> [u64; 2] {
     halves.map(|half| u64::from_be_bytes(half.to_ne_bytes()))
 }
 

@@ -18,6 +18,7 @@ mod layout;
 mod mirror;
 mod ranker;
 mod ranking;
+mod rankings;
 mod reader;
 mod second;
 mod table;

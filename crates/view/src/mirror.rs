@@ -2,25 +2,32 @@
 //!
 //! ```text
 //! journal --packet--> Counts, 32 bytes a slot: the only part that a packet touches
-//!         --begun---> FlowFields, texts
-//! end of a flow, or of the second: what it counted --> Rankings
+//!         --begun---> FlowFields, 64 bytes; names
+//! end of a flow -----------------> what it counted --> Rankings
+//! end of the second: greatest ---> the same
+//!                    then all ---> the same
 //! ```
+//!
+//! The greatest flows of a second are ranked first: most others then find tables whose rows had more, and need no place.
 
 use tapline_flow::{Application, FlowBegin, Journal, JournalEntry, Said};
 use tapline_sys::memory;
 
-use crate::change::{Change, FlowFields, state};
-use crate::ranking::Rankings;
-use crate::table::Amount;
+use crate::change::{Change, FlowFields, NO_NAME};
+use crate::rankings::{CHUNK, Rankings};
+use crate::table::{Amount, state};
 
 /// Entries of a journal between the request for the memory of a slot and its use.
 const AHEAD: usize = 16;
-
-/// No text.
-const NONE: u32 = u32::MAX;
+/// Flows that are ranked before all others, and a factor of those among which they are chosen.
+const GREATEST: usize = 512;
+const CANDIDATES: usize = 4 * GREATEST;
+/// The least number of slots that have memory.
+const SLOTS_LEAST: usize = 4096;
 
 /// What a flow counted in this second.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 struct Counts {
     bytes: [u64; 2],
     packets: [u32; 2],
@@ -33,28 +40,17 @@ struct Counts {
     is_touched: bool,
 }
 
-/// A flow: all that a packet does not touch.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    fields: FlowFields,
-    application: Option<Application>,
-    /// Its place in the names.
-    name: u32,
-}
-
-impl Known {
-    const NOTHING: Known = Known { fields: FlowFields::NOTHING, application: None, name: NONE };
-}
+const _: () = assert!(size_of::<Counts>() == 32, "docs/view.md tells the memory of a flow");
 
 /// The flows of a meter.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
     counts: Vec<Counts>,
-    flows: Vec<Known>,
-    names: Vec<Box<str>>,
-    names_free: Vec<u32>,
+    flows: Vec<FlowFields>,
+    texts: Texts,
     /// Slots that had packets in this second.
     touched: Vec<u32>,
+    greatest: Greatest,
     /// Packets of slots of which no flow is known.
     unknown: Amount,
 }
@@ -75,7 +71,7 @@ impl Mirror {
                 JournalEntry::Begun { slot, flow } => self.begin(slot, flow, rankings),
                 JournalEntry::Said { slot, said } => self.say(slot, said),
                 JournalEntry::Ended { slot, reason } => {
-                    self.rank(slot, reason as u32, rankings);
+                    self.rank(&[slot], reason as u8, rankings);
                     self.forget(slot);
                 }
             }
@@ -101,12 +97,12 @@ impl Mirror {
 
     fn begin(&mut self, slot: u32, flow: &FlowBegin, rankings: &mut Rankings) {
         // Of a flow that is described once more in a second nothing is left out.
-        self.rank(slot, 0, rankings);
+        self.rank(&[slot], 0, rankings);
         self.forget(slot);
         let at = slot as usize;
         if at >= self.counts.len() {
-            self.counts.resize(at + 1, Counts::default());
-            self.flows.resize(at + 1, Known::NOTHING);
+            extend(&mut self.counts, at + 1, Counts::default());
+            extend(&mut self.flows, at + 1, FlowFields::NOTHING);
         }
         self.counts[at] = Counts {
             tcp_flags: flow.tcp_flags,
@@ -118,7 +114,7 @@ impl Mirror {
         let protocol = (flow.protocol, flow.tcp_flags_first);
         let fields =
             FlowFields::new(flow.addresses, flow.ports, protocol, &flow.context, flow.began.as_nanos());
-        self.flows[at] = Known { fields, application: flow.application, name: NONE };
+        self.flows[at] = FlowFields { application: self.texts.number(flow.application), ..fields };
     }
 
     fn say(&mut self, slot: u32, said: &Said) {
@@ -126,66 +122,171 @@ impl Mirror {
         if !self.counts.get(at).is_some_and(|counts| counts.is_known) {
             return;
         }
-        self.flows[at].application = said.application;
-        self.forget_name(slot);
-        let Some(name) = said.name.clone() else { return };
-        self.flows[at].name = match self.names_free.pop() {
-            Some(place) => {
-                self.names[place as usize] = name;
-                place
-            }
-            None => {
-                self.names.push(name);
-                (self.names.len() - 1) as u32
-            }
-        };
+        let flow = &mut self.flows[at];
+        flow.application = self.texts.number(said.application);
+        self.texts.forget(std::mem::replace(&mut flow.name, NO_NAME));
+        flow.name = said.name.clone().map_or(NO_NAME, |name| self.texts.keep(name));
     }
 
     fn forget(&mut self, slot: u32) {
         if let Some(counts) = self.counts.get_mut(slot as usize) {
             counts.is_known = false;
-            self.forget_name(slot);
+            self.texts.forget(std::mem::replace(&mut self.flows[slot as usize].name, NO_NAME));
         }
     }
 
-    fn forget_name(&mut self, slot: u32) {
-        let place = std::mem::replace(&mut self.flows[slot as usize].name, NONE);
-        if let Some(name) = self.names.get_mut(place as usize) {
-            *name = Box::default();
-            self.names_free.push(place);
+    /// Ranks what the flows of these slots counted, and has them begin anew; `end` is the reason for their end.
+    fn rank(&mut self, slots: &[u32], end: u8, rankings: &mut Rankings) {
+        const NOTHING: Change<'_> = Change::NOTHING;
+        let mut changes = [NOTHING; CHUNK];
+        for slots in slots.chunks(CHUNK) {
+            let mut len = 0;
+            for &slot in slots {
+                let Some(counts) = self.counts.get_mut(slot as usize) else { continue };
+                if counts.packets == [0; 2] {
+                    continue;
+                }
+                let (packets, bytes) = (std::mem::take(&mut counts.packets), std::mem::take(&mut counts.bytes));
+                let fields = &self.flows[slot as usize];
+                changes[len] = Change {
+                    fields,
+                    amounts: [0, 1].map(|side| Amount { packets: packets[side].into(), bytes: bytes[side] }),
+                    state: state(counts.tcp_flags, end, fields.server == 0),
+                    application: self.texts.application(fields.application),
+                    name: self.texts.name(fields.name),
+                };
+                len += 1;
+            }
+            rankings.add(&changes[..len]);
         }
-    }
-
-    /// Ranks what a flow counted, if it did, and begins anew.
-    fn rank(&mut self, slot: u32, end: u32, rankings: &mut Rankings) {
-        let at = slot as usize;
-        let Some(counts) = self.counts.get_mut(at).filter(|counts| counts.packets != [0; 2]) else { return };
-        let (packets, bytes) = (std::mem::take(&mut counts.packets), std::mem::take(&mut counts.bytes));
-        let flow = &self.flows[at];
-        rankings.add(&Change {
-            fields: &flow.fields,
-            amounts: [0, 1].map(|side| Amount { packets: packets[side].into(), bytes: bytes[side] }),
-            state: state(counts.tcp_flags, end),
-            application: flow.application.unwrap_or_default(),
-            name: self.names.get(flow.name as usize).map_or("", |name| name),
-        });
     }
 
     /// Ends the second: ranks all that was counted. Returns the packets of which no flow is known.
     pub(crate) fn end_second(&mut self, rankings: &mut Rankings) -> Amount {
         let touched = std::mem::take(&mut self.touched);
-        for (number, slot) in touched.iter().enumerate() {
+        for (number, &slot) in touched.iter().enumerate() {
             if let Some(&next) = touched.get(number + AHEAD) {
                 memory::prefetch_element(&self.counts, next as usize);
-                memory::prefetch_element(&self.flows, next as usize);
             }
-            self.rank(*slot, 0, rankings);
-            if let Some(counts) = self.counts.get_mut(*slot as usize) {
-                counts.is_touched = false;
+            let Some(counts) = self.counts.get_mut(slot as usize) else { continue };
+            counts.is_touched = false;
+            self.greatest.offer(counts.bytes[0].saturating_add(counts.bytes[1]), slot);
+        }
+        let greatest = self.greatest.take();
+        self.rank(&greatest, 0, rankings);
+        let mut ahead = touched.iter();
+        let mut ask_for = |mirror: &Mirror, slots: usize| {
+            for &slot in ahead.by_ref().take(slots) {
+                memory::prefetch_element(&mirror.counts, slot as usize);
+                memory::prefetch_element(&mirror.flows, slot as usize);
             }
+        };
+        ask_for(self, CHUNK);
+        for slots in touched.chunks(CHUNK) {
+            ask_for(self, CHUNK);
+            self.rank(slots, 0, rankings);
         }
         self.touched = touched;
         self.touched.clear();
         std::mem::take(&mut self.unknown)
+    }
+}
+
+/// Lengthens a table of slots. It doubles, into large pages where there are: its places are read all over.
+fn extend<T: Copy>(table: &mut Vec<T>, len: usize, value: T) {
+    if len > table.capacity() {
+        let mut longer = Vec::with_capacity(len.next_power_of_two().max(SLOTS_LEAST));
+        memory::advise_large_pages(longer.spare_capacity_mut());
+        longer.extend_from_slice(table);
+        *table = longer;
+    }
+    table.resize(len, value);
+}
+
+/// Names and applications of flows, by numbers.
+#[derive(Debug, Default)]
+struct Texts {
+    names: Vec<Box<str>>,
+    /// Numbers of names that no flow has any more.
+    free: Vec<u32>,
+    applications: Vec<Application>,
+}
+
+impl Texts {
+    /// The number of an application, from 1 on: there are some dozens.
+    fn number(&mut self, application: Option<Application>) -> u16 {
+        let Some(application) = application else { return 0 };
+        let place = self.applications.iter().position(|known| *known == application).unwrap_or_else(|| {
+            self.applications.push(application);
+            self.applications.len() - 1
+        });
+        u16::try_from(place + 1).unwrap_or(0)
+    }
+
+    /// The application of a number; empty for none.
+    fn application(&self, number: u16) -> Application {
+        let place = usize::from(number).checked_sub(1);
+        place.and_then(|place| self.applications.get(place)).copied().unwrap_or_default()
+    }
+
+    fn keep(&mut self, name: Box<str>) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.names[number as usize] = name;
+                number
+            }
+            None => {
+                self.names.push(name);
+                (self.names.len() - 1) as u32
+            }
+        }
+    }
+
+    fn forget(&mut self, number: u32) {
+        if let Some(name) = self.names.get_mut(number as usize) {
+            *name = Box::default();
+            self.free.push(number);
+        }
+    }
+
+    /// The name of a number; empty for none.
+    fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", |name| name)
+    }
+}
+
+/// The slots of the greatest flows, in the memory of few.
+#[derive(Debug, Default)]
+struct Greatest {
+    /// Bytes and slot.
+    candidates: Vec<(u64, u32)>,
+    /// Flows of no more bytes are not among the greatest.
+    floor: u64,
+}
+
+impl Greatest {
+    fn offer(&mut self, bytes: u64, slot: u32) {
+        if bytes <= self.floor {
+            return;
+        }
+        self.candidates.push((bytes, slot));
+        if self.candidates.len() == CANDIDATES {
+            self.cut();
+            self.floor = self.candidates.iter().map(|(bytes, _)| *bytes).min().unwrap_or(0);
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.candidates.len() > GREATEST {
+            self.candidates.select_nth_unstable_by(GREATEST, |one, other| other.cmp(one));
+            self.candidates.truncate(GREATEST);
+        }
+    }
+
+    /// The greatest so far, in no order, and begins anew.
+    fn take(&mut self) -> Vec<u32> {
+        self.cut();
+        self.floor = 0;
+        self.candidates.drain(..).map(|(_, slot)| slot).collect()
     }
 }

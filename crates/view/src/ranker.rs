@@ -18,7 +18,7 @@ use tapline_flow::{Flow, Journal};
 use crate::change::CollectedFlow;
 use crate::dimension::{Dimension, Key, KeyValue};
 use crate::mirror::Mirror;
-use crate::ranking::Rankings;
+use crate::rankings::Rankings;
 use crate::table::{Amount, Tables};
 use crate::{Second, ViewFile};
 
@@ -85,7 +85,7 @@ struct Totals {
 impl Ranker {
     /// A worker of a file. Its thread starts with the first part, so that it has the rights of that time.
     pub fn new(file: Arc<ViewFile>) -> Ranker {
-        let worker = file.join(1);
+        let worker = file.join();
         Ranker {
             file,
             worker,
@@ -131,11 +131,17 @@ impl Ranker {
         }
     }
 
-    /// Ends the second: its totals, and the names of interfaces by their numbers.
-    pub fn publish(&mut self, second: Second, interfaces: &[(u32, String)], is_live: bool) {
+    /// Ends the second: its totals, the names of interfaces by their numbers, and the sampling interval.
+    pub fn publish(
+        &mut self,
+        second: Second,
+        (interfaces, sampling): (&[(u32, String)], u64),
+        is_live: bool,
+    ) {
         if is_live {
             self.file.set_live();
         }
+        self.file.set_sampling(sampling);
         let unranked = std::mem::take(&mut self.unranked);
         let totals = Box::new(Totals { second, interfaces: interfaces.to_vec(), unranked });
         // There is room for it, unless the thread has stood still for seconds.
@@ -228,7 +234,7 @@ fn rank(file: &ViewFile, worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUs
             }
             Job::Collected(flows) => {
                 waiting.fetch_sub(1, Relaxed);
-                flows.iter().for_each(|flow| rankings.add(&flow.change()));
+                rankings.add(&flows.iter().map(CollectedFlow::change).collect::<Vec<_>>());
             }
             Job::Second(mut totals) => {
                 totals.unranked.add(mirror.end_second(&mut rankings));

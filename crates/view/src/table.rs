@@ -60,7 +60,7 @@ pub struct Row {
     pub flows: u64,
     /// Of a flow: when it began, in nanoseconds since 1970 UTC.
     pub began_ns: i64,
-    /// Of a flow: TCP flags of both sides, and the reason for its end.
+    /// Of a flow: TCP flags of both sides, the reason for its end, and the side that is the server, as words of the file.
     pub state: u64,
 }
 
@@ -173,6 +173,11 @@ impl Row {
         }
     }
 
+    /// Of a flow: the server, 0 for the side that began the flow, 1 for the other.
+    pub fn server(&self) -> usize {
+        usize::from(self.state & BEGAN_BY_SERVER == 0)
+    }
+
     /// Adds the same key's row of a later time: `flows` becomes the most at one time.
     pub fn append(&mut self, later: &Row) {
         let flows = self.flows.max(later.flows);
@@ -194,10 +199,23 @@ impl Row {
     }
 }
 
-/// The flags of both states, and the reason for the end of the later one that has one.
+/// Bits of a state: the TCP flags of both sides, the reason for the end.
+const FLAGS: u64 = 0xffff;
+const REASON: u64 = 0xff << 16;
+/// The side that began the flow is the server.
+const BEGAN_BY_SERVER: u64 = 1 << 24;
+
+/// The flags of both states, the reason for the end of the later one that has one, and the server of either.
 pub(crate) fn both_states(one: u64, other: u64) -> u64 {
-    let reason = if other >> 16 != 0 { other >> 16 } else { one >> 16 };
-    (one | other) & 0xffff | reason << 16
+    let reason = if other & REASON != 0 { other & REASON } else { one & REASON };
+    (one | other) & (FLAGS | BEGAN_BY_SERVER) | reason
+}
+
+/// The state of a row: TCP flags of both sides, the reason for the end, and whether the side that began the flow is the
+/// server.
+pub(crate) fn state([one, other]: [u8; 2], end: u8, is_begun_by_server: bool) -> u32 {
+    let server = if is_begun_by_server { BEGAN_BY_SERVER as u32 } else { 0 };
+    u32::from(one) | u32::from(other) << 8 | u32::from(end) << 16 | server
 }
 
 /// The sum of several tables of a dimension: of workers, or of seconds.

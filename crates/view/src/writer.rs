@@ -135,11 +135,9 @@ impl ViewFile {
         std::os::unix::fs::fchown(&own.file, Some(uid), Some(gid)).map_err(Error::io("give away", &own.path))
     }
 
-    /// Says that one worker more brings parts, of live interfaces or not, with this sampling interval. The worker's
-    /// number.
-    pub fn join(&self, sampling: u64) -> usize {
+    /// Says that one worker more brings parts. The worker's number.
+    pub fn join(&self) -> usize {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        self.words[header::SAMPLING].store(sampling, Relaxed);
         let worker = pending.next;
         pending.next += 1;
         pending.workers.push(worker);
@@ -151,6 +149,11 @@ impl ViewFile {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.workers.retain(|other| *other != worker);
         self.publish_if_complete(&mut pending);
+    }
+
+    /// Says the sampling interval: 1 in this many packets or flows is metered. It is 1 before.
+    pub fn set_sampling(&self, interval: u64) {
+        self.words[header::SAMPLING].store(interval, Relaxed);
     }
 
     /// Says that packets are of live interfaces.

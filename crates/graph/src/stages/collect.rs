@@ -169,6 +169,7 @@ impl CollectStage {
             statistics: viewed.statistics,
             interfaces: Vec::new(),
             accounts: viewed.accounts.clone(),
+            sampling: 1,
         };
         self.tell(None, Some(&second), out)
     }

@@ -16,7 +16,7 @@ use tapline_flow::{
     DetailFields, EndReason, Flow, Journal, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Sampling,
     Statistics, UnmeteredCause,
 };
-use tapline_packet::{ClockReading, Interface, Timestamp};
+use tapline_packet::{ClockReading, Interface, Selection, Timestamp};
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
@@ -185,6 +185,16 @@ fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {
     })
 }
 
+/// The second of a time, since 1970.
+fn second_of(time: Timestamp) -> i64 {
+    time.as_nanos().div_euclid(SECOND_NS)
+}
+
+/// The begin of a second since 1970; the greatest time if it lies behind.
+fn begin_of(second: i64) -> Timestamp {
+    Timestamp::from_nanos(second.saturating_mul(SECOND_NS))
+}
+
 /// The span of two spans.
 fn both(one: (Timestamp, Timestamp), other: (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
     (one.0.min(other.0), one.1.max(other.1))
@@ -337,26 +347,81 @@ impl FlowStage {
         }
     }
 
-    /// Tells the views behind that the second `second`, in seconds since 1970, has begun, if it is a new one: what is left
-    /// of the one before, and its totals.
-    fn tell_second(&mut self, second: i64, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+    /// Tells the views behind that `now` has come, if that is in a new second: what is left of the one before, and its
+    /// totals.
+    fn tell_second(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
         let Some(seconds) = &mut self.seconds else { return Ok(()) };
+        let second = second_of(now);
         match seconds.now.replace(second) {
             Some(before) if before != second => self.tell(Some(now), out),
             _ => Ok(()),
         }
     }
 
+    /// The same of a file, whose next packet is of this time: the second before ends with its last nanosecond, and time
+    /// without packets is a second of its own, however long it is. Its time never goes back.
+    fn tell_second_of_file(&mut self, next: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(seconds) = &mut self.seconds else { return Ok(()) };
+        let second = second_of(next);
+        let before = *seconds.now.get_or_insert(second);
+        if second <= before {
+            return Ok(());
+        }
+        seconds.now = Some(second);
+        let told = self.tell(Some(begin_of(before.saturating_add(1))), out);
+        match second.saturating_sub(before) {
+            1 => told,
+            _ => told.and(self.tell(Some(begin_of(second)), out)),
+        }
+    }
+
+    /// Meters the packets of a batch. Of a file that is viewed, those of each second by themselves.
+    fn meter(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let records = packets.batch.records();
+        let time_of = |index: usize| records[index].meta.timestamp;
+        let is_by_seconds = self.seconds.as_ref().is_some_and(|seconds| {
+            let last = packets.selection.last().map(|last| second_of(time_of(last)));
+            !self.is_live && last != seconds.now
+        });
+        if !is_by_seconds {
+            self.meter_selected(packets);
+            return Ok(());
+        }
+        let all = std::mem::take(&mut packets.selection);
+        let (mut metered, mut told) = (Selection::none(), Ok(()));
+        for index in all.iter() {
+            let time = time_of(index);
+            if self.seconds.as_ref().is_some_and(|seconds| seconds.now < Some(second_of(time))) {
+                self.meter_selected(packets);
+                packets.selection.iter().for_each(|index| metered.push(index));
+                packets.selection.clear();
+                told = told.and(self.tell_second_of_file(time, out));
+            }
+            packets.selection.push(index);
+        }
+        self.meter_selected(packets);
+        packets.selection.iter().for_each(|index| metered.push(index));
+        packets.selection = metered;
+        told
+    }
+
+    fn meter_selected(&mut self, packets: &mut Packets<'_>) {
+        self.sampler.choose(packets, &mut self.meter, self.is_live);
+        self.meter.push(&packets.batch, &mut packets.selection, packets.interfaces, &mut self.ended);
+    }
+
     /// Hands the journal on, with the totals of a second that ends here.
     fn tell(&mut self, end: Option<Timestamp>, out: &mut Out<'_>) -> Result<(), Error> {
-        let FlowStage { meter, seconds: Some(Seconds { journals, interfaces, accounts, .. }), .. } = self
+        let FlowStage { meter, seconds: Some(Seconds { journals, interfaces, accounts, .. }), sampler, .. } =
+            self
         else {
             return Ok(());
         };
         let journal = meter.take_journal(journals.empty()).map(Arc::new);
         let second = end.map(|end| {
             let (interfaces, accounts) = (interfaces.clone(), accounts.clone());
-            MeteredSecond { end, statistics: meter.statistics(), interfaces, accounts }
+            let (statistics, sampling) = (meter.statistics(), sampler.interval);
+            MeteredSecond { end, statistics, interfaces, accounts, sampling }
         });
         let is_wanted_again = &cell::Cell::new(false);
         let part = journal.as_ref().map(ChangesPart::Journal);
@@ -401,16 +466,11 @@ impl Stage for FlowStage {
             self.follow_clock(packets.clocks(), out)?;
             self.meter.set_latest(now.plus_nanos(AHEAD_NS));
         }
-        self.sampler.choose(packets, &mut self.meter, self.is_live);
-        self.meter.push(&packets.batch, &mut packets.selection, packets.interfaces, &mut self.ended);
-        let passed = out.pass(packets);
         self.learn_interfaces(packets.interfaces);
+        let told = self.meter(packets, out);
+        let passed = out.pass(packets);
         let expired = self.expire(now, out);
-        let told = match self.meter.clock().filter(|_| !self.is_live && self.seconds.is_some()) {
-            Some(clock) => self.tell_second(clock.as_nanos().div_euclid(SECOND_NS), clock, out),
-            None => Ok(()),
-        };
-        passed.and(expired).and(told).and(self.hand_on_journal(out))
+        told.and(passed).and(expired).and(self.hand_on_journal(out))
     }
 
     fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
@@ -434,7 +494,7 @@ impl Stage for FlowStage {
             seconds.accounts.extend_from_slice(tick.interfaces);
         }
         if self.is_live {
-            self.tell_second(tick.now.as_nanos().div_euclid(SECOND_NS), tick.now, out)?;
+            self.tell_second(tick.now, out)?;
         }
         Ok(StageStatus::Running)
     }
@@ -444,7 +504,8 @@ impl Stage for FlowStage {
         if let Some(seconds) = &mut self.seconds {
             seconds.accounts = tick.interfaces.to_vec();
         }
-        let end = if self.is_live { tick.now } else { self.meter.clock().unwrap_or(tick.now) };
+        let second = self.seconds.as_ref().and_then(|seconds| seconds.now).filter(|_| !self.is_live);
+        let end = second.map_or(tick.now, |second| begin_of(second.saturating_add(1)));
         ended.and(self.tell(Some(end), out))
     }
 

@@ -71,12 +71,12 @@ impl ViewStage {
         let totals = Second { end_ns, ..totals(metered) };
         let len_ns = match (is_live, self.steady_ns) {
             (true, (before, now)) if before > 0 => now.saturating_sub(before).unsigned_abs(),
-            (false, _) if self.before.end_ns > 0 => end_ns.saturating_sub(self.before.end_ns),
+            (false, _) if self.before.end_ns > 0 => end_ns.saturating_sub(self.before.end_ns).max(1),
             _ => 1_000_000_000,
         };
         let second = Second { len_ns, ..totals.since(&self.before) };
         (self.before, self.steady_ns.0) = (totals, self.steady_ns.1);
-        self.ranker.publish(second, &metered.interfaces, is_live);
+        self.ranker.publish(second, (&metered.interfaces, metered.sampling), is_live);
     }
 }
 

@@ -15,6 +15,8 @@ use crate::trial::{Trial, whole};
 
 const GRAPH: &str = "file(\"in\") -> f :: flow(view=yes, idle=2s, active=5s, flows=4000) -> v :: view";
 
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// Numbers that look random, the same each time.
 struct Dice(u64);
 
@@ -135,13 +137,13 @@ fn seconds_are_exact(seconds: u64, hosts: u64, seed: u64) {
     let (mut received, mut dropped, mut lost, mut checked) = (0, 0, 0, 0);
     for second in 0..seconds {
         let batches = 1 + dice.roll(12);
+        let before = (std::mem::take(&mut exact), std::mem::take(&mut lost));
         for batch in 0..batches {
             let mut packets = Vec::new();
             for _ in 0..1 + dice.roll(256) {
                 let frame = frame(&mut dice, &mut exact, hosts);
                 exact.frames += 1;
                 exact.frame_bytes += frame.len() as u64;
-                // The batch that crosses into a second belongs to the one before.
                 let ns = second * 1_000_000_000 + batch * 1_000_000;
                 let meta = Meta { timestamp: Timestamp::from_nanos(ns as i64), ..whole(&frame) };
                 packets.push((frame, meta));
@@ -153,8 +155,8 @@ fn seconds_are_exact(seconds: u64, hosts: u64, seed: u64) {
                 checked += 1;
                 wait_for_second(&reader, checked);
                 let reading = reader.last().expect("readable").expect("a second");
-                assert_second(&reading, &exact, lost);
-                (exact, lost) = (Exact::default(), 0);
+                assert_second(&reading, &before.0, before.1);
+                assert_eq!((reading.second.end_ns, reading.second.len_ns), (second * SECOND_NS, SECOND_NS));
             }
         }
         let more = dice.roll(5);
@@ -169,6 +171,36 @@ fn seconds_are_exact(seconds: u64, hosts: u64, seed: u64) {
     assert_eq!(reader.published().expect("readable"), seconds);
     assert_second(&reader.last().expect("readable").expect("a second"), &exact, lost);
     trial.assert_balanced();
+}
+
+/// Seconds of a file are cut where they end, also within a batch, and time without packets stands by itself.
+#[test]
+fn a_batch_of_several_seconds_is_cut() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let view = Arc::new(ViewFile::create_in(&RunFolder::of(folder.path()), "a test").expect("a view"));
+    let mut reader = Reader::open(view.path().expect("a file")).expect("a reader");
+    let graph = GRAPH.replace("view=yes", "view=yes, sample=2, sample_by=flow, seed=1");
+    for (graph, sampling) in [(GRAPH, 1), (graph.as_str(), 2)] {
+        let before = reader.published().expect("readable");
+        let mut trial = Trial::viewed(graph, Some(Arc::clone(&view))).unwrap_or_else(|why| panic!("{why}"));
+        let (mut dice, mut exact) = (Dice(11), Exact::default());
+        let packets: Vec<_> = [500, 1200, 1999, 500_000, 499_000]
+            .map(|ms| {
+                let frame = frame(&mut dice, &mut exact, 10);
+                let timestamp = Timestamp::from_nanos(ms * 1_000_000);
+                (frame.clone(), Meta { timestamp, ..whole(&frame) })
+            })
+            .into();
+        trial.push_all(&packets, 256);
+        trial.graph.finish(&TickContext::new(ClockReading::default(), &[])).expect("nothing fails");
+        wait_for_second(&reader, before + 4);
+        let seconds: Vec<(u64, u64, u64)> = (reader.seconds(before, 4).expect("readable").into_iter())
+            .map(|(_, second)| (second.end_ns / SECOND_NS, second.len_ns / SECOND_NS, second.offered()))
+            .collect();
+        assert_eq!(seconds, [(1, 1, 1), (2, 1, 2), (500, 498, 0), (501, 1, 2)]);
+        reader.refresh().expect("readable");
+        assert_eq!(reader.process().sampling, sampling);
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn view() -> (tempfile::TempDir, ViewFile, Reader) {
 fn seconds_and_tables_come_back() {
     let (folder, view, reader) = view();
     assert_eq!(reader.last().expect("readable"), None);
-    let worker = view.join(1);
+    let worker = view.join();
     for n in 0..3700 {
         view.contribute(worker, &second(n), &tables(n));
     }
@@ -71,7 +71,7 @@ fn seconds_and_tables_come_back() {
 #[test]
 fn workers_are_added_and_none_holds_up_the_others() {
     let (_folder, view, reader) = view();
-    let workers = [view.join(1), view.join(1)];
+    let workers = [view.join(), view.join()];
     view.contribute(workers[0], &second(5), &tables(5));
     assert_eq!(reader.published().expect("readable"), 0, "one is still to come");
     view.contribute(workers[1], &second(6), &tables(6));
@@ -91,7 +91,7 @@ fn readers_see_whole_seconds_while_the_writer_races() {
     let (view, stop) = (Arc::new(view), Arc::new(AtomicBool::new(false)));
     let writer = {
         let (view, stop) = (Arc::clone(&view), Arc::clone(&stop));
-        let worker = view.join(1);
+        let worker = view.join();
         thread::spawn(move || {
             let mut n = 1;
             while !stop.load(Relaxed) {
@@ -120,7 +120,7 @@ fn readers_see_whole_seconds_while_the_writer_races() {
 #[test]
 fn damaged_files_are_refused_or_bounded() {
     let (_folder, view, reader) = view();
-    let worker = view.join(1);
+    let worker = view.join();
     view.contribute(worker, &second(1), &tables(1));
     let path = view.path().expect("a file").to_owned();
     let file = fs::OpenOptions::new().write(true).open(&path).expect("our file");
@@ -150,7 +150,7 @@ fn damaged_files_are_refused_or_bounded() {
 #[test]
 fn sums_of_any_numbers_are_made() {
     let (_folder, view, reader) = view();
-    let worker = view.join(1);
+    let worker = view.join();
     let most = Second {
         len_ns: u64::MAX,
         metered: u64::MAX,

@@ -81,15 +81,15 @@ fn a_full_queue_leaves_sums_and_bounds_right() {
     let part = journal(1, 4096);
     (0..PARTS).for_each(|_| assert!(!ranker.add(&part, true), "the second goes on"));
     let all = PARTS * 4096;
-    ranker.publish(second(all), &[], true);
+    ranker.publish(second(all), (&[], 1), true);
     wait_for_second(&reader, 1);
     // The thread has caught up: the meter is asked to describe its flows again, and what comes then is ranked.
     assert!(ranker.add(&journal(1, 7), true), "flows are wanted again");
     assert!(!ranker.add(&journal(1, 5), true));
-    ranker.publish(second(12), &[], true);
+    ranker.publish(second(12), (&[], 1), true);
     wait_for_second(&reader, 2);
     assert!(!ranker.add(&journal(1, 5), true));
-    ranker.publish(second(5), &[], true);
+    ranker.publish(second(5), (&[], 1), true);
     ranker.finish();
     let seconds = reader.seconds(0, 3).expect("readable");
     let of_seconds =
@@ -110,7 +110,7 @@ fn what_was_not_ranked_is_a_bound_of_each_key() {
     let part = journal(1, 4096);
     (0..PARTS).for_each(|_| assert!(!ranker.add(&part, true), "the second goes on"));
     let all = PARTS * 4096;
-    ranker.publish(second(all), &[], true);
+    ranker.publish(second(all), (&[], 1), true);
     ranker.finish();
     let reading = last(&reader);
     assert_sums(&reading, all);
@@ -129,7 +129,7 @@ fn a_full_queue_loses_nothing_of_files() {
     let mut ranker = Ranker::new(file);
     let part = journal(1, 4096);
     (0..PARTS).for_each(|_| assert!(!ranker.add(&part, false)));
-    ranker.publish(second(PARTS * 4096), &[], false);
+    ranker.publish(second(PARTS * 4096), (&[], 1), false);
     ranker.finish();
     let reading = last(&reader);
     assert_sums(&reading, PARTS * 4096);
@@ -152,7 +152,7 @@ fn packets_of_unknown_flows_are_among_the_others() {
     journal.said(1 << 29, Said::default());
     journal.ended((1 << 30) - 1, EndReason::Idle);
     ranker.add(&Arc::new(journal), false);
-    ranker.publish(second(3), &[], false);
+    ranker.publish(second(3), (&[], 1), false);
     ranker.finish();
     let reading = last(&reader);
     assert_sums(&reading, 3);
@@ -183,7 +183,7 @@ fn rows_have_the_fields_of_their_flows() {
         }
         ranker.add(&Arc::new(journal), false);
     }
-    ranker.publish(second(18), &[(7, "eth7".to_owned())], false);
+    ranker.publish(second(18), (&[(7, "eth7".to_owned())], 1), false);
     ranker.finish();
     let last = last(&reader);
     let rows = |dimension: Dimension| {
@@ -237,7 +237,7 @@ fn a_slot_that_is_used_again_has_nothing_of_before() {
             journal.packet(0, 0, 0, 100);
         }
         ranker.add(&Arc::new(journal), false);
-        ranker.publish(second(0), &[], false);
+        ranker.publish(second(0), (&[], 1), false);
         if n == 2 {
             ranker.add(&Arc::new(Journal::default()), false);
         }
@@ -280,7 +280,7 @@ fn collected_flows_count_once() {
         let mut ranker = Ranker::new(file);
         let times = if is_live { 400 } else { 1 };
         (0..times).for_each(|_| ranker.add_collected(&flows, is_live));
-        ranker.publish(second(15_000 * times), &[], is_live);
+        ranker.publish(second(15_000 * times), (&[], 1), is_live);
         ranker.finish();
         let reading = last(&reader);
         assert_sums(&reading, 15_000 * times);

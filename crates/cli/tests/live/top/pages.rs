@@ -102,7 +102,7 @@ impl Metered {
         let folder = tempfile::tempdir().unwrap();
         let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe -i eth0 --view").unwrap();
         view.set_live();
-        let worker = view.join(1);
+        let worker = view.join();
         let (second, tables) = second(END);
         view.contribute(worker, &second, &tables);
         Metered { folder, _view: view }
