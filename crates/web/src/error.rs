@@ -43,6 +43,20 @@ pub enum Error {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
+    /// Buckets that could not be written.
+    #[error(
+        "history {}: {source}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there", .path.display()
+    )]
+    Unwritten {
+        /// The file of the history.
+        path: PathBuf,
+        /// The error of SQLite.
+        source: rusqlite::Error,
+        /// Buckets that wait for the next write.
+        waiting: usize,
+        /// Buckets that were given up since the first write that failed.
+        given_up: u64,
+    },
     /// A second of a later time than now.
     #[error(
         "history {}: seconds of packets that are of the future are not kept: is the clock wrong, or is it a file?", .path.display()

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! Hours and days are made of seconds, not of cut minutes. Only where a killed writer left them behind are they made of
-//! the minutes, when the file is opened next. Each day is one table, so that a year is read as 365. The file is in WAL mode, so that other programs read it while this
-//! one writes; `docs/view.md` has its tables.
+//! the minutes, when the file is opened next. Each day is one table, so that a year is read as 365. Buckets that are
+//! over wait in memory for their transaction, and for the next one if it fails. The file is in WAL mode, so that other
+//! programs read it while this one writes; `docs/view.md` has its tables.
 
 mod answer;
 mod record;
 mod recover;
+mod waiting;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,6 +26,7 @@ use tapline_view::{Dimension, Key, Reading, Second, Table, TableSum};
 
 pub use answer::HistoryAnswer;
 pub(crate) use answer::HistoryQuestion;
+use waiting::{Waiting, WholeBucket};
 
 use crate::error::Error;
 
@@ -122,6 +125,8 @@ pub struct History {
     limits: HistoryLimits,
     /// Those that are being filled: of a minute, an hour, a day.
     buckets: [Bucket; Tier::ALL.len()],
+    /// Those that are over, and not in the file.
+    waiting: Waiting,
 }
 
 /// A bucket that is being filled.
@@ -179,7 +184,7 @@ impl History {
         connection.pragma_update(None, "temp_store", "MEMORY").map_err(of())?;
         connection.execute_batch(SCHEMA).map_err(of())?;
         recover::complete(&connection).map_err(of())?;
-        Ok(History { path: path.to_owned(), connection, limits, buckets: Tier::ALL.map(Bucket::new) })
+        Ok(History::new(path, connection, limits))
     }
 
     /// Opens the history of another process, to be asked alone.
@@ -195,8 +200,12 @@ impl History {
         if version != VERSION {
             return Err(Error::HistoryVersion { path: path.to_owned(), version });
         }
-        let (limits, buckets) = (HistoryLimits::default(), Tier::ALL.map(Bucket::new));
-        Ok(History { path: path.to_owned(), connection, limits, buckets })
+        Ok(History::new(path, connection, HistoryLimits::default()))
+    }
+
+    fn new(path: &Path, connection: Connection, limits: HistoryLimits) -> History {
+        let (path, buckets) = (path.to_owned(), Tier::ALL.map(Bucket::new));
+        History { path, connection, limits, buckets, waiting: Waiting::default() }
     }
 
     /// Its file.
@@ -204,54 +213,74 @@ impl History {
         &self.path
     }
 
+    /// Buckets that are over, and not in the file because a write failed.
+    pub fn waiting(&self) -> usize {
+        self.waiting.buckets.len()
+    }
+
     /// Adds a second. A minute that is over is written, and with it an hour and a day that are over. `now_ns` is the
     /// time by the wall clock, in nanoseconds since 1970 UTC.
     ///
     /// # Errors
-    /// [`Error::History`]; [`Error::Future`] for a second of an hour later than now, or more.
+    /// [`Error::Unwritten`]: what could not be written waits for the next minute. [`Error::Future`] for a second of an
+    /// hour later than now, or more.
     pub fn add(&mut self, reading: &Reading, now_ns: u64) -> Result<(), Error> {
         if reading.second.end_ns > now_ns.saturating_add(AHEAD_MAX_NS) {
             return Err(Error::Future { path: self.path.clone() });
         }
         // A second that ends with the minute belongs to it.
         let inside = reading.second.end_ns.saturating_sub(1);
-        let numbers = Tier::ALL.map(|tier| inside / tier.len_ns());
         let mut over = Vec::new();
-        for (bucket, number) in self.buckets.iter_mut().zip(numbers) {
+        for bucket in &mut self.buckets {
+            let number = inside / bucket.tier.len_ns();
             if bucket.number.is_some_and(|before| before != number) {
                 over.push(std::mem::replace(bucket, Bucket::new(bucket.tier)));
             }
             bucket.number = Some(number);
+            bucket.add(reading);
         }
-        let written = if over.is_empty() { Ok(()) } else { self.write(over) };
-        self.buckets.iter_mut().for_each(|bucket| bucket.add(reading));
-        written
+        if over.is_empty() { Ok(()) } else { self.write(over) }
     }
 
     /// Writes what is not whole yet, at the end.
     ///
     /// # Errors
-    /// [`Error::History`].
+    /// [`Error::Unwritten`].
     pub fn finish(&mut self) -> Result<(), Error> {
-        let buckets = std::mem::replace(&mut self.buckets, Tier::ALL.map(Bucket::new));
-        let begun: Vec<Bucket> = buckets.into_iter().filter(|bucket| bucket.number.is_some()).collect();
-        if begun.is_empty() { Ok(()) } else { self.write(begun) }
+        let begun = std::mem::replace(&mut self.buckets, Tier::ALL.map(Bucket::new));
+        self.write(begun)
     }
 
-    /// Writes buckets in one transaction, and takes away what is too old.
-    fn write(&mut self, buckets: Vec<Bucket>) -> Result<(), Error> {
-        let now = buckets.iter().map(|bucket| bucket.second.end_ns).max().unwrap_or(0);
-        let of = Error::history(&self.path);
-        let write = || -> rusqlite::Result<()> {
-            let transaction = self.connection.unchecked_transaction()?;
-            for bucket in buckets {
-                write_bucket(&transaction, bucket)?;
+    /// Writes these buckets and those that wait in one transaction, and takes away what is too old.
+    fn write(&mut self, buckets: impl IntoIterator<Item = Bucket>) -> Result<(), Error> {
+        self.waiting.extend(buckets);
+        if self.waiting.buckets.is_empty() {
+            return Ok(());
+        }
+        match write_buckets(&self.connection, &self.waiting.buckets, &self.limits) {
+            Ok(()) => {
+                self.waiting = Waiting::default();
+                Ok(())
             }
-            expire(&transaction, now, &self.limits)?;
-            transaction.commit()
-        };
-        write().map_err(of)
+            Err(source) => {
+                self.waiting.bound();
+                let (waiting, given_up) = (self.waiting.buckets.len(), self.waiting.given_up);
+                Err(Error::Unwritten { path: self.path.clone(), source, waiting, given_up })
+            }
+        }
     }
+}
+
+fn write_buckets(
+    connection: &Connection,
+    buckets: &[WholeBucket],
+    limits: &HistoryLimits,
+) -> rusqlite::Result<()> {
+    let now = buckets.iter().map(|bucket| bucket.second.end_ns).max().unwrap_or(0);
+    let transaction = connection.unchecked_transaction()?;
+    buckets.iter().try_for_each(|bucket| write_bucket(&transaction, bucket))?;
+    expire(&transaction, now, limits)?;
+    transaction.commit()
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -259,8 +288,9 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Adds a bucket to what the file has of it: a meter that began anew in the midst of an hour goes on with it.
-fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()> {
-    let Bucket { tier, number: Some(number), second, sums } = bucket else { return Ok(()) };
+fn write_bucket(connection: &Connection, bucket: &WholeBucket) -> rusqlite::Result<()> {
+    let WholeBucket { tier, number, second, tables } = bucket;
+    let (tier, number) = (*tier, *number);
     connection
         .prepare_cached(
             "INSERT INTO total VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)
@@ -289,12 +319,17 @@ fn write_bucket(connection: &Connection, bucket: Bucket) -> rusqlite::Result<()>
             count(tier, second.made),
             count(tier, second.active),
         ])?;
-    for (mut sum, dimension) in sums.into_iter().zip(KEPT) {
+    for (table, dimension) in tables.iter().zip(KEPT) {
         let key = roll_key(tier, dimension, number);
-        if let Some(table) = read_table(connection, key)? {
-            sum.append(&table);
+        match read_table(connection, key)? {
+            None => write_table(connection, key, table)?,
+            Some(before) => {
+                let mut sum = TableSum::default();
+                sum.append(&before);
+                sum.append(table);
+                write_table(connection, key, &sum.finish(tier.rows()))?;
+            }
         }
-        write_table(connection, key, &sum.finish(tier.rows()))?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod assets;
 mod body;
 #[cfg_attr(not(feature = "tls"), path = "no_certificate.rs")]
 mod certificate;
+mod complaint;
 mod error;
 mod history;
 mod packets;

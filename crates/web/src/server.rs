@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
@@ -34,6 +34,7 @@ use crate::access::{Access, Refusal};
 use crate::assets;
 use crate::body::Answer;
 use crate::certificate::Certificate;
+use crate::complaint::Complaint;
 use crate::error::Error;
 use crate::history::{History, HistoryQuestion};
 use crate::packets::{PacketRequest, PacketSource};
@@ -190,7 +191,7 @@ impl Server {
 
 /// Reads the meter again and again, and keeps the history.
 fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
-    let (mut was_alive, mut complaint) = (false, String::new());
+    let (begin, mut was_alive, mut complaint) = (Instant::now(), false, Complaint::default());
     while !stop.load(Relaxed) {
         let fresh = feed.read();
         let snapshot = feed.snapshot();
@@ -201,11 +202,14 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
         if let Some(history) = &shared.history {
             let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
             for reading in fresh {
-                if let Err(error) = history.add(&reading, now_ns())
-                    && complaint != error.to_string()
-                {
-                    complaint = error.to_string();
-                    (shared.log)(&complaint);
+                match history.add(&reading, now_ns()) {
+                    Err(error) if complaint.is_due(&error, begin.elapsed()) => {
+                        (shared.log)(&error.to_string());
+                    }
+                    Ok(()) if history.waiting() == 0 && complaint.end() => {
+                        (shared.log)(&format!("history {}: kept again", history.path().display()));
+                    }
+                    _ => {}
                 }
             }
         }

@@ -11,6 +11,13 @@ use std::time::Duration;
 use tapline_view::{Amount, Dimension, Key, Reading, Row, Second, Table};
 use tapline_web::{Error, History, HistoryLimits};
 
+/// A program that writes the same file: no other writer gets in until it has ended.
+fn lock(path: &Path) -> rusqlite::Connection {
+    let other = rusqlite::Connection::open(path).expect("the file");
+    other.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
+    other
+}
+
 /// By the wall clock: later than all.
 const NOW: u64 = u64::MAX;
 const BEGIN: u64 = 1_790_000_000 / 3600 * 3600;
@@ -208,6 +215,34 @@ fn size_and_age_are_bounded() {
     let last =
         history.greatest(Dimension::HostIn, BEGIN + 1490 * 60, BEGIN + 1500 * 60, 10).expect("an answer");
     assert_eq!(last.buckets(), 10, "the latest stay");
+}
+
+/// Minute, hour and day are over at once, and another program writes just then.
+#[test]
+fn a_write_that_fails_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    let midnight = BEGIN.next_multiple_of(86_400);
+    let ends: Vec<u64> = (midnight - 7200..midnight + 120).step_by(30).map(|end| end + 1).collect();
+    let before = ends.iter().filter(|end| **end < midnight);
+    before.for_each(|end| history.add(&reading(*end, 3), NOW).expect("it is written"));
+    let other = lock(&path);
+    let failed = history.add(&reading(midnight + 1, 3), NOW);
+    assert!(matches!(failed, Err(Error::Unwritten { waiting: 3, given_up: 0, .. })), "{failed:?}");
+    drop(other);
+    let after = ends.iter().filter(|end| **end > midnight + 1);
+    after.for_each(|end| history.add(&reading(*end, 3), NOW).expect("it is written"));
+    history.finish().expect("it is written");
+    assert_eq!(history.waiting(), 0);
+    let offered: u64 = ends.iter().map(|end| reading(*end, 3).second.offered()).sum();
+    let counted = rusqlite::Connection::open(&path).expect("the file");
+    for tier in 1..=3 {
+        let kept: u64 = counted
+            .query_row("SELECT sum(packets) FROM total WHERE tier = ?1", [tier], |row| row.get(0))
+            .expect("a sum");
+        assert_eq!(kept, offered, "tier {tier}");
+    }
 }
 
 /// Addresses and names that are seen once are forgotten with the minute, else strangers fill the file with them.
