@@ -11,13 +11,14 @@ pub struct PastWindow {
     /// The dimension of the table.
     #[serde(skip)]
     pub dimension: Dimension,
-    /// The length of the buckets from which the chart is made, as a word: minute, hour.
+    /// The length of the buckets from which the chart is made, as a word: minute, hour, day. It is the longest that the
+    /// window needs: where minutes are no longer kept, hours or days are read.
     pub tier: &'static str,
     /// Seconds that were measured.
     pub seconds: f64,
     /// Seconds between two points of the chart.
     pub step_seconds: u64,
-    /// Buckets that are there.
+    /// Buckets of this length that are there.
     pub buckets: usize,
     /// The begin of the first bucket of the file and the end of the last, in seconds since 1970.
     pub span: Option<[i64; 2]>,

@@ -52,7 +52,7 @@ const KEPT: [Dimension; 7] = [
 ];
 
 /// A length of buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tier {
     Minute = 1,
     Hour = 2,

@@ -1,15 +1,18 @@
 //! Questions to the history: any window, one dimension.
 //!
 //! ```text
-//! up to two days   minutes
+//! up to two days   |days|hours|---------- minutes ----------|                   the chart: the longest of these
+//!                   '-- where shorter buckets are no longer kept
 //! beyond           |hours|-------------- days --------------|hours|minutes|      the chart: hours
 //!                   '-- edges of the window                  today  '-- the hour that is not over
 //! ```
 //!
 //! A day's table stands for its hours only where it has all of their seconds, and an hour's for its minutes: what a
-//! killed writer did not come to write is answered from the shorter buckets.
+//! killed writer did not come to write is answered from the shorter buckets. Where a bucket has seconds that its parts
+//! lack, because these are too old or were not written, it is read in their place, whole: a window is then wider at its
+//! edges, and its answer names the longer bucket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rusqlite::params;
 use tapline_pages::{PastWindow, Rights, SumRow, SumTable};
@@ -24,10 +27,12 @@ const MINUTES_MAX: u64 = 2 * 24 * 60;
 /// Buckets of hours: two years.
 const HOURS_MAX: u64 = 2 * 366 * 24;
 /// Points of a chart.
-const POINTS_MAX: usize = 600;
+const POINTS_MAX: u64 = 600;
 const ROWS_MAX: u64 = 100;
 /// Two sums of the same seconds differ by less.
 const SECONDS_EQUAL: f64 = 0.5;
+/// A part of a window is measured if buckets have so much of its seconds.
+const SHARE_MEASURED: f64 = 0.98;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +63,43 @@ impl Totals {
             *ours = ours.saturating_add(theirs);
         }
     }
+}
+
+/// A bucket that answers.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    tier: Tier,
+    bucket: u64,
+    totals: Totals,
+}
+
+impl Piece {
+    /// Its begin, in seconds since 1970.
+    fn begin(&self) -> u64 {
+        self.bucket * self.tier.seconds()
+    }
+
+    fn is_in(&self, (from, to): (u64, u64)) -> bool {
+        self.begin() < to && self.begin() + self.tier.seconds() > from
+    }
+}
+
+/// An hour of the days of a window.
+#[derive(Debug)]
+struct HourPieces {
+    /// Seconds of all of it, also outside the window.
+    seconds: f64,
+    /// What answers for the part that is in the window.
+    pieces: Vec<Piece>,
+}
+
+/// The buckets that answer a question; both lists have the same seconds.
+#[derive(Debug, Default)]
+struct Cover {
+    /// The shortest, for the chart.
+    chart: Vec<Piece>,
+    /// The fewest, for the table.
+    table: Vec<Piece>,
 }
 
 /// The answer: totals over time, and the greatest keys of the window.
@@ -113,6 +155,12 @@ impl HistoryQuestion {
         let buckets = (end.saturating_sub(most).max(first), end);
         HistoryQuestion { dimension, tier, buckets, rows, rights: Rights::Packets }
     }
+
+    /// The window in seconds since 1970, widened to whole buckets.
+    fn window(&self) -> (u64, u64) {
+        let len = self.tier.seconds();
+        (self.buckets.0.saturating_mul(len), self.buckets.1.saturating_mul(len))
+    }
 }
 
 impl History {
@@ -136,20 +184,19 @@ impl History {
     }
 
     fn ask(&self, question: &HistoryQuestion) -> rusqlite::Result<HistoryAnswer> {
-        let HistoryQuestion { dimension, tier, buckets: range, rows, .. } = *question;
-        let mut totals = self.totals(tier, range)?;
-        let buckets = match tier {
-            Tier::Minute => totals.keys().map(|bucket| (Tier::Minute, *bucket)).collect(),
-            Tier::Hour | Tier::Day => self.cover(&mut totals, range)?,
-        };
-        let table = self.sum(dimension, &buckets, rows)?;
+        // All of it is of one moment: a writer may go on meanwhile.
+        let _moment = self.connection.unchecked_transaction()?;
+        let cover = self.cover(question)?;
+        let table = self.sum(question.dimension, &cover.table, question.rows)?;
+        let tier =
+            cover.chart.iter().map(|piece| piece.tier).max().unwrap_or(question.tier).max(question.tier);
         let span = self.connection.query_row(
             "SELECT min(bucket), max(bucket) FROM total WHERE tier = ?1",
             [tier as i64],
             |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?)),
         )?;
         let len = tier.seconds() as i64;
-        let mut window = window(question, &totals, &table);
+        let mut window = window(question, tier, &cover, &table);
         window.span = span.map(|(first, last)| [first * len, (last + 1) * len]);
         Ok(HistoryAnswer { window, table })
     }
@@ -171,54 +218,79 @@ impl History {
         found.collect()
     }
 
-    /// The fewest buckets that have all seconds of a window of hours. `hours` gets what is known by the minute alone.
-    fn cover(
-        &self,
-        hours: &mut BTreeMap<u64, Totals>,
-        (first, end): (u64, u64),
-    ) -> rusqlite::Result<Vec<(Tier, u64)>> {
+    /// The buckets that have all seconds of a window.
+    fn cover(&self, question: &HistoryQuestion) -> rusqlite::Result<Cover> {
+        const HOURS: u64 = 24;
+        let window @ (from, to) = question.window();
+        let day = Tier::Day.seconds();
+        let days = self.totals(Tier::Day, (from / day, to.div_ceil(day)))?;
+        let by_hour = self.by_hour(question)?;
+        let numbers: BTreeSet<u64> =
+            days.keys().copied().chain(by_hour.keys().map(|hour| hour / HOURS)).collect();
+        let mut cover = Cover::default();
+        for number in numbers {
+            let hours = by_hour.range(number * HOURS..(number + 1) * HOURS).map(|(_, hour)| hour);
+            let measured = hours.clone().map(|hour| hour.seconds).sum();
+            let parts = hours.flat_map(|hour| &hour.pieces).copied().collect();
+            let whole =
+                days.get(&number).map(|totals| Piece { tier: Tier::Day, bucket: number, totals: *totals });
+            let chosen = whole_or_parts(whole, measured, parts, window);
+            let stands_for_all = |whole: &Piece| {
+                let is_inside = from <= whole.begin() && whole.begin() + day <= to;
+                is_inside && whole.totals.seconds + SECONDS_EQUAL >= measured
+            };
+            match whole.filter(|whole| question.tier > Tier::Minute && stands_for_all(whole)) {
+                Some(whole) => cover.table.push(whole),
+                None => cover.table.extend(chosen.iter().copied()),
+            }
+            cover.chart.extend(chosen);
+        }
+        Ok(cover)
+    }
+
+    /// The hours of the days of a window, each as a bucket or as its minutes.
+    fn by_hour(&self, question: &HistoryQuestion) -> rusqlite::Result<BTreeMap<u64, HourPieces>> {
         const MINUTES: u64 = 60;
         const HOURS: u64 = 24;
-        let mut buckets = Vec::new();
-        // The last hour of the file may lack minutes, and those after it have no hour yet.
-        let last = hours.keys().next_back().copied().unwrap_or(first);
-        let mut by_hour = BTreeMap::<u64, (Totals, Vec<u64>)>::new();
-        // There are few: a writer makes hours of all others when it opens the file.
-        for (minute, totals) in self.totals(Tier::Minute, (last * MINUTES, end * MINUTES))? {
-            let (sum, minutes) = by_hour.entry(minute / MINUTES).or_default();
-            sum.add(&totals);
-            minutes.push(minute);
+        let window @ (from, to) = question.window();
+        let (day, hour) = (Tier::Day.seconds(), Tier::Hour.seconds());
+        let hours = self.totals(Tier::Hour, (from / day * HOURS, to.div_ceil(day) * HOURS))?;
+        let is_short = question.tier == Tier::Minute;
+        // The last hour of the file may lack minutes, and those after it have no hour yet. Before it there are few that
+        // a long window needs: a writer makes hours of all others when it opens the file.
+        let last = hours.keys().next_back().copied().filter(|_| !is_short);
+        let first = last.unwrap_or(0).max(from / hour);
+        let mut minutes = BTreeMap::<u64, Vec<Piece>>::new();
+        for (bucket, totals) in self.totals(Tier::Minute, (first * MINUTES, to.div_ceil(hour) * MINUTES))? {
+            let piece = Piece { tier: Tier::Minute, bucket, totals };
+            minutes.entry(bucket / MINUTES).or_default().push(piece);
         }
-        let mut by_minutes = Vec::new();
-        for (hour, (sum, minutes)) in by_hour {
-            if hours.get(&hour).is_none_or(|known| known.seconds + SECONDS_EQUAL < sum.seconds) {
-                hours.insert(hour, sum);
-                by_minutes.push(hour);
-                buckets.extend(minutes.into_iter().map(|minute| (Tier::Minute, minute)));
-            }
-        }
-        let days = self.totals(Tier::Day, (first.div_ceil(HOURS), end / HOURS))?;
-        let is_whole = |day: u64, known: &Totals| {
-            let its = hours.range(day * HOURS..(day + 1) * HOURS).map(|(_, hour)| hour.seconds).sum::<f64>();
-            known.seconds + SECONDS_EQUAL >= its
-        };
-        let whole: Vec<u64> =
-            days.iter().filter(|(day, known)| is_whole(**day, known)).map(|(day, _)| *day).collect();
-        buckets.extend(whole.iter().map(|day| (Tier::Day, *day)));
-        let rest = hours.keys().filter(|hour| {
-            whole.binary_search(&(**hour / HOURS)).is_err() && by_minutes.binary_search(hour).is_err()
+        let numbers: BTreeSet<u64> = hours.keys().chain(minutes.keys()).copied().collect();
+        let found = numbers.into_iter().map(|number| {
+            let parts = minutes.remove(&number).unwrap_or_default();
+            let whole =
+                hours.get(&number).map(|totals| Piece { tier: Tier::Hour, bucket: number, totals: *totals });
+            let measured = parts.iter().map(|part| part.totals.seconds).sum::<f64>();
+            let seconds = whole.map_or(measured, |whole| whole.totals.seconds.max(measured));
+            let is_enough = |whole: &Piece| {
+                !is_short && whole.is_in(window) && whole.totals.seconds + SECONDS_EQUAL >= measured
+            };
+            let pieces = match whole.filter(is_enough) {
+                Some(whole) => vec![whole],
+                None => whole_or_parts(whole, measured, parts, window),
+            };
+            (number, HourPieces { seconds, pieces })
         });
-        buckets.extend(rest.map(|hour| (Tier::Hour, *hour)));
-        Ok(buckets)
+        Ok(found.collect())
     }
 
     /// The tables of some buckets added up. Keys are numbers until the greatest are known.
-    fn sum(&self, dimension: Dimension, buckets: &[(Tier, u64)], most: usize) -> rusqlite::Result<Table> {
+    fn sum(&self, dimension: Dimension, pieces: &[Piece], most: usize) -> rusqlite::Result<Table> {
         let mut rows: HashMap<i64, (Row, Amount)> = HashMap::new();
         let mut sum = Table::default();
         let mut statement = self.connection.prepare_cached("SELECT v FROM roll WHERE k = ?1")?;
-        for (tier, bucket) in buckets {
-            let mut found = statement.query([roll_key(*tier, dimension, *bucket)])?;
+        for piece in pieces {
+            let mut found = statement.query([roll_key(piece.tier, dimension, piece.bucket)])?;
             let Some(found) = found.next()? else { continue };
             let Some(table) = record::table_of(found.get_ref(0)?.as_blob()?) else { continue };
             for (id, row) in &table.rows {
@@ -249,24 +321,42 @@ impl History {
     }
 }
 
-/// Totals and table as the page has them.
-fn window(question: &HistoryQuestion, totals: &BTreeMap<u64, Totals>, table: &Table) -> PastWindow {
-    let (first, end) = question.buckets;
-    let step = ((end - first) as usize).div_ceil(POINTS_MAX).max(1) as u64;
-    let mut points = BTreeMap::<u64, Totals>::new();
-    let mut sum = Totals::default();
-    for (bucket, totals) in totals {
-        points.entry(bucket / step * step).or_default().add(totals);
-        sum.add(totals);
+/// The parts of a bucket that are in a window, where all of its parts have so many seconds; the bucket itself where it
+/// has seconds of the window that they lack.
+fn whole_or_parts(whole: Option<Piece>, seconds: f64, parts: Vec<Piece>, window: (u64, u64)) -> Vec<Piece> {
+    let inside: Vec<Piece> = parts.into_iter().filter(|part| part.is_in(window)).collect();
+    let measured: f64 = inside.iter().map(|part| part.totals.seconds).sum();
+    let is_lacking = |whole: &Piece| {
+        let end = (whole.begin() + whole.tier.seconds()).min(window.1);
+        let len = end.saturating_sub(whole.begin().max(window.0)) as f64;
+        whole.totals.seconds > seconds + SECONDS_EQUAL && measured < SHARE_MEASURED * len
+    };
+    match whole.filter(|whole| whole.is_in(window) && is_lacking(whole)) {
+        Some(whole) => vec![whole],
+        None => inside,
     }
-    let len = question.tier.seconds();
+}
+
+/// Totals and table as the page has them, in buckets of `tier`.
+fn window(question: &HistoryQuestion, tier: Tier, cover: &Cover, table: &Table) -> PastWindow {
+    let (len, (from, to)) = (tier.seconds(), question.window());
+    let step = (to.div_ceil(len) - from / len).div_ceil(POINTS_MAX).max(1);
+    let mut points = BTreeMap::<u64, Totals>::new();
+    let mut buckets = BTreeSet::new();
+    for piece in &cover.chart {
+        let bucket = piece.begin() / len;
+        buckets.insert(bucket);
+        points.entry(bucket / step * step).or_default().add(&piece.totals);
+    }
+    let mut sum = Totals::default();
+    cover.table.iter().for_each(|piece| sum.add(&piece.totals));
     let rate = |count: i64, seconds: f64| count as f64 / seconds.max(1.0);
     PastWindow {
         dimension: question.dimension,
-        tier: question.tier.name(),
+        tier: tier.name(),
         seconds: sum.seconds,
         step_seconds: step * len,
-        buckets: totals.len(),
+        buckets: buckets.len(),
         span: None,
         t: points.keys().map(|bucket| bucket * len).collect(),
         bits: points.values().map(|point| rate(point.counts[1].saturating_mul(8), point.seconds)).collect(),

@@ -18,6 +18,13 @@ fn lock(path: &Path) -> rusqlite::Connection {
     other
 }
 
+/// Minutes of a window of seconds that the file has.
+fn minutes(path: &Path, from: u64, to: u64) -> u64 {
+    let file = rusqlite::Connection::open(path).expect("the file");
+    let question = "SELECT count(*) FROM total WHERE tier = 1 AND bucket >= ?1 AND bucket < ?2";
+    file.query_row(question, [from / 60, to / 60], |row| row.get(0)).expect("a count")
+}
+
 /// By the wall clock: later than all.
 const NOW: u64 = u64::MAX;
 const BEGIN: u64 = 1_790_000_000 / 3600 * 3600;
@@ -210,11 +217,9 @@ fn size_and_age_are_bounded() {
     history.finish().expect("it is written");
     let len = std::fs::metadata(&path).expect("the file").len();
     assert!(len < 600_000, "{len} bytes");
-    let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert!((10..1440).contains(&answer.buckets()), "the oldest went first: {} are left", answer.buckets());
-    let last =
-        history.greatest(Dimension::HostIn, BEGIN + 1490 * 60, BEGIN + 1500 * 60, 10).expect("an answer");
-    assert_eq!(last.buckets(), 10, "the latest stay");
+    let left = minutes(&path, BEGIN, BEGIN + 1500 * 60);
+    assert!((10..1440).contains(&left), "the oldest went first: {left} are left");
+    assert_eq!(minutes(&path, BEGIN + 1490 * 60, BEGIN + 1500 * 60), 10, "the latest stay");
 }
 
 /// Minute, hour and day are over at once, and another program writes just then.
@@ -245,6 +250,42 @@ fn a_write_that_fails_loses_nothing() {
     }
 }
 
+#[test]
+fn a_day_older_than_its_minutes_is_answered_by_hours() {
+    const DAY: u64 = 86_400;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let limits = HistoryLimits { minutes: Duration::from_secs(DAY), ..HistoryLimits::default() };
+    let mut history = open(&path, limits);
+    let begin = BEGIN.next_multiple_of(DAY);
+    let ends: Vec<u64> = (begin..begin + 4 * DAY).step_by(600).map(|end| end + 1).collect();
+    ends.iter().for_each(|end| history.add(&reading(*end, 3), NOW).expect("it is written"));
+    history.finish().expect("it is written");
+    let offered = |from: u64, to: u64| -> u64 {
+        let inside = ends.iter().filter(|end| (from + 1..=to).contains(*end));
+        inside.map(|end| reading(*end, 3).second.offered()).sum()
+    };
+    let ask = |from: u64, to: u64| {
+        let answer = history.greatest(Dimension::HostIn, from, to, 10).expect("an answer");
+        let sum = &answer.window.table;
+        let rest = sum.not_ip[0] + sum.unread[0] + sum.lost;
+        assert_eq!(answer.table.sum().packets + rest, sum.sum[0], "rows and the rest are the interface");
+        (answer.window.tier, answer.buckets(), answer.packets().0)
+    };
+    let (old, new) = (begin + DAY, begin + 7 * DAY / 2);
+    assert_eq!(ask(old, old + DAY), ("hour", 24, offered(old, old + DAY)));
+    assert_eq!(ask(old + 600, old + 1200), ("hour", 1, offered(old, old + 3600)), "the hour is whole");
+    assert_eq!(ask(new, new + 7200), ("minute", 12, offered(new, new + 7200)));
+    let edge = begin + 3 * DAY - 6 * 3600;
+    assert_eq!(ask(edge, edge + DAY / 2), ("hour", 12, offered(edge, edge + DAY / 2)), "across the edge");
+    // Days stay where the size of the file took hours, too.
+    let file = rusqlite::Connection::open(&path).expect("the file");
+    let gone = file.execute("DELETE FROM total WHERE tier = 2 AND bucket < ?1", [(old + DAY) / 3600]);
+    assert_eq!(gone.expect("they go"), 48);
+    assert_eq!(ask(old, old + 2 * DAY), ("day", 2, offered(old, old + 2 * DAY)));
+    assert_eq!(ask(begin, begin + 4 * DAY), ("day", 4, offered(begin, begin + 4 * DAY)));
+}
+
 /// Addresses and names that are seen once are forgotten with the minute, else strangers fill the file with them.
 #[test]
 fn names_are_bounded_too() {
@@ -262,7 +303,8 @@ fn names_are_bounded_too() {
     let len = std::fs::metadata(&path).expect("the file").len();
     assert!(len < 1_500_000, "{len} bytes");
     let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 900 * 60, 100).expect("an answer");
-    assert!(answer.buckets() > 100, "minutes are left, not names alone: {}", answer.buckets());
+    let left = minutes(&path, BEGIN, BEGIN + 900 * 60);
+    assert!(left > 100, "minutes are left, not names alone: {left}");
     let keys: Vec<Key> = answer.table.rows.iter().map(|row| row.key).collect();
     assert!(!keys.contains(&Key::default()) && keys.len() == 100, "rows have their names still");
 }
