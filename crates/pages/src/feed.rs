@@ -1,12 +1,17 @@
 //! What the pages show: the last seconds of one meter, read once a second.
+//!
+//! ```text
+//! PID.view --copy----> the last second, with its tables ---------------+--> Snapshot, and the seconds for a history
+//!          --ring----> seconds that were missed meanwhile: totals -----'    all packets of these are among the others
+//! ```
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tapline_profile::{Activity, activities};
-use tapline_view::{Dimension, Process, Reader, Reading, Second, Table, TableSum};
+use tapline_profile::{Activity, RunFolder, activities};
+use tapline_view::{Amount, Dimension, Process, Reader, Reading, SECONDS, Second, Table, TableSum};
 
 /// Seconds whose tables are kept.
 pub const WINDOW_MAX: usize = 60;
@@ -56,9 +61,19 @@ impl Snapshot {
     }
 }
 
+/// A second of which the totals alone are known: in each table all packets are among the others, and any key may have
+/// had them.
+pub fn second_without_rows(number: u64, second: Second) -> Reading {
+    let all = Amount { packets: second.metered, bytes: second.flow_bytes };
+    let table = || Table { others: all, missing: all, ..Table::default() };
+    Reading { number, second, tables: std::array::from_fn(|_| table()) }
+}
+
 /// The reader of the files.
 #[derive(Debug)]
 pub struct Feed {
+    /// The folder of the meters; `None` for those of this system.
+    folder: Option<RunFolder>,
     /// The process that was asked for; `None` for the one that began last.
     pid: Option<u32>,
     open: Option<Open>,
@@ -72,13 +87,20 @@ struct Open {
     before: Vec<tapline_profile::Snapshot>,
     /// The next second.
     next: u64,
+    /// Whether a second was read with its tables: from then on none is to be missed.
+    has_read: bool,
     read: Instant,
 }
 
 impl Feed {
     /// Nothing read yet. `pid` names the process; `None` takes the one that began last.
     pub fn new(pid: Option<u32>) -> Feed {
-        Feed { pid, open: None, snapshot: Snapshot::default() }
+        Feed { folder: None, pid, open: None, snapshot: Snapshot::default() }
+    }
+
+    /// Likewise of the meters in one folder.
+    pub fn of_folder(folder: RunFolder) -> Feed {
+        Feed { folder: Some(folder), ..Feed::new(None) }
     }
 
     /// View files that this user has no right to read: those of meters of other users.
@@ -86,7 +108,8 @@ impl Feed {
         Reader::refused()
     }
 
-    /// Reads what is new. Returns the seconds that came with their tables, for the history.
+    /// Reads what is new. Returns the seconds that came, in their order, for the history: the last one with its tables,
+    /// those that were missed since the read before by their totals alone. The file has an hour of these.
     pub fn read(&mut self) -> Vec<Arc<Reading>> {
         self.follow();
         let Some(open) = &mut self.open else {
@@ -99,16 +122,19 @@ impl Feed {
         if let Ok(Some(reading)) = open.view.last()
             && reading.number >= open.next
         {
-            if let Ok(seconds) = open.view.seconds(open.next, SECONDS_MAX) {
-                snapshot.seconds.extend(seconds.into_iter().filter(|(number, _)| *number <= reading.number));
+            let mut seconds = open.view.seconds(open.next, SECONDS).unwrap_or_default();
+            seconds.retain(|(number, _)| *number <= reading.number);
+            if open.has_read {
+                let missed = seconds.iter().filter(|(number, _)| *number < reading.number);
+                fresh.extend(missed.map(|(number, second)| Arc::new(second_without_rows(*number, *second))));
             }
-            open.next = reading.number + 1;
+            snapshot.seconds.extend(seconds);
+            (open.next, open.has_read) = (reading.number + 1, true);
             if open.view.refresh().is_ok() {
                 snapshot.process = Some(open.view.process().clone());
             }
-            let reading = Arc::new(reading);
-            snapshot.readings.push_back(Arc::clone(&reading));
-            fresh.push(reading);
+            fresh.push(Arc::new(reading));
+            snapshot.readings.extend(fresh.iter().cloned());
         }
         while snapshot.seconds.len() > SECONDS_MAX {
             snapshot.seconds.pop_front();
@@ -137,7 +163,10 @@ impl Feed {
 
     /// Stays with a meter as long as it runs; then with the one that began last.
     fn follow(&mut self) {
-        let mut running = Reader::list();
+        let mut running = match &self.folder {
+            Some(folder) => Reader::list_in(folder),
+            None => Reader::list(),
+        };
         running.retain(|process| self.pid.is_none_or(|pid| pid == process.pid));
         running.sort_by_key(|process| process.created_ns);
         self.snapshot.processes = running.len();
@@ -159,6 +188,63 @@ impl Feed {
             ..Snapshot::default()
         };
         let meters = tapline_profile::Reader::open(&meters).ok();
-        self.open = Some(Open { view, meters, before: Vec::new(), next, read: Instant::now() });
+        let (before, read) = (Vec::new(), Instant::now());
+        self.open = Some(Open { view, meters, before, next, has_read: false, read });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_view::{Row, Tables, ViewFile};
+
+    use super::*;
+
+    /// A second of `packets` packets, all of one host.
+    fn second(packets: u64) -> (Second, Tables) {
+        let amount = Amount { packets, bytes: 100 * packets };
+        let table = Table { rows: vec![Row { amount, ..Row::default() }], ..Table::default() };
+        let second =
+            Second { metered: packets, flow_bytes: 100 * packets, lost_ring: 1, ..Second::default() };
+        (second, std::array::from_fn(|_| table.clone()))
+    }
+
+    #[test]
+    fn seconds_that_were_missed_are_among_the_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = RunFolder::of(folder.path());
+        let view = ViewFile::create_in(&place, "probe").expect("a view");
+        let worker = view.join(1);
+        let publish = |packets: u64| {
+            let (second, tables) = second(packets);
+            view.contribute(worker, &second, &tables);
+        };
+        let mut feed = Feed::of_folder(place);
+        publish(1);
+        publish(2);
+        let first = feed.read();
+        assert_eq!(
+            first.iter().map(|reading| reading.number).collect::<Vec<_>>(),
+            [1],
+            "those before are past"
+        );
+        (3..=700).for_each(publish);
+        let fresh = feed.read();
+        assert_eq!(
+            fresh.iter().map(|reading| reading.number).collect::<Vec<_>>(),
+            (2..700).collect::<Vec<_>>()
+        );
+        for reading in &fresh {
+            let Second { metered, flow_bytes, lost_ring, .. } = reading.second;
+            assert_eq!((metered, lost_ring), (reading.number + 1, 1));
+            for table in &reading.tables {
+                assert_eq!(table.sum(), Amount { packets: metered, bytes: flow_bytes }, "tables add up");
+            }
+        }
+        let window = feed.snapshot().window(Dimension::HostIn, 10);
+        let missed = (691..=699).sum::<u64>();
+        assert_eq!((window.rows[0].amount.packets, window.rows[0].error.packets), (700, missed));
+        assert_eq!((window.others.packets, window.missing.packets), (missed, missed));
+        assert_eq!(feed.snapshot().totals(10).metered, 700 + missed);
+        assert!(feed.read().is_empty());
     }
 }

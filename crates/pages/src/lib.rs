@@ -18,7 +18,7 @@ mod tables;
 mod words;
 
 pub use answer::{Answer, Content, Costs, Page, PageRequest, ProcessWords, Series, StageWords, Totals};
-pub use feed::{Feed, SECONDS_MAX, Snapshot, WINDOW_MAX};
+pub use feed::{Feed, SECONDS_MAX, Snapshot, WINDOW_MAX, second_without_rows};
 pub use filter_line::FilterLine;
 pub use past::PastWindow;
 pub use rights::Rights;

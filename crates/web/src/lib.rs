@@ -1,7 +1,7 @@
 //! The view of a running meter in a browser, and its history.
 //!
 //! ```text
-//! Feed, once a second (crate pages)     --> Snapshot --+--> history: minutes and hours in SQLite
+//! Feed, once a second (crate pages)     --> Snapshot --+--> Keeper, a thread --> history: minutes to days in SQLite
 //!                                                          |
 //! browser --GET--> Server: rights, page --> PageRequest: JSON of the snapshot, as an answer or once a second as an event
 //!                                              --> Packets: of the daemon's past or a store, by its rules
@@ -19,6 +19,7 @@ mod certificate;
 mod complaint;
 mod error;
 mod history;
+mod keeper;
 mod packets;
 mod query;
 mod server;

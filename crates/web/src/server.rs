@@ -1,8 +1,11 @@
-//! The server: one thread that waits for connections, and one that reads the meter once a second.
+//! The server: one thread that waits for connections, one that reads the meter once a second, one that writes the
+//! history.
 //!
 //! ```text
-//! thread `feed`  Feed::read --Snapshot--> watch channel --> every event stream: one answer for each question and second
-//! this thread    accept --> connection --> request: host, token, method --> asset, page, events, packets
+//! thread `feed`     Feed::read --Snapshot--> watch channel --> every event stream: one answer for each question and second
+//!                              --seconds---> Keeper: a bounded queue
+//! thread `history`  Keeper --> History::add --> SQLite <-- a connection that reads alone, for /api/history
+//! this thread       accept --> connection --> request: host, token, method --> asset, page, events, packets
 //! ```
 //!
 //! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts, and a stream whose
@@ -15,7 +18,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
@@ -34,9 +37,9 @@ use crate::access::{Access, Refusal};
 use crate::assets;
 use crate::body::Answer;
 use crate::certificate::Certificate;
-use crate::complaint::Complaint;
 use crate::error::Error;
 use crate::history::{History, HistoryQuestion};
+use crate::keeper::Keeper;
 use crate::packets::{PacketRequest, PacketSource};
 use crate::query::Query;
 use crate::strangers::{Connection, Strangers};
@@ -83,6 +86,7 @@ pub struct Server {
     certificate: Option<Certificate>,
     shared: Arc<Shared>,
     feed: Feed,
+    history: Option<History>,
 }
 
 struct Shared {
@@ -95,7 +99,10 @@ struct Shared {
     streams: AtomicUsize,
     fetches: AtomicUsize,
     packets: Option<Arc<dyn PacketSource>>,
-    history: Option<Arc<Mutex<History>>>,
+    /// Seconds on their way into the history.
+    keeper: Option<Keeper>,
+    /// The history, to be asked.
+    past: Option<Arc<Mutex<History>>>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -123,7 +130,8 @@ impl Server {
     /// Listens. `log` gets a line for each event that an administrator should know of.
     ///
     /// # Errors
-    /// [`Error::Open`] for an address that others reach, unless a proxy stands in front; [`Error::Listen`].
+    /// [`Error::Open`] for an address that others reach, unless a proxy stands in front; [`Error::Listen`];
+    /// [`Error::History`].
     pub fn bind(
         settings: &ServerSettings,
         access: Access,
@@ -143,6 +151,8 @@ impl Server {
             Ok(listener)
         };
         let listener = listen().map_err(|source| Error::Listen { address, source })?;
+        // Questions have a connection of their own: they wait for no write, and the feed for none of them.
+        let past = history.as_ref().map(|history| History::open_to_read(history.path())).transpose()?;
         let (snapshot, _) = watch::channel(Arc::new(Snapshot::default()));
         let shared = Shared {
             access,
@@ -153,10 +163,12 @@ impl Server {
             streams: AtomicUsize::new(0),
             fetches: AtomicUsize::new(0),
             packets,
-            history: history.map(|history| Arc::new(Mutex::new(history))),
+            keeper: history.is_some().then(Keeper::default),
+            past: past.map(|past| Arc::new(Mutex::new(past))),
             log,
         };
-        Ok(Server { listener, certificate: settings.certificate.clone(), shared: Arc::new(shared), feed })
+        let certificate = settings.certificate.clone();
+        Ok(Server { listener, certificate, shared: Arc::new(shared), feed, history })
     }
 
     /// The address on which it listens.
@@ -172,26 +184,35 @@ impl Server {
     /// # Errors
     /// [`Error::Runtime`].
     pub fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
-        let Server { listener, certificate, shared, feed } = self;
+        let Server { listener, certificate, shared, feed, history } = self;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
         let runtime = runtime.map_err(Error::Runtime)?;
+        let begin = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Error::Runtime)
+        };
+        let writer = history.map(|history| {
+            let shared = Arc::clone(&shared);
+            begin("history", Box::new(move || shared.keep(history)))
+        });
+        let writer = writer.transpose()?;
         let reader = {
             let (shared, stop) = (Arc::clone(&shared), Arc::clone(stop));
-            thread::Builder::new().name("feed".to_owned()).spawn(move || follow(feed, &shared, &stop))
+            begin("feed", Box::new(move || follow(feed, &shared, &stop)))?
         };
-        let reader = reader.map_err(Error::Runtime)?;
         let served = runtime.block_on(serve(listener, certificate, &shared, stop));
         stop.store(true, Relaxed);
         drop(reader.join());
+        shared.keeper.iter().for_each(Keeper::close);
+        drop(writer.map(thread::JoinHandle::join));
         runtime.shutdown_background();
         served.map_err(Error::Runtime)
     }
 }
 
-/// Reads the meter again and again, and keeps the history.
+/// Reads the meter again and again. Nothing here waits: a feed that is late misses seconds.
 fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
-    let (begin, mut was_alive, mut complaint) = (Instant::now(), false, Complaint::default());
+    let mut was_alive = false;
     while !stop.load(Relaxed) {
         let fresh = feed.read();
         let snapshot = feed.snapshot();
@@ -199,32 +220,11 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
             was_alive = snapshot.is_alive;
             shared.snapshot.send_replace(Arc::new(snapshot));
         }
-        if let Some(history) = &shared.history {
-            let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
-            for reading in fresh {
-                match history.add(&reading, now_ns()) {
-                    Err(error) if complaint.is_due(&error, begin.elapsed()) => {
-                        (shared.log)(&error.to_string());
-                    }
-                    Ok(()) if history.waiting() == 0 && complaint.end() => {
-                        (shared.log)(&format!("history {}: kept again", history.path().display()));
-                    }
-                    _ => {}
-                }
-            }
+        if let Some(keeper) = &shared.keeper {
+            fresh.into_iter().for_each(|reading| keeper.push(reading));
         }
         thread::sleep(POLL);
     }
-    if let Some(history) = &shared.history {
-        let ended = history.lock().unwrap_or_else(PoisonError::into_inner).finish();
-        ended.err().into_iter().for_each(|error| (shared.log)(&error.to_string()));
-    }
-}
-
-/// The wall clock, in nanoseconds since 1970 UTC.
-fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn serve(
@@ -357,6 +357,10 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
 }
 
 impl Shared {
+    fn keep(&self, mut history: History) {
+        self.keeper.iter().for_each(|keeper| keeper.keep(&mut history, &self.log));
+    }
+
     /// The answer of the present second, shared by equal requests.
     fn answer(&self, key: &str, asked: &PageRequest) -> Bytes {
         let snapshot = Arc::clone(&self.snapshot.borrow());
@@ -419,13 +423,13 @@ fn events(
 }
 
 async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed {
-    let Some(history) = shared.history.clone() else {
+    let Some(past) = shared.past.clone() else {
         return Err((404, "no history is kept: see --history".to_owned()));
     };
     let asked = HistoryQuestion::parse(query, rights).map_err(|why| (400, why))?;
     let answered = tokio::task::spawn_blocking(move || {
-        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.answer(&asked).map(|answer| answer.window)
+        let past = past.lock().unwrap_or_else(PoisonError::into_inner);
+        past.answer(&asked).map(|answer| answer.window)
     });
     match answered.await {
         Ok(Ok(answer)) => Ok(json_answer(&answer)),

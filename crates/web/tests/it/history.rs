@@ -12,14 +12,14 @@ use tapline_view::{Amount, Dimension, Key, Reading, Row, Second, Table};
 use tapline_web::{Error, History, HistoryLimits};
 
 /// A program that writes the same file: no other writer gets in until it has ended.
-fn lock(path: &Path) -> rusqlite::Connection {
+pub(crate) fn lock(path: &Path) -> rusqlite::Connection {
     let other = rusqlite::Connection::open(path).expect("the file");
     other.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
     other
 }
 
 /// Minutes of a window of seconds that the file has.
-fn minutes(path: &Path, from: u64, to: u64) -> u64 {
+pub(crate) fn minutes(path: &Path, from: u64, to: u64) -> u64 {
     let file = rusqlite::Connection::open(path).expect("the file");
     let question = "SELECT count(*) FROM total WHERE tier = 1 AND bucket >= ?1 AND bucket < ?2";
     file.query_row(question, [from / 60, to / 60], |row| row.get(0)).expect("a count")

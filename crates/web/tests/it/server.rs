@@ -1,0 +1,143 @@
+//! The server, asked over a socket: pages go on while its history waits, downloads tell how they ended.
+//!
+//! ```text
+//! this test --ViewFile--> Server: feed, history <--HTTP-- this test
+//! ```
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tapline_pages::{Feed, Rights};
+use tapline_profile::RunFolder;
+use tapline_view::{Amount, Dimension, Key, Row, Second, Table, Tables, ViewFile};
+use tapline_web::{Access, History, HistoryLimits, PacketSource, Server, ServerSettings};
+
+use crate::history::{lock, minutes};
+
+/// A server that is ended with its test.
+struct Served {
+    address: SocketAddr,
+    cookie: String,
+    stop: Arc<AtomicBool>,
+    log: Arc<Mutex<Vec<String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn start(folder: &Path, packets: Option<Arc<dyn PacketSource>>, history: Option<&Path>) -> Served {
+        let settings =
+            ServerSettings { listen: ([127, 0, 0, 1], 0).into(), is_behind_proxy: false, certificate: None };
+        let access = Access::new(Rights::Packets, &[], false).expect("a token");
+        let token = access.token().to_owned();
+        let feed = Feed::of_folder(RunFolder::of(folder));
+        let history = history.map(|path| History::open(path, HistoryLimits::default()).expect("a history"));
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&log);
+        let tell = Box::new(move |line: &str| lines.lock().expect("no panic").push(line.to_owned()));
+        let server = Server::bind(&settings, access, feed, packets, history, tell).expect("a server");
+        let (address, stop) = (server.address().expect("an address"), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let thread = Some(thread::spawn(move || server.run(&stopped).expect("it serves")));
+        let mut served = Served { address, cookie: String::new(), stop, log, thread };
+        let mut session = served.get("/api/session", &format!("Authorization: Bearer {token}\r\n"));
+        let mut line = String::new();
+        while session.read_line(&mut line).expect("a head") > 2 {
+            if let Some(cookie) = line.strip_prefix("set-cookie: ") {
+                served.cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+            }
+            line.clear();
+        }
+        served
+    }
+
+    fn get(&self, path: &str, head: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        let (host, cookie) = (self.address, &self.cookie);
+        let text = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n{head}\r\n"
+        );
+        stream.write_all(text.as_bytes()).expect("it is sent");
+        BufReader::new(stream)
+    }
+
+    /// An answer with its head.
+    fn text(&self, path: &str) -> String {
+        let mut text = String::new();
+        self.get(path, "").read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no panic").clone()
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.thread.take().into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(4), "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The present minute, in seconds since 1970.
+fn this_minute() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 60 * 60
+}
+
+/// A second of 9 packets that ends then.
+fn second(end: u64) -> (Second, Tables) {
+    let amount = Amount { packets: 9, bytes: 900 };
+    let table =
+        Table { rows: vec![Row { key: Key::name("a"), amount, ..Row::default() }], ..Table::default() };
+    let (end_ns, len_ns) = (end * 1_000_000_000, 1_000_000_000);
+    let second = Second { end_ns, len_ns, metered: 9, flow_bytes: 900, lost_ring: 1, ..Second::default() };
+    (second, std::array::from_fn(|_| table.clone()))
+}
+
+#[test]
+fn a_history_that_waits_holds_up_no_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe").expect("a view");
+    view.set_live();
+    let worker = view.join(1);
+    let mut served = Served::start(folder.path(), None, Some(&path));
+    let begin = this_minute() - 1200;
+    let is_shown = |number: u64| served.text("/api/seconds").contains(&format!("{{\"number\":{number},"));
+    let publish = |number: u64| {
+        let (second, tables) = second(begin + 60 * number + 1);
+        view.contribute(worker, &second, &tables);
+        wait_for("the page shows it", || is_shown(number));
+    };
+    (0..3).for_each(publish);
+    let other = lock(&path);
+    let locked = Instant::now();
+    (3..8).for_each(publish);
+    let asked = format!("/api/history?from={begin}&to={}&dimension=name", begin + 1200);
+    assert!(served.text(&asked).contains("\"tier\":\"minute\""), "the past is answered, too");
+    assert!(locked.elapsed() < Duration::from_secs(4), "nothing waited for the lock");
+    drop(other);
+    served.end();
+    assert_eq!(minutes(&path, begin, begin + 1200), 8);
+    let history = History::open_to_read(&path).expect("a history");
+    let answer = history.greatest(Dimension::Name, begin, begin + 1200, 10).expect("an answer");
+    assert_eq!((answer.packets(), answer.table.rows[0].amount.packets), ((80, 8), 72));
+    assert_eq!(served.log(), Vec::<String>::new());
+}
