@@ -1,7 +1,9 @@
-//! Bodies of answers: whole, or in parts as they come.
+//! Bodies of answers: whole, in parts as they come, or a file in parts, which may break off.
 
-use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -13,7 +15,22 @@ pub(crate) enum Answer {
     Whole(Option<Bytes>),
     /// Parts, until the sender ends.
     Parts(Receiver<Bytes>),
+    /// Likewise, of a file that is whole if this is true when the sender has ended. Otherwise the connection ends without
+    /// the end of the body, so that the browser shows a download that failed.
+    File(Receiver<Bytes>, Arc<AtomicBool>),
 }
+
+/// A body that has no end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokenOff;
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("the file broke off")
+    }
+}
+
+impl std::error::Error for BrokenOff {}
 
 impl From<Vec<u8>> for Answer {
     fn from(bytes: Vec<u8>) -> Answer {
@@ -23,17 +40,21 @@ impl From<Vec<u8>> for Answer {
 
 impl Body for Answer {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         match self.get_mut() {
             Answer::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Answer::Parts(parts) => {
                 parts.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part))))
             }
+            Answer::File(parts, is_whole) => parts.poll_recv(context).map(|part| match part {
+                Some(part) => Some(Ok(Frame::data(part))),
+                None => (!is_whole.load(Acquire)).then_some(Err(BrokenOff)),
+            }),
         }
     }
 
@@ -46,7 +67,7 @@ impl Body for Answer {
             Answer::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Answer::Parts(_) => SizeHint::default(),
+            Answer::Parts(_) | Answer::File(..) => SizeHint::default(),
         }
     }
 }

@@ -29,5 +29,5 @@ pub use access::Access;
 pub use certificate::Certificate;
 pub use error::Error;
 pub use history::{History, HistoryAnswer, HistoryLimits};
-pub use packets::{PacketAnswer, PacketRequest, PacketSource};
+pub use packets::{PacketAnswer, PacketRequest, PacketSource, QuestionTime};
 pub use server::{Server, ServerSettings};

@@ -1,6 +1,38 @@
 //! Packets behind a chart: asked for by window and filter.
 
 use std::io::Write;
+use std::time::Duration;
+
+/// How long a list may take, and how long a file may stand still.
+const QUESTION_MAX: Duration = Duration::from_secs(60);
+
+/// The time of a question, on a steady clock. A list is to come soon. A file goes on as long as packets are found and
+/// the browser takes them: 256 MB over a line of 20 Mbit/s take 107 seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct QuestionTime {
+    is_file: bool,
+    /// The last progress that counts.
+    since: Duration,
+}
+
+impl QuestionTime {
+    /// A question that begins now.
+    pub fn begin(is_file: bool, now: Duration) -> QuestionTime {
+        QuestionTime { is_file, since: now }
+    }
+
+    /// Says that a packet was found and taken.
+    pub fn progress(&mut self, now: Duration) {
+        if self.is_file {
+            self.since = now;
+        }
+    }
+
+    /// Whether it has taken too long.
+    pub fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.since) > QUESTION_MAX
+    }
+}
 
 /// A question for packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +60,7 @@ pub struct PacketAnswer {
     pub span_ns: Option<(i64, i64)>,
     /// A line of text for each packet, as far as they were asked for.
     pub lines: Vec<(i64, u32, String)>,
-    /// Whether there may be more, beyond the limits.
+    /// Whether there may be more, beyond the limits of number, bytes and time.
     pub is_cut: bool,
     /// The account of the reading in words: what was lost, what is no longer there.
     pub notes: Vec<String>,
@@ -45,9 +77,27 @@ pub trait PacketSource: Send + Sync {
     /// A text for the user.
     fn list(&self, request: &PacketRequest) -> Result<PacketAnswer, String>;
 
-    /// Writes packets as a pcapng file.
+    /// Writes packets as a pcapng file, which says itself where it is cut, and what was lost.
     ///
     /// # Errors
     /// A text for the user.
     fn write(&self, request: &PacketRequest, to: &mut dyn Write) -> Result<PacketAnswer, String>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_take_long_but_not_stand_still() {
+        let at = Duration::from_secs;
+        let (mut list, mut file) = (QuestionTime::begin(false, at(5)), QuestionTime::begin(true, at(5)));
+        for now in (5..=605).step_by(50).map(at) {
+            assert!(!file.is_over(now), "{now:?}");
+            assert_eq!(list.is_over(now), now > at(65), "{now:?}");
+            list.progress(now);
+            file.progress(now);
+        }
+        assert!(!file.is_over(at(665)) && file.is_over(at(666)));
+    }
 }

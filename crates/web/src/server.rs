@@ -15,7 +15,10 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -40,7 +43,7 @@ use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::history::{History, HistoryQuestion};
 use crate::keeper::Keeper;
-use crate::packets::{PacketRequest, PacketSource};
+use crate::packets::{PacketAnswer, PacketRequest, PacketSource};
 use crate::query::Query;
 use crate::strangers::{Connection, Strangers};
 
@@ -481,18 +484,25 @@ async fn packets(
         asked.source, asked.from_ns, asked.to_ns, asked.filter
     ));
     let (to, parts) = mpsc::channel::<Bytes>(4);
-    let log = Arc::clone(shared);
+    let (log, is_whole) = (Arc::clone(shared), Arc::new(AtomicBool::new(false)));
+    let body = Answer::File(parts, Arc::clone(&is_whole));
     let mut parts_to = Parts { to, runtime: Handle::current(), stall_max: STALL_MAX };
     tokio::task::spawn_blocking(move || {
         let _place = place;
-        let written = source.write(&asked, &mut parts_to);
-        if let Err(error) = written {
-            // What is still to be sent waits for a browser that does not read.
-            connection.give_up();
-            (log.log)(&format!("download from {}: {error}", asked.source));
-        }
+        let told = match source.write(&asked, &mut parts_to) {
+            Ok(answer) => {
+                is_whole.store(true, Release);
+                told(&answer)
+            }
+            Err(error) => {
+                // What is still to be sent waits for a browser that does not read.
+                connection.give_up();
+                error
+            }
+        };
+        (log.log)(&format!("download from {}: {told}", asked.source));
     });
-    let mut response = headed(200, "application/x-pcapng", Answer::Parts(parts));
+    let mut response = headed(200, "application/x-pcapng", body);
     let name = HeaderValue::from_static("attachment; filename=\"packets.pcapng\"");
     response.headers_mut().insert("content-disposition", name);
     Ok(response)
@@ -518,6 +528,13 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
         packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", LIST_MAX, 1, LIST_MAX) },
         bytes_max: FILE_BYTES_MAX,
     })
+}
+
+/// How a download ended, in words.
+fn told(answer: &PacketAnswer) -> String {
+    let cut = if answer.is_cut { "cut: more may be there" } else { "all there are" };
+    let notes: String = answer.notes.iter().map(|note| format!("; {note}")).collect();
+    format!("{} packets, {cut}{notes}", answer.packets)
 }
 
 /// A writer into the body of an answer, for a thread apart: waits while the browser is slow, ends when it has gone or

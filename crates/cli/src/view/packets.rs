@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::{Advance, Source};
-use tapline_file::{FileCreator, FileWriter, Section, WriteOptions};
+use tapline_file::{BlockQueue, CopiedBlock, FileCreator, FileWriter, Section, WriteOptions};
 use tapline_packet::Selection;
 use tapline_print::{Options, Printer, Services, TimeStyle};
 use tapline_tap::protocol::{AttachRequest, StartPosition};
 use tapline_tap::{Client, WakeThreshold, socket_path};
-use tapline_web::{PacketAnswer, PacketRequest, PacketSource};
+use tapline_web::{PacketAnswer, PacketRequest, PacketSource, QuestionTime};
 
 use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
@@ -30,10 +30,8 @@ use crate::stored::{self, PastArgs};
 
 /// How long the daemon may take to say which captures it has.
 const DAEMON_PATIENCE: Duration = Duration::from_millis(300);
-/// Packets of the window that are still on their way come within this time.
+/// Packets of a capture that are still on their way come within this time.
 const QUIET: Duration = Duration::from_millis(400);
-/// How long one question may take.
-const QUESTION_MAX: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
 
 /// The sources of packets.
@@ -104,29 +102,40 @@ fn open_store(request: &PacketRequest) -> Result<Box<dyn Source>> {
 fn read(
     source: &mut dyn Source,
     request: &PacketRequest,
+    is_file: bool,
     take: &mut dyn FnMut(&dyn Source, &Selection) -> Result<()>,
 ) -> Result<PacketAnswer> {
     let mut answer = PacketAnswer::default();
-    let (begin, mut bytes, mut last) = (Instant::now(), 0, Instant::now());
     let is_of_past = request.source.starts_with(TAP);
+    // A capture goes on for ever; its past ends now.
+    let to_ns = if is_of_past { request.to_ns.min(clock().as_nanos()) } else { request.to_ns };
+    let (begin, mut bytes, mut last) = (Instant::now(), 0, Instant::now());
+    let mut time = QuestionTime::begin(is_file, Duration::ZERO);
     loop {
+        if time.is_over(begin.elapsed()) {
+            answer.is_cut = true;
+            let ended = if is_file { "no packet came for a minute" } else { "it took a minute" };
+            answer.notes.push(format!("the search was ended: {ended}"));
+            break;
+        }
         match source.advance(STEP)? {
             Advance::End => break,
-            Advance::Idle if last.elapsed() > QUIET || begin.elapsed() > QUESTION_MAX => break,
+            // A store that is slow is not at its end.
+            Advance::Idle if is_of_past && last.elapsed() > QUIET => break,
             Advance::Idle => continue,
-            Advance::Batch => last = Instant::now(),
+            Advance::Batch => {}
         }
         let batch = source.batch();
         let mut selection = Selection::none();
         selection.select_all(batch.len());
-        let mut is_past_window = is_of_past;
+        let (mut is_past_window, mut is_full) = (is_of_past, false);
         selection.retain(|index| {
             let meta = &batch.records()[index].meta;
             let ns = meta.timestamp.as_nanos();
-            is_past_window &= ns >= request.to_ns;
-            let fits = (request.from_ns..request.to_ns).contains(&ns);
+            is_past_window &= ns >= to_ns;
+            let fits = (request.from_ns..to_ns).contains(&ns);
             let is_room = answer.packets < request.packets_max && bytes < request.bytes_max;
-            answer.is_cut |= fits && !is_room;
+            is_full |= fits && !is_room;
             if fits && is_room {
                 answer.packets += 1;
                 bytes += u64::from(meta.wire_len);
@@ -137,20 +146,35 @@ fn read(
         });
         if !selection.is_empty() {
             take(source, &selection)?;
+            time.progress(begin.elapsed());
         }
-        if is_past_window || answer.is_cut || begin.elapsed() > QUESTION_MAX {
+        // A browser that takes its time leaves packets behind it, not silence.
+        last = Instant::now();
+        if is_full && is_file {
+            let (packets, mb) = (request.packets_max, request.bytes_max >> 20);
+            answer.notes.push(format!("a file has at most {packets} packets and {mb} MiB: more are there"));
+        }
+        answer.is_cut |= is_full;
+        if is_past_window || is_full {
             break;
         }
     }
+    note_losses(source, &mut answer);
+    if answer.packets == 0 && !answer.is_cut {
+        answer.notes.push("no packet of this window and filter is kept, or any longer".to_owned());
+    }
+    Ok(answer)
+}
+
+/// What did not come, and what the source has to say.
+fn note_losses(source: &mut dyn Source, answer: &mut PacketAnswer) {
     for account in source.account() {
         if let Some(tap) = account.tap.filter(|tap| tap.lost() > 0) {
             answer.notes.push(format!("{} packets were overwritten before they were read", tap.lost()));
         }
     }
-    if answer.packets == 0 {
-        answer.notes.push("no packet of this window and filter is kept, or any longer".to_owned());
-    }
-    Ok(answer)
+    let warnings = source.events().into_iter().filter(|event| event.is_warning);
+    answer.notes.extend(warnings.map(|event| event.text));
 }
 
 impl PacketSource for Sources {
@@ -164,7 +188,7 @@ impl PacketSource for Sources {
             let mut printer = Printer::new(Options { time: TimeStyle::None, ..Options::default() });
             printer.set_services(Services::system());
             let mut lines = Vec::new();
-            let mut answer = read(source.as_mut(), request, &mut |source, selection| {
+            let mut answer = read(source.as_mut(), request, false, &mut |source, selection| {
                 let batch = source.batch();
                 for index in selection.iter() {
                     let packet = batch.packet(index);
@@ -205,11 +229,17 @@ fn write_pcapng(source: &mut dyn Source, request: &PacketRequest, file: File) ->
     let interfaces = source.interfaces().to_vec();
     let path = Path::new("packets.pcapng");
     let section = Section { application: "tapline view".to_owned(), ..Section::default() };
-    let options = WriteOptions { section, ..WriteOptions::new(path, &interfaces) };
+    let blocks = BlockQueue::default();
+    let options =
+        WriteOptions { section, blocks: Some(blocks.clone()), ..WriteOptions::new(path, &interfaces) };
     let mut writer = FileWriter::create(options, &interfaces, clocks(), Box::new(OnePipe(Some(file))))?;
-    let answer = read(source, request, &mut |source, selection| {
+    let answer = read(source, request, true, &mut |source, selection| {
         Ok(writer.write(&source.batch(), selection, source.interfaces())?)
     });
+    // What is known at the end alone has a section of its own there: the file says by itself that it is not whole.
+    if let Some(answer) = answer.as_ref().ok().filter(|answer| !answer.notes.is_empty()) {
+        blocks.push(CopiedBlock::Section(Section { comments: answer.notes.clone(), ..Section::default() }));
+    }
     let finished = writer.finish(&[]);
     let answer = answer?;
     finished?;

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tapline_pages::{Feed, Rights};
 use tapline_profile::RunFolder;
 use tapline_view::{Amount, Dimension, Key, Row, Second, Table, Tables, ViewFile};
-use tapline_web::{Access, History, HistoryLimits, PacketSource, Server, ServerSettings};
+use tapline_web::{
+    Access, History, HistoryLimits, PacketAnswer, PacketRequest, PacketSource, Server, ServerSettings,
+};
 
 use crate::history::{lock, minutes};
 
@@ -140,4 +142,61 @@ fn a_history_that_waits_holds_up_no_page() {
     let answer = history.greatest(Dimension::Name, begin, begin + 1200, 10).expect("an answer");
     assert_eq!((answer.packets(), answer.table.rows[0].amount.packets), ((80, 8), 72));
     assert_eq!(served.log(), Vec::<String>::new());
+}
+
+/// A source of files of one megabyte; `broken` fails at the end, `cut` says that it is cut.
+struct Megabyte;
+
+impl PacketSource for Megabyte {
+    fn sources(&self) -> Vec<String> {
+        ["whole", "cut", "broken", "gone"].map(str::to_owned).into()
+    }
+
+    fn list(&self, _: &PacketRequest) -> Result<PacketAnswer, String> {
+        Ok(PacketAnswer::default())
+    }
+
+    fn write(&self, request: &PacketRequest, to: &mut dyn Write) -> Result<PacketAnswer, String> {
+        for _ in 0..128 {
+            to.write_all(&[7; 8192]).map_err(|error| error.to_string())?;
+        }
+        let answer = PacketAnswer { packets: 128, ..PacketAnswer::default() };
+        match request.source.as_str() {
+            "whole" => Ok(answer),
+            "cut" => {
+                Ok(PacketAnswer { is_cut: true, notes: vec!["3 packets were overwritten".into()], ..answer })
+            }
+            "broken" => Err("the disk failed".into()),
+            _ => panic!("a fault of ours"),
+        }
+    }
+}
+
+/// A browser that reads slowly, and what the log says of each end.
+#[test]
+fn a_download_tells_how_it_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let served = Served::start(folder.path(), Some(Arc::new(Megabyte)), None);
+    for (source, is_whole, told) in [
+        ("whole", true, Some("128 packets, all there are")),
+        ("cut", true, Some("128 packets, cut: more may be there; 3 packets were overwritten")),
+        ("broken", false, Some("the disk failed")),
+        ("gone", false, None),
+    ] {
+        let mut answer = served.get(&format!("/api/packets.pcapng?source={source}&from=1&to=2"), "");
+        let (mut bytes, mut part) = (Vec::new(), [0; 32_768]);
+        loop {
+            match answer.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(len) => bytes.extend_from_slice(&part[..len]),
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(bytes.starts_with(b"HTTP/1.1 200 OK"), "{source}");
+        assert_eq!(bytes.ends_with(b"\r\n0\r\n\r\n"), is_whole, "{source} has the end of its body");
+        if let Some(told) = told {
+            let line = format!("download from {source}: {told}");
+            wait_for("the log has it", || served.log().contains(&line));
+        }
+    }
 }
