@@ -26,6 +26,7 @@ mod graph;
 mod interface_meters;
 
 pub mod language;
+mod live_clock;
 mod packets;
 pub mod plan;
 mod reload;

@@ -34,6 +34,11 @@ impl Flows {
         Ok(Flows { meter, ended: Vec::new(), begun: Vec::new() })
     }
 
+    /// Sets the clock back to `now_ns`, after all flows were taken as ended.
+    pub(crate) fn set_back(&mut self, now_ns: i64) {
+        self.meter.reset_clock(Timestamp::from_nanos(now_ns));
+    }
+
     /// Counts packets; those that begin flows.
     pub(crate) fn push(
         &mut self,

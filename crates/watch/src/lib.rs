@@ -9,6 +9,7 @@
 //! | module | has |
 //! |---|---|
 //! | `rules`, `parse` | the file of rules |
+//! | `clock` | the time of the packets, which may be wrong or go back |
 //! | `key`, `window`, `limit` | what a rule counts by, over which time, and how often it tells |
 //! | `state` | what a rule remembers |
 //! | `filters` | the filters of all rules as sets |
@@ -24,6 +25,7 @@
 
 #[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
 mod certificates;
+mod clock;
 mod comparison;
 mod delivery;
 mod error;

@@ -6,6 +6,7 @@ use tapline_flow::Flow;
 use tapline_packet::{LinkType, Packet};
 
 use crate::certificates::Certificate;
+use crate::clock::ClockStep;
 use crate::filters::Asking;
 use crate::key::Subject;
 use crate::outbox::Outbox;
@@ -61,6 +62,10 @@ impl Script {
     }
 
     pub(crate) fn advance(&mut self, _: i64, _: &mut Outbox) {
+        match self.never {}
+    }
+
+    pub(crate) fn set_back(&mut self, _: ClockStep, _: &mut Outbox) {
         match self.never {}
     }
 

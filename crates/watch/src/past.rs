@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 
 use tapline_packet::{Batch, Packet, Record};
 
+use crate::clock::ClockStep;
+
 /// Bytes of a chunk; the last packet may stand beyond.
 const CHUNK: usize = 1 << 20;
 
@@ -71,6 +73,12 @@ impl Past {
         chunk.latest_ns = chunk.latest_ns.max(packet.meta.timestamp.as_nanos());
         chunk.records.push(record);
         self.len += packet.data.len();
+    }
+
+    /// The clock was set back: packets are as old as before. Their time stamps stay, so that a recording takes all of
+    /// them that are still there.
+    pub(crate) fn set_back(&mut self, step: ClockStep) {
+        self.chunks.iter_mut().for_each(|chunk| chunk.latest_ns = step.moved(chunk.latest_ns));
     }
 
     fn give_up(&mut self, now_ns: i64) {

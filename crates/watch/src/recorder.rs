@@ -157,6 +157,12 @@ impl Recorder {
         }
     }
 
+    /// The clock was set back to `now_ns`; what the present period held, if the time is of one before.
+    pub(crate) fn set_back(&mut self, now_ns: i64) -> Option<RecordedPeriod> {
+        let period = now_ns.div_euclid(self.every_ns);
+        self.period.is_some_and(|present| period < present).then(|| self.take()).flatten()
+    }
+
     pub(crate) fn row(&mut self, now_ns: i64, mut row: Vec<Value>) {
         self.begin(now_ns);
         if self.content.rows.len() >= ROWS_MAX {

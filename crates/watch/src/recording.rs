@@ -12,6 +12,7 @@ use tapline_file::{DirectCreator, FileWriter, Section, WriteOptions};
 use tapline_packet::headers::Headers;
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Packet, Record, Selection, Timestamp};
 
+use crate::clock::ClockStep;
 use crate::key::{Key, Subject};
 use crate::past::Past;
 use crate::rules::{RecordSettings, RecordedPackets};
@@ -194,6 +195,11 @@ impl Recordings {
             }
         }
         self.going_on = going_on;
+    }
+
+    /// The clock was set back: what goes on lasts as long as before.
+    pub(crate) fn set_back(&mut self, step: ClockStep) {
+        self.going_on.iter_mut().for_each(|recording| recording.until_ns = step.moved(recording.until_ns));
     }
 
     /// Completes what is over at `now_ns`.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tapline_capture::{InterfaceAccount, LossPoint};
 
+use crate::clock::ClockStep;
 use crate::event::EventKind;
 use crate::key::{Key, KeyField, Subject};
 use crate::limit::LimitState;
@@ -20,6 +21,8 @@ pub(crate) struct RuleState {
     /// Until when new hosts and pairs are learnt without an event.
     learns_until_ns: Option<i64>,
     silence: HashMap<Key, Heard>,
+    /// The second that was reached; packets of before count at it.
+    reached_ns: i64,
     /// The earliest time at which a key may be silent for too long.
     silence_due_ns: i64,
     limit: LimitState,
@@ -69,6 +72,7 @@ impl RuleState {
             known: HashSet::new(),
             learns_until_ns: None,
             silence: HashMap::new(),
+            reached_ns: i64::MIN,
             silence_due_ns: i64::MAX,
             limit: LimitState::default(),
             events: 0,
@@ -135,7 +139,7 @@ impl RuleState {
             return;
         }
         self.known.insert(key);
-        if self.learns_until_ns.is_none_or(|until_ns| time_ns >= until_ns) {
+        if self.learns_until_ns.is_none_or(|until_ns| time_ns.max(self.reached_ns) >= until_ns) {
             self.count(rule, time_ns, subject, out);
         }
     }
@@ -149,6 +153,7 @@ impl RuleState {
         key: Key,
         subject: &Subject,
     ) -> Option<u64> {
+        let time_ns = time_ns.max(self.reached_ns);
         let heard = Heard { last_ns: time_ns, is_silent: false, subject: *subject };
         let due_ns = time_ns.saturating_add(silence_ns as i64);
         if let Some(before) = self.silence.get_mut(&key) {
@@ -167,6 +172,18 @@ impl RuleState {
         None
     }
 
+    /// The clock was set back: what is remembered is as old as before.
+    pub(crate) fn set_back(&mut self, step: ClockStep) {
+        self.windows.iter_mut().for_each(|windows| windows.set_back(step));
+        self.silence.values_mut().for_each(|heard| heard.last_ns = step.moved(heard.last_ns));
+        if self.silence_due_ns < i64::MAX {
+            self.silence_due_ns = step.moved(self.silence_due_ns);
+        }
+        self.reached_ns = step.moved(self.reached_ns);
+        self.learns_until_ns = self.learns_until_ns.map(|until_ns| step.moved(until_ns));
+        self.limit.set_back();
+    }
+
     /// Whether time alone can change anything.
     pub(crate) fn is_active(&self) -> bool {
         self.silence_due_ns < i64::MAX || self.windows.as_ref().is_some_and(Windows::is_active)
@@ -174,6 +191,7 @@ impl RuleState {
 
     /// What time alone changes: conditions that no longer hold, silences that have lasted.
     pub(crate) fn advance(&mut self, rule: &Rule, now_ns: i64, out: &mut Outbox) {
+        self.reached_ns = self.reached_ns.max(now_ns);
         if let Some(windows) = self.windows.as_mut().filter(|windows| windows.is_active()) {
             windows.advance(now_ns, &mut self.turns);
             for turn in std::mem::take(&mut self.turns) {

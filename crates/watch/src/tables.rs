@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use rhai::Dynamic;
 
+use crate::clock::ClockStep;
+
 /// Keys of a table, unless it says.
 pub(crate) const KEYS: usize = 10_000;
 /// The greatest number of keys of a table.
@@ -70,6 +72,12 @@ impl ScriptTable {
         }
         self.entries.insert(key.to_owned(), entry);
         true
+    }
+
+    /// The clock was set back: keys are as old as before.
+    pub(crate) fn set_back(&mut self, step: ClockStep) {
+        self.entries.values_mut().for_each(|entry| entry.touched_ns = step.moved(entry.touched_ns));
+        self.sweep_ns = i64::MIN;
     }
 
     pub(crate) fn remove(&mut self, key: &str) {

@@ -17,9 +17,10 @@ use tapline_capture::InterfaceAccount;
 use tapline_filterset::Matches;
 use tapline_flow::Flow;
 use tapline_packet::headers::Headers;
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Selection};
+use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record, Selection};
 
 use crate::certificates::Certificates;
+use crate::clock::Clock;
 use crate::event::Event;
 use crate::filters::{Asked, Asking, Compile, Found, RuleFilters};
 use crate::flows::{FlowFrames, Flows};
@@ -143,8 +144,9 @@ pub struct Watch {
     found: Found,
     begun: Found,
     accounts: Vec<InterfaceAccount>,
-    /// The time of the last packet, or the last that was told; `None` before the first.
-    clock_ns: Option<i64>,
+    clock: Clock,
+    /// Memory for records of a batch in which one is ahead of the clock.
+    limited: Vec<Record>,
     /// The next second that has work of its own.
     next_ns: i64,
 }
@@ -176,7 +178,8 @@ impl Watch {
             found: Found::default(),
             begun: Found::default(),
             accounts: Vec::new(),
-            clock_ns: None,
+            clock: Clock::default(),
+            limited: Vec::new(),
             next_ns: i64::MAX,
             program,
         })
@@ -212,7 +215,7 @@ impl Watch {
             });
             let mut state = kept.unwrap_or_else(|| RuleState::new(number, rule));
             state.number = number;
-            if let Some(now_ns) = self.clock_ns.filter(|_| old.is_none()) {
+            if let Some(now_ns) = self.clock.now_ns().filter(|_| old.is_none()) {
                 state.start(rule, now_ns);
             }
             self.states.push(state);
@@ -242,12 +245,23 @@ impl Watch {
         if interfaces.len() != self.out.interfaces.len() {
             self.out.interfaces = interfaces.to_vec();
         }
-        let records = batch.records();
+        let mut records = std::mem::take(&mut self.limited);
+        let batch = self.clock.limit(batch, selection, &mut records);
+        self.take(&batch, selection, interfaces);
+        self.limited = records;
+        Ok(())
+    }
+
+    /// Cuts packets into runs of a second, and takes these.
+    fn take(&mut self, batch: &Batch<'_>, selection: &Selection, interfaces: &[Interface]) {
         let mut run = Selection::none();
         for index in selection.iter() {
-            let time_ns = records[index].meta.timestamp.as_nanos();
-            if self.clock_ns.is_none() {
-                self.start(time_ns);
+            let time_ns = batch.records()[index].meta.timestamp.as_nanos();
+            self.start(time_ns);
+            if let Some(step_ns) = self.clock.follow(time_ns) {
+                self.run(batch, &run, interfaces);
+                run.clear();
+                self.set_back(step_ns);
             }
             if time_ns >= self.next_ns {
                 self.run(batch, &run, interfaces);
@@ -257,13 +271,14 @@ impl Watch {
             run.push(index);
         }
         self.run(batch, &run, interfaces);
-        let last = selection.last().map(|index| records[index].meta.timestamp.as_nanos());
-        self.clock_ns = self.clock_ns.max(last);
-        Ok(())
     }
 
+    /// Time begins, if it has not.
     fn start(&mut self, now_ns: i64) {
-        self.clock_ns = Some(now_ns);
+        if self.clock.now_ns().is_some() {
+            return;
+        }
+        self.clock.advance(now_ns);
         self.next_ns = next_second(now_ns);
         for (state, rule) in self.states.iter_mut().zip(&self.program.rules.rules) {
             state.start(rule, now_ns);
@@ -330,9 +345,7 @@ impl Watch {
 
     /// Tells that it is `now_ns` by the time of the packets, where none has come.
     pub fn advance(&mut self, now_ns: i64) {
-        if self.clock_ns.is_none() {
-            self.start(now_ns);
-        }
+        self.start(now_ns);
         let mut steps = 0;
         while self.next_ns <= now_ns {
             let second_ns = self.next_ns;
@@ -346,7 +359,29 @@ impl Watch {
             };
         }
         self.next_ns = self.next_ns.min(next_second(now_ns));
-        self.clock_ns = self.clock_ns.max(Some(now_ns));
+        self.clock.advance(now_ns);
+    }
+
+    /// Takes time stamps beyond `latest_ns` as that from now on, also in recordings. For live interfaces, where one
+    /// wrong time stamp would hold up all that waits for its time.
+    pub fn set_latest(&mut self, latest_ns: i64) {
+        self.clock.set_latest(latest_ns);
+    }
+
+    /// Tells that the clock of the packets was set back by `step_ns`. Flows end, and begin anew with their next
+    /// packets; all else that is remembered is as old as before.
+    pub fn set_back(&mut self, step_ns: i64) {
+        let Some(step) = self.clock.set_back(step_ns) else { return };
+        self.next_ns = next_second(step.to_ns);
+        self.states.iter_mut().for_each(|state| state.set_back(step));
+        self.program.scripts.iter_mut().for_each(|script| script.set_back(step, &mut self.out));
+        self.out.recordings.set_back(step);
+        self.out.past.set_back(step);
+        self.certificates = self.certificates.take().map(|_| Certificates::new());
+        self.end_flows(step.to_ns, true);
+        self.flows.iter_mut().for_each(|flows| flows.set_back(step.to_ns));
+        let seconds = step.from_ns.saturating_sub(step.to_ns) as f64 / SECOND_NS as f64;
+        self.out.faults.push(format!("the clock of the packets was set back by {seconds:.1} s: flows end"));
     }
 
     /// Whether time alone can bring an event.
@@ -359,10 +394,7 @@ impl Watch {
 
     /// The work of a second: flows that have ended, then conditions.
     fn second(&mut self, now_ns: i64, is_last: bool) {
-        if let Some(flows) = &mut self.flows {
-            let ended = flows.take_ended(now_ns, is_last);
-            ended.chunks(BATCH_MAX).for_each(|ended| self.take_ended(ended, now_ns));
-        }
+        self.end_flows(now_ns, is_last);
         self.out.recordings.advance(now_ns);
         let Watch { program, states, out, accounts, .. } = self;
         for (state, rule) in states.iter_mut().zip(&program.rules.rules).filter(|(_, rule)| !rule.is_off) {
@@ -373,6 +405,13 @@ impl Watch {
         }
         accounts.clear();
         program.scripts.iter_mut().for_each(|script| script.advance(now_ns, out));
+    }
+
+    fn end_flows(&mut self, now_ns: i64, is_last: bool) {
+        if let Some(flows) = &mut self.flows {
+            let ended = flows.take_ended(now_ns, is_last);
+            ended.chunks(BATCH_MAX).for_each(|ended| self.take_ended(ended, now_ns));
+        }
     }
 
     fn take_ended(&mut self, ended: &[Flow], now_ns: i64) {
@@ -409,7 +448,7 @@ impl Watch {
 
     /// The end: flows end, recordings are completed.
     pub fn finish(&mut self) {
-        let Some(clock_ns) = self.clock_ns else { return };
+        let Some(clock_ns) = self.clock.now_ns() else { return };
         self.second(clock_ns.max(self.next_ns.saturating_sub(SECOND_NS)), true);
         for script in &mut self.program.scripts {
             self.out.periods.extend(script.finish());
@@ -432,7 +471,7 @@ impl Watch {
         self.out.periods.drain(..)
     }
 
-    /// Faults of recordings and scripts since the last call, and what scripts printed, as sentences.
+    /// Faults of recordings, scripts and clocks since the last call, and what scripts printed, as sentences.
     pub fn take_faults(&mut self) -> Vec<String> {
         let mut faults = self.out.recordings.take_faults();
         faults.append(&mut self.out.faults);
@@ -454,6 +493,11 @@ impl Watch {
     /// Counters of recordings: refused, files, packets written, packets left out.
     pub fn recording_counts(&self) -> [u64; 4] {
         self.out.recordings.counts()
+    }
+
+    /// Packets whose time stamps were beyond the latest.
+    pub fn ahead(&self) -> u64 {
+        self.clock.ahead()
     }
 
     /// Packets that were given up before they were as old as recordings want them, for lack of memory.

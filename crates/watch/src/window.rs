@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::clock::ClockStep;
 use crate::key::{Key, Subject};
 
 /// Slots of a window: how finely it slides.
@@ -85,6 +86,15 @@ impl Window {
         }
     }
 
+    /// The same counts, in slots that are `slots` earlier.
+    fn set_back(&mut self, slots: i64) {
+        self.head = self.head.saturating_sub(slots);
+        self.slots.rotate_left(slots.rem_euclid(SLOTS as i64) as usize);
+        for seen in self.values.iter_mut().flat_map(HashMap::values_mut) {
+            *seen = seen.saturating_sub(slots);
+        }
+    }
+
     fn add(&mut self, amount: u64) {
         self.slots[self.head.rem_euclid(SLOTS as i64) as usize] += amount;
         self.sum += amount;
@@ -114,6 +124,8 @@ pub(crate) struct Windows {
     by_key: HashMap<Key, Window>,
     /// Keys that are raised, in the order in which they were.
     raised: Vec<Key>,
+    /// The latest slot; what is of an earlier one counts in it.
+    now: i64,
     /// The slot at which keys without counts are looked for next.
     sweep: i64,
     no_room: u64,
@@ -130,6 +142,7 @@ impl Windows {
             counts_values,
             by_key: HashMap::new(),
             raised: Vec::new(),
+            now: i64::MIN,
             sweep: i64::MIN,
             no_room: 0,
         }
@@ -144,7 +157,7 @@ impl Windows {
         value: Option<Key>,
         subject: &Subject,
     ) -> Option<Turn> {
-        let slot = time_ns.div_euclid(self.slot_ns);
+        let slot = self.reach(time_ns);
         if self.by_key.len() >= self.keys_max && !self.by_key.contains_key(&key) {
             self.sweep(slot);
             if self.by_key.len() >= self.keys_max {
@@ -175,7 +188,7 @@ impl Windows {
 
     /// Tells what is cleared at `time_ns`, and forgets keys whose windows are empty.
     pub(crate) fn advance(&mut self, time_ns: i64, cleared: &mut Vec<Turn>) {
-        let slot = time_ns.div_euclid(self.slot_ns);
+        let slot = self.reach(time_ns);
         let Windows { by_key, raised, threshold, .. } = self;
         raised.retain(|key| {
             let Some(window) = by_key.get_mut(key) else { return false };
@@ -190,6 +203,20 @@ impl Windows {
         if slot >= self.sweep {
             self.sweep(slot);
         }
+    }
+
+    /// The clock was set back: what was counted is as old as before.
+    pub(crate) fn set_back(&mut self, step: ClockStep) {
+        let slots = step.from_ns.div_euclid(self.slot_ns) - step.to_ns.div_euclid(self.slot_ns);
+        self.by_key.values_mut().for_each(|window| window.set_back(slots));
+        self.now = self.now.saturating_sub(slots);
+        self.sweep = self.sweep.saturating_sub(slots);
+    }
+
+    /// Goes on to a time; the slot that it is then.
+    fn reach(&mut self, time_ns: i64) -> i64 {
+        self.now = self.now.max(time_ns.div_euclid(self.slot_ns));
+        self.now
     }
 
     /// Whether time can change anything: some key has a count.
@@ -255,6 +282,30 @@ mod tests {
         assert_eq!([0, 5, 10, 15, 20].map(|second| add(&mut windows, 7, second)), [None; 5]);
         assert_eq!(add(&mut windows, 7, 1000), None);
         assert_eq!(add(&mut windows, 7, 1), None, "a late packet counts in the newest slot");
+    }
+
+    #[test]
+    fn a_window_goes_on_after_a_step_back() {
+        let mut windows = windows(3, 1);
+        assert_eq!([3600, 3604, 3605].map(|second| add(&mut windows, 7, second)), [None, None, Some(3)]);
+        windows.set_back(ClockStep { from_ns: 3606 * SECOND, to_ns: 6 * SECOND });
+        assert_eq!(add(&mut windows, 7, 7), None, "it is raised");
+        assert!(cleared(&mut windows, 13).is_empty(), "those of 4, 5 and 7");
+        assert_eq!(cleared(&mut windows, 15), [4], "that of 7 is left");
+        assert_eq!((cleared(&mut windows, 30), windows.keys()), (vec![], 0));
+    }
+
+    #[test]
+    fn values_are_as_old_after_a_step_back() {
+        let mut windows = Windows::new(Threshold { window_ns: 10_000_000_000, above: 2, below: 1 }, 4, true);
+        let see = |windows: &mut Windows, value: u64, second: i64| {
+            let value = Some(Key::of_number(value));
+            windows.add(Key::default(), second * SECOND, 0, value, &Subject::default()).is_some()
+        };
+        assert!(!see(&mut windows, 1, 3600));
+        windows.set_back(ClockStep { from_ns: 3600 * SECOND, to_ns: 0 });
+        assert!(!see(&mut windows, 2, 10), "the first one is ten seconds old");
+        assert!(see(&mut windows, 3, 19));
     }
 
     #[test]

@@ -22,18 +22,13 @@ use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
 use crate::graph::Out;
+use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
 use crate::packets::Packets;
 use crate::stage::{ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageStatus, TickContext};
 use crate::stages::flow_export::sampling_of;
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
 
-/// How long packets of a live interface may be on their way to us: the clock stays so far behind the system's.
-const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
-/// How far their clock may be ahead of ours: what is further is wrong, and would stop all timers until then.
-const AHEAD_NS: i64 = 1_000_000_000;
-/// A step back of the wall clock beyond which all flows are ended; a lesser one only keeps them that much longer.
-const SET_BACK_NS: i64 = 1_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 /// Journals that were handed on and whose memory is kept for the next ones.
 const JOURNALS_KEPT: usize = 256;
@@ -164,7 +159,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             small: Small::default(),
             ended: Vec::with_capacity(1024),
             is_live: false,
-            offset_ns: None,
+            clock: LiveClock::default(),
             absorbed: Statistics::default(),
             span: None,
         }))
@@ -241,8 +236,7 @@ struct FlowStage {
     small: Small,
     ended: Vec<Flow>,
     is_live: bool,
-    /// The wall clock less the steady one, when the clocks were last looked at.
-    offset_ns: Option<i64>,
+    clock: LiveClock,
     /// Counters of this stage in other workers, after they ended.
     absorbed: Statistics,
     /// The earliest and the latest packet of flows that have ended.
@@ -315,12 +309,9 @@ impl FlowStage {
         }
     }
 
-    /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come
-    /// there again.
+    /// Ends all flows if the wall clock was set back.
     fn follow_clock(&mut self, clocks: ClockReading, out: &mut Out<'_>) -> Result<(), Error> {
-        let offset_ns = clocks.wall.as_nanos().saturating_sub(clocks.steady_ns);
-        let before = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
-        if before.saturating_sub(offset_ns) < SET_BACK_NS {
+        if self.clock.step_back(clocks).is_none() {
             return Ok(());
         }
         let ended = self.end_all(clocks.wall, out);

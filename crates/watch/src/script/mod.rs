@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rhai::{AST, CallFnOptions, Dynamic, Engine, FuncArgs, Scope};
 
+use crate::clock::ClockStep;
 use crate::event::{Event, EventKind};
 use crate::filters::{Asked, Asking};
 use crate::key::Subject;
@@ -253,6 +254,12 @@ impl Script {
         }
         let ended = lock(&self.world).advance(now_ns);
         out.periods.extend(ended);
+    }
+
+    /// The clock was set back.
+    pub(crate) fn set_back(&mut self, step: ClockStep, out: &mut Outbox) {
+        self.limit.set_back();
+        out.periods.extend(lock(&self.world).set_back(step));
     }
 
     /// The end: recorders tell what their present periods hold.

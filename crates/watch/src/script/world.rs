@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{Trigger, TriggerKind};
+use crate::clock::ClockStep;
 use crate::key::Subject;
 use crate::recorder::{RecordedPeriod, Recorder};
 use crate::tables::ScriptTable;
@@ -66,8 +67,7 @@ impl World {
         debug_assert!(matches!(trigger.kind, TriggerKind::Timer(_)), "only timers have a time");
         let is_due = trigger.due_ns != 0 && trigger.due_ns <= now_ns;
         if is_due || trigger.due_ns == 0 {
-            let next = now_ns.div_euclid(every_ns).saturating_add(1);
-            trigger.due_ns = next.saturating_mul(every_ns);
+            trigger.due_ns = next_time(every_ns, now_ns);
         }
         is_due
     }
@@ -80,6 +80,17 @@ impl World {
         self.recorders.values_mut().filter_map(|recorder| recorder.advance(now_ns)).collect()
     }
 
+    /// The clock was set back: keys are as old as before, timers wait for their next time. Periods that end by it.
+    pub(super) fn set_back(&mut self, step: ClockStep) -> Vec<RecordedPeriod> {
+        self.tables.values_mut().for_each(|table| table.set_back(step));
+        for trigger in &mut self.triggers {
+            if let TriggerKind::Timer(every_ns) = trigger.kind {
+                trigger.due_ns = next_time(every_ns, step.to_ns);
+            }
+        }
+        self.recorders.values_mut().filter_map(|recorder| recorder.set_back(step.to_ns)).collect()
+    }
+
     pub(super) fn finish(&mut self) -> Vec<RecordedPeriod> {
         self.recorders.values_mut().filter_map(Recorder::take).collect()
     }
@@ -89,4 +100,9 @@ impl World {
         let all = self.tables.values().map(ScriptTable::counts);
         all.fold((0, self.not_told), |(keys, refused), (more, too)| (keys + more as u64, refused + too))
     }
+}
+
+/// The first multiple of a time behind `now_ns`.
+fn next_time(every_ns: i64, now_ns: i64) -> i64 {
+    now_ns.div_euclid(every_ns).saturating_add(1).saturating_mul(every_ns)
 }

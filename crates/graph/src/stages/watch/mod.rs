@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tapline_capture::{Error, OutputAccount};
-use tapline_packet::Timestamp;
+use tapline_packet::{ClockReading, Timestamp};
 use tapline_watch::{Program, Watch};
 
 use crate::catalog::{
@@ -23,6 +23,7 @@ use crate::catalog::{
     StageClass, StageInput,
 };
 use crate::graph::Out;
+use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::{Cell, Table};
@@ -72,9 +73,6 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(make),
 };
 
-/// How long packets of a live interface may be on their way to us: time without packets stays so far behind.
-const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
-
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("rules"));
     let directory = site.common.path(arguments.text("directory"));
@@ -95,6 +93,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         is_live: false,
         is_idle: false,
         ticked: None,
+        clock: LiveClock::default(),
         told: Vec::new(),
     }))
 }
@@ -112,6 +111,7 @@ struct WatchStage {
     is_idle: bool,
     /// The wall clock at the tick before.
     ticked: Option<Timestamp>,
+    clock: LiveClock,
     told: Vec<String>,
 }
 
@@ -126,6 +126,14 @@ impl WatchStage {
         let periods: Vec<_> = watch.take_periods().collect();
         actions.take(&events, watch.rules())?;
         actions.record(&periods)
+    }
+
+    /// Sets the rules' clock back with the wall clock of a live run.
+    fn follow_clock(&mut self, clocks: ClockReading) {
+        if let Some(step_ns) = self.clock.step_back(clocks) {
+            self.watch.set_back(step_ns);
+            self.ticked = None;
+        }
     }
 
     /// Takes rules that were read again.
@@ -155,6 +163,10 @@ impl Stage for WatchStage {
             self.is_live = packets.interfaces.iter().any(|interface| interface.if_index > 0);
             self.loader.learn(packets.interfaces);
         }
+        if self.is_live {
+            self.follow_clock(packets.clocks());
+            self.watch.set_latest(packets.now.plus_nanos(AHEAD_NS).as_nanos());
+        }
         self.watch
             .push(&packets.batch, &packets.selection, packets.interfaces)
             .map_err(|why| Error::Filter(format!("{}: {why}", self.name)))?;
@@ -173,6 +185,9 @@ impl Stage for WatchStage {
         let has_ring =
             || tick.interfaces.iter().any(|account| account.ring.is_some() || account.tap.is_some());
         let is_live = self.is_live || self.received == 0 && has_ring();
+        if is_live {
+            self.follow_clock(tick.clocks());
+        }
         let ticked = self.ticked.replace(tick.now);
         // The source was empty after the tick before: all packets from before it have come. The present time says
         // nothing, where this process had to wait for its processor.
@@ -221,6 +236,7 @@ impl Stage for WatchStage {
         tell("told", counts.iter().map(|rule| rule.told).sum());
         tell("swallowed", counts.iter().map(|rule| rule.swallowed).sum());
         tell("keys", counts.iter().map(|rule| rule.keys).sum());
+        tell("ahead", self.watch.ahead());
         let [refused, files, written, left] = self.watch.recording_counts();
         tell("recordings", files);
         tell("rec_refused", refused);
@@ -245,3 +261,6 @@ pub fn writes(arguments: &Arguments) -> Vec<PathBuf> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests;

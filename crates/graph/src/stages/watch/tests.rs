@@ -1,0 +1,171 @@
+//! Rules in a graph: clocks that are wrong or go back, the account, files that are read again.
+
+use serde_json::Value;
+use tapline_packet::{ClockReading, Meta, Timestamp};
+use tapline_testkit::frames::*;
+use tempfile::TempDir;
+
+use crate::trial::{Trial, whole};
+
+const SECOND: i64 = 1_000_000_000;
+const HOUR: i64 = 3600;
+
+/// Rules at work, and the folder of their files.
+struct Case {
+    trial: Trial,
+    folder: TempDir,
+}
+
+impl Case {
+    fn of_file(rules: &str) -> Case {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| format!("{:?}", folder.path().join(name).display().to_string());
+        std::fs::write(folder.path().join("rules.toml"), rules).expect("it can be written");
+        let text = format!(
+            "file(\"in\") -> w :: watch({}, to={}, json=yes, directory={})",
+            path("rules.toml"),
+            path("told"),
+            path(".")
+        );
+        let mut trial = Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        trial.now = ClockReading::unset(Timestamp::from_nanos(0));
+        Case { trial, folder }
+    }
+
+    fn live(rules: &str) -> Case {
+        let mut case = Case::of_file(rules);
+        case.trial.interfaces[0].if_index = 3;
+        case
+    }
+
+    /// A datagram to port 53 with a time stamp in seconds.
+    fn push(&mut self, src: u16, stamp: i64) {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&a, &b, IpVersion::V4);
+        let frame = Ethernet::between(&a, &b).ip(&Udp { src, dst: 53 }.packet(pair, b"twelve bytes"));
+        let meta = Meta { timestamp: Timestamp::from_nanos(stamp * SECOND), ..whole(&frame) };
+        self.trial.push_all(&[(frame, meta)], 1);
+    }
+
+    /// A second of a live run, the wall clock so far from the steady one; a packet that is stamped rightly.
+    fn second(&mut self, steady: i64, offset: i64, src: Option<u16>) {
+        let now = |tenth: i64| ClockReading {
+            wall: Timestamp::from_nanos((steady + offset) * SECOND + tenth * SECOND / 10),
+            steady_ns: steady * SECOND + tenth * SECOND / 10,
+        };
+        self.trial.now = now(0);
+        src.into_iter().for_each(|src| self.push(src, steady + offset));
+        (1..10).for_each(|tenth| {
+            self.trial.graph.idle().expect("nothing fails");
+            self.trial.tick_at(now(tenth));
+        });
+    }
+
+    /// What was told: seconds, rule and kind.
+    fn told(&self) -> Vec<(i64, String, String)> {
+        let text = std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default();
+        let told = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        told.map(|event| {
+            let word = |name: &str| event[name].as_str().expect("a word").to_owned();
+            let time: jiff::Timestamp = word("time").parse().expect("a time");
+            (time.as_second(), word("rule"), word("event"))
+        })
+        .collect()
+    }
+
+    /// Events of a rule: seconds and kind.
+    fn told_by(&self, rule: &str) -> Vec<(i64, String)> {
+        self.told().into_iter().filter(|event| event.1 == rule).map(|event| (event.0, event.2)).collect()
+    }
+}
+
+fn event(second: i64, kind: &str) -> (i64, String) {
+    (second, kind.to_owned())
+}
+
+const RULES: &str = r#"
+[settings]
+flow_idle = "5s"
+
+[[rule]]
+name = "many"
+on = "packet"
+window = "10s"
+above = 3
+below = 0
+
+[[rule]]
+name = "ended"
+on = "flow ended"
+
+[[rule]]
+name = "quiet"
+on = "silence 5s"
+by = ["sport"]
+"#;
+
+/// One packet with a time stamp an hour ahead: rules go on by the time of the others.
+#[test]
+fn a_stamp_ahead_holds_no_rule_up() {
+    let mut case = Case::live(RULES);
+    case.second(HOUR, 0, Some(1));
+    case.push(2, 2 * HOUR);
+    (1..12).for_each(|second| case.second(HOUR + second, 0, None));
+    assert_eq!(case.told_by("ended").len(), 2, "{:?}", case.told());
+    assert_eq!(case.told_by("quiet").len(), 2, "{:?}", case.told());
+    (12..60).for_each(|second| case.second(HOUR + second, 0, (second % 5 == 0).then_some(3)));
+    assert_eq!(case.told_by("many"), [], "never three in ten seconds");
+    let last = case.told_by("ended").pop().expect("flows that ended");
+    assert!(last.0 < HOUR + 60, "{last:?}");
+}
+
+/// The wall clock goes back by an hour: flows end, and windows and silences go on.
+#[test]
+fn a_clock_set_back_holds_no_rule_up() {
+    let mut case = Case::live(RULES);
+    case.second(2 * HOUR, 0, Some(1));
+    (1..4).for_each(|second| case.second(2 * HOUR + second, 0, None));
+    (4..8).for_each(|second| case.second(2 * HOUR + second, -HOUR, None));
+    assert_eq!(case.told_by("ended"), [event(HOUR + 2, "seen")]);
+    assert_eq!(case.told_by("quiet"), [event(HOUR + 5, "raised")], "five seconds after the last packet");
+    (10..60).for_each(|second| case.second(2 * HOUR + second, -HOUR, (second % 5 == 0).then_some(2)));
+    assert_eq!(case.told_by("many"), []);
+    (60..63).for_each(|second| case.second(2 * HOUR + second, -HOUR, Some(2)));
+    (63..80).for_each(|second| case.second(2 * HOUR + second, -HOUR, None));
+    assert_eq!(case.told_by("many"), [event(HOUR + 61, "raised"), event(HOUR + 72, "cleared")]);
+    assert_eq!(case.told_by("ended").len(), 2);
+    let said: Vec<String> = case.trial.graph.events().into_iter().map(|event| event.text).collect();
+    assert_eq!(said, ["the clock of the packets was set back by 3600.0 s: flows end"]);
+}
+
+/// The first packet of a file is an hour ahead. Once the others have been behind it for ten seconds, they are right.
+#[test]
+fn the_clock_of_a_file_goes_back_with_its_packets() {
+    let rules = RULES.replace("above = 3", "above = 6");
+    let mut case = Case::of_file(&rules);
+    case.push(1, 2 * HOUR);
+    (0..20).for_each(|step| case.push(2, HOUR + 5 * step));
+    case.push(3, HOUR + 120);
+    assert_eq!(case.told_by("many"), [], "never six in ten seconds");
+    let ended = case.told_by("ended");
+    assert_eq!(ended.len(), 3, "both at the step, and the second once more: {ended:?}");
+    assert!(ended.iter().all(|event| event.0 <= HOUR + 120), "{ended:?}");
+    let quiet = case.told_by("quiet");
+    assert!(quiet.iter().any(|event| (HOUR + 95..HOUR + 102).contains(&event.0)), "{quiet:?}");
+}
+
+/// Two clocks in turn are no step back: limits and keys hold, as if all came at the later time.
+#[test]
+fn two_clocks_in_a_file_break_no_bound() {
+    let rules = "[[rule]]\nname = \"all\"\non = \"packet\"\nlimit = \"3/1m\"\n
+[[rule]]\nname = \"keys\"\non = \"packet\"\nby = [\"sport\"]\nwindow = \"1s\"\nabove = 100\nkeys = 10\n";
+    let mut case = Case::of_file(rules);
+    (0..50).for_each(|step| {
+        case.push(step as u16 * 2, 2 * HOUR);
+        case.push(step as u16 * 2 + 1, HOUR + step);
+    });
+    assert_eq!(case.told_by("all").len(), 3);
+    assert_eq!(case.told_by("keys"), []);
+    let keys = case.trial.numbers("w", Some("keys"));
+    assert_eq!((keys[0], keys[3], keys[4]), (100, 10, 90), "matched, keys, no_room: {keys:?}");
+}
