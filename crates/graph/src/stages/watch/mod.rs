@@ -201,7 +201,9 @@ impl Stage for WatchStage {
         Ok(StageStatus::Running)
     }
 
-    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        // Counters of rings are read last, so this account alone has what was lost at the stop.
+        self.watch.read_account(tick.interfaces);
         self.watch.finish();
         let delivered = self.deliver();
         self.actions.finish();

@@ -1,10 +1,12 @@
 //! Rules in a graph: clocks that are wrong or go back, the account, files that are read again.
 
 use serde_json::Value;
+use tapline_capture::{InterfaceAccount, RingAccount};
 use tapline_packet::{ClockReading, Meta, Timestamp};
 use tapline_testkit::frames::*;
 use tempfile::TempDir;
 
+use crate::TickContext;
 use crate::trial::{Trial, whole};
 
 const SECOND: i64 = 1_000_000_000;
@@ -61,6 +63,22 @@ impl Case {
         });
     }
 
+    /// Counters of the ring of an interface at a time, as the stage reads them.
+    fn account(&self, second: i64, dropped: u64) -> (ClockReading, [InterfaceAccount; 1]) {
+        let ring = RingAccount { received: 1_000_000, dropped, ..RingAccount::default() };
+        let account = InterfaceAccount { ring: Some(ring), ..InterfaceAccount::of_file("eth0", 0) };
+        (ClockReading::unset(Timestamp::from_nanos(second * SECOND)), [account])
+    }
+
+    /// Two ticks without packets, so that rules look at the account of the second before.
+    fn lose(&mut self, second: i64, dropped: u64) {
+        for later in [2, 3] {
+            let (now, account) = self.account(second + later, dropped);
+            self.trial.graph.idle().expect("nothing fails");
+            self.trial.graph.tick(&TickContext::new(now, &account)).expect("nothing fails");
+        }
+    }
+
     /// What was told: seconds, rule and kind.
     fn told(&self) -> Vec<(i64, String, String)> {
         let text = std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default();
@@ -71,6 +89,13 @@ impl Case {
             (time.as_second(), word("rule"), word("event"))
         })
         .collect()
+    }
+
+    /// The values of all events.
+    fn values(&self) -> Vec<u64> {
+        let text = std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default();
+        let told = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        told.map(|event| event["value"].as_u64().expect("a number")).collect()
     }
 
     /// Events of a rule: seconds and kind.
@@ -168,4 +193,22 @@ fn two_clocks_in_a_file_break_no_bound() {
     assert_eq!(case.told_by("keys"), []);
     let keys = case.trial.numbers("w", Some("keys"));
     assert_eq!((keys[0], keys[3], keys[4]), (100, 10, 90), "matched, keys, no_room: {keys:?}");
+}
+
+const LOSSES: &str = r#"
+[[rule]]
+name = "losses"
+on = "account lost"
+"#;
+
+/// Rings are read last: what was lost at the stop is told, too.
+#[test]
+fn losses_at_the_stop_are_told() {
+    let mut case = Case::live(LOSSES);
+    case.push(1, HOUR);
+    case.lose(HOUR, 5);
+    assert_eq!(case.values(), [5]);
+    let (now, account) = case.account(HOUR + 4, 12);
+    case.trial.graph.finish(&TickContext::new(now, &account)).expect("nothing fails");
+    assert_eq!(case.values(), [5, 7]);
 }
