@@ -30,8 +30,9 @@ pub(crate) struct RuleState {
     /// Keys that found no room.
     no_room: u64,
     turns: Vec<Turn>,
-    /// The row of the account by interface when it was last read.
-    account: HashMap<String, u64>,
+    /// The row of the account by interface when it was last read. `None` until its first reading, which tells nothing,
+    /// for a rule that joined a run: losses from before are not its concern.
+    account: Option<HashMap<String, u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +79,13 @@ impl RuleState {
             events: 0,
             no_room: 0,
             turns: Vec::new(),
-            account: HashMap::new(),
+            account: Some(HashMap::new()),
         }
+    }
+
+    /// The state of a rule that joins a run.
+    pub(crate) fn joining(number: usize, rule: &Rule) -> RuleState {
+        RuleState { account: None, ..RuleState::new(number, rule) }
     }
 
     /// The clock begins.
@@ -233,9 +239,12 @@ impl RuleState {
         now_ns: i64,
         out: &mut Outbox,
     ) {
+        let has_joined = self.account.is_some();
+        let rows = self.account.get_or_insert_default();
         for (at, account) in accounts.iter().enumerate() {
             let now = value_of(row, account);
-            let before = self.account.insert(account.name.clone(), now).unwrap_or(0);
+            let known = rows.insert(account.name.clone(), now);
+            let before = known.unwrap_or(if has_joined { 0 } else { now });
             let growth = if row == AccountRow::Imbalance { now } else { now.saturating_sub(before) };
             if growth == 0 {
                 continue;

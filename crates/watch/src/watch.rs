@@ -213,7 +213,7 @@ impl Watch {
                 numbers[old] = Some(number);
                 states[old].take()
             });
-            let mut state = kept.unwrap_or_else(|| RuleState::new(number, rule));
+            let mut state = kept.unwrap_or_else(|| RuleState::joining(number, rule));
             state.number = number;
             if let Some(now_ns) = self.clock.now_ns().filter(|_| old.is_none()) {
                 state.start(rule, now_ns);

@@ -1,5 +1,7 @@
 //! Rules in a graph: clocks that are wrong or go back, the account, files that are read again.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use tapline_capture::{InterfaceAccount, RingAccount};
 use tapline_packet::{ClockReading, Meta, Timestamp};
@@ -76,6 +78,23 @@ impl Case {
             let (now, account) = self.account(second + later, dropped);
             self.trial.graph.idle().expect("nothing fails");
             self.trial.graph.tick(&TickContext::new(now, &account)).expect("nothing fails");
+        }
+    }
+
+    /// Puts other rules in place, as SIGHUP does; what is said of it.
+    fn reload(&mut self, rules: &str) -> String {
+        std::fs::write(self.folder.path().join("rules.toml"), rules).expect("it can be written");
+        self.trial.control().reloads().request();
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            assert!(Instant::now() < end, "rules are not read");
+            std::thread::sleep(Duration::from_millis(1));
+            let now = self.trial.now;
+            self.trial.tick_at(now);
+            let said = self.trial.graph.events().into_iter().map(|event| event.text);
+            if let Some(said) = said.into_iter().find(|text| text.contains("rules")) {
+                return said;
+            }
         }
     }
 
@@ -211,4 +230,20 @@ fn losses_at_the_stop_are_told() {
     let (now, account) = case.account(HOUR + 4, 12);
     case.trial.graph.finish(&TickContext::new(now, &account)).expect("nothing fails");
     assert_eq!(case.values(), [5, 7]);
+}
+
+/// A rule that was changed tells what is lost from then on, not what was lost before.
+#[test]
+fn a_changed_rule_tells_no_losses_of_before() {
+    let mut case = Case::live(LOSSES);
+    case.push(1, HOUR);
+    case.lose(HOUR, 5);
+    assert_eq!(
+        case.reload(&format!("{LOSSES}message = \"{{value}}\"\n")),
+        "rules read again: 1 rules, 0 scripts"
+    );
+    case.lose(HOUR + 5, 6);
+    assert_eq!(case.values(), [5]);
+    case.lose(HOUR + 10, 9);
+    assert_eq!(case.values(), [5, 3]);
 }
