@@ -4,6 +4,7 @@
 //! event at T:  past --packets since T - before--> FileWriter <--packets up to T + after-- as they come
 //! ```
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -87,7 +88,7 @@ pub(crate) struct RecordRequest<'a> {
 pub(crate) struct Recordings {
     directory: PathBuf,
     going_on: Vec<Recording>,
-    /// Files begun, by the number of the rule.
+    /// Files begun, by the number of the rule or script.
     files: Vec<u64>,
     /// Recordings that were not begun: too many at a time, or files of the rule.
     refused: u64,
@@ -125,18 +126,18 @@ impl Recordings {
         std::mem::take(&mut self.faults)
     }
 
-    /// Rules have other numbers: `number` gives the new one of an old one. Recordings of rules that are gone go on to
-    /// their ends.
-    pub(crate) fn renumber(&mut self, rules: usize, number: &dyn Fn(usize) -> Option<usize>) {
+    /// Rules and scripts have other numbers: `numbers` gives the new one of an old one. Recordings of those that are
+    /// gone go on to their ends.
+    pub(crate) fn renumber(&mut self, rules: usize, numbers: &HashMap<usize, usize>) {
         let mut files = vec![0; rules];
         for (old, count) in self.files.iter().enumerate() {
-            if let Some(new) = number(old).and_then(|new| files.get_mut(new)) {
+            if let Some(new) = numbers.get(&old).and_then(|new| files.get_mut(*new)) {
                 *new = *count;
             }
         }
         self.files = files;
         for recording in &mut self.going_on {
-            recording.owner.0 = number(recording.owner.0).unwrap_or(usize::MAX);
+            recording.owner.0 = numbers.get(&recording.owner.0).copied().unwrap_or(usize::MAX);
         }
     }
 

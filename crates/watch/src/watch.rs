@@ -9,6 +9,7 @@
 //! Nothing here reads a clock. A live run is told that time goes on where no packets come ([`Watch::advance`]); else
 //! packets alone drive it, so a file gives what the live run gave.
 
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -108,15 +109,19 @@ impl Program {
         all.filter_map(|actions| actions.record).map(|record| record.before_ns).max()
     }
 
-    /// Takes over the scripts of another program that are the same here: they go on with all that they remember.
-    fn keep_scripts(&mut self, before: Vec<Script>) {
+    /// Takes over the scripts of another program that are the same here: they go on with all that they remember. Their
+    /// numbers there, and here.
+    fn keep_scripts(&mut self, before: Vec<Script>) -> HashMap<usize, usize> {
+        let mut numbers = HashMap::new();
         for old in before {
             if let Some(same) = self.scripts.iter_mut().find(|new| new.is_same(&old)) {
                 let number = same.number;
+                numbers.insert(old.number, number);
                 *same = old;
                 same.number = number;
             }
         }
+        numbers
     }
 }
 
@@ -198,11 +203,10 @@ impl Watch {
             self.certificates = Some(Certificates::new());
         }
         let mut before = std::mem::replace(&mut self.program, program);
-        self.program.keep_scripts(std::mem::take(&mut before.scripts));
+        let mut numbers = self.program.keep_scripts(std::mem::take(&mut before.scripts));
         let mut states: Vec<Option<RuleState>> =
             std::mem::take(&mut self.states).into_iter().map(Some).collect();
         let rules = Arc::clone(&self.program.rules);
-        let mut numbers = vec![None; before.rules.rules.len()];
         for (number, rule) in rules.rules.iter().enumerate() {
             let is_same = |old: &crate::rules::Rule| {
                 let line = old.line;
@@ -210,7 +214,7 @@ impl Watch {
             };
             let old = before.rules.rules.iter().position(is_same);
             let kept = old.and_then(|old| {
-                numbers[old] = Some(number);
+                numbers.insert(old, number);
                 states[old].take()
             });
             let mut state = kept.unwrap_or_else(|| RuleState::joining(number, rule));
@@ -220,8 +224,7 @@ impl Watch {
             }
             self.states.push(state);
         }
-        let number = |old: usize| numbers.get(old).copied().flatten();
-        self.out.recordings.renumber(rules.rules.len() + rules.scripts.len(), &number);
+        self.out.recordings.renumber(rules.rules.len() + rules.scripts.len(), &numbers);
         let keeps_ns = self.program.keeps_ns();
         self.records = keeps_ns.is_some();
         self.out.past.set_bounds(keeps_ns.unwrap_or(0), rules.settings.history);

@@ -22,7 +22,15 @@ struct Case {
 
 impl Case {
     fn of_file(rules: &str) -> Case {
+        Case::of_files(rules, &[])
+    }
+
+    /// With scripts: names and texts.
+    fn of_files(rules: &str, scripts: &[(&str, &str)]) -> Case {
         let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in scripts {
+            std::fs::write(folder.path().join(name), text).expect("it can be written");
+        }
         let path = |name: &str| format!("{:?}", folder.path().join(name).display().to_string());
         std::fs::write(folder.path().join("rules.toml"), rules).expect("it can be written");
         let text = format!(
@@ -115,6 +123,17 @@ impl Case {
         let text = std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default();
         let told = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         told.map(|event| event["value"].as_u64().expect("a number")).collect()
+    }
+
+    /// The files that events named, without their folder.
+    #[cfg(feature = "scripts")]
+    fn recordings(&self) -> Vec<Option<String>> {
+        let text = std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default();
+        let told = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let name = |event: Value| {
+            event["recording"].as_str().and_then(|path| path.rsplit('/').next()).map(str::to_owned)
+        };
+        told.map(name).collect()
     }
 
     /// Events of a rule: seconds and kind.
@@ -246,4 +265,20 @@ fn a_changed_rule_tells_no_losses_of_before() {
     assert_eq!(case.values(), [5]);
     case.lose(HOUR + 10, 9);
     assert_eq!(case.values(), [5, 3]);
+}
+
+/// Another rule comes before a script: the script goes on with its recording and with its limit of files.
+#[cfg(feature = "scripts")]
+#[test]
+fn a_script_keeps_its_recordings_when_rules_change() {
+    let script = "[[script]]\nname = \"s\"\nfile = \"s.rhai\"\nrecord = { after = \"5s\", files = 1 }\n";
+    let other = "[[rule]]\nname = \"other\"\non = \"packet\"\nfilter = \"tcp\"\n";
+    let code = "on_packet(\"udp\", \"f\"); fn f(p) { tell(\"one\", #{src: p.src, dst: p.dst}); }";
+    let mut case = Case::of_files(script, &[("s.rhai", code)]);
+    case.push(1, 10);
+    case.reload(&format!("{other}{script}"));
+    [12, 30].into_iter().for_each(|second| case.push(1, second));
+    let [first, second, third] = &case.recordings()[..] else { panic!("{:?}", case.recordings()) };
+    assert_eq!((first.is_some(), second), (true, first), "the recording goes on");
+    assert_eq!(third, &None, "one file is the most");
 }
