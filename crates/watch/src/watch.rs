@@ -20,7 +20,7 @@ use tapline_flow::Flow;
 use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record, Selection};
 
-use crate::certificates::Certificates;
+use crate::certificates::{Certificate, Certificates};
 use crate::clock::Clock;
 use crate::event::Event;
 use crate::filters::{Asked, Asking, Compile, Found, RuleFilters};
@@ -310,7 +310,7 @@ impl Watch {
                     self.out.recordings.push(packet, interfaces);
                 }
             }
-            let mut subject = None;
+            let (mut subject, mut certificates) = (None, None);
             for (found, at) in [(&self.found, &mut at), (&self.begun, &mut begun_at)] {
                 for (_, number) in found.of(index, at) {
                     let subject = subject.get_or_insert_with(|| subject_of(packet, interfaces));
@@ -322,23 +322,25 @@ impl Watch {
                             let place = self.program.triggers[number - self.states.len()];
                             let script = &mut self.program.scripts[place.script];
                             let link_type = link_type(packet, interfaces);
-                            if place.kind == TriggerKind::Certificate {
-                                let certificates = self.certificates.as_mut();
-                                let all = certificates.map(|all| all.push(link_type, packet));
-                                for certificate in all.unwrap_or_default() {
-                                    let argument = Some(certificate_map(&certificate));
-                                    script.call(
-                                        place.trigger,
-                                        time_ns,
-                                        Some(subject),
-                                        argument,
-                                        &mut self.out,
-                                    );
-                                }
+                            let mut call = |argument| {
+                                script.call(
+                                    place.trigger,
+                                    time_ns,
+                                    Some(subject),
+                                    Some(argument),
+                                    &mut self.out,
+                                );
+                            };
+                            if place.kind != TriggerKind::Certificate {
+                                call(packet_map(link_type, packet, subject));
                                 continue;
                             }
-                            let argument = Some(packet_map(link_type, packet, subject));
-                            script.call(place.trigger, time_ns, Some(subject), argument, &mut self.out);
+                            // A packet is taken once, and what it completes is for each trigger that meets it.
+                            let of_packet = certificates.get_or_insert_with(|| -> Vec<Certificate> {
+                                let all = self.certificates.as_mut();
+                                all.map_or_else(Vec::new, |all| all.push(link_type, packet))
+                            });
+                            of_packet.iter().map(certificate_map).for_each(call);
                         }
                     }
                 }

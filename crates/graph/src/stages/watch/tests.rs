@@ -282,3 +282,33 @@ fn a_script_keeps_its_recordings_when_rules_change() {
     assert_eq!((first.is_some(), second), (true, first), "the recording goes on");
     assert_eq!(third, &None, "one file is the most");
 }
+
+/// A connection to a TLS server that sends a certificate of five bytes.
+#[cfg(feature = "scripts")]
+fn handshake() -> Vec<Vec<u8>> {
+    let (client, server) = (Host::number(1), Host::number(2));
+    let segment = |from: &Host, to: &Host, ports: (u16, u16), seq, ack, flags, payload: &[u8]| {
+        let tcp = Tcp { src: ports.0, dst: ports.1, seq, ack, flags, window: 1000, ..Tcp::default() };
+        Ethernet::between(from, to).ip(&tcp.packet(IpPair::between(from, to, IpVersion::V4), payload))
+    };
+    let (there, back) = ((4000, 443), (443, 4000));
+    let message = [11, 0, 0, 11, 0, 0, 8, 0, 0, 5, 0x30, 1, 2, 3, 4];
+    let record = [&[22, 3, 3, 0, message.len() as u8][..], &message].concat();
+    vec![
+        segment(&client, &server, there, 100, 0, flags::SYN, &[]),
+        segment(&server, &client, back, 500, 101, flags::SYN | flags::ACK, &[]),
+        segment(&client, &server, there, 101, 501, flags::ACK, &[]),
+        segment(&server, &client, back, 501, 101, flags::ACK | flags::PSH, &record),
+    ]
+}
+
+#[cfg(feature = "scripts")]
+#[test]
+fn two_scripts_get_the_same_certificate() {
+    let script = |name: &str| format!("[[script]]\nname = \"{name}\"\nfile = \"s.rhai\"\n");
+    let code = "on_certificate(\"tcp port 443\", \"f\"); fn f(c) { tell(c.sha256); }";
+    let mut case = Case::of_files(&format!("{}{}", script("one"), script("two")), &[("s.rhai", code)]);
+    case.trial.push_frames(&handshake());
+    let told: Vec<String> = case.told().into_iter().map(|event| event.1).collect();
+    assert_eq!(told, ["one", "two"]);
+}
