@@ -15,7 +15,7 @@ use crate::rules::{
     ScriptEntry, Settings, Source,
 };
 use crate::template::Template;
-use crate::window::Threshold;
+use crate::window::{Threshold, VALUES_MAX};
 
 /// Keys of a rule at a time, unless it says.
 const KEYS: u64 = 65_536;
@@ -265,6 +265,11 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
         ["distinct", word] => Count::Distinct(field(word)?),
         _ => return Err("count is events, packets, bytes, or distinct FIELD".to_owned()),
     };
+    if matches!(count, Count::Distinct(_)) && above > VALUES_MAX {
+        return Err(format!(
+            "above = {above}: with distinct it is {VALUES_MAX} at most, as no more values of a key are told apart"
+        ));
+    }
     Ok(Some(Condition { count, threshold: Threshold { window_ns, above, below } }))
 }
 
@@ -384,6 +389,10 @@ limit = "5/1h"
             ("on = \"packet\"\nabove = 3", "needs window"),
             ("on = \"packet\"\nwindow = \"3s\"", "window needs above"),
             ("on = \"packet\"\nabove = 3\nbelow = 3\nwindow = \"3s\"", "below is less"),
+            (
+                "on = \"packet\"\nabove = 65537\nwindow = \"3s\"\ncount = \"distinct src\"",
+                "`x` in line 3: above = 65537: with distinct it is 65536 at most",
+            ),
             ("on = \"packet\"\nwhere = [\"bytes > 3\"]", "where is for"),
             ("on = \"flow ended\"\nwhere = [\"byte > 3\"]", "`byte > 3`"),
             ("on = \"packet\"\nlimit = \"often\"", "COUNT/TIME"),

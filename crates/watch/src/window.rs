@@ -14,6 +14,8 @@ use std::collections::hash_map::Entry;
 use crate::clock::ClockStep;
 use crate::key::{Key, Subject};
 
+/// The most values of a key that are told apart.
+pub(crate) const VALUES_MAX: u64 = 65_536;
 /// Slots of a window: how finely it slides.
 const SLOTS: usize = 10;
 
@@ -22,7 +24,7 @@ const SLOTS: usize = 10;
 pub struct Threshold {
     /// Length of the window in nanoseconds, at least one second.
     pub window_ns: u64,
-    /// The least sum that raises, 1 or more.
+    /// The least sum that raises, 1 or more; of different values 65,536 at most.
     pub above: u64,
     /// The greatest sum at which what was raised is cleared, less than `above`.
     pub below: u64,
@@ -170,7 +172,7 @@ impl Windows {
         window.slide(slot);
         match value {
             // Beyond twice the threshold more values would change nothing but the number that is told.
-            Some(value) => window.see(value, above.saturating_mul(2).min(1 << 16) as usize),
+            Some(value) => window.see(value, above.saturating_mul(2).min(VALUES_MAX) as usize),
             None => window.add(amount),
         }
         window.subject = *subject;
