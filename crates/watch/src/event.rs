@@ -126,6 +126,26 @@ impl Event {
     }
 }
 
+#[cfg(test)]
+impl Event {
+    /// An event that has nothing but its rule.
+    pub(crate) fn of_rule(name: &str) -> Event {
+        Event {
+            time_ns: 0,
+            rule: 0,
+            name: name.to_owned(),
+            kind: EventKind::Seen,
+            key: Vec::new(),
+            value: None,
+            above: None,
+            message: String::new(),
+            about: Map::new(),
+            swallowed: 0,
+            recording: None,
+        }
+    }
+}
+
 /// Nanoseconds since 1970 as RFC 3339, UTC.
 pub(crate) fn time_text(time_ns: i64) -> String {
     let moment = jiff::Timestamp::from_nanosecond(time_ns.into()).unwrap_or_default();
@@ -149,16 +169,12 @@ mod tests {
     fn an_event_is_a_line_of_text_and_of_json() {
         let event = Event {
             time_ns: 1_700_000_000_000_000_001,
-            rule: 0,
-            name: "scan".to_owned(),
             kind: EventKind::Raised,
             key: vec![("src", "10.0.0.9".into())],
             value: Some(20),
             above: Some(20),
-            message: String::new(),
-            about: Map::new(),
             swallowed: 3,
-            recording: None,
+            ..Event::of_rule("scan")
         };
         let text = "2023-11-14T22:13:20.000000001Z scan raised: src 10.0.0.9, value 20 (3 not told)";
         assert_eq!(event.to_text(), text);

@@ -55,7 +55,7 @@ mod webhook;
 mod window;
 
 pub use comparison::Comparison;
-pub use delivery::{Commands, DeliveryCounts};
+pub use delivery::{Commands, DeliveryCounts, END_TIME};
 pub use error::RuleError;
 pub use event::{Event, EventKind};
 pub use filters::Compile;

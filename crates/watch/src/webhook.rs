@@ -3,12 +3,14 @@
 //! ```text
 //! event --queue of 256--> POST --2xx--> done
 //!                          | three tries
-//!                          '--> spool: lines {"url": ..., "event": ...}, tried again later and at the next start
+//!                          '--> spool: lines {"url": ..., "event": ...}, tried again later and at the next start;
+//!                               one that was sent begins with `-` until the spool is written anew
 //! ```
 //!
 //! Only in builds with the feature `webhook`: TLS is a third of a build of Tapline.
 
 use std::path::Path;
+use std::time::Instant;
 
 use crate::delivery::DeliveryCounts;
 use crate::event::Event;
@@ -40,7 +42,13 @@ impl Webhooks {
         self.sender.offer(url, event);
     }
 
-    /// Waits for the calls that are due: each is tried once more, and spooled once one has failed.
+    /// Has the calls that are due made before `end`: each is tried once more, and all are spooled once one has failed
+    /// or the time is over.
+    pub fn end_by(&mut self, end: Instant) {
+        self.sender.end_by(end);
+    }
+
+    /// Waits for the calls that are due, after [`end_by`](Self::end_by).
     pub fn finish(&mut self) {
         self.sender.finish();
     }
@@ -63,6 +71,11 @@ impl Webhooks {
 
     /// Has an address called for an event.
     pub fn offer(&mut self, _: &str, _: &Event) {
+        match self.never {}
+    }
+
+    /// Has the calls that are due made.
+    pub fn end_by(&mut self, _: Instant) {
         match self.never {}
     }
 

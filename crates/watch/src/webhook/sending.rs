@@ -2,22 +2,25 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::delivery::{DeliveryCounts, Tally, Worker};
+use crate::delivery::{DeliveryCounts, Ending, Tally, Worker};
 use crate::event::Event;
 
 /// The name of the spool.
 pub(super) const SPOOL: &str = "webhook.spool";
 /// The most bytes of a spool.
 const SPOOL_MAX: u64 = 16 << 20;
+/// What a line of the spool begins with once it was sent: no JSON does.
+const SENT: &[u8] = b"-";
 /// Calls that wait.
 const QUEUE: usize = 256;
 /// The longest time of a call.
@@ -32,42 +35,40 @@ pub(super) struct Job {
     body: Value,
 }
 
-pub(super) struct Sender {
-    worker: Worker<Job>,
-    is_ending: Arc<AtomicBool>,
-}
+pub(super) struct Sender(Worker<Job>);
 
 impl Sender {
     pub(super) fn start(spool: PathBuf) -> std::io::Result<Sender> {
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&is_ending);
-        let worker = Worker::start("webhooks", QUEUE, move |jobs, tally| {
-            let config = ureq::Agent::config_builder().timeout_global(Some(CALL_TIME)).build();
-            Caller { agent: config.into(), spool, is_ending: theirs, tally, has_failed: false }.work(&jobs);
-        })?;
-        Ok(Sender { worker, is_ending })
+        Worker::start("webhooks", QUEUE, move |jobs, tally, ending| {
+            let agent = ureq::Agent::new_with_defaults();
+            Caller { agent, spool, tally, ending, has_failed: false }.work(&jobs);
+        })
+        .map(Sender)
     }
 
     pub(super) fn offer(&mut self, url: &str, event: &Event) {
-        self.worker.offer(Job { url: url.to_owned(), body: event.to_json() });
+        self.0.offer(Job { url: url.to_owned(), body: event.to_json() });
+    }
+
+    pub(super) fn end_by(&mut self, end: Instant) {
+        self.0.end_by(end);
     }
 
     pub(super) fn finish(&mut self) {
-        self.is_ending.store(true, Ordering::Relaxed);
-        self.worker.finish();
+        self.0.finish();
     }
 
     pub(super) fn counts(&self) -> DeliveryCounts {
-        self.worker.counts()
+        self.0.counts()
     }
 }
 
 struct Caller {
     agent: ureq::Agent,
     spool: PathBuf,
-    is_ending: Arc<AtomicBool>,
     tally: Arc<Tally>,
-    /// A call has failed since the end was asked for: the rest is spooled at once.
+    ending: Arc<Ending>,
+    /// A call has failed since the end began: the rest is spooled at once.
     has_failed: bool,
 }
 
@@ -92,49 +93,57 @@ impl Caller {
     }
 
     fn call_often(&mut self, url: &str, body: &Value) -> bool {
-        if self.has_failed {
-            return false;
-        }
         let mut pauses = PAUSES.iter();
         loop {
             if self.call(url, body) {
                 return true;
             }
-            if self.is_ending.load(Ordering::Relaxed) {
-                self.has_failed = true;
-                return false;
-            }
             match pauses.next() {
-                Some(pause) => thread::sleep(*pause),
-                None => return false,
+                Some(pause) if !self.ending.has_begun() => thread::sleep(*pause),
+                _ => return false,
             }
         }
     }
 
     /// Whether the address answered with 2xx or, after redirections, with what is no error.
-    fn call(&self, url: &str, body: &Value) -> bool {
+    fn call(&mut self, url: &str, body: &Value) -> bool {
+        let time = self.ending.left(CALL_TIME);
+        if self.has_failed || time.is_zero() {
+            return false;
+        }
         let request = self.agent.post(url).header("content-type", "application/json");
-        request.send(body.to_string()).is_ok()
+        let request = request.config().timeout_global(Some(time)).build();
+        let is_answered = request.send(body.to_string()).is_ok();
+        self.has_failed = !is_answered && self.ending.has_begun();
+        is_answered
     }
 
-    /// Tries what is spooled, in its order, up to the first that fails; the rest stays.
+    /// Tries what is spooled, in its order, up to the first that fails or the time of the end; the rest stays.
     fn send_spooled(&mut self) {
-        let mut text = String::new();
-        let read =
-            fs::File::open(&self.spool).and_then(|file| file.take(2 * SPOOL_MAX).read_to_string(&mut text));
-        if read.is_err() || text.is_empty() {
+        let mut lines = Vec::new();
+        let Ok(spool) = fs::OpenOptions::new().read(true).write(true).open(&self.spool) else { return };
+        if (&spool).take(2 * SPOOL_MAX).read_to_end(&mut lines).is_err() || lines.is_empty() {
             return;
         }
-        let lines: Vec<&str> = text.lines().collect();
-        let sent = lines.iter().take_while(|line| {
-            let job: Value = serde_json::from_str(line).unwrap_or_default();
-            // A line that is cut is of a writer that was killed: it goes.
-            let Some(url) = job["url"].as_str() else { return true };
-            self.call(url, &job["event"])
-        });
-        let sent = sent.count();
-        self.tally.done.fetch_add(sent as u64, Ordering::Relaxed);
-        let rest: String = lines[sent..].iter().flat_map(|line| [line, "\n"]).collect();
+        let mut at = 0;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let job: Value = serde_json::from_slice(line).unwrap_or_default();
+            // What is no JSON was sent before the program was killed, or not written to its end then: it goes.
+            if let Some(url) = job["url"].as_str() {
+                if !self.call(url, &job["event"]) {
+                    break;
+                }
+                // Should this fail, so will the spool below, which tells it.
+                let _ = spool.write_all_at(SENT, at as u64);
+                self.tally.done.fetch_add(1, Ordering::Relaxed);
+            }
+            at += line.len();
+        }
+        self.keep_spooled(&lines[at..]);
+    }
+
+    /// Writes the spool anew, with the lines that are left.
+    fn keep_spooled(&self, rest: &[u8]) {
         let next = self.spool.with_extension("spool.part");
         let written = fs::write(&next, rest).and_then(|()| fs::rename(&next, &self.spool));
         if let Err(error) = written {
@@ -158,29 +167,13 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::event::EventKind;
 
-    fn event() -> Event {
-        Event {
-            time_ns: 0,
-            rule: 0,
-            name: "r".to_owned(),
-            kind: EventKind::Seen,
-            key: Vec::new(),
-            value: None,
-            above: None,
-            message: String::new(),
-            about: serde_json::Map::new(),
-            swallowed: 0,
-            recording: None,
-        }
-    }
-
-    /// Answers calls; the bodies that came.
-    fn answer(listener: &TcpListener, calls: usize) -> Vec<Value> {
+    /// Answers calls, each after a time; the bodies that came.
+    fn answer(listener: &TcpListener, calls: usize, after: Duration) -> Vec<Value> {
         (0..calls)
             .map(|_| {
                 let (mut stream, _) = listener.accept().unwrap();
+                thread::sleep(after);
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 let mut len = 0;
                 loop {
@@ -204,25 +197,60 @@ mod tests {
             .collect()
     }
 
+    /// A sender that is told to end soon.
+    fn end(mut sender: Sender, time: Duration) -> DeliveryCounts {
+        sender.end_by(Instant::now() + time);
+        sender.finish();
+        sender.counts()
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+
     #[test]
     fn what_finds_no_answer_is_sent_at_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
         let spool = folder.path().join(SPOOL);
+        let event = Event::of_rule("r");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         // No socket listens on a port that was just given back, so the call is refused.
         drop(listener);
         let mut sender = Sender::start(spool.clone()).unwrap();
-        sender.offer(&url, &event());
-        sender.finish();
+        sender.offer(&url, &event);
+        end(sender, LONG);
         assert_eq!(fs::read_to_string(&spool).unwrap().lines().count(), 1);
         let listener = TcpListener::bind(url.trim_start_matches("http://").trim_end_matches('/')).unwrap();
-        let answering = thread::spawn(move || answer(&listener, 2));
+        let answering = thread::spawn(move || answer(&listener, 2, Duration::ZERO));
         let mut sender = Sender::start(spool.clone()).unwrap();
-        sender.offer(&url, &event());
-        sender.finish();
-        assert_eq!(answering.join().unwrap(), [event().to_json(), event().to_json()]);
-        assert_eq!(sender.counts(), DeliveryCounts { done: 2, failed: 0, refused: 0 });
+        sender.offer(&url, &event);
+        assert_eq!(end(sender, LONG), DeliveryCounts { done: 2, failed: 0, refused: 0 });
+        assert_eq!(answering.join().unwrap(), [event.to_json(), event.to_json()]);
         assert_eq!(fs::read_to_string(&spool).unwrap(), "");
+    }
+
+    /// A long spool, and a receiver that takes its time.
+    #[test]
+    fn the_end_keeps_what_it_has_no_time_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join(SPOOL);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let event = Event::of_rule("r");
+        (0..1000).for_each(|_| append(&spool, &url, &event.to_json()).unwrap());
+        thread::spawn(move || answer(&listener, 1000, Duration::from_millis(100)));
+        let mut sender = Sender::start(spool.clone()).unwrap();
+        while sender.counts().done < 3 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // So far nothing was written anew: who was killed here would know what was sent.
+        let text = fs::read_to_string(&spool).unwrap();
+        assert!(text.lines().filter(|line| line.starts_with('-')).count() >= 3);
+        let begin = Instant::now();
+        sender.offer(&url, &event);
+        let done = end(sender, Duration::from_millis(500)).done;
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+        let text = fs::read_to_string(&spool).unwrap();
+        assert_eq!(text.lines().count() as u64 + done, 1001);
+        assert!(text.lines().all(|line| line.starts_with('{')), "what was sent is gone");
     }
 }

@@ -3,9 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Stdout, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use tapline_capture::Error;
-use tapline_watch::{Actions as RuleActions, Commands, Event, EventKind, RecordedPeriod, Rules, Webhooks};
+use tapline_watch::{
+    Actions as RuleActions, Commands, END_TIME, Event, EventKind, RecordedPeriod, Rules, Webhooks,
+};
 
 use crate::catalog::Arguments;
 
@@ -110,8 +113,11 @@ impl Actions {
         self.lines.flush().map_err(|error| Error::output(&self.name, error))
     }
 
-    /// Waits for commands and webhooks that are due.
+    /// Waits for commands and webhooks that are due, for the time that an end has.
     pub(super) fn finish(&mut self) {
+        let end = Instant::now() + END_TIME;
+        self.commands.iter_mut().for_each(|commands| commands.end_by(end));
+        self.webhooks.iter_mut().for_each(|webhooks| webhooks.end_by(end));
         self.commands.iter_mut().for_each(Commands::finish);
         self.webhooks.iter_mut().for_each(Webhooks::finish);
     }
