@@ -4,6 +4,7 @@
 //! oldest                                                       newest
 //! [ chunk: packets | packets ][ chunk ][ chunk ] ... [ chunk: being filled ]
 //!   given up once all of it is too old, or once there are too many bytes; its memory is used again
+//! bytes: those of packets, and of the record of each: an empty packet is not free
 //! ```
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use tapline_packet::{Batch, Packet, Record};
 
 use crate::clock::ClockStep;
 
-/// Bytes of a chunk; the last packet may stand beyond.
+/// Bytes of a chunk with its records; the last packet may stand beyond.
 const CHUNK: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -23,12 +24,18 @@ struct Chunk {
     latest_ns: i64,
 }
 
+impl Chunk {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.records.len() * size_of::<Record>()
+    }
+}
+
 /// Copies of the last packets.
 #[derive(Debug)]
 pub(crate) struct Past {
     /// How long packets are kept.
     keep_ns: i64,
-    /// The most bytes of packets.
+    /// The most bytes of packets and their records.
     most: usize,
     len: usize,
     chunks: VecDeque<Chunk>,
@@ -56,7 +63,7 @@ impl Past {
     }
 
     pub(crate) fn push(&mut self, packet: Packet<'_>) {
-        let is_full = |chunk: &Chunk| chunk.bytes.len() >= CHUNK.min(self.most / 8 + 1);
+        let is_full = |chunk: &Chunk| chunk.len() >= CHUNK.min(self.most / 8 + 1);
         if self.chunks.back().is_none_or(is_full) {
             self.give_up(packet.meta.timestamp.as_nanos());
             let chunk = self.spare.pop().unwrap_or_default();
@@ -72,7 +79,7 @@ impl Past {
         chunk.bytes.extend_from_slice(packet.data);
         chunk.latest_ns = chunk.latest_ns.max(packet.meta.timestamp.as_nanos());
         chunk.records.push(record);
-        self.len += packet.data.len();
+        self.len += packet.data.len() + size_of::<Record>();
     }
 
     /// The clock was set back: packets are as old as before. Their time stamps stay, so that a recording takes all of
@@ -88,7 +95,7 @@ impl Past {
                 break;
             }
             let Some(mut chunk) = self.chunks.pop_front() else { break };
-            self.len -= chunk.bytes.len();
+            self.len -= chunk.len();
             self.given_up += if is_old { 0 } else { chunk.records.len() as u64 };
             chunk.bytes.clear();
             chunk.records.clear();
@@ -114,6 +121,8 @@ mod tests {
     use super::*;
     use tapline_packet::{Meta, Timestamp};
 
+    const RECORD: usize = size_of::<Record>();
+
     fn push(past: &mut Past, second: i64, len: usize) {
         let timestamp = Timestamp::from_nanos(second * 1_000_000_000);
         let meta = Meta { timestamp, wire_len: len as u32, ..Meta::default() };
@@ -126,7 +135,7 @@ mod tests {
 
     #[test]
     fn old_packets_go_and_no_others() {
-        let mut past = Past::new(5_000_000_000, 80);
+        let mut past = Past::new(5_000_000_000, 8 * (10 + RECORD) as u64);
         (0..4).for_each(|second| push(&mut past, second, 10));
         assert_eq!(seconds(&past), [0, 1, 2, 3]);
         (4..20).for_each(|second| push(&mut past, second, 10));
@@ -138,9 +147,18 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_and_what_goes_early_is_counted() {
-        let mut past = Past::new(1_000_000_000_000, 1000);
+        let mut past = Past::new(1_000_000_000_000, 10 * (100 + RECORD) as u64);
         (0..100).for_each(|second| push(&mut past, second, 100));
         assert!(seconds(&past).len() <= 14, "{}", seconds(&past).len());
         assert_eq!(past.given_up() as usize + seconds(&past).len(), 100);
+    }
+
+    #[test]
+    fn empty_packets_have_a_bound() {
+        let mut past = Past::new(1_000_000_000_000, 100 * RECORD as u64);
+        (0..1000).for_each(|second| push(&mut past, second, 0));
+        let kept: usize = past.parts().map(|batch| batch.len()).sum();
+        assert!((80..140).contains(&kept), "{kept}");
+        assert_eq!(past.given_up() as usize + kept, 1000);
     }
 }

@@ -167,7 +167,7 @@ pub struct ScriptEntry {
 /// Bounds that hold for all rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of packets that are kept for recordings.
+    /// Bytes of packets that are kept for recordings, with 64 for the record of each.
     pub history: u64,
     /// Idle timeout of flows in nanoseconds.
     pub flow_idle_ns: u64,
