@@ -17,21 +17,30 @@ const ACTIVE_NS: i64 = 86_400_000_000_000;
 /// The flows of a run.
 pub(crate) struct Flows {
     meter: Meter,
+    /// Those with which the meter was made.
+    settings: Settings,
     ended: Vec<Flow>,
     begun: Vec<u8>,
 }
 
 impl Flows {
     pub(crate) fn new(settings: &Settings) -> Result<Flows, String> {
-        let settings = MeterSettings {
+        let of_meter = MeterSettings {
             active_ns: ACTIVE_NS,
             idle_ns: settings.flow_idle_ns as i64,
             flows_max: settings.flows_max as usize,
             ..MeterSettings::default()
         };
-        let mut meter = Meter::new(&settings).map_err(|error| error.to_string())?;
+        let mut meter = Meter::new(&of_meter).map_err(|error| error.to_string())?;
         meter.track_begun();
-        Ok(Flows { meter, ended: Vec::new(), begun: Vec::new() })
+        Ok(Flows { meter, settings: *settings, ended: Vec::new(), begun: Vec::new() })
+    }
+
+    /// The names of settings that have other values here: a meter keeps its own.
+    pub(crate) fn kept_settings(&self, settings: &Settings) -> Vec<&'static str> {
+        let idle = (self.settings.flow_idle_ns != settings.flow_idle_ns).then_some("flow_idle");
+        let most = (self.settings.flows_max != settings.flows_max).then_some("flows_max");
+        idle.into_iter().chain(most).collect()
     }
 
     /// Sets the clock back to `now_ns`, after all flows were taken as ended.

@@ -191,11 +191,11 @@ impl Watch {
     }
 
     /// Puts other rules in place of these. A rule that is as before goes on with all that it remembers; flows and the
-    /// packets of the last seconds stay.
+    /// packets of the last seconds stay. The names of settings that keep their values, because flows go on with them.
     ///
     /// # Errors
     /// If the flows that rules need do not fit into memory; then the rules are as before.
-    pub fn exchange(&mut self, program: Program) -> Result<(), String> {
+    pub fn exchange(&mut self, program: Program) -> Result<Vec<&'static str>, String> {
         if program.needs_flows() && self.flows.is_none() {
             self.flows = Some(Flows::new(&program.rules.settings)?);
         }
@@ -228,7 +228,7 @@ impl Watch {
         let keeps_ns = self.program.keeps_ns();
         self.records = keeps_ns.is_some();
         self.out.past.set_bounds(keeps_ns.unwrap_or(0), rules.settings.history);
-        Ok(())
+        Ok(self.flows.as_ref().map_or_else(Vec::new, |flows| flows.kept_settings(&rules.settings)))
     }
 
     /// Takes packets.

@@ -145,13 +145,22 @@ impl WatchStage {
                 let counts = (rules.rules.len(), rules.scripts.len());
                 let told = self.actions.extend(rules).and_then(|()| self.watch.exchange(program));
                 self.told.push(match told {
-                    Ok(()) => format!("rules read again: {} rules, {} scripts", counts.0, counts.1),
+                    Ok(kept) => read_again(counts, &kept),
                     Err(why) => format!("{why}; the rules before stay"),
                 });
             }
             Some(Err(why)) => self.told.push(format!("{why}; the rules before stay")),
         }
     }
+}
+
+/// What is said of rules that were read again, how many, and of settings that keep their values.
+fn read_again((rules, scripts): (usize, usize), kept: &[&str]) -> String {
+    let kept = match kept {
+        [] => String::new(),
+        kept => format!("; flows go on with the {} of before, until a restart", kept.join(" and ")),
+    };
+    format!("rules read again: {rules} rules, {scripts} scripts{kept}")
 }
 
 impl Stage for WatchStage {

@@ -312,3 +312,17 @@ fn two_scripts_get_the_same_certificate() {
     let told: Vec<String> = case.told().into_iter().map(|event| event.1).collect();
     assert_eq!(told, ["one", "two"]);
 }
+
+/// Flows go on with their settings, and that is said.
+#[test]
+fn settings_that_keep_their_values_are_named() {
+    let rules = "[[rule]]\nname = \"ended\"\non = \"flow ended\"\n";
+    let mut case = Case::of_file(rules);
+    let said = case.reload(&format!("[settings]\nhistory = \"1M\"\n{rules}"));
+    assert_eq!(said, "rules read again: 1 rules, 0 scripts");
+    let said = case.reload(&format!("[settings]\nflow_idle = \"1s\"\nflows_max = 9\n{rules}"));
+    assert!(
+        said.ends_with("; flows go on with the flow_idle and flows_max of before, until a restart"),
+        "{said}"
+    );
+}
