@@ -12,6 +12,7 @@
 //! programs read it while this one writes; `docs/view.md` has its tables.
 
 mod answer;
+mod expiry;
 mod record;
 mod recover;
 mod waiting;
@@ -21,7 +22,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use tapline_view::{Dimension, Key, Reading, Second, Table, TableSum};
 
 pub use answer::HistoryAnswer;
@@ -32,11 +33,12 @@ use crate::error::Error;
 
 const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
-/// Seconds that end so much later than now are not kept: what is too old is told by the latest second, and that of a
-/// capture file may be of any time.
+/// Seconds that end so much later than now are not kept: what is too old is told by the latest second.
 const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
-/// Names that are looked at together when those without a row are taken away.
-const NAMES_AT_ONCE: usize = 1 << 26;
+/// The least bytes that the log of the file may have: a minute, an hour and a day, and what they push out.
+const LOG_MIN: u64 = 4 << 20;
+/// Pages of the log after which it is written back into the file.
+const LOG_PAGES: i64 = 256;
 /// Rows of a sum that is being made, beyond which it is cut to half.
 const SUM_ROWS_MAX: usize = 4096;
 
@@ -102,7 +104,7 @@ pub struct HistoryLimits {
     pub minutes: Duration,
     /// Hours and days are kept for so long.
     pub hours: Duration,
-    /// The most bytes of the file; then the oldest minutes go first.
+    /// The most bytes of the file and its log, which has an eighth of them; then the oldest minutes go first.
     pub bytes: u64,
 }
 
@@ -127,6 +129,8 @@ pub struct History {
     buckets: [Bucket; Tier::ALL.len()],
     /// Those that are over, and not in the file.
     waiting: Waiting,
+    /// The day on which names without a row were taken away last.
+    names_seen: Option<u64>,
 }
 
 /// A bucket that is being filled.
@@ -182,6 +186,9 @@ impl History {
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(of())?;
         // The file stays in one folder, which is all that this process may write to.
         connection.pragma_update(None, "temp_store", "MEMORY").map_err(of())?;
+        // The log is short when it is written back, and is cut then to its part of the size.
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(of())?;
+        connection.pragma_update(None, "journal_size_limit", log_max(&limits) as i64).map_err(of())?;
         connection.execute_batch(SCHEMA).map_err(of())?;
         recover::complete(&connection).map_err(of())?;
         Ok(History::new(path, connection, limits))
@@ -205,7 +212,7 @@ impl History {
 
     fn new(path: &Path, connection: Connection, limits: HistoryLimits) -> History {
         let (path, buckets) = (path.to_owned(), Tier::ALL.map(Bucket::new));
-        History { path, connection, limits, buckets, waiting: Waiting::default() }
+        History { path, connection, limits, buckets, waiting: Waiting::default(), names_seen: None }
     }
 
     /// Its file.
@@ -251,16 +258,15 @@ impl History {
         self.write(begun)
     }
 
-    /// Writes these buckets and those that wait in one transaction, and takes away what is too old.
+    /// Writes these buckets and those that wait, and takes away what is too old or too much.
     fn write(&mut self, buckets: impl IntoIterator<Item = Bucket>) -> Result<(), Error> {
         self.waiting.extend(buckets);
-        if self.waiting.buckets.is_empty() {
-            return Ok(());
-        }
-        match write_buckets(&self.connection, &self.waiting.buckets, &self.limits) {
-            Ok(()) => {
+        let whole = &self.waiting.buckets;
+        let Some(now) = whole.iter().map(|bucket| bucket.second.end_ns).max() else { return Ok(()) };
+        match self.bound_log().and_then(|()| write_buckets(&self.connection, whole)) {
+            Ok(begun) => {
                 self.waiting = Waiting::default();
-                Ok(())
+                self.expire(now, begun).map_err(Error::history(&self.path))
             }
             Err(source) => {
                 self.waiting.bound();
@@ -269,18 +275,64 @@ impl History {
             }
         }
     }
+
+    fn expire(&mut self, now_ns: u64, begun: [u64; Tier::ALL.len()]) -> rusqlite::Result<()> {
+        expiry::by_age(&self.connection, now_ns, &self.limits, begun)?;
+        let was_too_large = expiry::by_size(&self.connection, &self.limits)?;
+        let day = now_ns / Tier::Day.len_ns();
+        if was_too_large || self.names_seen != Some(day) {
+            expiry::names(&self.connection)?;
+            self.names_seen = Some(day);
+        }
+        Ok(())
+    }
+
+    /// Refuses to write while the log of the file is longer than its part, which a reader does whose transaction lasts.
+    fn bound_log(&self) -> rusqlite::Result<()> {
+        let mut name = self.path.clone().into_os_string();
+        name.push("-wal");
+        let is_long = || {
+            let len = std::fs::metadata(&name).map_or(0, |about| about.len());
+            len > log_max(&self.limits)
+        };
+        if is_long() {
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        }
+        match is_long() {
+            true => Err(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+                Some(
+                    "another program reads one moment of the file for so long that its log is full"
+                        .to_owned(),
+                ),
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
+/// The most bytes of the file's log between two writes: at least those of a few buckets.
+fn log_max(limits: &HistoryLimits) -> u64 {
+    (limits.bytes / expiry::LOG_SHARE).max(LOG_MIN)
+}
+
+/// Writes buckets in one transaction. How many of each tier the file did not have.
 fn write_buckets(
     connection: &Connection,
     buckets: &[WholeBucket],
-    limits: &HistoryLimits,
-) -> rusqlite::Result<()> {
-    let now = buckets.iter().map(|bucket| bucket.second.end_ns).max().unwrap_or(0);
-    let transaction = connection.unchecked_transaction()?;
-    buckets.iter().try_for_each(|bucket| write_bucket(&transaction, bucket))?;
-    expire(&transaction, now, limits)?;
-    transaction.commit()
+) -> rusqlite::Result<[u64; Tier::ALL.len()]> {
+    // It reads first: a transaction that becomes one that writes does not wait for other programs.
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    let mut begun = [0; Tier::ALL.len()];
+    for bucket in buckets {
+        let is_there = transaction
+            .prepare_cached("SELECT 1 FROM total WHERE tier = ?1 AND bucket = ?2")?
+            .exists(params![bucket.tier as i64, bucket.number as i64])?;
+        begun[bucket.tier as usize - 1] += u64::from(!is_there);
+        write_bucket(&transaction, bucket)?;
+    }
+    transaction.commit()?;
+    Ok(begun)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -393,87 +445,4 @@ fn key_of(connection: &Connection, id: i64) -> rusqlite::Result<Key> {
 /// The key of a roll: tier in bits 56 to 62, dimension in 48 to 55, bucket in 0 to 47.
 pub(crate) fn roll_key(tier: Tier, dimension: Dimension, bucket: u64) -> i64 {
     (tier as i64) << 56 | (dimension as i64) << 48 | (bucket & 0xffff_ffff_ffff) as i64
-}
-
-/// Takes away what is too old, and the oldest minutes while the file is too large.
-fn expire(connection: &Connection, now_ns: u64, limits: &HistoryLimits) -> rusqlite::Result<()> {
-    let kept = [(Tier::Minute, limits.minutes), (Tier::Hour, limits.hours), (Tier::Day, limits.hours)];
-    for (tier, kept) in kept {
-        let oldest = now_ns.saturating_sub(kept.as_nanos() as u64) / tier.len_ns();
-        take_away(connection, tier, oldest)?;
-    }
-    let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
-    let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
-    let size: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-    if ((pages - free) * size) as u64 > limits.bytes {
-        for tier in Tier::ALL {
-            let (first, last): (Option<i64>, Option<i64>) = connection.query_row(
-                "SELECT min(bucket), max(bucket) FROM total WHERE tier = ?1",
-                [tier as i64],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?;
-            if let (Some(first), Some(last)) = (first, last)
-                && last > first
-            {
-                // A sixteenth at a time, so that the next minutes find room.
-                take_away(connection, tier, (first + 1 + (last - first) / 16) as u64)?;
-                forget_names(connection)?;
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Takes away names that no row has any more: strangers make new ones at will, with a packet for each.
-fn forget_names(connection: &Connection) -> rusqlite::Result<()> {
-    let next = |from: i64| -> rusqlite::Result<Option<i64>> {
-        connection
-            .prepare_cached("SELECT min(id) FROM name WHERE id >= ?1")?
-            .query_row([from], |row| row.get(0))
-    };
-    let mut from = i64::MIN;
-    while let Some(first) = next(from)? {
-        let last = first.saturating_add(NAMES_AT_ONCE as i64 - 1);
-        forget_names_between(connection, (first, last))?;
-        let Some(after) = last.checked_add(1) else { break };
-        from = after;
-    }
-    Ok(())
-}
-
-/// Likewise, of the names with these numbers.
-fn forget_names_between(connection: &Connection, (first, last): (i64, i64)) -> rusqlite::Result<()> {
-    let place = |id: i64| id.abs_diff(first) as usize;
-    let greatest: i64 =
-        connection.query_row("SELECT max(id) FROM name WHERE id <= ?1", [last], |row| row.get(0))?;
-    let mut has_row = vec![false; place(greatest) + 1];
-    let mut statement = connection.prepare_cached("SELECT v FROM roll")?;
-    let mut rolls = statement.query([])?;
-    while let Some(roll) = rolls.next()? {
-        let Some(table) = record::table_of(roll.get_ref(0)?.as_blob()?) else { continue };
-        let ids = table.rows.iter().map(|(id, _)| *id).filter(|id| (first..=greatest).contains(id));
-        ids.for_each(|id| has_row[place(id)] = true);
-    }
-    let mut statement = connection.prepare_cached("SELECT id FROM name WHERE id BETWEEN ?1 AND ?2")?;
-    let ids = statement.query_map([first, greatest], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    let mut delete = connection.prepare_cached("DELETE FROM name WHERE id = ?1")?;
-    for id in ids.into_iter().filter(|id| !has_row[place(*id)]) {
-        delete.execute([id])?;
-    }
-    Ok(())
-}
-
-/// Takes away all buckets of a tier before one.
-fn take_away(connection: &Connection, tier: Tier, oldest: u64) -> rusqlite::Result<()> {
-    let gone = connection
-        .prepare_cached("DELETE FROM total WHERE tier = ?1 AND bucket < ?2")?
-        .execute(params![tier as i64, oldest as i64])?;
-    if gone > 0 {
-        for dimension in KEPT {
-            let (from, to) = (roll_key(tier, dimension, 0), roll_key(tier, dimension, oldest));
-            connection.prepare_cached("DELETE FROM roll WHERE k >= ?1 AND k < ?2")?.execute([from, to])?;
-        }
-    }
-    Ok(())
 }
