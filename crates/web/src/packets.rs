@@ -68,7 +68,7 @@ pub struct PacketAnswer {
 
 /// Where packets of the past come from: the command that serves the page knows.
 pub trait PacketSource: Send + Sync {
-    /// The names of the sources that can be asked.
+    /// The names of the sources that can be asked now.
     fn sources(&self) -> Vec<String>;
 
     /// Lists packets as lines of text.

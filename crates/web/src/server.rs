@@ -32,6 +32,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::json;
 use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
+use tapline_view::Process;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -215,16 +216,25 @@ impl Server {
 
 /// Reads the meter again and again. Nothing here waits: a feed that is late misses seconds.
 fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
-    let mut was_alive = false;
+    let (mut was_alive, mut told) = (false, None);
     while !stop.load(Relaxed) {
         let fresh = feed.read();
         let snapshot = feed.snapshot();
+        let process = snapshot.process.clone();
         if !fresh.is_empty() || snapshot.is_alive != was_alive {
             was_alive = snapshot.is_alive;
             shared.snapshot.send_replace(Arc::new(snapshot));
         }
-        if let Some(keeper) = &shared.keeper {
-            fresh.into_iter().for_each(|reading| keeper.push(reading));
+        if let (Some(keeper), Some(process)) = (&shared.keeper, process) {
+            let had_packets = fresh.iter().any(|reading| reading.second.offered() > 0);
+            if process.is_live {
+                fresh.into_iter().for_each(|reading| keeper.push(reading));
+            } else if had_packets && told != Some((process.pid, process.created_ns)) {
+                // Its seconds are of another time, and would be added to what was live then, at each run again.
+                let Process { title, pid, created_ns, .. } = process;
+                (shared.log)(&format!("{title:?} ({pid}) reads no live interface: its seconds are not kept"));
+                told = Some((pid, created_ns));
+            }
         }
         thread::sleep(POLL);
     }
@@ -461,7 +471,11 @@ async fn packets(
         return Err((503, format!("{FETCHES_MAX} others ask for packets just now: try again")));
     };
     let is_file = path.ends_with(".pcapng");
-    let asked = packet_request(query, source.as_ref(), is_file).map_err(|why| (400, why))?;
+    // Which sources there are may have to be asked of others.
+    let (query, of) = (query.clone(), Arc::clone(&source));
+    let asked = tokio::task::spawn_blocking(move || packet_request(&query, of.as_ref(), is_file)).await;
+    let asked = asked.unwrap_or_else(|_| Err("the sources of packets could not be asked".to_owned()));
+    let asked = asked.map_err(|why| (400, why))?;
     if !is_file {
         let answered = tokio::task::spawn_blocking(move || {
             let _place = place;
@@ -510,6 +524,11 @@ async fn packets(
 
 fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Result<PacketRequest, String> {
     let sources = source.sources();
+    if sources.is_empty() {
+        return Err(
+            "no capture of tapline serve is there that may be read: see --packets and --socket".to_owned()
+        );
+    }
     let asked = query.text("source");
     let name = sources.iter().find(|known| *known == asked || asked.is_empty());
     let name = name.ok_or_else(|| format!("packets are there from: {}", sources.join(", ")))?;

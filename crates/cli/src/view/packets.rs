@@ -34,37 +34,25 @@ const DAEMON_PATIENCE: Duration = Duration::from_millis(300);
 const QUIET: Duration = Duration::from_millis(400);
 const STEP: Duration = Duration::from_millis(50);
 
-/// The sources of packets.
+/// The sources of packets: those that were named; else the captures of the daemon that we may read, whenever it runs.
 pub(super) struct Sources {
-    names: Vec<String>,
+    named: Vec<String>,
     socket: PathBuf,
 }
 
 impl Sources {
-    /// Those that were named; else the captures of the daemon that we may read.
-    pub(super) fn find(named: &[String], socket: Option<&Path>) -> Result<Sources> {
+    pub(super) fn of(named: &[String], socket: Option<&Path>) -> Result<Sources> {
         for name in named {
             if !name.starts_with(TAP) && stored::store_name(Path::new(name))?.is_none() {
                 bail!("--packets {name}: a source of packets is tap:NAME or store:DIRECTORY");
             }
         }
-        let names = match named {
-            [] => {
-                let offered = live::captures(socket, DAEMON_PATIENCE).unwrap_or_default();
-                offered.iter().map(|capture| format!("{TAP}{}", capture.name)).collect()
-            }
-            named => named.to_vec(),
-        };
-        Ok(Sources { names, socket: socket_path(socket) })
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        Ok(Sources { named: named.to_vec(), socket: socket_path(socket) })
     }
 
     /// The directories of stores.
     pub(super) fn directories(&self) -> Vec<PathBuf> {
-        self.names.iter().filter_map(|name| stored::directory(Path::new(name))).collect()
+        self.named.iter().filter_map(|name| stored::directory(Path::new(name))).collect()
     }
 
     fn open(&self, request: &PacketRequest) -> Result<Box<dyn Source>> {
@@ -179,7 +167,11 @@ fn note_losses(source: &mut dyn Source, answer: &mut PacketAnswer) {
 
 impl PacketSource for Sources {
     fn sources(&self) -> Vec<String> {
-        self.names.clone()
+        if !self.named.is_empty() {
+            return self.named.clone();
+        }
+        let offered = live::captures(Some(&self.socket), DAEMON_PATIENCE).unwrap_or_default();
+        offered.iter().map(|capture| format!("{TAP}{}", capture.name)).collect()
     }
 
     fn list(&self, request: &PacketRequest) -> Result<PacketAnswer, String> {

@@ -1,7 +1,7 @@
 //! The page itself.
 //!
 //! ```text
-//! listen, open history, find sources of packets --> rights given up, confined --> Server::run until Ctrl-C
+//! listen, open history, name sources of packets --> rights given up, confined --> Server::run until Ctrl-C
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         add_users(&mut access, path)?;
     }
     let token = access.token().to_owned();
-    let sources = Sources::find(&args.packets, args.socket.as_deref())?;
+    let sources = Sources::of(&args.packets, args.socket.as_deref())?;
     // From here on this process is the user's, without a capability: the history is made by that user.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
     for path in Feed::refused() {
@@ -48,8 +48,9 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let stores = sources.directories();
     let protocol = if certificate.is_some() { "https" } else { "http" };
     let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy, certificate };
-    let packets = (!sources.is_empty()).then(|| Arc::new(sources) as Arc<dyn PacketSource>);
-    let server = Server::bind(&settings, access, Feed::new(args.pid), packets, history, Box::new(tell))?;
+    let packets: Arc<dyn PacketSource> = Arc::new(sources);
+    let server =
+        Server::bind(&settings, access, Feed::new(args.pid), Some(packets), history, Box::new(tell))?;
     let address = format!("{protocol}://{}/", server.address()?);
     let with_token = format!("{address}#token={token}");
     if let Some(path) = &args.address_file {

@@ -144,6 +144,57 @@ fn a_history_that_waits_holds_up_no_page() {
     assert_eq!(served.log(), Vec::<String>::new());
 }
 
+/// A capture file of yesterday beside a history of live interfaces.
+#[test]
+fn seconds_of_a_file_are_not_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe -r yesterday.pcap").expect("a view");
+    let worker = view.join(1);
+    let mut served = Served::start(folder.path(), None, Some(&path));
+    let begin = this_minute() - 86_400;
+    for number in 0..3 {
+        let (second, tables) = second(begin + 60 * number + 1);
+        view.contribute(worker, &second, &tables);
+        let shown = format!("{{\"number\":{number},");
+        wait_for("the page shows it", || served.text("/api/seconds").contains(&shown));
+    }
+    served.end();
+    assert_eq!(minutes(&path, begin, begin + 600), 0);
+    let log = served.log();
+    assert!(log.len() == 1 && log[0].contains("reads no live interface"), "{log:?}");
+}
+
+/// Captures of a daemon that starts after the page.
+#[test]
+fn sources_of_packets_may_come_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let later = Arc::new(Later::default());
+    let served = Served::start(folder.path(), Some(later.clone()), None);
+    let ask = || served.text("/api/packets?from=1&to=2");
+    assert!(ask().contains("no capture of tapline serve is there"), "none yet");
+    later.0.store(true, Relaxed);
+    assert!(ask().starts_with("HTTP/1.1 200 OK"), "it is there now");
+}
+
+/// A source that is there once this is set.
+#[derive(Default)]
+struct Later(AtomicBool);
+
+impl PacketSource for Later {
+    fn sources(&self) -> Vec<String> {
+        if self.0.load(Relaxed) { vec!["tap:office".to_owned()] } else { Vec::new() }
+    }
+
+    fn list(&self, _: &PacketRequest) -> Result<PacketAnswer, String> {
+        Ok(PacketAnswer::default())
+    }
+
+    fn write(&self, _: &PacketRequest, _: &mut dyn Write) -> Result<PacketAnswer, String> {
+        Ok(PacketAnswer::default())
+    }
+}
+
 /// A source of files of one megabyte; `broken` fails at the end, `cut` says that it is cut.
 struct Megabyte;
 
