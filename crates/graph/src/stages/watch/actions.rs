@@ -122,17 +122,12 @@ impl Actions {
         self.webhooks.iter_mut().for_each(Webhooks::finish);
     }
 
+    /// What found no room, and what failed: `run_refused`, `hook_refused`.
     pub(super) fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
-        if let Some(counts) = self.commands.as_ref().map(Commands::counts) {
-            tell("run_done", counts.done);
-            tell("run_failed", counts.failed);
-            tell("run_refused", counts.refused);
-        }
-        if let Some(counts) = self.webhooks.as_ref().map(Webhooks::counts) {
-            tell("hook_done", counts.done);
-            tell("hook_failed", counts.failed);
-            tell("hook_refused", counts.refused);
-        }
+        let commands = self.commands.as_ref().map(Commands::counts);
+        commands.into_iter().for_each(|counts| tell("run_refused", counts.refused + counts.failed));
+        let webhooks = self.webhooks.as_ref().map(Webhooks::counts);
+        webhooks.into_iter().for_each(|counts| tell("hook_refused", counts.refused + counts.failed));
     }
 }
 

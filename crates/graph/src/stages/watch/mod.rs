@@ -246,15 +246,16 @@ impl Stage for WatchStage {
         let counts = self.watch.counts();
         tell("told", counts.iter().map(|rule| rule.told).sum());
         tell("swallowed", counts.iter().map(|rule| rule.swallowed).sum());
-        tell("keys", counts.iter().map(|rule| rule.keys).sum());
+        // Only eight are shown, three of them counters of outputs: what found no room comes first.
         tell("ahead", self.watch.ahead());
+        self.actions.gauges(tell);
         let [refused, files, written, left] = self.watch.recording_counts();
-        tell("recordings", files);
         tell("rec_refused", refused);
-        tell("rec_packets", written);
         tell("rec_left", left);
         tell("past_given_up", self.watch.past_given_up());
-        self.actions.gauges(tell);
+        tell("keys", counts.iter().map(|rule| rule.keys).sum());
+        tell("recordings", files);
+        tell("rec_packets", written);
     }
 
     fn merge(&mut self, _: &dyn Any) {}
