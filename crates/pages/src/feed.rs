@@ -213,7 +213,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let place = RunFolder::of(folder.path());
         let view = ViewFile::create_in(&place, "probe").expect("a view");
-        let worker = view.join(1);
+        let worker = view.join();
         let publish = |packets: u64| {
             let (second, tables) = second(packets);
             view.contribute(worker, &second, &tables);

@@ -302,3 +302,6 @@ fn parts(flow: &Row, dimension: Dimension, rights: Rights) -> Vec<(Key, Amount, 
         Dimension::Flow => whole(flow.key),
     }
 }
+
+#[cfg(test)]
+mod tests;

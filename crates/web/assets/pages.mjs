@@ -11,7 +11,13 @@ const end = (host, port, hasPort) => (hasPort ? (host.includes(":") ? `[${host}]
 const named = (row) => (row.key === "" ? "no name" : row.key);
 const hostLink = (app, host) => html`<a href=${app.address({ page: "hosts", host })} onClick=${app.follow}>${host}</a>`;
 const filterLink = (app, word, label) => html`<a href=${app.address({ filter: join(app.state.filter, word) })} onClick=${app.follow} title=${`filter: ${word}`}>${label}</a>`;
-const join = (filter, word) => (filter.includes(word) ? filter : `${filter} ${word}`.trim());
+// A filter line with one term more; pcap-filter text is joined with `and`.
+const isText = (word) => !word.startsWith("host:") && !word.startsWith("app:");
+const join = (filter, term) => {
+  if (` ${filter} `.includes(` ${term} `)) return filter;
+  const areText = isText(term) && filter.split(/\s+/).some((word) => word && isText(word));
+  return `${filter}${areText ? " and " : " "}${term}`.trim();
+};
 const keys = {
   host: (row) => row.host, pair: (row) => `${row.a} ${row.b}`, service, name: named, key: (row) => row.key,
   flow: (row) => `${row.protocol} ${row.a} ${row.a_port} ${row.b} ${row.b_port}`,
@@ -46,7 +52,7 @@ export function rates(app, title, height) {
 }
 
 function Numbers(app, data) {
-  const second = data.second, seconds = second ? second.len_ns / 1e9 : 1;
+  const second = data.second, seconds = second ? Math.max(0.001, second.len_ns / 1e9) : 1;
   const number = (name, value, unit, sub, bad) => {
     const [digits, step] = short(value);
     return html`<div class=${`number ${bad ? "bad" : ""}`}><dt>${name}</dt><dd>${digits}<small>${step}${unit}</small></dd><dd class="sub">${sub}</dd></div>`;

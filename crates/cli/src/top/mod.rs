@@ -26,7 +26,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tapline_pages::{Answer, FilterLine, Page, PastWindow};
 use tapline_sys::TerminalSize;
 
@@ -79,10 +79,10 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Page")]
     host: Option<IpAddr>,
     /// Begin with this filter: host:ADDRESS, app:NAME, and pcap-filter text.
-    #[arg(long, value_name = "FILTER", default_value = "", help_heading = "Page")]
+    #[arg(long, value_name = "FILTER", default_value = "", value_parser = parse_filter, help_heading = "Page")]
     filter: String,
     /// Begin with this window: 1s to 60s; longer ones are asked of the history.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_interval, help_heading = "Page")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_window, help_heading = "Page")]
     window: Duration,
     /// The file of the history that tapline view keeps. Default: as for tapline view.
     #[arg(long, value_name = "FILE", help_heading = "Page")]
@@ -92,11 +92,21 @@ pub(crate) struct TopArgs {
     ascii: bool,
 }
 
+fn parse_filter(text: &str) -> Result<String, String> {
+    FilterLine::parse(text).map(|_| text.to_owned())
+}
+
+fn parse_window(text: &str) -> Result<Duration, String> {
+    match parse_interval(text)? {
+        window if window.subsec_nanos() == 0 => Ok(window),
+        _ => Err("a window has whole seconds, at least one".to_owned()),
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
-    FilterLine::parse(&args.filter).map_err(|reason| anyhow!("--filter: {reason}"))?;
     let is_over = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         signal_hook::flag::register(signal, Arc::clone(&is_over))?;
     }
     let mut readings = Readings::new(args.pid);
@@ -105,7 +115,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         bail!("process {pid} is none of tapline that you may read; {}", others(&Readings::new(None).read()));
     }
     let place = Place { page: Page::default(), host: args.host, filter: args.filter.clone() };
-    let state = State::new(place, args.window.as_secs().max(1));
+    let state = State::new(place, args.window.as_secs());
     let past = Past::new(args.history.as_deref());
     let mut watch = Watch::new(state, args.pid, readings, first, past);
     watch.set_interval(args.interval);
@@ -120,7 +130,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         return on_terminal(args, &mut watch, &is_over);
     }
     if args.lines {
-        return speak(&mut watch, &is_over);
+        return speak(args, &mut watch, &is_over);
     }
     while signals::sleep(args.interval, &is_over) {
         watch.read();
@@ -183,8 +193,9 @@ fn page_text(args: &TopArgs, watch: &mut Watch) -> String {
 }
 
 /// One line for each second of the meter.
-fn speak(watch: &mut Watch, is_over: &AtomicBool) -> Result<ExitCode> {
+fn speak(args: &TopArgs, watch: &mut Watch, is_over: &AtomicBool) -> Result<ExitCode> {
     const GLANCE: Duration = Duration::from_millis(100);
+    let is_ascii = args.ascii || screen::is_ascii_locale();
     if !watch.has_view() {
         bail!("no meter writes a view that you may read; start one, such as: tapline probe -i eth0 --view");
     }
@@ -193,6 +204,7 @@ fn speak(watch: &mut Watch, is_over: &AtomicBool) -> Result<ExitCode> {
         if watch.number() != last {
             last = watch.number();
             if let Some(line) = watch.spoken() {
+                let line = if is_ascii { draw::ascii(&line) } else { line };
                 let mut out = io::stdout().lock();
                 writeln!(out, "{line}")?;
                 out.flush()?;

@@ -1,11 +1,20 @@
 //! Frames in place on a terminal: the other screen of the terminal, and its keys.
+//!
+//! ```text
+//! open:   keys at once, the other screen
+//! Ctrl-Z: both as they were; the process stops; SIGCONT: open again
+//! drop:   both as they were
+//! ```
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level::emulate_default_handler;
 use tapline_sys::{KeyInput, Poller, TerminalSize};
 
 use super::draw::{Line, Look, Room};
@@ -26,7 +35,10 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// The terminal while it is ours; as it was when dropped.
 pub(super) struct Screen {
-    keys: KeyInput,
+    /// `None` while the process is stopped.
+    keys: Option<KeyInput>,
+    /// Set by Ctrl-Z.
+    is_to_stop: Arc<AtomicBool>,
     poller: Poller,
     has_colour: bool,
     is_ascii: bool,
@@ -35,11 +47,25 @@ pub(super) struct Screen {
 impl Screen {
     /// Takes the terminal.
     pub(super) fn open(is_ascii: bool) -> Result<Screen> {
-        let keys = KeyInput::new(io::stdin().as_fd())?;
         let has_colour = !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        let screen = Screen { keys, poller: Poller::new(), has_colour, is_ascii };
-        write(ENTER)?;
+        let is_to_stop = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGTSTP, Arc::clone(&is_to_stop))?;
+        let mut screen = Screen { keys: None, is_to_stop, poller: Poller::new(), has_colour, is_ascii };
+        screen.take()?;
         Ok(screen)
+    }
+
+    fn take(&mut self) -> Result<()> {
+        self.keys = Some(KeyInput::new(io::stdin().as_fd())?);
+        write(ENTER)
+    }
+
+    /// Gives the terminal back, and stops the process until SIGCONT.
+    fn stop(&mut self) -> Result<()> {
+        write(LEAVE)?;
+        self.keys = None;
+        emulate_default_handler(SIGTSTP)?;
+        self.take()
     }
 
     /// Shows frames until the user, a signal or `is_wanted` ends it.
@@ -51,6 +77,10 @@ impl Screen {
     ) -> Result<()> {
         let (mut is_stale, mut drawn, mut last_size) = (true, None::<Instant>, size());
         while !is_over.load(Ordering::Relaxed) && is_wanted(watch) {
+            if self.is_to_stop.swap(false, Ordering::Relaxed) {
+                self.stop()?;
+                (is_stale, drawn) = (true, None);
+            }
             let now = size();
             is_stale |= watch.read() || now != last_size;
             last_size = now;
@@ -84,7 +114,7 @@ impl Screen {
         if !self.is_there(GLANCE)? {
             return Ok(Some(None));
         }
-        let Some(first) = self.keys.key()? else { return Ok(None) };
+        let Some(first) = self.letter()? else { return Ok(None) };
         Ok(Some(match first {
             b'\r' | b'\n' => Some(Key::Enter),
             0x7f | 0x08 => Some(Key::Backspace),
@@ -99,12 +129,12 @@ impl Screen {
         if !self.is_there(KEY_REST)? {
             return Ok(Some(Key::Escape));
         }
-        if !matches!(self.keys.key()?, Some(b'[' | b'O')) {
+        if !matches!(self.letter()?, Some(b'[' | b'O')) {
             return Ok(None);
         }
         let mut last = None;
         while self.is_there(KEY_REST)? {
-            last = self.keys.key()?;
+            last = self.letter()?;
             if last.is_none_or(|letter| (0x40..=0x7e).contains(&letter)) {
                 break;
             }
@@ -118,9 +148,13 @@ impl Screen {
         })
     }
 
+    fn letter(&self) -> Result<Option<u8>> {
+        Ok(self.keys.as_ref().map(KeyInput::key).transpose()?.flatten())
+    }
+
     fn is_there(&mut self, time: Duration) -> Result<bool> {
         self.poller.clear();
-        self.poller.add(self.keys.as_fd());
+        self.keys.iter().for_each(|keys| self.poller.add(keys.as_fd()));
         Ok(self.poller.wait(time)? > 0)
     }
 }

@@ -220,10 +220,7 @@ impl State {
 
     /// What a row leads to: its host, the flows of its pair, or a filter.
     fn open(&mut self, row: &KeyWords) {
-        let filter = |word: String| {
-            let before = &self.place.filter;
-            if before.contains(&word) { before.clone() } else { format!("{before} {word}").trim().to_owned() }
-        };
+        let filter = |term: String| narrowed(&self.place.filter, &term);
         let place = match row {
             KeyWords::Host { host } => {
                 Place { page: Page::Hosts, host: Some(*host), filter: self.place.filter.clone() }
@@ -261,6 +258,16 @@ impl State {
         }
         (self.steps_back, self.cursor) = (0, None);
     }
+}
+
+/// A filter line with one term more, which is pcap-filter text or words of the view; the same line if it is there.
+fn narrowed(line: &str, term: &str) -> String {
+    if format!(" {line} ").contains(&format!(" {term} ")) {
+        return line.to_owned();
+    }
+    let is_text = |word: &str| !word.starts_with("host:") && !word.starts_with("app:");
+    let both_are_text = line.split_whitespace().any(is_text) && is_text(term);
+    format!("{line}{}{term}", if both_are_text { " and " } else { " " }).trim().to_owned()
 }
 
 #[cfg(test)]
@@ -313,6 +320,16 @@ mod tests {
             state.press(key, &rows);
         }
         assert_eq!((state.place.page, state.place.filter.as_str()), (Page::Flows, "app:tls"));
+    }
+
+    #[test]
+    fn a_filter_is_narrowed_by_whole_terms() {
+        assert_eq!(narrowed("", "port 80"), "port 80");
+        assert_eq!(narrowed("port 8080", "port 80"), "port 8080 and port 80");
+        assert_eq!(narrowed("host:10.0.0.7 port 80", "port 80"), "host:10.0.0.7 port 80");
+        assert_eq!(narrowed("tcp", "app:tls"), "tcp app:tls");
+        assert_eq!(narrowed("app:tls", "port 443"), "app:tls port 443");
+        assert_eq!(narrowed("host:10.0.0.70", "host:10.0.0.7"), "host:10.0.0.70 host:10.0.0.7");
     }
 
     #[test]

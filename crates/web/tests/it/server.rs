@@ -119,7 +119,7 @@ fn a_history_that_waits_holds_up_no_page() {
     let path = folder.path().join("history.sqlite");
     let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe").expect("a view");
     view.set_live();
-    let worker = view.join(1);
+    let worker = view.join();
     let mut served = Served::start(folder.path(), None, Some(&path));
     let begin = this_minute() - 1200;
     let is_shown = |number: u64| served.text("/api/seconds").contains(&format!("{{\"number\":{number},"));
@@ -150,7 +150,7 @@ fn seconds_of_a_file_are_not_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("history.sqlite");
     let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe -r yesterday.pcap").expect("a view");
-    let worker = view.join(1);
+    let worker = view.join();
     let mut served = Served::start(folder.path(), None, Some(&path));
     let begin = this_minute() - 86_400;
     for number in 0..3 {

@@ -86,7 +86,9 @@ pub(super) fn frame(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     lines.extend(foot);
     lines.truncate(room.lines);
     for line in &mut lines {
-        line.text = super::table::cut(&super::table::printable(&line.text), room.columns);
+        let text = super::table::printable(&line.text);
+        let text = if room.is_ascii { ascii(&text) } else { text };
+        line.text = super::table::cut(&text, room.columns);
     }
     lines
 }
@@ -98,9 +100,7 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
         |process| format!("{}  {}", status(shown), process.title),
     );
     let window = match state.past() {
-        Some(length) => {
-            LENGTHS.iter().find(|(known, _)| *known == length).map_or("", |(_, name)| name).into()
-        }
+        Some(length) => window_name(length),
         None => format!("{} s", state.window),
     };
     let right = format!("{window}  {}", state.unit.name());
@@ -118,6 +118,21 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
         lines.extend(totals(shown, room));
     }
     lines
+}
+
+/// The same with `?` for each letter that ASCII does not have: names of packets have any.
+pub(super) fn ascii(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_ascii() { letter } else { '?' }).collect()
+}
+
+/// A window of the past: its name, or its length in the greatest unit that divides it.
+fn window_name(seconds: u64) -> String {
+    let named = LENGTHS.iter().find(|(known, _)| *known == seconds);
+    let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    named.map(|(_, name)| (*name).to_owned()).unwrap_or_else(|| {
+        let unit = units.iter().find(|(len, _)| seconds.is_multiple_of(*len));
+        unit.map_or(String::new(), |(len, unit)| format!("{} {unit}", seconds / len))
+    })
 }
 
 /// Tabs of a narrow terminal: digits, and the name of the page that is shown.
@@ -228,4 +243,20 @@ pub(super) fn spoken(shown: &Shown<'_>) -> Option<String> {
 /// The keys of rows, for [`State::press`].
 pub(super) fn keys(rows: &[tapline_pages::SumRow]) -> Vec<KeyWords> {
     rows.iter().map(|row| row.key.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ascii_has_a_mark_for_each_other_letter() {
+        assert_eq!(ascii("h\u{f4}te.example \u{2264}"), "h?te.example ?");
+    }
+
+    #[test]
+    fn windows_are_named_by_their_length() {
+        let names = [61, 7200, 86_400, 172_800, 31_536_000, 90].map(window_name);
+        assert_eq!(names, ["61 s", "2 h", "24 h", "2 d", "1 y", "90 s"]);
+    }
 }

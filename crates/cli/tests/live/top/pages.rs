@@ -125,10 +125,14 @@ struct Terminal {
 
 impl Terminal {
     fn open(metered: &Metered, (columns, lines): (u16, u16), arguments: &str, locale: &str) -> Terminal {
+        let top = format!("{TAPLINE} top --interval 1m {arguments}");
+        Terminal::of_line(metered, &format!("stty cols {columns} rows {lines}; {top}"), locale)
+    }
+
+    fn of_line(metered: &Metered, line: &str, locale: &str) -> Terminal {
         let log = metered.folder.path().join("typescript");
-        let line = format!("stty cols {columns} rows {lines}; {TAPLINE} top --interval 1m {arguments}");
         let mut child = Command::new("script")
-            .args(["-q", "-e", "-f", "-c", &line])
+            .args(["-q", "-e", "-f", "-c", line])
             .arg(&log)
             .env("TAPLINE_RUN_DIR", metered.folder.path())
             .env("XDG_STATE_HOME", metered.folder.path())
@@ -143,6 +147,10 @@ impl Terminal {
         Terminal { child, keys, log }
     }
 
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
@@ -150,7 +158,7 @@ impl Terminal {
 
     /// The lines of the last whole frame.
     fn shown(&self) -> String {
-        let log = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
+        let log = self.log();
         let whole = log.rfind("\x1b[J").map_or("", |end| &log[..end]);
         let frame = whole.rsplit("\x1b[H").next().unwrap_or_default().replace('\r', "");
         let mut text = String::new();
@@ -223,6 +231,31 @@ fn pages_are_as_kept_at_80_by_24() {
         }
     }
     terminal.quit();
+}
+
+/// Ctrl-Z gives the terminal back as it was, and `fg` takes it again.
+#[test]
+fn a_stopped_top_leaves_the_terminal_as_it_was() {
+    const TEST: &str = "a_stopped_top_leaves_the_terminal_as_it_was";
+    if !program_or_skip(TEST, "script") {
+        return;
+    }
+    let metered = Metered::new();
+    let line = format!(
+        "set -m; stty cols 80 rows 24; {TAPLINE} top --interval 1m; stty -a | tr ' ' '\\n' | grep -x '.*icanon'; fg; echo at the end"
+    );
+    let mut terminal = Terminal::of_line(&metered, &line, "C");
+    wait_for("a frame", || terminal.shown().contains("Senders"));
+    terminal.press("\x1a");
+    wait_for("the shell's line", || terminal.log().contains("icanon"));
+    let log = terminal.log();
+    let left = log.find("\x1b[?1049l").expect("the other screen was left");
+    assert!(log[left..].contains("icanon") && !log[left..].contains("-icanon"), "{:?}", &log[left..]);
+    wait_for("a frame after fg", || terminal.log()[left..].contains("\x1b[?1049h"));
+    wait_for("a frame after fg", || terminal.log()[left..].contains("Senders"));
+    terminal.press("q");
+    wait_for("the end of the shell", || terminal.log().contains("at the end"));
+    assert!(terminal.child.wait().unwrap().success());
 }
 
 #[test]
