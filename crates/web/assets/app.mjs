@@ -1,5 +1,6 @@
 // The state, the address that has all of it, the events of the server, and the keys.
 import { render } from "/vendor/preact.mjs";
+import { first, session } from "/start.mjs";
 import { html, UNITS } from "/show.mjs";
 import { PAGES, SHOW } from "/pages.mjs";
 
@@ -224,11 +225,11 @@ setInterval(() => { if (state.page === "history" && !document.hidden && !state.f
 
 async function begin() {
   if (state.theme) document.documentElement.dataset.theme = state.theme;
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (token) {
-    history.replaceState(null, "", location.pathname + location.search);
-    try { await fetch("/api/session", { headers: { Authorization: `Bearer ${token}` } }); } catch { /* the next request says so */ }
-  }
+  await session;
   arrive();
+  const { page } = state, data = await first;
+  if (data && !state.data && state.page === page) take(data, page);
 }
+// Numbers do not wait for the charts.
+document.getElementById("plot").addEventListener("load", () => show());
 begin();

@@ -118,7 +118,9 @@ export class Chart extends Component {
     this.attach = (element) => { this.element = element; };
   }
   componentDidMount() {
-    this.draw();
+    // The frame of the numbers comes before that of the chart.
+    this.isWaiting = true;
+    requestAnimationFrame(() => setTimeout(() => { this.isWaiting = false; this.draw(); }));
     this.observer = new ResizeObserver(() => {
       if (this.plot && this.element) this.plot.setSize({ width: this.element.clientWidth - 12, height: this.props.height ?? 190 });
     });
@@ -129,6 +131,7 @@ export class Chart extends Component {
     this.plot?.destroy();
   }
   componentDidUpdate() {
+    if (this.isWaiting) return;
     if (this.plot && this.drawn === this.signature()) this.plot.setData(this.data());
     else this.draw();
   }

@@ -13,10 +13,13 @@ use tapline_sys::TerminalSize;
 use super::args::RunArgs;
 use crate::escape::plain;
 use crate::stored::UnfitLinkTypes;
-use crate::{flows, output, report};
+use crate::{flows, output, report, session};
 
-/// Title in the meters' file.
+/// Title in the files of meters and views: the command line; of `run`, whose graphs may be long, the sources.
 pub(super) fn title(plan: &Plan) -> String {
+    if std::env::args_os().nth(1).is_some_and(|command| command != "run") {
+        return session::title();
+    }
     let sources = plan.nodes.iter().filter(|node| node.is_source()).map(|node| {
         let first = node.class.parameters.first().map_or("", |parameter| node.arguments.text(parameter.name));
         format!("{} {first}", node.class.name)
