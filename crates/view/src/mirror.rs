@@ -146,7 +146,8 @@ impl Mirror {
                 if counts.packets == [0; 2] {
                     continue;
                 }
-                let (packets, bytes) = (std::mem::take(&mut counts.packets), std::mem::take(&mut counts.bytes));
+                let (packets, bytes) =
+                    (std::mem::take(&mut counts.packets), std::mem::take(&mut counts.bytes));
                 let fields = &self.flows[slot as usize];
                 changes[len] = Change {
                     fields,
@@ -288,5 +289,42 @@ impl Greatest {
         self.cut();
         self.floor = 0;
         self.candidates.drain(..).map(|(_, slot)| slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever their order, the greatest of many are chosen, each once, and then others.
+    #[test]
+    fn the_greatest_of_many_are_chosen() {
+        let mut greatest = Greatest::default();
+        for (len, step) in [(10_000_u64, 7919), (10_000, 1), (10_000, 9_999), (600, 7), (5, 1)] {
+            for number in 0..len {
+                let number = number * step % len;
+                greatest.offer(100 + number, number as u32);
+            }
+            let mut chosen = greatest.take();
+            chosen.sort_unstable();
+            let first = len.saturating_sub(GREATEST as u64);
+            assert_eq!(chosen, (first as u32..len as u32).collect::<Vec<_>>(), "{len} by {step}");
+        }
+        assert!(greatest.candidates.capacity() <= 2 * CANDIDATES, "memory is bounded");
+        assert_eq!(greatest.take(), [0_u32; 0]);
+    }
+
+    #[test]
+    fn names_and_applications_have_numbers() {
+        let mut texts = Texts::default();
+        let (tls, dns) = (texts.number(Some("tls")), texts.number(Some("domain")));
+        assert_eq!((texts.number(None), texts.number(Some("tls"))), (0, tls));
+        assert_eq!([0, tls, dns].map(|number| texts.application(number)), ["", "tls", "domain"]);
+        let (one, other) = (texts.keep("one".into()), texts.keep("other".into()));
+        texts.forget(one);
+        texts.forget(NO_NAME);
+        assert_eq!((texts.name(one), texts.name(other), texts.name(NO_NAME)), ("", "other", ""));
+        assert_eq!(texts.keep("new".into()), one, "numbers are used again");
+        assert_eq!(texts.name(one), "new");
     }
 }

@@ -403,8 +403,9 @@ impl FlowStage {
 
     /// Hands the journal on, with the totals of a second that ends here.
     fn tell(&mut self, end: Option<Timestamp>, out: &mut Out<'_>) -> Result<(), Error> {
-        let FlowStage { meter, seconds: Some(Seconds { journals, interfaces, accounts, .. }), sampler, .. } =
-            self
+        let FlowStage {
+            meter, seconds: Some(Seconds { journals, interfaces, accounts, .. }), sampler, ..
+        } = self
         else {
             return Ok(());
         };

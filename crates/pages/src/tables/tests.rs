@@ -35,12 +35,9 @@ fn snapshot() -> Snapshot {
         flow(flow_key(17, (CLIENT, 5353), (SERVER, 53)), "domain example.org", false),
     ];
     let tables: [Table; Dimension::ALL.len()] = Dimension::ALL.map(|dimension| match dimension {
-        Dimension::Flow => Table {
-            rows: rows.clone(),
-            others: amount(5, 500),
-            others_flows: 2,
-            missing: amount(3, 300),
-        },
+        Dimension::Flow => {
+            Table { rows: rows.clone(), others: amount(5, 500), others_flows: 2, missing: amount(3, 300) }
+        }
         _ => Table { others: amount(35, 3500), others_flows: 5, ..Table::default() },
     });
     let second = Second {
@@ -76,8 +73,7 @@ fn parts_of(table: &SumTable) -> [u64; 2] {
     let rows = table.rows.iter().map(|row| row.amount);
     let [packets, bytes, _] = table.others;
     let rest = [[packets, bytes], table.unfitting, table.not_ip, table.unread];
-    let [packets, bytes] =
-        rows.chain(rest).fold([0, 0], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
+    let [packets, bytes] = rows.chain(rest).fold([0, 0], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
     [packets + table.lost, bytes.checked_add_signed(table.framing).expect("no overflow")]
 }
 
