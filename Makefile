@@ -92,7 +92,8 @@ test-cluster:
 
 # What only CI runs beside `make test`: other configurations.
 test-configurations:
-	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
+	@# Two tests of messages: all is compiled for them, so nothing is optimised.
+	$(CARGO) test --locked --config profile.test.opt-level=0 -p tapline-graph --lib without_the_feature
 	$(CARGO) test --locked $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
 		$(call optimised,overflow-checks=false) $(addprefix -p tapline-,$(COMPILERS)) --lib --test it
 	@# Types of the C library differ: `make static` is not for each change, but this is.
