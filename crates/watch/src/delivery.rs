@@ -5,22 +5,26 @@
 //!            | full: counted, not waited for
 //! event --try_send--> queue of 256 --thread--> POST, three tries --no--> spool: lines in a file, sent later
 //!
-//! the end: END_TIME for all; then the running command is killed, those that wait are not started, calls are spooled
+//! the end: END_TIME for all; then the running command is killed with what it started, those that wait are not
+//!          started, and calls are spooled
 //! ```
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tapline_sys::Memfd;
+use tapline_sys::{Memfd, process};
 
 use crate::event::Event;
+use crate::faults::{Failure, Faults};
 
 /// The time that commands and webhooks have together at the end of a run.
 pub const END_TIME: Duration = Duration::from_secs(30);
@@ -29,6 +33,8 @@ pub const END_TIME: Duration = Duration::from_secs(30);
 const COMMANDS_MAX: usize = 64;
 /// The longest time that a command may take.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
+/// The signal that ends a process at once (signal(7)).
+const SIGKILL: i32 = 9;
 /// Interval at which it is looked whether a command has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -40,14 +46,63 @@ pub struct DeliveryCounts {
     /// Failed: commands that ended badly or took too long, or for which the end had no time; webhooks that found no
     /// place in the spool.
     pub failed: u64,
+    /// Webhooks that are in the spool at present.
+    pub spooled: u64,
     /// Refused, as the queue was full.
     pub refused: u64,
 }
 
+impl DeliveryCounts {
+    /// The sum with other counters.
+    #[must_use]
+    pub fn plus(self, other: DeliveryCounts) -> DeliveryCounts {
+        DeliveryCounts {
+            done: self.done + other.done,
+            failed: self.failed + other.failed,
+            spooled: self.spooled + other.spooled,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+/// What a thread and its stage share: counters of each rule, and failures that wait to be told.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) done: AtomicU64,
-    pub(crate) failed: AtomicU64,
+    by_rule: Mutex<HashMap<String, DeliveryCounts>>,
+    faults: Mutex<Faults>,
+    /// Jobs that wait or are at work.
+    jobs: AtomicU64,
+    /// The job at work, in words.
+    at_work: Mutex<String>,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tally {
+    pub(crate) fn count(&self, rule: &str, change: impl FnOnce(&mut DeliveryCounts)) {
+        let mut all = lock(&self.by_rule);
+        match all.get_mut(rule) {
+            Some(counts) => change(counts),
+            None => change(all.entry(rule.to_owned()).or_default()),
+        }
+    }
+
+    #[cfg(feature = "webhook")]
+    pub(crate) fn set_spooled(&self, numbers: &HashMap<String, u64>) {
+        lock(&self.by_rule).values_mut().for_each(|counts| counts.spooled = 0);
+        numbers.iter().for_each(|(rule, number)| self.count(rule, |counts| counts.spooled = *number));
+    }
+
+    pub(crate) fn fault(&self, rule: &str, failure: Failure) {
+        lock(&self.faults).add(rule, failure);
+    }
+
+    /// A job has come to its end.
+    pub(crate) fn end_job(&self) {
+        self.jobs.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The end of a run, as its threads see it.
@@ -71,17 +126,20 @@ impl Ending {
 
 /// A queue, and the thread that works it off.
 pub(crate) struct Worker<T> {
+    /// The jobs, in a word.
+    name: &'static str,
+    /// The most that wait.
+    len: usize,
     sender: Option<SyncSender<T>>,
     thread: Option<JoinHandle<()>>,
     tally: Arc<Tally>,
     ending: Arc<Ending>,
-    refused: u64,
 }
 
 impl<T: Send + 'static> Worker<T> {
     /// A thread that gets the jobs of a queue of this length.
     pub(crate) fn start(
-        name: &str,
+        name: &'static str,
         len: usize,
         work: impl FnOnce(Receiver<T>, Arc<Tally>, Arc<Ending>) + Send + 'static,
     ) -> io::Result<Worker<T>> {
@@ -89,16 +147,21 @@ impl<T: Send + 'static> Worker<T> {
         let (tally, ending) = (Arc::new(Tally::default()), Arc::new(Ending::default()));
         let theirs = (Arc::clone(&tally), Arc::clone(&ending));
         let work = move || work(receiver, theirs.0, theirs.1);
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(work)?;
-        Ok(Worker { sender: Some(sender), thread: Some(thread), tally, ending, refused: 0 })
+        let thread = thread::Builder::new().name(format!("{name}s")).spawn(work)?;
+        Ok(Worker { name, len, sender: Some(sender), thread: Some(thread), tally, ending })
     }
 
-    pub(crate) fn offer(&mut self, job: T) {
-        let refused = match self.sender.as_ref().map(|sender| sender.try_send(job)) {
-            Some(Ok(())) => 0,
-            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => 1,
-        };
-        self.refused += refused;
+    pub(crate) fn offer(&mut self, rule: &str, job: T) {
+        self.tally.jobs.fetch_add(1, Ordering::Relaxed);
+        match self.sender.as_ref().map(|sender| sender.try_send(job)) {
+            Some(Ok(())) => {}
+            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => {
+                self.tally.end_job();
+                self.tally.count(rule, |counts| counts.refused += 1);
+                let text = format!("no room: {} wait already", counted(self.len as u64, self.name));
+                self.tally.fault(rule, Failure::new("no room", text));
+            }
+        }
     }
 
     /// No more jobs come, and the thread has until `end` for those that wait.
@@ -115,13 +178,30 @@ impl<T: Send + 'static> Worker<T> {
         }
     }
 
-    pub(crate) fn counts(&self) -> DeliveryCounts {
-        DeliveryCounts {
-            done: self.tally.done.load(Ordering::Relaxed),
-            failed: self.tally.failed.load(Ordering::Relaxed),
-            refused: self.refused,
-        }
+    /// The job that the end waits for and how many there are, in words. `None` once the thread has ended.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        self.thread.as_ref().filter(|thread| !thread.is_finished())?;
+        let (jobs, at_work) = (self.tally.jobs.load(Ordering::Relaxed), lock(&self.tally.at_work));
+        let at_work = if at_work.is_empty() { String::new() } else { format!(" ({at_work})") };
+        Some(format!("{}{at_work}", counted(jobs.max(1), self.name)))
     }
+
+    pub(crate) fn counts(&self) -> DeliveryCounts {
+        lock(&self.tally.by_rule).values().copied().fold(DeliveryCounts::default(), DeliveryCounts::plus)
+    }
+
+    pub(crate) fn counts_of(&self, rule: &str) -> DeliveryCounts {
+        lock(&self.tally.by_rule).get(rule).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn take_faults(&self) -> Vec<String> {
+        lock(&self.tally.faults).take()
+    }
+}
+
+/// A number of things with their word: `1 command`, `2 commands`.
+pub fn counted(number: u64, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 struct CommandJob {
@@ -140,14 +220,14 @@ impl Commands {
     /// # Errors
     /// If there can be no thread.
     pub fn start() -> io::Result<Commands> {
-        Worker::start("commands", COMMANDS_MAX, work).map(Commands)
+        Worker::start("command", COMMANDS_MAX, work).map(Commands)
     }
 
     /// Has a command started for an event, unless too many wait.
     pub fn offer(&mut self, words: &[String], event: &Event) {
         let line = event.to_json().to_string() + "\n";
         let (rule, kind) = (event.name.clone(), event.kind.name());
-        self.0.offer(CommandJob { words: words.to_vec(), rule, kind, line });
+        self.0.offer(&event.name, CommandJob { words: words.to_vec(), rule, kind, line });
     }
 
     /// Has the commands that are due started and ended before `end`.
@@ -160,9 +240,24 @@ impl Commands {
         self.0.finish();
     }
 
+    /// The commands that the end waits for, in words; `None` if there are none.
+    pub fn waits_for(&self) -> Option<String> {
+        self.0.waits_for()
+    }
+
     /// Counters.
     pub fn counts(&self) -> DeliveryCounts {
         self.0.counts()
+    }
+
+    /// Counters of a rule.
+    pub fn counts_of(&self, rule: &str) -> DeliveryCounts {
+        self.0.counts_of(rule)
+    }
+
+    /// Failures since the last call, as sentences.
+    pub fn take_faults(&self) -> Vec<String> {
+        self.0.take_faults()
     }
 }
 
@@ -172,11 +267,19 @@ fn work(jobs: Receiver<CommandJob>, tally: Arc<Tally>, ending: Arc<Ending>) {
     for job in jobs.iter() {
         let has_time = !ending.is_over();
         not_started += u64::from(!has_time);
-        let counter = if has_time && run(&job, &ending) { &tally.done } else { &tally.failed };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let program = job.words.first().map_or("", String::as_str);
+        *lock(&tally.at_work) = format!("{program} of rule {}", job.rule);
+        let failure = if has_time { run(&job, program, &ending).map_err(Some) } else { Err(None) };
+        tally.count(&job.rule, |counts| match failure {
+            Ok(()) => counts.done += 1,
+            Err(_) => counts.failed += 1,
+        });
+        failure.err().flatten().into_iter().for_each(|failure| tally.fault(&job.rule, failure));
+        tally.end_job();
     }
     if not_started > 0 {
-        let _ = writeln!(io::stderr(), "tapline: the end had no time for {not_started} commands");
+        let _ =
+            writeln!(io::stderr(), "tapline: the end had no time for {}", counted(not_started, "command"));
     }
 }
 
@@ -189,33 +292,47 @@ fn input(line: &str) -> io::Result<Stdio> {
     Ok(file.into())
 }
 
-/// Starts a command and waits for it. Whether it ended well.
-fn run(job: &CommandJob, ending: &Ending) -> bool {
-    let Some((program, arguments)) = job.words.split_first() else { return false };
+/// Starts a command and waits for its end.
+fn run(job: &CommandJob, program: &str, ending: &Ending) -> Result<(), Failure> {
     let child = input(&job.line).and_then(|input| {
         let mut command = Command::new(program);
-        command.args(arguments).env("TAPLINE_RULE", &job.rule).env("TAPLINE_EVENT", job.kind);
-        command.stdin(input).stdout(Stdio::null()).spawn()
+        command.args(job.words.iter().skip(1));
+        command.env("TAPLINE_RULE", &job.rule).env("TAPLINE_EVENT", job.kind);
+        // A group of its own, so that what it starts ends with it.
+        command.stdin(input).stdout(Stdio::null()).process_group(0).spawn()
     });
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "tapline: rule {}: cannot start {program}: {error}", job.rule);
-            return false;
-        }
-    };
+    let mut child =
+        child.map_err(|error| Failure::new("start", format!("cannot start {program}: {error}")))?;
     let begin = Instant::now();
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
+            Ok(Some(status)) => return checked(program, status),
             Ok(None) if begin.elapsed() < COMMAND_TIME && !ending.is_over() => thread::sleep(LOOK),
             Ok(None) | Err(_) => {
+                // Its number is its own until it is waited for.
+                let _ = process::signal_group(child.id(), SIGKILL);
                 let _ = child.kill();
                 let _ = child.wait();
-                return false;
+                return Err(match ending.is_over() {
+                    true => Failure::new("end", format!("{program} was killed: the end had no time for it")),
+                    false => {
+                        let text = format!("{program} was killed: it took longer than {COMMAND_TIME:?}");
+                        Failure::new("time", text)
+                    }
+                });
             }
         }
     }
+}
+
+fn checked(program: &str, status: ExitStatus) -> Result<(), Failure> {
+    let how = match (status.code(), status.signal()) {
+        (Some(0), _) => return Ok(()),
+        (Some(code), _) => format!("status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "an unknown status".to_owned(),
+    };
+    Err(Failure::new(&how, format!("{program} ended with {how}")))
 }
 
 #[cfg(test)]
@@ -238,7 +355,54 @@ mod tests {
     fn the_end_waits_for_no_command_longer_than_its_time() {
         let events = [Event::of_rule("r"), Event::of_rule("r"), Event::of_rule("r")];
         let counts = ended(&events, &["sleep", "60"], Duration::from_millis(300));
-        assert_eq!(counts, DeliveryCounts { done: 0, failed: 3, refused: 0 });
+        assert_eq!(counts, DeliveryCounts { failed: 3, ..DeliveryCounts::default() });
+    }
+
+    /// A command that waits for one that it started; both write their numbers.
+    #[test]
+    fn what_a_command_started_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("number");
+        let code = format!("sleep 778 & echo $! > {}; wait", file.display());
+        let mut commands = Commands::start().unwrap();
+        commands.offer(&["sh", "-c", &code].map(str::to_owned), &Event::of_rule("r"));
+        let number = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
+        let begin = Instant::now();
+        while number().is_none() && begin.elapsed() < Duration::from_secs(20) {
+            thread::sleep(LOOK);
+        }
+        let number = number().unwrap();
+        assert!(commands.waits_for().unwrap().starts_with("1 command (sh of rule r)"));
+        commands.end_by(Instant::now() + Duration::from_millis(50));
+        commands.finish();
+        assert_eq!(commands.waits_for(), None);
+        assert!(commands.take_faults()[0].contains("was killed"));
+        // It is gone once init has waited for it.
+        let state = || std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let is_there = || !state().is_empty() && !state().contains(") Z");
+        while is_there() && begin.elapsed() < Duration::from_secs(20) {
+            thread::sleep(LOOK);
+        }
+        assert!(!is_there(), "{}", state());
+    }
+
+    /// Two commands of a rule fail in one way, one in another, and one of another rule does not start.
+    #[test]
+    fn failures_of_commands_are_told_once_and_counted() {
+        let mut commands = Commands::start().unwrap();
+        for (rule, code) in [("r", "exit 3"), ("r", "exit 3"), ("r", "kill -9 $$"), ("r", "exit 0")] {
+            commands.offer(&["sh", "-c", code].map(str::to_owned), &Event::of_rule(rule));
+        }
+        commands.offer(&["/none/such".to_owned()], &Event::of_rule("s"));
+        commands.end_by(Instant::now() + Duration::from_secs(20));
+        commands.finish();
+        let of = |done, failed| DeliveryCounts { done, failed, ..DeliveryCounts::default() };
+        assert_eq!((commands.counts_of("r"), commands.counts_of("s")), (of(1, 3), of(0, 1)));
+        let told = commands.take_faults();
+        let expected =
+            ["rule r: sh ended with status 3;", "rule r: sh ended with signal 9;", "rule s: cannot start"];
+        assert_eq!(told.len(), 3, "{told:?}");
+        expected.iter().zip(&told).for_each(|(words, told)| assert!(told.starts_with(words), "{told}"));
     }
 
     /// An event that no pipe holds: one command reads none of it, one all.
@@ -246,10 +410,10 @@ mod tests {
     fn a_long_event_waits_for_no_reader() {
         let event = Event { message: "x".repeat(1 << 20), ..Event::of_rule("r") };
         let unread = ended(std::slice::from_ref(&event), &["sleep", "60"], Duration::from_millis(300));
-        assert_eq!(unread, DeliveryCounts { done: 0, failed: 1, refused: 0 });
+        assert_eq!(unread, DeliveryCounts { failed: 1, ..DeliveryCounts::default() });
         let len = event.to_json().to_string().len() + 1;
         let test = format!("test $(wc -c) = {len}");
         let read = ended(&[event], &["sh", "-c", &test], Duration::from_secs(10));
-        assert_eq!(read, DeliveryCounts { done: 1, failed: 0, refused: 0 });
+        assert_eq!(read, DeliveryCounts { done: 1, ..DeliveryCounts::default() });
     }
 }

@@ -18,6 +18,7 @@
 //! | `script`, `tables`, `recorder` | scripts, their values by key, what they record |
 //! | `certificates` | certificates of TLS servers, for scripts |
 //! | `delivery`, `webhook` | commands and calls, each by a thread with a bounded queue |
+//! | `faults` | failures of these and of recordings, each cause told once |
 //! | `watch` | the engine |
 //!
 //! Every state has a bound, and a counter of what found no room.
@@ -30,6 +31,7 @@ mod comparison;
 mod delivery;
 mod error;
 mod event;
+mod faults;
 mod filters;
 mod flows;
 mod key;
@@ -55,7 +57,7 @@ mod webhook;
 mod window;
 
 pub use comparison::Comparison;
-pub use delivery::{Commands, DeliveryCounts, END_TIME};
+pub use delivery::{Commands, DeliveryCounts, END_TIME, counted};
 pub use error::RuleError;
 pub use event::{Event, EventKind};
 pub use filters::Compile;

@@ -1,10 +1,13 @@
 //! Events as POST to addresses: retried, and spooled where nothing answers.
 //!
 //! ```text
-//! event --queue of 256--> POST --2xx--> done
+//! event --queue of 256--> POST --2xx--> done; a redirection fails as all else does, since it would lose the body
 //!                          | three tries
 //!                          '--> spool: lines {"url": ..., "event": ...}, tried again later and at the next start;
 //!                               one that was sent begins with `-` until the spool is written anew
+//!
+//! address fails --> its events go to the spool at once, in order --next try, 30 s later--> sent, or the same again
+//! other addresses go on
 //! ```
 //!
 //! Only in builds with the feature `webhook`: TLS is a third of a build of Tapline.
@@ -45,17 +48,32 @@ impl Webhooks {
     /// Has the calls that are due made before `end`: each is tried once more, and all are spooled once one has failed
     /// or the time is over.
     pub fn end_by(&mut self, end: Instant) {
-        self.sender.end_by(end);
+        self.sender.0.end_by(end);
     }
 
     /// Waits for the calls that are due, after [`end_by`](Self::end_by).
     pub fn finish(&mut self) {
-        self.sender.finish();
+        self.sender.0.finish();
+    }
+
+    /// The calls that the end waits for, in words; `None` if there are none.
+    pub fn waits_for(&self) -> Option<String> {
+        self.sender.0.waits_for()
     }
 
     /// Counters; what is spooled is neither done nor failed.
     pub fn counts(&self) -> DeliveryCounts {
-        self.sender.counts()
+        self.sender.0.counts()
+    }
+
+    /// Counters of a rule.
+    pub fn counts_of(&self, rule: &str) -> DeliveryCounts {
+        self.sender.0.counts_of(rule)
+    }
+
+    /// Failures since the last call, as sentences.
+    pub fn take_faults(&self) -> Vec<String> {
+        self.sender.0.take_faults()
     }
 }
 
@@ -84,8 +102,23 @@ impl Webhooks {
         match self.never {}
     }
 
+    /// The calls that the end waits for.
+    pub fn waits_for(&self) -> Option<String> {
+        match self.never {}
+    }
+
     /// Counters.
     pub fn counts(&self) -> DeliveryCounts {
+        match self.never {}
+    }
+
+    /// Counters of a rule.
+    pub fn counts_of(&self, _: &str) -> DeliveryCounts {
+        match self.never {}
+    }
+
+    /// Failures since the last call.
+    pub fn take_faults(&self) -> Vec<String> {
         match self.never {}
     }
 }

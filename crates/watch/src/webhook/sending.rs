@@ -1,19 +1,22 @@
 //! The thread that calls addresses, and the spool.
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tapline_sys::output_file;
+use ureq::http::Response;
 
-use crate::delivery::{DeliveryCounts, Ending, Tally, Worker};
+use crate::delivery::{Ending, Tally, Worker};
 use crate::event::Event;
+use crate::faults::Failure;
 
 /// The name of the spool.
 pub(super) const SPOOL: &str = "webhook.spool";
@@ -27,39 +30,41 @@ const QUEUE: usize = 256;
 const CALL_TIME: Duration = Duration::from_secs(10);
 /// Pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
-/// Interval at which what is spooled is tried again.
+/// Interval at which what is spooled is tried again, and after which an address that failed is.
 const AGAIN: Duration = Duration::from_secs(30);
+
+/// The most characters that are shown of an address to which a redirection leads.
+const TARGET_SHOWN: usize = 300;
 
 pub(super) struct Job {
     url: String,
+    rule: String,
     body: Value,
 }
 
-pub(super) struct Sender(Worker<Job>);
+pub(super) struct Sender(pub(super) Worker<Job>);
 
 impl Sender {
-    pub(super) fn start(spool: PathBuf) -> std::io::Result<Sender> {
-        Worker::start("webhooks", QUEUE, move |jobs, tally, ending| {
-            let agent = ureq::Agent::new_with_defaults();
-            Caller { agent, spool, tally, ending, has_failed: false }.work(&jobs);
+    pub(super) fn start(spool: PathBuf) -> io::Result<Sender> {
+        Worker::start("webhook", QUEUE, move |jobs, tally, ending| {
+            // A redirection of a POST would become a GET without the event.
+            let config = ureq::Agent::config_builder().max_redirects(0).http_status_as_error(false).build();
+            let caller = Caller {
+                agent: config.into(),
+                spool,
+                tally,
+                ending,
+                next_tries: HashMap::new(),
+                spooled: HashMap::new(),
+            };
+            caller.work(&jobs);
         })
         .map(Sender)
     }
 
     pub(super) fn offer(&mut self, url: &str, event: &Event) {
-        self.0.offer(Job { url: url.to_owned(), body: event.to_json() });
-    }
-
-    pub(super) fn end_by(&mut self, end: Instant) {
-        self.0.end_by(end);
-    }
-
-    pub(super) fn finish(&mut self) {
-        self.0.finish();
-    }
-
-    pub(super) fn counts(&self) -> DeliveryCounts {
-        self.0.counts()
+        let job = Job { url: url.to_owned(), rule: event.name.clone(), body: event.to_json() };
+        self.0.offer(&event.name, job);
     }
 }
 
@@ -68,95 +73,214 @@ struct Caller {
     spool: PathBuf,
     tally: Arc<Tally>,
     ending: Arc<Ending>,
-    /// A call has failed since the end began: the rest is spooled at once.
-    has_failed: bool,
+    /// Addresses that failed, until they answer: the time of their next try.
+    next_tries: HashMap<String, Instant>,
+    /// Lines of the spool by address. Later events of these wait behind them.
+    spooled: HashMap<String, u64>,
+}
+
+/// The reason for which a call was not answered well.
+enum Miss {
+    /// The end has no time for it.
+    Late,
+    Failed(Failure),
 }
 
 impl Caller {
     fn work(mut self, jobs: &Receiver<Job>) {
         self.send_spooled();
+        let mut next_look = Instant::now() + AGAIN;
         loop {
-            match jobs.recv_timeout(AGAIN) {
-                Ok(job) => self.take(&job),
-                Err(RecvTimeoutError::Timeout) => self.send_spooled(),
+            match jobs.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
+                Ok(job) => {
+                    self.take(&job);
+                    self.tally.end_job();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if Instant::now() >= next_look && !self.ending.has_begun() {
+                self.send_spooled();
+                next_look = Instant::now() + AGAIN;
             }
         }
     }
 
     fn take(&mut self, job: &Job) {
-        if self.call_often(&job.url, &job.body) {
-            self.tally.done.fetch_add(1, Ordering::Relaxed);
-        } else if append(&self.spool, &job.url, &job.body).is_err() {
-            self.tally.failed.fetch_add(1, Ordering::Relaxed);
+        let is_behind = self.spooled.contains_key(&job.url) || self.is_skipped(&job.url);
+        if !is_behind && self.call_often(job) {
+            self.tally.count(&job.rule, |counts| counts.done += 1);
+            return;
+        }
+        match append(&self.spool, &job.url, &job.body) {
+            Ok(()) => {
+                *self.spooled.entry(job.url.clone()).or_default() += 1;
+                self.tally.count(&job.rule, |counts| counts.spooled += 1);
+            }
+            Err(error) => {
+                self.tally.count(&job.rule, |counts| counts.failed += 1);
+                let text = format!("an event is lost: cannot write {}: {error}", self.spool.display());
+                self.tally.fault(&job.rule, Failure::new("spool", text));
+            }
         }
     }
 
-    fn call_often(&mut self, url: &str, body: &Value) -> bool {
+    /// Whether an address failed, and its next try is not due.
+    fn is_skipped(&self, url: &str) -> bool {
+        self.next_tries.get(url).is_some_and(|time| Instant::now() < *time)
+    }
+
+    fn call_often(&mut self, job: &Job) -> bool {
         let mut pauses = PAUSES.iter();
         loop {
-            if self.call(url, body) {
-                return true;
-            }
+            let miss = match self.call(&job.url, &job.body) {
+                Ok(()) => return true,
+                Err(miss) => miss,
+            };
             match pauses.next() {
                 Some(pause) if !self.ending.has_begun() => thread::sleep(*pause),
-                _ => return false,
+                _ => {
+                    self.skip(&job.url, &job.rule, miss);
+                    return false;
+                }
             }
         }
     }
 
-    /// Whether the address answered with 2xx or, after redirections, with what is no error.
-    fn call(&mut self, url: &str, body: &Value) -> bool {
+    /// Tells why an address failed. It is skipped until its next try.
+    fn skip(&mut self, url: &str, rule: &str, miss: Miss) {
+        if let Miss::Failed(failure) = miss {
+            self.next_tries.insert(url.to_owned(), Instant::now() + AGAIN);
+            self.tally.fault(rule, failure);
+        }
+    }
+
+    /// Calls an address once. Only 2xx is an answer.
+    fn call(&mut self, url: &str, body: &Value) -> Result<(), Miss> {
         let time = self.ending.left(CALL_TIME);
-        if self.has_failed || time.is_zero() {
-            return false;
+        if time.is_zero() {
+            return Err(Miss::Late);
         }
         let request = self.agent.post(url).header("content-type", "application/json");
         let request = request.config().timeout_global(Some(time)).build();
-        let is_answered = request.send(body.to_string()).is_ok();
-        self.has_failed = !is_answered && self.ending.has_begun();
-        is_answered
+        checked(url, request.send(body.to_string())).map_err(Miss::Failed)?;
+        self.next_tries.remove(url);
+        Ok(())
     }
 
-    /// Tries what is spooled, in its order, up to the first that fails or the time of the end; the rest stays.
+    /// Tries what is spooled, in its order for each address, until the time of the end. An address that fails is
+    /// skipped until its next try; the others go on.
     fn send_spooled(&mut self) {
         let mut lines = Vec::new();
-        let Ok(spool) = fs::OpenOptions::new().read(true).write(true).open(&self.spool) else { return };
-        if (&spool).take(2 * SPOOL_MAX).read_to_end(&mut lines).is_err() || lines.is_empty() {
+        let spool = match output_file::open(&self.spool, fs::OpenOptions::new().read(true).write(true)) {
+            Ok(spool) => spool,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return self.tell_spool(&error),
+        };
+        if let Err(error) = (&spool).take(2 * SPOOL_MAX).read_to_end(&mut lines) {
+            return self.tell_spool(&error);
+        }
+        if lines.is_empty() {
             return;
         }
-        let mut at = 0;
+        self.note_spooled(&lines);
+        let (mut rest, mut at) = (Vec::new(), 0);
+        // Of an address no event may overtake another, so the first that stays has all behind it stay.
+        let mut held = HashSet::new();
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            let job: Value = serde_json::from_slice(line).unwrap_or_default();
             // What is no JSON was sent before the program was killed, or not written to its end then: it goes.
-            if let Some(url) = job["url"].as_str() {
-                if !self.call(url, &job["event"]) {
-                    break;
+            if let Some(job) = job_of(line) {
+                if held.contains(&job.url) || !self.call_spooled(&job) {
+                    rest.extend_from_slice(line);
+                    held.insert(job.url);
+                } else {
+                    // Should this fail, so will the spool below, which tells it.
+                    let _ = spool.write_all_at(SENT, at as u64);
+                    self.tally.count(&job.rule, |counts| counts.done += 1);
                 }
-                // Should this fail, so will the spool below, which tells it.
-                let _ = spool.write_all_at(SENT, at as u64);
-                self.tally.done.fetch_add(1, Ordering::Relaxed);
             }
             at += line.len();
         }
-        self.keep_spooled(&lines[at..]);
+        self.note_spooled(&rest);
+        if let Err(error) = self.keep_spooled(&rest) {
+            self.tell_spool(&error);
+        }
+    }
+
+    fn call_spooled(&mut self, job: &Job) -> bool {
+        if self.is_skipped(&job.url) {
+            return false;
+        }
+        let missed = self.call(&job.url, &job.body).err();
+        let is_answered = missed.is_none();
+        missed.into_iter().for_each(|miss| self.skip(&job.url, &job.rule, miss));
+        is_answered
+    }
+
+    /// Counts the lines of the spool, by address and by rule.
+    fn note_spooled(&mut self, lines: &[u8]) {
+        self.spooled.clear();
+        let mut by_rule = HashMap::new();
+        for job in lines.split_inclusive(|byte| *byte == b'\n').filter_map(job_of) {
+            *self.spooled.entry(job.url).or_default() += 1;
+            *by_rule.entry(job.rule).or_default() += 1;
+        }
+        self.tally.set_spooled(&by_rule);
     }
 
     /// Writes the spool anew, with the lines that are left.
-    fn keep_spooled(&self, rest: &[u8]) {
+    fn keep_spooled(&self, rest: &[u8]) -> io::Result<()> {
         let next = self.spool.with_extension("spool.part");
-        let written = fs::write(&next, rest).and_then(|()| fs::rename(&next, &self.spool));
-        if let Err(error) = written {
-            let _ = writeln!(std::io::stderr(), "tapline: {}: {error}", self.spool.display());
-        }
+        output_file::create(&next)?.write_all(rest)?;
+        fs::rename(&next, &self.spool)
+    }
+
+    fn tell_spool(&self, error: &io::Error) {
+        let text = format!("cannot read or write {}: {error}", self.spool.display());
+        self.tally.fault("", Failure::new("spool", text));
     }
 }
 
-fn append(spool: &Path, url: &str, body: &Value) -> std::io::Result<()> {
+/// The event of a line of the spool.
+fn job_of(line: &[u8]) -> Option<Job> {
+    let mut line: Value = serde_json::from_slice(line).ok()?;
+    let url = line["url"].as_str()?.to_owned();
+    let rule = line["event"]["rule"].as_str().unwrap_or_default().to_owned();
+    Some(Job { url, rule, body: line["event"].take() })
+}
+
+/// Fails for all that is no 2xx.
+fn checked(url: &str, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<(), Failure> {
+    let cause = match &answer {
+        Ok(answer) if answer.status().is_success() => return Ok(()),
+        Ok(answer) => format!("answered {}", answer.status().as_u16()),
+        Err(ureq::Error::Timeout(_)) => format!("no answer within {} s", CALL_TIME.as_secs()),
+        Err(ureq::Error::HostNotFound) => "no such host".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let header = answer.as_ref().ok().and_then(|answer| answer.headers().get("location"));
+    let target = header.and_then(|value| value.to_str().ok()).filter(|_| cause.starts_with("answered 3"));
+    let mend = target.map_or_else(String::new, |target| {
+        let target: String = target.chars().take(TARGET_SHOWN).collect();
+        format!(", it has moved: write webhook = \"{target}\" if that is right")
+    });
+    let text = format!("webhook {}: {cause}{mend}; what fails is spooled and sent again", host_of(url));
+    Err(Failure { cause, text })
+}
+
+/// An address without its path and password, which may be secret.
+fn host_of(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}")
+}
+
+fn append(spool: &Path, url: &str, body: &Value) -> io::Result<()> {
     let line = json!({ "url": url, "event": body }).to_string() + "\n";
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(spool)?;
+    let mut file = output_file::open(spool, fs::OpenOptions::new().create(true).append(true))?;
     if file.metadata()?.len() + line.len() as u64 > SPOOL_MAX {
-        return Err(std::io::ErrorKind::StorageFull.into());
+        return Err(io::ErrorKind::StorageFull.into());
     }
     file.write_all(line.as_bytes())
 }
@@ -167,9 +291,16 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::delivery::DeliveryCounts;
+
+    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
     /// Answers calls, each after a time; the bodies that came.
     fn answer(listener: &TcpListener, calls: usize, after: Duration) -> Vec<Value> {
+        answer_by(listener, calls, after, OK)
+    }
+
+    fn answer_by(listener: &TcpListener, calls: usize, after: Duration, answer: &str) -> Vec<Value> {
         (0..calls)
             .map(|_| {
                 let (mut stream, _) = listener.accept().unwrap();
@@ -189,19 +320,17 @@ mod tests {
                 }
                 let mut body = vec![0; len];
                 reader.read_exact(&mut body).unwrap();
-                stream
-                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-                    .unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
                 serde_json::from_slice(&body).unwrap()
             })
             .collect()
     }
 
     /// A sender that is told to end soon.
-    fn end(mut sender: Sender, time: Duration) -> DeliveryCounts {
-        sender.end_by(Instant::now() + time);
-        sender.finish();
-        sender.counts()
+    fn end(sender: &mut Sender, time: Duration) -> DeliveryCounts {
+        sender.0.end_by(Instant::now() + time);
+        sender.0.finish();
+        sender.0.counts()
     }
 
     const LONG: Duration = Duration::from_secs(30);
@@ -211,21 +340,83 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = folder.path().join(SPOOL);
         let event = Event::of_rule("r");
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        // No socket listens on a port that was just given back, so the call is refused.
-        drop(listener);
+        let url = dead_address();
         let mut sender = Sender::start(spool.clone()).unwrap();
         sender.offer(&url, &event);
-        end(sender, LONG);
+        end(&mut sender, LONG);
         assert_eq!(fs::read_to_string(&spool).unwrap().lines().count(), 1);
         let listener = TcpListener::bind(url.trim_start_matches("http://").trim_end_matches('/')).unwrap();
         let answering = thread::spawn(move || answer(&listener, 2, Duration::ZERO));
         let mut sender = Sender::start(spool.clone()).unwrap();
         sender.offer(&url, &event);
-        assert_eq!(end(sender, LONG), DeliveryCounts { done: 2, failed: 0, refused: 0 });
+        assert_eq!(end(&mut sender, LONG), DeliveryCounts { done: 2, ..DeliveryCounts::default() });
         assert_eq!(answering.join().unwrap(), [event.to_json(), event.to_json()]);
         assert_eq!(fs::read_to_string(&spool).unwrap(), "");
+    }
+
+    /// A port at which no socket listens, since it was just given back.
+    fn dead_address() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}/", listener.local_addr().unwrap())
+    }
+
+    #[test]
+    fn a_redirection_fails_and_its_target_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join(SPOOL);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://user:word@{}/secret", listener.local_addr().unwrap());
+        let moved = OK.replace("200 OK", "302 Found\r\nlocation: https://new.example/");
+        let answering = thread::spawn(move || answer_by(&listener, 1, Duration::ZERO, &moved));
+        let mut sender = Sender::start(spool.clone()).unwrap();
+        sender.offer(&url, &Event::of_rule("r"));
+        let counts = end(&mut sender, LONG);
+        assert_eq!(counts, DeliveryCounts { spooled: 1, ..DeliveryCounts::default() });
+        let told = sender.0.take_faults();
+        assert_eq!((told.len(), told[0].contains("answered 302")), (1, true), "{told:?}");
+        assert!(told[0].contains("webhook = \"https://new.example/\""), "{told:?}");
+        assert!(!told[0].contains("secret") && !told[0].contains("word@"), "{told:?}");
+        assert_eq!(fs::read_to_string(&spool).unwrap().lines().count(), 1);
+        assert_eq!(answering.join().unwrap(), [Event::of_rule("r").to_json()]);
+    }
+
+    #[test]
+    fn a_dead_address_keeps_no_other_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join(SPOOL);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (live, dead) = (format!("http://{}/", listener.local_addr().unwrap()), dead_address());
+        for (url, rule) in [(&dead, "a"), (&live, "b"), (&dead, "c"), (&live, "d")] {
+            append(&spool, url, &Event::of_rule(rule).to_json()).unwrap();
+        }
+        let answering = thread::spawn(move || answer(&listener, 2, Duration::ZERO));
+        let mut sender = Sender::start(spool.clone()).unwrap();
+        sender.offer(&dead, &Event::of_rule("e"));
+        let counts = end(&mut sender, LONG);
+        assert_eq!(counts, DeliveryCounts { done: 2, spooled: 3, ..DeliveryCounts::default() });
+        let sent: Vec<Value> = answering.join().unwrap().iter().map(|body| body["rule"].clone()).collect();
+        assert_eq!(sent, ["b", "d"]);
+        let text = fs::read_to_string(&spool).unwrap();
+        let rules: Vec<String> =
+            text.lines().filter_map(|line| job_of(line.as_bytes())).map(|job| job.rule).collect();
+        assert_eq!(rules, ["a", "c", "e"], "in their order");
+        assert_eq!(sender.0.counts_of("c"), DeliveryCounts { spooled: 1, ..DeliveryCounts::default() });
+    }
+
+    #[test]
+    fn root_writes_through_no_link_to_the_spool() {
+        if !tapline_sys::privilege::is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, target) = (folder.path().join(SPOOL), folder.path().join("target"));
+        fs::write(&target, "content").unwrap();
+        std::os::unix::fs::symlink(&target, &spool).unwrap();
+        let mut sender = Sender::start(spool).unwrap();
+        sender.offer(&dead_address(), &Event::of_rule("r"));
+        assert_eq!(end(&mut sender, LONG), DeliveryCounts { failed: 1, ..DeliveryCounts::default() });
+        assert!(sender.0.take_faults().iter().any(|told| told.contains("link")));
+        assert_eq!(fs::read_to_string(&target).unwrap(), "content");
     }
 
     /// A long spool, and a receiver that takes its time.
@@ -239,7 +430,7 @@ mod tests {
         (0..1000).for_each(|_| append(&spool, &url, &event.to_json()).unwrap());
         thread::spawn(move || answer(&listener, 1000, Duration::from_millis(100)));
         let mut sender = Sender::start(spool.clone()).unwrap();
-        while sender.counts().done < 3 {
+        while sender.0.counts().done < 3 {
             thread::sleep(Duration::from_millis(1));
         }
         // So far nothing was written anew: who was killed here would know what was sent.
@@ -247,10 +438,10 @@ mod tests {
         assert!(text.lines().filter(|line| line.starts_with('-')).count() >= 3);
         let begin = Instant::now();
         sender.offer(&url, &event);
-        let done = end(sender, Duration::from_millis(500)).done;
+        let DeliveryCounts { done, spooled, .. } = end(&mut sender, Duration::from_millis(500));
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
         let text = fs::read_to_string(&spool).unwrap();
-        assert_eq!(text.lines().count() as u64 + done, 1001);
+        assert_eq!((text.lines().count() as u64, spooled + done), (spooled, 1001));
         assert!(text.lines().all(|line| line.starts_with('{')), "what was sent is gone");
     }
 }
