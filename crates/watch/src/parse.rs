@@ -21,6 +21,8 @@ use crate::window::{Threshold, VALUES_MAX};
 const KEYS: u64 = 65_536;
 /// The greatest number of keys.
 const KEYS_MAX: u64 = 10_000_000;
+/// The most bytes that are kept for recordings.
+const HISTORY_MAX: u64 = 1_000_000_000_000;
 /// The longest time in a rule.
 const TIME_MAX_NS: u64 = 31 * 86_400 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -66,10 +68,8 @@ struct RuleText {
     learn: Option<String>,
     message: Option<String>,
     limit: Option<String>,
-    #[serde(default)]
-    run: Vec<String>,
-    #[serde(default)]
-    webhook: String,
+    run: Option<Vec<String>>,
+    webhook: Option<String>,
     record: Option<RecordText>,
     #[serde(default)]
     off: bool,
@@ -81,10 +81,8 @@ struct ScriptText {
     name: Spanned<String>,
     file: String,
     limit: Option<String>,
-    #[serde(default)]
-    run: Vec<String>,
-    #[serde(default)]
-    webhook: String,
+    run: Option<Vec<String>>,
+    webhook: Option<String>,
     record: Option<RecordText>,
     #[serde(default)]
     off: bool,
@@ -108,7 +106,8 @@ pub fn parse(text: &str) -> Result<Rules, RuleError> {
     if text.len() as u64 > FILE_MAX {
         return Err(RuleError::Long { most: FILE_MAX });
     }
-    let file: FileText = toml::from_str(text).map_err(|error| RuleError::Toml(error.to_string()))?;
+    let file: FileText =
+        toml::from_str(text).map_err(|error| RuleError::Toml(in_words(&error.to_string())))?;
     if file.rules.len() + file.scripts.len() > RULES_MAX {
         return Err(RuleError::Many { most: RULES_MAX });
     }
@@ -120,7 +119,7 @@ pub fn parse(text: &str) -> Result<Rules, RuleError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let shown = name.get_ref();
         if shown.is_empty() || shown.len() > 64 || !shown.chars().all(is_plain) || shown.starts_with('.') {
-            let why = "a name is of up to 64 letters, digits, - and _".to_owned();
+            let why = "a name is of up to 64 letters, digits, -, _ and ., and begins with no .".to_owned();
             return Err(RuleError::Rule { line, name: shown.clone(), why });
         }
         if !names.insert(shown.clone()) {
@@ -147,11 +146,32 @@ pub fn parse(text: &str) -> Result<Rules, RuleError> {
     Ok(Rules { settings, rules, scripts })
 }
 
+/// A mistake of TOML without the names that types have in this program.
+fn in_words(text: &str) -> String {
+    let words = [
+        ("expected u64", "expected a whole number, from 0"),
+        ("expected usize", "expected a whole number, from 0"),
+        ("expected a boolean", "expected true or false"),
+        ("expected struct RecordText", "expected { before = \"10s\", after = \"10s\" }"),
+        ("expected struct SettingsText", "expected a table, [settings]"),
+        ("expected struct RuleText", "expected a table, [[rule]]"),
+        ("expected struct ScriptText", "expected a table, [[script]]"),
+        ("expected a sequence", "expected a list, [\"...\"]"),
+    ];
+    words.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
 fn settings(text: &SettingsText) -> Result<Settings, RuleError> {
     let history = match &text.history {
         None => 64_000_000,
         Some(size) => units::size(size).map_err(|error| RuleError::Settings(format!("history: {error}")))?,
     };
+    if history > HISTORY_MAX {
+        return Err(RuleError::Settings(format!(
+            "history = \"{}\": 1T at most, and no more than there is memory",
+            text.history.as_deref().unwrap_or_default()
+        )));
+    }
     let idle = text.flow_idle.as_deref().unwrap_or("15s");
     let flow_idle_ns = duration(idle, "flow_idle", 1_000_000, TIME_MAX_NS).map_err(RuleError::Settings)?;
     let flows_max = text.flows_max.unwrap_or(1 << 20);
@@ -287,14 +307,47 @@ fn limit(text: &str) -> Result<Limit, String> {
     if events == 0 { Err(form()) } else { Ok(Limit { events, period_ns }) }
 }
 
-fn actions(run: Vec<String>, webhook: String, record: Option<RecordText>) -> Result<Actions, String> {
-    if run.first().is_some_and(|program| program.is_empty()) {
-        return Err("run: a program, then its arguments".to_owned());
+fn actions(
+    run: Option<Vec<String>>,
+    webhook: Option<String>,
+    record: Option<RecordText>,
+) -> Result<Actions, String> {
+    if run.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+        return Err(
+            "run = [\"PROGRAM\", \"ARGUMENT\"]: a program is missing; leave run out for none".to_owned()
+        );
     }
-    if !webhook.is_empty() && !webhook.starts_with("https://") && !webhook.starts_with("http://") {
-        return Err(format!("webhook = \"{webhook}\": an address that begins with https:// or http://"));
-    }
+    webhook.as_deref().map_or(Ok(()), check_address)?;
+    let (run, webhook) = (run.unwrap_or_default(), webhook.unwrap_or_default());
     Ok(Actions { run, webhook, record: record.map(recording).transpose()? })
+}
+
+/// Refuses what is no address of a web server: `http[s]://[USER@]HOST[:PORT][/PATH]`.
+fn check_address(text: &str) -> Result<(), String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let rest = rest.ok_or_else(|| {
+        format!(
+            "webhook = \"{text}\": an address begins with https:// or http://; leave webhook out for none"
+        )
+    })?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let server = authority.rsplit('@').next().unwrap_or_default();
+    // An address of IPv6 stands in brackets, and has colons itself.
+    let host_len = server.rfind(']').map_or_else(|| server.find(':').unwrap_or(server.len()), |at| at + 1);
+    let (host, port) = server.split_at(host_len);
+    let is_bracketed = || host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_name =
+        |name: &str| !name.contains(|c: char| c.is_whitespace() || matches!(c, '[' | ']' | '\\' | '"'));
+    let is_host = match host.contains(['[', ']']) {
+        true => is_bracketed().is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok()),
+        false => !host.is_empty() && is_name(host),
+    };
+    if !is_host || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!("webhook = \"{text}\": write https://HOST/PATH, without spaces"));
+    }
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port > 0);
+    is_port.then_some(()).ok_or_else(|| format!("webhook = \"{text}\": a port is from 1 to 65535"))
 }
 
 fn recording(text: RecordText) -> Result<RecordSettings, String> {
@@ -400,6 +453,17 @@ limit = "5/1h"
             ("on = \"silence 1ms\"", "from 1 s"),
             ("on = \"packet\"\nmessage = \"{who}\"", "{who}"),
             ("on = \"packet\"\nwebhook = \"ftp://x\"", "https://"),
+            ("on = \"packet\"\nwebhook = \"\"", "leave webhook out"),
+            ("on = \"packet\"\nwebhook = \"http://\"", "https://HOST/PATH"),
+            ("on = \"packet\"\nwebhook = \"http://a b/\"", "https://HOST/PATH"),
+            ("on = \"packet\"\nwebhook = \"http://a:99999/\"", "from 1 to 65535"),
+            ("on = \"packet\"\nwebhook = \"http://[::1]:0/\"", "from 1 to 65535"),
+            ("on = \"packet\"\nwebhook = \"http://[::g]/\"", "https://HOST/PATH"),
+            ("on = \"packet\"\nrun = []", "leave run out"),
+            ("on = \"packet\"\nrun = [\"\"]", "a program is missing"),
+            ("on = \"packet\"\nkeys = -1", "expected a whole number"),
+            ("on = \"packet\"\nrecord = 3", "expected { before"),
+            ("on = \"packet\"\noff = 3", "expected true or false"),
             ("on = \"packet\"\nfilters = \"tcp\"", "unknown field `filters`"),
             ("on = \"account lost\"\nfilter = \"tcp\"", "by interface"),
             ("on = \"packet\"\nrecord = { only = \"host\" }", "only = \"host\""),
@@ -408,6 +472,12 @@ limit = "5/1h"
         }
         let twice = "[[rule]]\nname = \"x\"\non = \"packet\"\n";
         assert!(parse(&twice.repeat(2)).unwrap_err().to_string().contains("twice"));
-        assert!(parse("[[rule]]\nname = \"../x\"\non = \"packet\"\n").is_err());
+        let named = parse("[[rule]]\nname = \"../x\"\non = \"packet\"\n").unwrap_err().to_string();
+        assert!(named.contains("digits, -, _ and ."), "{named}");
+        let history = parse("[settings]\nhistory = \"99999T\"\n").unwrap_err().to_string();
+        assert!(history.contains("history = \"99999T\": 1T at most"), "{history}");
+        for address in ["http://a", "https://u:w@a.b:8080/x?y", "http://[::1]:80/", "http://10.0.0.1:1"] {
+            check_address(address).unwrap_or_else(|why| panic!("{why}"));
+        }
     }
 }
