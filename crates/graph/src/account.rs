@@ -105,6 +105,7 @@ impl StageAccount {
         counters.held += theirs.held;
         counters.reported += theirs.reported;
         counters.unexamined += theirs.unexamined;
+        counters.recordings_lost += theirs.recordings_lost;
         counters.filter = match (counters.filter.take(), theirs.filter) {
             (Some(mut ours), Some(theirs)) => {
                 ours.merge(theirs);

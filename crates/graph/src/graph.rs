@@ -250,11 +250,10 @@ impl Graph {
         let nodes = self.nodes.iter_mut();
         let told = nodes.flat_map(|node| {
             let name = node.name.clone();
-            node.stage.events().into_iter().map(move |text| Event {
-                interface: name.clone(),
-                text,
-                is_warning: true,
-            })
+            let warnings = node.stage.events().into_iter().map(|text| (text, true));
+            let all: Vec<_> =
+                warnings.chain(node.stage.notices().into_iter().map(|text| (text, false))).collect();
+            all.into_iter().map(move |(text, is_warning)| Event { interface: name.clone(), text, is_warning })
         });
         told.collect()
     }

@@ -104,6 +104,11 @@ pub trait Stage: Send {
         Vec::new()
     }
 
+    /// As [`events`](Stage::events), of what is as it should be: no warnings.
+    fn notices(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Gauges for `tapline top`, read ten times a second: up to [`EXTRAS_MAX`](tapline_profile::EXTRAS_MAX) names of at
     /// most 16 bytes. Values are summed over workers; of a name that ends in `_max` the maximum counts.
     fn gauges(&self, _tell: &mut dyn FnMut(&str, u64)) {}
@@ -231,6 +236,9 @@ pub struct StageCounters {
     pub matched: Option<u64>,
     /// The account of an output; of all workers together, where they share it.
     pub output: Option<OutputAccount>,
+    /// Packets that could not be written to recordings, which the stage makes beside its output. A packet may be in
+    /// several of them.
+    pub recordings_lost: u64,
     /// Other workers store into the same output.
     pub is_shared: bool,
     /// The engines that run the stage's filters.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! event at T:  past --packets since T - before--> FileWriter <--packets up to T + after-- as they come
+//!                                                 | cannot write: the recording goes on, and its packets are lost
 //! ```
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use tapline_packet::headers::Headers;
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Packet, Record, Selection, Timestamp};
 
 use crate::clock::ClockStep;
+use crate::faults::{Failure, Faults};
 use crate::key::{Key, Subject};
 use crate::past::Past;
 use crate::rules::{RecordSettings, RecordedPackets};
@@ -63,12 +65,15 @@ impl Wanted {
 struct Recording {
     /// The number of the rule, and the key of its event.
     owner: (usize, Key),
+    rule: String,
     wanted: Wanted,
     until_ns: i64,
     /// Bytes that may still be written.
     room: u64,
-    path: PathBuf,
-    writer: FileWriter,
+    /// The name of its file, if that could be made.
+    file: Option<String>,
+    /// `None` if there is no file, or once it cannot be written: then all packets are lost.
+    writer: Option<FileWriter>,
 }
 
 /// What is asked for when an event begins a recording.
@@ -93,9 +98,13 @@ pub(crate) struct Recordings {
     /// Recordings that were not begun: too many at a time, or files of the rule.
     refused: u64,
     written: u64,
-    /// Packets that did not fit into the size of a file, or could not be written.
+    /// Packets that did not fit into the size of a file.
     left: u64,
-    faults: Vec<String>,
+    /// Packets that could not be written, by the number of the rule or script.
+    lost: Vec<u64>,
+    /// Packets that could not be written, of all rules that there were.
+    lost_of_all: u64,
+    faults: Faults,
 }
 
 impl Recordings {
@@ -107,7 +116,9 @@ impl Recordings {
             refused: 0,
             written: 0,
             left: 0,
-            faults: Vec::new(),
+            lost: vec![0; rules],
+            lost_of_all: 0,
+            faults: Faults::default(),
         }
     }
 
@@ -123,19 +134,30 @@ impl Recordings {
 
     /// Faults since the last call, as sentences.
     pub(crate) fn take_faults(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.faults)
+        self.faults.take()
+    }
+
+    /// Packets that could not be written, of a rule or script.
+    pub(crate) fn lost_of(&self, number: usize) -> u64 {
+        self.lost.get(number).copied().unwrap_or(0)
+    }
+
+    /// Packets that could not be written, of all.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost_of_all
     }
 
     /// Rules and scripts have other numbers: `numbers` gives the new one of an old one. Recordings of those that are
     /// gone go on to their ends.
     pub(crate) fn renumber(&mut self, rules: usize, numbers: &HashMap<usize, usize>) {
-        let mut files = vec![0; rules];
-        for (old, count) in self.files.iter().enumerate() {
-            if let Some(new) = numbers.get(&old).and_then(|new| files.get_mut(*new)) {
-                *new = *count;
+        for counts in [&mut self.files, &mut self.lost] {
+            let before = std::mem::replace(counts, vec![0; rules]);
+            for (old, count) in before.into_iter().enumerate() {
+                if let Some(new) = numbers.get(&old).and_then(|new| counts.get_mut(*new)) {
+                    *new = count;
+                }
             }
         }
-        self.files = files;
         for recording in &mut self.going_on {
             recording.owner.0 = numbers.get(&recording.owner.0).copied().unwrap_or(usize::MAX);
         }
@@ -152,7 +174,7 @@ impl Recordings {
         let until_ns = time_ns.saturating_add(settings.after_ns.min(i64::MAX as u64) as i64);
         if let Some(same) = self.going_on.iter_mut().find(|recording| recording.owner == owner) {
             same.until_ns = same.until_ns.max(until_ns);
-            return Some(same.path.display().to_string());
+            return same.file.clone();
         }
         let files = self.files.get_mut(owner.0)?;
         if *files >= settings.files || self.going_on.len() >= RECORDINGS_MAX {
@@ -161,23 +183,20 @@ impl Recordings {
         }
         *files += 1;
         let path = self.directory.join(file_name(request.rule, time_ns, *files));
-        let writer = match create(&path, request, interfaces) {
-            Ok(writer) => writer,
-            Err(fault) => {
-                self.faults.push(fault);
-                return None;
-            }
-        };
-        let wanted = Wanted::of(settings.only, request.subject);
+        let created = create(&path, request, interfaces);
+        let writer =
+            created.map_err(|fault| self.faults.add(request.rule, Failure::new("begin", fault))).ok();
+        let file = writer.as_ref().map(|_| path.display().to_string());
+        let (wanted, rule) = (Wanted::of(settings.only, request.subject), request.rule.to_owned());
         let mut recording =
-            Recording { owner, wanted, until_ns, room: settings.size, path: path.clone(), writer };
+            Recording { owner, rule, wanted, until_ns, room: settings.size, file: file.clone(), writer };
         let since_ns = time_ns.saturating_sub(settings.before_ns.min(i64::MAX as u64) as i64);
         for batch in past.parts() {
             let selection = wanted_of(&recording, &batch, interfaces, since_ns);
             self.store(&mut recording, &batch, selection, interfaces);
         }
         self.going_on.push(recording);
-        Some(path.display().to_string())
+        file
     }
 
     /// Offers a packet to the recordings that go on; those whose time is over are completed first.
@@ -239,21 +258,32 @@ impl Recordings {
             fits
         });
         self.left += (wanted - selection.len()) as u64;
-        if let Err(error) = recording.writer.write(batch, &selection, interfaces) {
-            // What is lost is counted by the writer, and taken over at the end; one word of it is enough.
-            if recording.room > 0 {
-                self.faults.push(format!("{}: {error}", recording.path.display()));
-            }
-            recording.room = 0;
+        let Some(writer) = &mut recording.writer else {
+            return self.lose(recording, selection.len() as u64);
+        };
+        if let Err(error) = writer.write(batch, &selection, interfaces) {
+            self.faults.add(&recording.rule, Failure::new("write", error.to_string()));
+            self.complete_file(recording);
         }
     }
 
     fn complete(&mut self, mut recording: Recording) {
-        if let Err(error) = recording.writer.finish(&[]) {
-            self.faults.push(format!("{}: {error}", recording.path.display()));
+        self.complete_file(&mut recording);
+    }
+
+    /// Completes the file of a recording, and takes over its counters.
+    fn complete_file(&mut self, recording: &mut Recording) {
+        let Some(mut writer) = recording.writer.take() else { return };
+        if let Err(error) = writer.finish(&[]) {
+            self.faults.add(&recording.rule, Failure::new("write", error.to_string()));
         }
-        self.written += recording.writer.written();
-        self.left += recording.writer.lost();
+        self.written += writer.written();
+        self.lose(recording, writer.lost());
+    }
+
+    fn lose(&mut self, recording: &Recording, packets: u64) {
+        self.lost_of_all += packets;
+        self.lost.get_mut(recording.owner.0).into_iter().for_each(|lost| *lost += packets);
     }
 }
 
@@ -292,4 +322,49 @@ fn create(
     options.section = Section { comments: vec![comment], ..Section::of_this_machine(writer) };
     let now = ClockReading { wall: Timestamp::from_nanos(request.time_ns), steady_ns: 0 };
     FileWriter::create(options, interfaces, now, Box::new(DirectCreator)).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::Meta;
+
+    use super::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    /// A folder that is not there: the past and what comes later are lost, which is told once.
+    #[test]
+    fn packets_that_cannot_be_written_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recordings = Recordings::new(folder.path().join("none"), 1);
+        let mut past = Past::new(10 * SECOND_NS as u64, 1 << 20);
+        let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
+        let metas: Vec<Meta> = (0..5)
+            .map(|second| Meta {
+                timestamp: Timestamp::from_nanos(second * SECOND_NS),
+                wire_len: 60,
+                ..Meta::default()
+            })
+            .collect();
+        let packets: Vec<Packet<'_>> = metas.iter().map(|meta| Packet { data: &[0; 60], meta }).collect();
+        packets[..3].iter().for_each(|packet| past.push(*packet));
+        let only = RecordedPackets::All;
+        let before_ns = 10 * SECOND_NS as u64;
+        let settings = RecordSettings { before_ns, after_ns: before_ns, only, size: 1000, files: 10 };
+        let request = RecordRequest {
+            owner: (0, Key::default()),
+            rule: "r",
+            time_ns: 2 * SECOND_NS,
+            settings,
+            subject: None,
+            comment: "",
+        };
+        assert_eq!(recordings.begin(&request, &past, &interfaces), None);
+        packets[3..].iter().for_each(|packet| recordings.push(*packet, &interfaces));
+        assert_eq!(recordings.begin(&request, &past, &interfaces), None, "it goes on");
+        recordings.renumber(2, &HashMap::from([(0, 1)]));
+        recordings.finish();
+        assert_eq!([recordings.lost(), recordings.lost_of(0), recordings.lost_of(1)], [5, 0, 5]);
+        assert_eq!(recordings.take_faults().len(), 1);
+    }
 }

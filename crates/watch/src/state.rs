@@ -15,6 +15,7 @@ use crate::window::{Turn, Windows};
 /// The state of a rule.
 #[derive(Debug)]
 pub(crate) struct RuleState {
+    /// The number of the rule.
     pub(crate) number: usize,
     windows: Option<Windows>,
     known: HashSet<Key>,
@@ -59,6 +60,8 @@ pub struct RuleCounts {
     pub no_room: u64,
     /// Calls of a script that failed.
     pub faults: u64,
+    /// Packets that its recordings lack, as they could not be written.
+    pub recordings_lost: u64,
 }
 
 impl RuleState {
@@ -296,6 +299,7 @@ impl RuleState {
             keys: keys as u64,
             no_room: self.no_room + windows.map_or(0, Windows::no_room),
             faults: 0,
+            recordings_lost: 0,
         }
     }
 }

@@ -490,14 +490,26 @@ impl Watch {
 
     /// Counters of each rule and script.
     pub fn counts(&self) -> Vec<RuleCounts> {
+        let lost_of = |number| self.out.recordings.lost_of(number);
         let rules = self.states.iter().zip(&self.program.rules.rules);
-        let rules = rules.map(|(state, rule)| state.counts(rule));
-        rules.chain(self.program.scripts.iter().map(Script::counts)).collect()
+        let rules = rules
+            .map(|(state, rule)| RuleCounts { recordings_lost: lost_of(state.number), ..state.counts(rule) });
+        let scripts = self
+            .program
+            .scripts
+            .iter()
+            .map(|script| RuleCounts { recordings_lost: lost_of(script.number), ..script.counts() });
+        rules.chain(scripts).collect()
     }
 
     /// Counters of recordings: refused, files, packets written, packets left out.
     pub fn recording_counts(&self) -> [u64; 4] {
         self.out.recordings.counts()
+    }
+
+    /// Packets that recordings lack, as they could not be written.
+    pub fn recordings_lost(&self) -> u64 {
+        self.out.recordings.lost()
     }
 
     /// Packets whose time stamps were beyond the latest.

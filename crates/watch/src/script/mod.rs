@@ -278,6 +278,7 @@ impl Script {
             keys,
             no_room,
             faults: self.faults,
+            recordings_lost: 0,
         }
     }
 }

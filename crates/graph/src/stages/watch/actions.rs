@@ -1,16 +1,24 @@
 //! Where events go: lines, commands, webhooks.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tapline_capture::Error;
+use tapline_sys::{output_file, unnamed};
 use tapline_watch::{
-    Actions as RuleActions, Commands, END_TIME, Event, EventKind, RecordedPeriod, Rules, Webhooks,
+    Actions as RuleActions, Commands, DeliveryCounts, END_TIME, Event, EventKind, RecordedPeriod, Rules,
+    Webhooks,
 };
 
 use crate::catalog::Arguments;
+
+/// A wait at the end that is not told.
+const SHORT: Duration = Duration::from_millis(500);
+/// Interval at which it is looked whether commands and webhooks are done.
+const LOOK: Duration = Duration::from_millis(10);
 
 enum Destination {
     File(File),
@@ -49,7 +57,7 @@ impl Actions {
         let destination = match name {
             "-" => Destination::Output(std::io::stdout()),
             path => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
+                let file = output_file::open(path.as_ref(), OpenOptions::new().create(true).append(true));
                 Destination::File(file.map_err(|error| format!("cannot write {path}: {error}"))?)
             }
         };
@@ -70,6 +78,9 @@ impl Actions {
         let of_rules = rules.rules.iter().map(|rule| &rule.actions);
         let all: Vec<&RuleActions> =
             of_rules.chain(rules.scripts.iter().map(|script| &script.actions)).collect();
+        if all.iter().any(|actions| actions.record.is_some()) {
+            check_folder(&self.directory)?;
+        }
         let no_thread = |error: std::io::Error| format!("no thread for actions: {error}");
         if self.commands.is_none() && all.iter().any(|actions| !actions.run.is_empty()) {
             self.commands = Some(Commands::start().map_err(no_thread)?);
@@ -113,13 +124,42 @@ impl Actions {
         self.lines.flush().map_err(|error| Error::output(&self.name, error))
     }
 
-    /// Waits for commands and webhooks that are due, for the time that an end has.
+    /// Waits for commands and webhooks that are due, for the time that an end has. A wait that is not short is told.
     pub(super) fn finish(&mut self) {
         let end = Instant::now() + END_TIME;
         self.commands.iter_mut().for_each(|commands| commands.end_by(end));
         self.webhooks.iter_mut().for_each(|webhooks| webhooks.end_by(end));
+        let told_at = Instant::now() + SHORT;
+        while Instant::now() < told_at && self.waits_for().is_some() {
+            thread::sleep(LOOK);
+        }
+        if let Some(what) = self.waits_for() {
+            let seconds = END_TIME.as_secs();
+            let _ = writeln!(io::stderr(), "tapline: the end waits for {what}, {seconds} s at most");
+        }
         self.commands.iter_mut().for_each(Commands::finish);
         self.webhooks.iter_mut().for_each(Webhooks::finish);
+    }
+
+    /// Commands and webhooks that are not done, in words.
+    fn waits_for(&self) -> Option<String> {
+        let commands = self.commands.as_ref().and_then(Commands::waits_for);
+        let webhooks = self.webhooks.as_ref().and_then(Webhooks::waits_for);
+        commands.into_iter().chain(webhooks).reduce(|one, other| format!("{one} and {other}"))
+    }
+
+    /// Counters of commands and webhooks of a rule.
+    pub(super) fn counts_of(&self, rule: &str) -> DeliveryCounts {
+        let commands = self.commands.as_ref().map(|commands| commands.counts_of(rule));
+        let webhooks = self.webhooks.as_ref().map(|webhooks| webhooks.counts_of(rule));
+        commands.into_iter().chain(webhooks).fold(DeliveryCounts::default(), DeliveryCounts::plus)
+    }
+
+    /// Failures of commands and webhooks since the last call, as sentences.
+    pub(super) fn take_faults(&self) -> Vec<String> {
+        let mut faults = self.commands.as_ref().map_or_else(Vec::new, Commands::take_faults);
+        faults.extend(self.webhooks.iter().flat_map(Webhooks::take_faults));
+        faults
     }
 
     /// What found no room, and what failed: `run_refused`, `hook_refused`.
@@ -128,6 +168,21 @@ impl Actions {
         commands.into_iter().for_each(|counts| tell("run_refused", counts.refused + counts.failed));
         let webhooks = self.webhooks.as_ref().map(Webhooks::counts);
         webhooks.into_iter().for_each(|counts| tell("hook_refused", counts.refused + counts.failed));
+    }
+}
+
+/// Makes a file without a name in the folder of recordings, so that one that cannot be written shows at the start.
+fn check_folder(folder: &Path) -> Result<(), String> {
+    match unnamed::create(folder) {
+        Ok(_) => Ok(()),
+        Err(error) if unnamed::is_unsupported(&error) && folder.is_dir() => Ok(()),
+        Err(error) => {
+            let why = error.source;
+            Err(format!(
+                "recordings cannot be written to {}: {why}; name a folder with --directory",
+                folder.display()
+            ))
+        }
     }
 }
 

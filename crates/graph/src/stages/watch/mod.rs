@@ -32,6 +32,24 @@ use compile::{WatchCompiler, read};
 use loader::Loader;
 
 pub use compile::{WatchNeeds, check, needs};
+pub use tapline_watch::counted;
+
+/// Columns of the result: of events, then of the commands and webhooks that follow them, then packets that recordings
+/// lack.
+const COLUMNS: [&str; 12] = [
+    "rule",
+    "matched",
+    "told",
+    "swallowed",
+    "keys",
+    "no_room",
+    "faults",
+    "done",
+    "failed",
+    "spooled",
+    "refused",
+    "rec_lost",
+];
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -95,6 +113,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         ticked: None,
         clock: LiveClock::default(),
         told: Vec::new(),
+        notices: Vec::new(),
     }))
 }
 
@@ -113,6 +132,7 @@ struct WatchStage {
     ticked: Option<Timestamp>,
     clock: LiveClock,
     told: Vec<String>,
+    notices: Vec<String>,
 }
 
 impl WatchStage {
@@ -126,6 +146,12 @@ impl WatchStage {
         let periods: Vec<_> = watch.take_periods().collect();
         actions.take(&events, watch.rules())?;
         actions.record(&periods)
+    }
+
+    /// Has failures of rules, recordings, commands and webhooks told.
+    fn tell_faults(&mut self) {
+        self.told.extend(self.watch.take_faults());
+        self.told.extend(self.actions.take_faults());
     }
 
     /// Sets the rules' clock back with the wall clock of a live run.
@@ -143,13 +169,12 @@ impl WatchStage {
             Some(Ok(program)) => {
                 let rules = program.rules();
                 let counts = (rules.rules.len(), rules.scripts.len());
-                let told = self.actions.extend(rules).and_then(|()| self.watch.exchange(program));
-                self.told.push(match told {
-                    Ok(kept) => read_again(counts, &kept),
-                    Err(why) => format!("{why}; the rules before stay"),
-                });
+                match self.actions.extend(rules).and_then(|()| self.watch.exchange(program)) {
+                    Ok(kept) => self.notices.push(read_again(counts, &kept)),
+                    Err(why) => self.told.push(stay(&why)),
+                }
             }
-            Some(Err(why)) => self.told.push(format!("{why}; the rules before stay")),
+            Some(Err(why)) => self.told.push(stay(&why)),
         }
     }
 }
@@ -160,7 +185,18 @@ fn read_again((rules, scripts): (usize, usize), kept: &[&str]) -> String {
         [] => String::new(),
         kept => format!("; flows go on with the {} of before, until a restart", kept.join(" and ")),
     };
-    format!("rules read again: {rules} rules, {scripts} scripts{kept}")
+    let (rules, scripts) = (counted(rules as u64, "rule"), counted(scripts as u64, "script"));
+    format!("rules read again: {rules}, {scripts}{kept}")
+}
+
+/// What is said of a file with a mistake: one line, without the drawing that shows the place.
+fn stay(why: &str) -> String {
+    let is_drawn = |line: &&str| {
+        let behind_number = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        behind_number.starts_with('|') || line.chars().all(|c| "^~ ".contains(c))
+    };
+    let lines: Vec<&str> = why.lines().map(str::trim).filter(|line| !is_drawn(line)).collect();
+    format!("{}; the rules before stay", lines.join(": "))
 }
 
 impl Stage for WatchStage {
@@ -204,7 +240,7 @@ impl Stage for WatchStage {
             self.watch.advance(ticked.plus_nanos(-ON_THEIR_WAY_NS).as_nanos());
         }
         self.is_idle = false;
-        self.told.extend(self.watch.take_faults());
+        self.tell_faults();
         self.deliver()?;
         self.actions.flush()?;
         Ok(StageStatus::Running)
@@ -216,30 +252,34 @@ impl Stage for WatchStage {
         self.watch.finish();
         let delivered = self.deliver();
         self.actions.finish();
-        self.told.extend(self.watch.take_faults());
+        self.tell_faults();
         delivered.and(self.actions.flush())
     }
 
     fn counters(&self) -> StageCounters {
         let output =
             OutputAccount { name: "watch".to_owned(), written: self.received, ..OutputAccount::default() };
-        StageCounters::of_output(output)
+        StageCounters { recordings_lost: self.watch.recordings_lost(), ..StageCounters::of_output(output) }
     }
 
     fn result(&self) -> Option<Table> {
         let row = |counts: &tapline_watch::RuleCounts| {
+            let sent = self.actions.counts_of(&counts.name);
             let numbers =
                 [counts.matched, counts.told, counts.swallowed, counts.keys, counts.no_room, counts.faults];
-            std::iter::once(Cell::from(counts.name.clone())).chain(numbers.map(Cell::from)).collect()
+            let sent = [sent.done, sent.failed, sent.spooled, sent.refused, counts.recordings_lost];
+            let numbers = numbers.into_iter().chain(sent).map(Cell::from);
+            std::iter::once(Cell::from(counts.name.clone())).chain(numbers).collect()
         };
-        Some(Table {
-            columns: vec!["rule", "matched", "told", "swallowed", "keys", "no_room", "faults"],
-            rows: self.watch.counts().iter().map(row).collect(),
-        })
+        Some(Table { columns: COLUMNS.to_vec(), rows: self.watch.counts().iter().map(row).collect() })
     }
 
     fn events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.told)
+    }
+
+    fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {

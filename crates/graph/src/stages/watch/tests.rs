@@ -99,9 +99,10 @@ impl Case {
             std::thread::sleep(Duration::from_millis(1));
             let now = self.trial.now;
             self.trial.tick_at(now);
-            let said = self.trial.graph.events().into_iter().map(|event| event.text);
-            if let Some(said) = said.into_iter().find(|text| text.contains("rules")) {
-                return said;
+            let mut said = self.trial.graph.events().into_iter();
+            if let Some(said) = said.find(|event| event.text.contains("rules")) {
+                assert_eq!(said.is_warning, said.text.contains("stay"), "{}", said.text);
+                return said.text;
             }
         }
     }
@@ -259,7 +260,7 @@ fn a_changed_rule_tells_no_losses_of_before() {
     case.lose(HOUR, 5);
     assert_eq!(
         case.reload(&format!("{LOSSES}message = \"{{value}}\"\n")),
-        "rules read again: 1 rules, 0 scripts"
+        "rules read again: 1 rule, 0 scripts"
     );
     case.lose(HOUR + 5, 6);
     assert_eq!(case.values(), [5]);
@@ -313,13 +314,22 @@ fn two_scripts_get_the_same_certificate() {
     assert_eq!(told, ["one", "two"]);
 }
 
+/// A mistake is a warning of one line; what went well is a notice.
+#[test]
+fn a_mistake_in_rules_read_again_is_one_line() {
+    let mut case = Case::of_file(LOSSES);
+    let said = case.reload(&format!("{LOSSES}filtr = \"tcp\"\n"));
+    assert!(said.contains("unknown field `filtr`") && said.ends_with("; the rules before stay"), "{said}");
+    assert!(!said.contains(['\n', '|']), "{said}");
+}
+
 /// Flows go on with their settings, and that is said.
 #[test]
 fn settings_that_keep_their_values_are_named() {
     let rules = "[[rule]]\nname = \"ended\"\non = \"flow ended\"\n";
     let mut case = Case::of_file(rules);
     let said = case.reload(&format!("[settings]\nhistory = \"1M\"\n{rules}"));
-    assert_eq!(said, "rules read again: 1 rules, 0 scripts");
+    assert_eq!(said, "rules read again: 1 rule, 0 scripts");
     let said = case.reload(&format!("[settings]\nflow_idle = \"1s\"\nflows_max = 9\n{rules}"));
     assert!(
         said.ends_with("; flows go on with the flow_idle and flows_max of before, until a restart"),
