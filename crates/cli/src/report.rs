@@ -169,6 +169,7 @@ fn stage_json(stage: &StageAccount) -> Value {
         "refused": stage.refused(),
         "held": stage.counters.held,
         "unexamined": stage.counters.unexamined,
+        "recordings_lost": stage.counters.recordings_lost,
         "filter": stage.counters.filter.as_ref().map(filter_json),
         "output": stage.counters.output.as_ref().map(output_json),
     })
@@ -345,6 +346,7 @@ impl Table {
         remark(stage.refused(), refused_word(stage.class));
         remark(counters.held, "held");
         remark(counters.unexamined, "not examined");
+        remark(counters.recordings_lost, "LOST in recordings");
         if let Some(output) = &counters.output {
             remark(output.written, written_word(stage.class));
             remark(output.lost, "LOST");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tapline_capture::{Count, InterfaceAccount, LossPoint, OutputAccount};
-use tapline_graph::grouped;
+use tapline_graph::{StageAccount, grouped};
 
 use crate::escape::plain;
 
@@ -64,6 +64,12 @@ pub(crate) fn losses<'a>(
     all.extend(outputs);
     all.retain(|lost| lost.count != Count::Known(0));
     all
+}
+
+/// Packets that recordings of a stage lack.
+pub(crate) fn of_recordings(stage: &StageAccount) -> Option<LostPackets> {
+    let lost = stage.counters.recordings_lost;
+    (lost > 0).then(|| LostPackets::new(&format!("recordings of {}", stage.name), lost))
 }
 
 fn of_interface(interface: &InterfaceAccount) -> Vec<LostPackets> {

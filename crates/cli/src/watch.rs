@@ -10,20 +10,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use tapline_graph::catalog::InterfaceOptions;
-use tapline_graph::stages::check_watch;
+use tapline_graph::stages::{check_watch, counted};
 use tapline_packet::Interface;
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
 use crate::compiler::Compiler;
-use crate::container;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
 use crate::wake::WakeArgs;
+use crate::{configuration, container};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -100,6 +100,9 @@ pub(crate) struct WatchArgs {
     /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
+    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
+    #[arg(long)]
+    follow_links: bool,
     #[command(flatten)]
     wake: WakeArgs,
     #[command(flatten)]
@@ -129,11 +132,11 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         return check_file(&check.file, check.language);
     }
     let Some(rules) = &args.rules else {
-        bail!("no rules: name a file (--rules rules.toml); tapline watch --help shows one");
+        return tell_missing("no rules: name a file (--rules rules.toml); tapline watch --help shows one");
     };
     if args.read.is_none() && args.interface.is_empty() {
-        bail!(
-            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
+        return tell_missing(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)",
         );
     }
     match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
@@ -156,13 +159,21 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         strict: args.strict,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
+        follow_links: args.follow_links,
         ..RunArgs::of_graph(graph)
     })
 }
 
+/// Says what a command line lacks.
+fn tell_missing(text: &str) -> Result<ExitCode> {
+    writeln!(io::stderr(), "tapline: {text}")?;
+    Ok(ExitCode::from(configuration::USAGE))
+}
+
 fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {
     let (rules, scripts) = read_rules(path, language)?;
-    writeln!(io::stdout(), "the file is right: {rules} rules, {scripts} scripts")?;
+    let (rules, scripts) = (counted(rules as u64, "rule"), counted(scripts as u64, "script"));
+    writeln!(io::stdout(), "the file is right: {rules}, {scripts}")?;
     Ok(ExitCode::SUCCESS)
 }
 

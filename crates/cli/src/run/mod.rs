@@ -204,7 +204,9 @@ fn code_of_whole(args: &RunArgs, done: &Done, unfit: &UnfitLinkTypes) -> ExitCod
     let stages = || done.account.stages.iter();
     let outputs: Vec<_> = stages().filter_map(|stage| stage.counters.output.as_ref()).collect();
     let code = code(&done.ended, outputs.len());
-    let code = args.strict.code(code, &strict::losses(&done.account.interfaces, outputs));
+    let mut losses = strict::losses(&done.account.interfaces, outputs);
+    losses.extend(stages().filter_map(strict::of_recordings));
+    let code = args.strict.code(code, &losses);
     let stores = stages().filter(|stage| stage.class == "store");
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
     let misfit = unfit.error();

@@ -221,8 +221,11 @@ fn mistakes_are_told_with_their_place() {
         fs::write(folder.path().join("s.rhai"), code).unwrap();
         run(["watch", "check", name]).failed_saying(&[*words]);
     }
-    run(["watch", "-r", "x"]).failed_saying(&["--rules"]);
-    run(["watch", "--rules", name]).failed_saying(&["no packets"]);
+    for (line, words) in [(["-r", "x"], "--rules"), (["--rules", name], "no packets")] {
+        let finished = run(["watch"].into_iter().chain(line));
+        assert_eq!(finished.status.code(), Some(2), "a wrong command line");
+        assert!(finished.stderr.contains(words), "{}", finished.stderr);
+    }
     if cfg!(not(feature = "scripts")) {
         return;
     }
@@ -248,4 +251,25 @@ fn a_script_that_fails_or_never_ends_stops_nothing() {
     let results: Value = serde_json::from_str(text.lines().rev().nth(1).unwrap()).unwrap();
     let row = &results["results"]["watch"][1];
     assert_eq!(row["faults"], row["matched"], "{row}");
+}
+
+/// A folder that is not there is an error before anything is read; a command that fails stands in the table.
+#[test]
+fn what_follows_events_and_fails_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let traffic = capture(folder.path(), scene(Duration::from_secs(1)));
+    let rule = "[[rule]]\nname = \"all\"\non = \"packet\"\nlimit = \"3/1h\"\n";
+    fs::write(&file, format!("{rule}record = {{}}\n")).unwrap();
+    let none = folder.path().join("none");
+    let words = ["watch", "--strict", "-r"].map(Path::new).into_iter().chain([traffic.as_path()]);
+    run(words.chain([Path::new("--rules"), &file, Path::new("--directory"), &none]))
+        .failed_saying(&["recordings cannot be written", "--directory"]);
+    fs::write(&file, format!("{rule}run = [\"sh\", \"-c\", \"exit 3\"]\n")).unwrap();
+    let finished = watch(&traffic, &file, folder.path());
+    assert_eq!(finished.stderr.matches("sh ended with status 3").count(), 1, "{}", finished.stderr);
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let results: Value = serde_json::from_str(text.lines().rev().nth(1).unwrap()).unwrap();
+    let row = &results["results"]["watch"][0];
+    assert_eq!((&row["failed"], &row["done"]), (&row["told"], &0.into()), "{row}");
 }
