@@ -63,7 +63,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(5);
 /// Locks a file as long as its descriptor is open; `false` if another program holds the lock. A child that was just
 /// forked holds the locks of its parent until it runs its program, so a lock is asked for several times. File systems
 /// without locks do without.
-pub(crate) fn lock(file: &File) -> bool {
+pub fn lock(file: &File) -> bool {
     for attempt in 0..LOCK_ATTEMPTS {
         if attempt > 0 {
             std::thread::sleep(LOCK_WAIT);
@@ -73,6 +73,21 @@ pub(crate) fn lock(file: &File) -> bool {
         }
     }
     false
+}
+
+/// Makes or opens a file that stands for a lock, for its user alone (mode 0600), and takes the lock as [`create_locked`]
+/// does. `None` if another program holds it.
+///
+/// # Errors
+/// The error of open(2); that the file is a link or not a regular one.
+pub fn lock_at(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a regular file"));
+    }
+    Ok(lock(&file).then_some(file))
 }
 
 /// Refuses a pipe that another user may have planted, as the kernel does with `fs.protected_fifos` (proc_sys_fs(5)):
@@ -150,6 +165,19 @@ mod tests {
             create(&link).unwrap();
             assert_eq!(fs::read(&target).unwrap(), b"");
         }
+    }
+
+    #[test]
+    fn a_lock_has_one_holder_and_is_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["lock", "link"].map(|name| folder.path().join(name));
+        let held = lock_at(&path).unwrap();
+        assert!(held.is_some() && lock_at(&path).unwrap().is_none());
+        drop(held);
+        assert!(lock_at(&path).unwrap().is_some());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
+        symlink(&path, &link).unwrap();
+        assert!(lock_at(&link).is_err() && lock_at(Path::new("/dev/null")).is_err());
     }
 
     #[test]

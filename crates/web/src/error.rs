@@ -36,16 +36,34 @@ pub enum Error {
     #[error("cannot wait for connections: {0}")]
     Runtime(io::Error),
     /// The history.
-    #[error("history {}: {source}", .path.display())]
+    #[error("history {}: {}", .path.display(), Error::line(.source))]
     History {
         /// Its file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
     },
+    /// A file that cannot be a history.
+    #[error("history {}: {why}", .path.display())]
+    HistoryFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and how to mend it.
+        why: String,
+    },
+    /// A history that another process writes.
+    #[error(
+        "history {}: {} writes it already: name another file (--history FILE), or keep none (--no-history)", .path.display(), process(*.holder)
+    )]
+    HistoryHeld {
+        /// Its file.
+        path: PathBuf,
+        /// The process, if it has told its number.
+        holder: Option<u32>,
+    },
     /// Buckets that could not be written.
     #[error(
-        "history {}: {source}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there", .path.display()
+        "history {}: {}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there", .path.display(), Error::line(.source)
     )]
     Unwritten {
         /// The file of the history.
@@ -66,7 +84,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A history of another version.
-    #[error("history {}: it has version {version}; this program knows version 1", .path.display())]
+    #[error("history {}: it has version {version}; this program knows version 1: name another file (--history FILE)", .path.display())]
     HistoryVersion {
         /// Its file.
         path: PathBuf,
@@ -75,7 +93,21 @@ pub enum Error {
     },
 }
 
+fn process(number: Option<u32>) -> String {
+    number.map_or_else(|| "another process".to_owned(), |number| format!("process {number}"))
+}
+
 impl Error {
+    /// The message of SQLite in one line, without the text of the statement.
+    pub(crate) fn line(error: &rusqlite::Error) -> String {
+        let text = match error {
+            rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
+            rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+            _ => error.to_string(),
+        };
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
     pub(crate) fn history(path: &Path) -> impl FnOnce(rusqlite::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::History { path, source }

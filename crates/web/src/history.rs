@@ -13,12 +13,12 @@
 
 mod answer;
 mod expiry;
+mod place;
 mod record;
 mod recover;
 mod waiting;
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,6 +124,8 @@ impl Default for HistoryLimits {
 pub struct History {
     path: PathBuf,
     connection: Connection,
+    /// Held by the process that writes, until its connection is closed.
+    _lock: Option<File>,
     limits: HistoryLimits,
     /// Those that are being filled: of a minute, an hour, a day.
     buckets: [Bucket; Tier::ALL.len()],
@@ -157,48 +159,46 @@ impl Bucket {
 }
 
 const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE);
-    CREATE TABLE IF NOT EXISTS roll (k INTEGER PRIMARY KEY, v BLOB NOT NULL);
-    CREATE TABLE IF NOT EXISTS total (
+    BEGIN IMMEDIATE;
+    CREATE TABLE name (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE);
+    CREATE TABLE roll (k INTEGER PRIMARY KEY, v BLOB NOT NULL);
+    CREATE TABLE total (
         tier INTEGER NOT NULL, bucket INTEGER NOT NULL, seconds REAL NOT NULL,
         packets INTEGER NOT NULL, bytes INTEGER NOT NULL, metered INTEGER NOT NULL, metered_bytes INTEGER NOT NULL,
         flow_bytes INTEGER NOT NULL, not_ip INTEGER NOT NULL, cut INTEGER NOT NULL, sampled_out INTEGER NOT NULL,
         lost_ring INTEGER NOT NULL, lost_daemon INTEGER NOT NULL, lost_before INTEGER NOT NULL,
         flows INTEGER NOT NULL, active INTEGER NOT NULL, PRIMARY KEY (tier, bucket)) WITHOUT ROWID;
-    PRAGMA user_version = 1;";
+    PRAGMA user_version = 1;
+    COMMIT;";
 
 impl History {
-    /// Opens or makes a history.
+    /// Opens or makes a history, which no other process writes as long as it is open.
     ///
     /// # Errors
-    /// [`Error::History`], [`Error::HistoryVersion`].
+    /// [`Error::HistoryHeld`], [`Error::HistoryFile`], [`Error::HistoryVersion`].
     pub fn open(path: &Path, limits: HistoryLimits) -> Result<History, Error> {
-        let of = || Error::history(path);
-        // Addresses and names: for the user alone, whatever the umask. SQLite gives the mode to the files beside it.
-        let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        let connection = Connection::open(path).map_err(of())?;
-        connection.busy_timeout(Duration::from_secs(5)).map_err(of())?;
-        let version = version(&connection).map_err(of())?;
-        if version != 0 && version != VERSION {
-            return Err(Error::HistoryVersion { path: path.to_owned(), version });
-        }
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(of())?;
-        connection.pragma_update(None, "synchronous", "NORMAL").map_err(of())?;
-        // The file stays in one folder, which is all that this process may write to.
-        connection.pragma_update(None, "temp_store", "MEMORY").map_err(of())?;
-        // The log is short when it is written back, and is cut then to its part of the size.
-        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(of())?;
-        connection.pragma_update(None, "journal_size_limit", log_max(&limits) as i64).map_err(of())?;
-        connection.execute_batch(SCHEMA).map_err(of())?;
-        recover::complete(&connection).map_err(of())?;
-        Ok(History::new(path, connection, limits))
+        let place::Place { path, lock } = place::take(path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let begin = || -> rusqlite::Result<Connection> {
+            let connection = Connection::open_with_flags(&path, flags)?;
+            connection.busy_timeout(Duration::from_secs(5))?;
+            Ok(connection)
+        };
+        let failed = |error: rusqlite::Error| place::useless(&path, &Error::line(&error));
+        let connection = begin().map_err(failed)?;
+        let is_new = place::is_new(&connection, &path)?;
+        prepare(&connection, is_new, &limits).map_err(failed)?;
+        Ok(History::new(&path, connection, Some(lock), limits))
     }
 
     /// Opens the history of another process, to be asked alone.
     ///
     /// # Errors
-    /// [`Error::History`], also where there is none; [`Error::HistoryVersion`].
+    /// [`Error::History`], also where there is none; [`Error::HistoryFile`], [`Error::HistoryVersion`].
     pub fn open_to_read(path: &Path) -> Result<History, Error> {
+        place::check(path).map_err(|why| Error::HistoryFile { path: path.to_owned(), why })?;
         let of = || Error::history(path);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(of())?;
@@ -207,12 +207,13 @@ impl History {
         if version != VERSION {
             return Err(Error::HistoryVersion { path: path.to_owned(), version });
         }
-        Ok(History::new(path, connection, HistoryLimits::default()))
+        Ok(History::new(path, connection, None, HistoryLimits::default()))
     }
 
-    fn new(path: &Path, connection: Connection, limits: HistoryLimits) -> History {
+    fn new(path: &Path, connection: Connection, lock: Option<File>, limits: HistoryLimits) -> History {
         let (path, buckets) = (path.to_owned(), Tier::ALL.map(Bucket::new));
-        History { path, connection, limits, buckets, waiting: Waiting::default(), names_seen: None }
+        let waiting = Waiting::default();
+        History { path, connection, _lock: lock, limits, buckets, waiting, names_seen: None }
     }
 
     /// Its file.
@@ -289,8 +290,7 @@ impl History {
 
     /// Refuses to write while the log of the file is longer than its part, which a reader does whose transaction lasts.
     fn bound_log(&self) -> rusqlite::Result<()> {
-        let mut name = self.path.clone().into_os_string();
-        name.push("-wal");
+        let name = place::beside(&self.path, "-wal");
         let is_long = || {
             let len = std::fs::metadata(&name).map_or(0, |about| about.len());
             len > log_max(&self.limits)
@@ -333,6 +333,21 @@ fn write_buckets(
     }
     transaction.commit()?;
     Ok(begun)
+}
+
+/// Sets how the file is written, makes its tables if it is new, and completes what a killed writer left.
+fn prepare(connection: &Connection, is_new: bool, limits: &HistoryLimits) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The file stays in one folder, which is all that this process may write to.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // The log is short when it is written back, and is cut then to its part of the size.
+    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", log_max(limits) as i64)?;
+    if is_new {
+        connection.execute_batch(SCHEMA)?;
+    }
+    recover::complete(connection)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {

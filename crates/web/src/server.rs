@@ -88,7 +88,7 @@ pub struct ServerSettings {
 pub struct Server {
     listener: TcpListener,
     certificate: Option<Certificate>,
-    shared: Arc<Shared>,
+    shared: Shared,
     feed: Feed,
     history: Option<History>,
 }
@@ -134,14 +134,12 @@ impl Server {
     /// Listens. `log` gets a line for each event that an administrator should know of.
     ///
     /// # Errors
-    /// [`Error::Open`] for an address that others reach, unless a proxy stands in front; [`Error::Listen`];
-    /// [`Error::History`].
+    /// [`Error::Open`] for an address that others reach, unless a proxy stands in front; [`Error::Listen`].
     pub fn bind(
         settings: &ServerSettings,
         access: Access,
         feed: Feed,
         packets: Option<Arc<dyn PacketSource>>,
-        history: Option<History>,
         log: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Server, Error> {
         let address = settings.listen;
@@ -155,8 +153,6 @@ impl Server {
             Ok(listener)
         };
         let listener = listen().map_err(|source| Error::Listen { address, source })?;
-        // Questions have a connection of their own: they wait for no write, and the feed for none of them.
-        let past = history.as_ref().map(|history| History::open_to_read(history.path())).transpose()?;
         let (snapshot, _) = watch::channel(Arc::new(Snapshot::default()));
         let shared = Shared {
             access,
@@ -167,12 +163,25 @@ impl Server {
             streams: AtomicUsize::new(0),
             fetches: AtomicUsize::new(0),
             packets,
-            keeper: history.is_some().then(Keeper::default),
-            past: past.map(|past| Arc::new(Mutex::new(past))),
+            keeper: None,
+            past: None,
             log,
         };
         let certificate = settings.certificate.clone();
-        Ok(Server { listener, certificate, shared: Arc::new(shared), feed, history })
+        Ok(Server { listener, certificate, shared, feed, history: None })
+    }
+
+    /// Keeps a history. It is opened once the server listens: a start that fails changes none.
+    ///
+    /// # Errors
+    /// [`Error::History`].
+    pub fn keep(&mut self, history: History) -> Result<(), Error> {
+        // Questions have a connection of their own: they wait for no write, and the feed for none of them.
+        let past = History::open_to_read(history.path())?;
+        self.shared.past = Some(Arc::new(Mutex::new(past)));
+        self.shared.keeper = Some(Keeper::default());
+        self.history = Some(history);
+        Ok(())
     }
 
     /// The address on which it listens.
@@ -189,6 +198,7 @@ impl Server {
     /// [`Error::Runtime`].
     pub fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
         let Server { listener, certificate, shared, feed, history } = self;
+        let shared = Arc::new(shared);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
         let runtime = runtime.map_err(Error::Runtime)?;

@@ -1,7 +1,7 @@
 //! The page itself.
 //!
 //! ```text
-//! listen, open history, name sources of packets --> rights given up, confined --> Server::run until Ctrl-C
+//! name sources of packets --> user's rights alone: listen, open history --> rights given up, confined --> Server::run until Ctrl-C
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -43,14 +43,15 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         let path = path.display();
         tell(&format!("no right to read {path}: its meter is another user's; -Z names the user to run as"));
     }
-    let history = open_history(args)?;
-    let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
     let stores = sources.directories();
     let protocol = if certificate.is_some() { "https" } else { "http" };
     let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy, certificate };
     let packets: Arc<dyn PacketSource> = Arc::new(sources);
-    let server =
-        Server::bind(&settings, access, Feed::new(args.pid), Some(packets), history, Box::new(tell))?;
+    let mut server = Server::bind(&settings, access, Feed::new(args.pid), Some(packets), Box::new(tell))?;
+    // A start whose address is taken leaves the history as it is.
+    let history = open_history(args)?;
+    let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
+    history.map(|history| server.keep(history)).transpose()?;
     let address = format!("{protocol}://{}/", server.address()?);
     let with_token = format!("{address}#token={token}");
     if let Some(path) = &args.address_file {

@@ -126,8 +126,8 @@ fn a_killed_writer_loses_at_most_a_minute() {
     for end in BEGIN + 1..=BEGIN + 5 * 60 + 30 {
         history.add(&reading(end, 3), NOW).expect("it is written");
     }
-    // As after kill -9: nothing is finished, nothing is closed.
-    std::mem::forget(history);
+    // Nothing is finished, as after a kill.
+    drop(history);
     let mut history = open(&path, HistoryLimits::default());
     let minutes = |history: &History| {
         history.greatest(Dimension::HostIn, BEGIN, BEGIN + 3600, 10).expect("an answer").buckets()
@@ -453,8 +453,77 @@ fn another_version_is_refused() {
         History::open(&path, HistoryLimits::default()),
         Err(Error::HistoryVersion { version: 9, .. })
     ));
+}
+
+/// A file that is no history keeps its bytes, and the refusal is one line that names the mend.
+#[test]
+fn what_is_no_history_is_refused_untouched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let refused = || {
+        let error = History::open(&path, HistoryLimits::default()).expect_err("it is none");
+        assert!(matches!(error, Error::HistoryFile { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("--no-history") && !text.contains('\n') && !text.contains("SELECT"), "{text}");
+        text
+    };
     std::fs::write(&path, [7; 8192]).expect("written");
-    assert!(matches!(History::open(&path, HistoryLimits::default()), Err(Error::History { .. })));
+    refused();
+    std::fs::remove_file(&path).expect("it goes");
+    let foreign = rusqlite::Connection::open(&path).expect("a file");
+    foreign.execute_batch("CREATE TABLE note (text); PRAGMA user_version = 1;").expect("a table");
+    drop(foreign);
+    let before = std::fs::read(&path).expect("the file");
+    assert!(refused().contains("another program"));
+    assert!(std::fs::read(&path).expect("the file") == before, "it is as it was");
+    std::fs::remove_file(&path).expect("it goes");
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
+    assert!(refused().contains("regular file"));
+    assert!(matches!(History::open_to_read(&path), Err(Error::HistoryFile { .. })));
+}
+
+/// A second process would complete hours from minutes that the first adds again.
+#[test]
+fn a_history_has_one_writer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let mut history = open(&path, HistoryLimits::default());
+    (BEGIN + 1..BEGIN + 130).for_each(|end| history.add(&reading(end, 3), NOW).expect("it is written"));
+    let second = History::open(&path, HistoryLimits::default()).expect_err("the first has it");
+    let text = second.to_string();
+    assert!(matches!(second, Error::HistoryHeld { .. }), "{second:?}");
+    let holder = format!("process {} writes it", std::process::id());
+    assert!(text.contains(&holder) && text.contains("--no-history"), "{text}");
+    let hours: u64 = rusqlite::Connection::open(&path)
+        .and_then(|file| file.query_row("SELECT count(*) FROM total WHERE tier > 1", [], |row| row.get(0)))
+        .expect("a count");
+    assert_eq!(hours, 0, "the second has written nothing");
+    history.finish().expect("it is written");
+    drop(history);
+    let history = open(&path, HistoryLimits::default());
+    let answer = history.greatest(Dimension::HostIn, BEGIN, BEGIN + 86_400, 10).expect("an answer");
+    let offered: u64 = (BEGIN + 1..BEGIN + 130).map(|end| reading(end, 3).second.offered()).sum();
+    assert_eq!(answer.packets().0, offered);
+}
+
+/// As with every output: a link is the choice of whoever may write to its folder.
+#[test]
+fn root_follows_no_link_to_a_history() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [target, link] = ["target", "link"].map(|name| folder.path().join(name));
+    for is_there in [false, true] {
+        if is_there {
+            drop(open(&target, HistoryLimits::default()));
+        }
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        let opened = History::open(&link, HistoryLimits::default());
+        match tapline_sys::privilege::is_root() {
+            true => assert!(opened.expect_err("a link").to_string().contains("root follows none")),
+            false => assert_eq!(opened.is_ok(), is_there),
+        }
+        assert_eq!(target.exists(), is_there);
+    }
 }
 
 /// `cargo test -p tapline-web --test it a_year -- --ignored --nocapture` prints size and times: some minutes.

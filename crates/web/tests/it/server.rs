@@ -37,11 +37,14 @@ impl Served {
         let access = Access::new(Rights::Packets, &[], false).expect("a token");
         let token = access.token().to_owned();
         let feed = Feed::of_folder(RunFolder::of(folder));
-        let history = history.map(|path| History::open(path, HistoryLimits::default()).expect("a history"));
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = Arc::clone(&log);
         let tell = Box::new(move |line: &str| lines.lock().expect("no panic").push(line.to_owned()));
-        let server = Server::bind(&settings, access, feed, packets, history, tell).expect("a server");
+        let mut server = Server::bind(&settings, access, feed, packets, tell).expect("a server");
+        if let Some(path) = history {
+            let history = History::open(path, HistoryLimits::default()).expect("a history");
+            server.keep(history).expect("it is asked, too");
+        }
         let (address, stop) = (server.address().expect("an address"), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let thread = Some(thread::spawn(move || server.run(&stopped).expect("it serves")));
