@@ -8,8 +8,8 @@
 //! this thread       accept --> connection --> request: host, token, method --> asset, page, events, packets
 //! ```
 //!
-//! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts, and a stream whose
-//! queue stays full for two seconds is ended. Everything has a most: connections, streams, bytes of a request.
+//! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts and a short one of the
+//! kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections, streams, bytes of a request.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -31,6 +31,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::json;
+use socket2::SockRef;
 use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
 use tapline_view::Process;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,6 +59,9 @@ const FETCHES_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a download may stand still; then it gives up its place.
 const STALL_MAX: Duration = Duration::from_secs(60);
+/// Bytes that the kernel takes for a connection beyond those that are on their way: else it takes megabytes for a browser
+/// that does not read.
+const UNSENT_MAX: u32 = 32 << 10;
 /// How long the head of a request may take, and a connection stand idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
@@ -150,6 +154,10 @@ impl Server {
         let listen = || -> std::io::Result<TcpListener> {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
+            // Connections have the options of their listener (tcp(7)). Old kernels do without.
+            let socket = SockRef::from(&listener);
+            let _ = socket.set_tcp_notsent_lowat(UNSENT_MAX);
+            let _ = socket.set_tcp_user_timeout(Some(STALL_MAX));
             Ok(listener)
         };
         let listener = listen().map_err(|source| Error::Listen { address, source })?;

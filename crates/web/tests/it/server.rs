@@ -5,13 +5,14 @@
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use socket2::{Domain, Socket, Type};
 use tapline_pages::{Feed, Rights};
 use tapline_profile::RunFolder;
 use tapline_view::{Amount, Dimension, Key, Row, Second, Table, Tables, ViewFile};
@@ -68,6 +69,18 @@ impl Served {
         );
         stream.write_all(text.as_bytes()).expect("it is sent");
         BufReader::new(stream)
+    }
+
+    /// Asks through a small window, for an answer that is not read.
+    fn unread(&self, path: &str) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a small window");
+        socket.connect(&self.address.into()).expect("it listens");
+        let mut stream = TcpStream::from(socket);
+        let text =
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n\r\n", self.address, self.cookie);
+        stream.write_all(text.as_bytes()).expect("it is sent");
+        stream
     }
 
     /// An answer with its head.
@@ -145,6 +158,40 @@ fn a_history_that_waits_holds_up_no_page() {
     let answer = history.greatest(Dimension::Name, begin, begin + 1200, 10).expect("an answer");
     assert_eq!((answer.packets(), answer.table.rows[0].amount.packets), ((80, 8), 72));
     assert_eq!(served.log(), Vec::<String>::new());
+}
+
+/// Browsers that open all streams there are and read none: each gives its place back.
+#[test]
+fn a_stream_that_is_not_read_is_ended() {
+    const STREAMS: usize = 32;
+    let folder = tempfile::tempdir().expect("a folder");
+    let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe").expect("a view");
+    let worker = view.join();
+    let served = Served::start(folder.path(), None, None);
+    let streams: Vec<TcpStream> =
+        (0..STREAMS).map(|_| served.unread("/api/events?page=hosts&rows=256")).collect();
+    let is_room = || {
+        let mut head = String::new();
+        served.get("/api/events", "").read_line(&mut head).expect("an answer");
+        head.contains("200")
+    };
+    wait_for("all places are taken", || !is_room());
+    // Less than the megabytes that the kernel would take of its own accord.
+    for number in 0..8 {
+        let (second, mut tables) = second(this_minute() + number);
+        let amount = Amount { packets: 9, bytes: 900 };
+        let row = |at: u32| Row { key: Key::host(Ipv4Addr::from(at << 8).into()), amount, ..Row::default() };
+        tables[0].rows = (1..=256).rev().map(row).collect();
+        view.contribute(worker, &second, &tables);
+        let shown = format!("{{\"number\":{number},");
+        wait_for("the page shows it", || served.text("/api/seconds").contains(&shown));
+    }
+    let begin = Instant::now();
+    while !is_room() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "all places are taken still");
+        thread::sleep(Duration::from_millis(100));
+    }
+    drop(streams);
 }
 
 /// A capture file of yesterday beside a history of live interfaces.
