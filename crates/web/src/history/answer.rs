@@ -39,6 +39,8 @@ const SHARE_MEASURED: f64 = 0.98;
 pub(crate) struct HistoryQuestion {
     dimension: Dimension,
     tier: Tier,
+    /// The first bucket that was asked for.
+    first: u64,
     /// The first bucket, and the one after the last.
     buckets: (u64, u64),
     rows: usize,
@@ -151,9 +153,22 @@ impl HistoryQuestion {
         let is_short = (to - from) / 60 <= MINUTES_MAX;
         let tier = if is_short { Tier::Minute } else { Tier::Hour };
         let (first, end) = (from / tier.seconds(), to.div_ceil(tier.seconds()));
-        let most = if is_short { MINUTES_MAX + 1 } else { HOURS_MAX };
-        let buckets = (end.saturating_sub(most).max(first), end);
-        HistoryQuestion { dimension, tier, buckets, rows, rights: Rights::Packets }
+        let question =
+            HistoryQuestion { dimension, tier, first, buckets: (first, end), rows, rights: Rights::Packets };
+        question.ending(end)
+    }
+
+    /// The question with another end, and the buckets before it as far as they are answered.
+    fn ending(self, end: u64) -> HistoryQuestion {
+        let most = if self.tier == Tier::Minute { MINUTES_MAX + 1 } else { HOURS_MAX };
+        HistoryQuestion { buckets: (end.saturating_sub(most).max(self.first), end), ..self }
+    }
+
+    /// The question for what is kept: of a window that is too long the part before `end`, in seconds since 1970.
+    fn before(self, end: u64) -> HistoryQuestion {
+        let end = end.div_ceil(self.tier.seconds());
+        let is_cut = self.buckets.0 > self.first;
+        if is_cut && (self.first..self.buckets.1).contains(&end) { self.ending(end) } else { self }
     }
 
     /// The window in seconds since 1970, widened to whole buckets.
@@ -186,6 +201,7 @@ impl History {
     fn ask(&self, question: &HistoryQuestion) -> rusqlite::Result<HistoryAnswer> {
         // All of it is of one moment: a writer may go on meanwhile.
         let _moment = self.connection.unchecked_transaction()?;
+        let question = &question.before(self.end()?);
         let cover = self.cover(question)?;
         let table = self.sum(question.dimension, &cover.table, question.rows)?;
         let tier =
@@ -199,6 +215,18 @@ impl History {
         let mut window = window(question, tier, &cover, &table);
         window.span = span.map(|(first, last)| [first * len, (last + 1) * len]);
         Ok(HistoryAnswer { window, table })
+    }
+
+    /// The end of the last bucket, in seconds since 1970.
+    fn end(&self) -> rusqlite::Result<u64> {
+        let mut ends = [0; Tier::ALL.len()];
+        let mut statement =
+            self.connection.prepare_cached("SELECT max(bucket) + 1 FROM total WHERE tier = ?1")?;
+        for (end, tier) in ends.iter_mut().zip(Tier::ALL) {
+            let buckets: Option<i64> = statement.query_row([tier as i64], |row| row.get(0))?;
+            *end = buckets.unwrap_or(0).max(0) as u64 * tier.seconds();
+        }
+        Ok(ends.into_iter().max().unwrap_or(0))
     }
 
     /// The totals of a tier's buckets.

@@ -406,6 +406,21 @@ fn any_numbers_can_be_kept_and_read() {
     }
 }
 
+/// Two years are answered: those that are kept, not those before an end that is far ahead.
+#[test]
+fn a_window_that_ends_far_ahead_has_what_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut history = open(&folder.path().join("history.sqlite"), HistoryLimits::default());
+    (BEGIN + 1..BEGIN + 600).for_each(|end| history.add(&reading(end, 3), NOW).expect("it is written"));
+    history.finish().expect("it is written");
+    for (from, to) in [(0, 99_999_999_999), (BEGIN, u64::MAX), (0, BEGIN + 3600)] {
+        let answer = history.greatest(Dimension::HostIn, from, to, 10).expect("an answer");
+        assert_eq!((answer.window.seconds, answer.table.rows.len()), (599.0, 3), "{from} to {to}");
+    }
+    let later = history.greatest(Dimension::HostIn, BEGIN + 86_400, 99_999_999_999, 10).expect("an answer");
+    assert_eq!(later.buckets(), 0);
+}
+
 #[test]
 fn a_new_file_is_for_its_user_alone() {
     let folder = tempfile::tempdir().expect("a folder");
