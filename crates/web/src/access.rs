@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
 
-use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HOST};
+use hyper::{HeaderMap, Uri};
 use tapline_pages::Rights;
 
 /// The name of the cookie.
@@ -87,9 +87,17 @@ impl Access {
         Ok(())
     }
 
-    /// Whether a request comes under one of our names, and from our own page or none.
-    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    /// Whether a request comes under one of our names, and from our own page or none. Its address may name the host, too,
+    /// by the same words (RFC 9112, 3.2).
+    pub(crate) fn check_origin(&self, address: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        if hosts.next().is_some() {
+            return Err((400, "a request has one Host"));
+        }
+        if address.authority().is_some_and(|named| !named.as_str().eq_ignore_ascii_case(host)) {
+            return Err((400, "the address names another host than Host does"));
+        }
         if !self.is_ours(host) {
             return Err((421, "this host name is not one of ours: see --host"));
         }
@@ -100,13 +108,17 @@ impl Access {
     }
 
     fn is_ours(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((name, _)) => name,
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((name, port)) if name.contains(':') => (name, port),
+            Some(_) => return false,
+            None => host.split_at(host.find(':').unwrap_or(host.len())),
         };
+        let is_port = port.strip_prefix(':').map_or(port.is_empty(), |port| {
+            port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
+        });
         let name = name.to_ascii_lowercase();
         let is_loopback = name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        is_loopback || self.hosts.contains(&name)
+        is_port && (is_loopback || self.hosts.contains(&name))
     }
 
     /// The cookie for a request that brings a token.
@@ -168,18 +180,33 @@ mod tests {
     #[test]
     fn only_our_names_and_our_page_are_answered() {
         let access = Access::new(Rights::Look, &["Probe.example".into()], false).expect("random bytes");
-        for host in ["127.0.0.1:7070", "localhost:7070", "[::1]:7070", "127.0.0.1", "probe.example:1"] {
-            assert_eq!(access.check_origin(&headers(&[("host", host)])), Ok(()), "{host}");
+        let check = |address: &str, pairs: &[(&'static str, &str)]| {
+            let address = address.parse().expect("an address");
+            access.check_origin(&address, &headers(pairs)).map_err(|why| why.0)
+        };
+        for host in
+            ["127.0.0.1:7070", "localhost:7070", "[::1]:7070", "[::1]", "127.0.0.1", "probe.example:1"]
+        {
+            assert_eq!(check("/", &[("host", host)]), Ok(()), "{host}");
         }
-        for host in ["evil.example:7070", "127.0.0.1.evil.example", "", "localhost.evil.example", "[::2]:1"] {
-            assert_eq!(
-                access.check_origin(&headers(&[("host", host)])).map_err(|why| why.0),
-                Err(421),
-                "{host}"
-            );
+        for host in [
+            "evil.example:7070",
+            "127.0.0.1.evil.example",
+            "",
+            "localhost.evil.example",
+            "[::2]:1",
+            "[::1]evil.example",
+            "[::1]:1.evil.example",
+            "[localhost]:1",
+            "localhost:1:2",
+            "localhost:evil",
+        ] {
+            assert_eq!(check("/", &[("host", host)]), Err(421), "{host}");
         }
-        let other = headers(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
-        assert_eq!(access.check_origin(&other).map_err(|why| why.0), Err(403));
+        assert_eq!(check("/", &[("host", "localhost"), ("sec-fetch-site", "cross-site")]), Err(403));
+        assert_eq!(check("/", &[("host", "localhost"), ("host", "localhost")]), Err(400));
+        assert_eq!(check("http://localhost/", &[("host", "localhost")]), Ok(()));
+        assert_eq!(check("http://evil.example/", &[("host", "localhost")]), Err(400));
     }
 
     #[test]

@@ -24,10 +24,10 @@ use std::thread;
 use std::time::Duration;
 
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::json;
@@ -332,12 +332,16 @@ async fn answer(
     request: Request<Incoming>,
     connection: &Connection,
 ) -> Response<Answer> {
-    match route(shared, &request, connection).await {
-        Ok(response) => response,
-        Err((status, reason)) => {
-            plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
-        }
+    let answered = route(shared, &request, connection).await;
+    let mut response = answered.unwrap_or_else(|(status, reason)| {
+        plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
+    });
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let is_page = assets::find(request.uri().path()).is_some();
+        let allowed = HeaderValue::from_static(if is_page { "GET, HEAD" } else { "GET" });
+        response.headers_mut().insert(ALLOW, allowed);
     }
+    response
 }
 
 type Routed = Result<Response<Answer>, (u16, String)>;
@@ -347,13 +351,16 @@ fn refused((status, reason): Refusal) -> (u16, String) {
 }
 
 async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &Connection) -> Routed {
-    shared.access.check_origin(request.headers()).map_err(refused)?;
-    if request.method() != Method::GET {
-        return Err((405, "only GET is answered".to_owned()));
-    }
-    let path = request.uri().path();
-    if let Some((_, kind, content)) = assets::find(path) {
+    shared.access.check_origin(request.uri(), request.headers()).map_err(refused)?;
+    let (path, method) = (request.uri().path(), request.method());
+    // Of an answer to HEAD, hyper sends the head alone.
+    if let Some((_, kind, content)) =
+        assets::find(path).filter(|_| matches!(*method, Method::GET | Method::HEAD))
+    {
         return Ok(plain(200, kind, content.to_vec()));
+    }
+    if method != Method::GET {
+        return Err((405, "only GET is answered, and HEAD for files of the page".to_owned()));
     }
     if path == "/api/session" {
         let cookie = shared.access.session(request.headers()).map_err(refused)?;

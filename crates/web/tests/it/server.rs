@@ -194,6 +194,32 @@ fn a_stream_that_is_not_read_is_ended() {
     drop(streams);
 }
 
+/// RFC 9110, 9.3.2 and 15.5.6; RFC 9112, 3.2.
+#[test]
+fn methods_and_hosts_are_answered_by_the_rules() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let served = Served::start(folder.path(), None, None);
+    let host = format!("Host: {}\r\n", served.address);
+    for (line, head, status, allowed) in [
+        ("HEAD /", "", 200, None),
+        ("POST /", "", 405, Some("allow: GET, HEAD\r\n")),
+        ("HEAD /api/page", "", 405, Some("allow: GET\r\n")),
+        ("GET /", host.as_str(), 400, None),
+        ("GET http://evil.example/", "", 400, None),
+    ] {
+        let mut stream = TcpStream::connect(served.address).expect("it listens");
+        let text = format!("{line} HTTP/1.1\r\n{host}{head}Connection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+        assert!(allowed.is_none_or(|allowed| answer.contains(allowed)), "{line}: {answer}");
+        if line == "HEAD /" {
+            assert!(answer.ends_with("\r\n\r\n") && !answer.contains("content-length: 0"), "{answer}");
+        }
+    }
+}
+
 /// A capture file of yesterday beside a history of live interfaces.
 #[test]
 fn seconds_of_a_file_are_not_kept() {
