@@ -7,14 +7,17 @@ mod packets;
 #[cfg(feature = "view")]
 mod serving;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 #[cfg(not(feature = "view"))]
 use std::process::ExitCode;
 
 use clap::Args;
+use tapline_store::StoreName;
 use tapline_syntax::units::size_in;
 use tapline_sys::privilege;
+
+use crate::live::TAP;
 
 #[cfg(feature = "view")]
 pub(crate) use serving::run;
@@ -54,7 +57,7 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     address_file: Option<PathBuf>,
     /// A host name under which browsers reach the page, besides localhost and loopback addresses. May be repeated.
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    #[arg(long, value_name = "NAME", value_parser = host_name, help_heading = "Server")]
     host: Vec<String>,
     /// The rights of the printed address. look: counts and addresses; names: also names that clients asked for; packets:
     /// also packets. Each includes those before it.
@@ -69,7 +72,7 @@ pub(crate) struct ViewArgs {
     pid: Option<u32>,
     /// Where packets of the past come from: tap:NAME, a capture of tapline serve with a history, or store:DIRECTORY. May
     /// be repeated. Default: the captures of the daemon that this user may read.
-    #[arg(long, value_name = "NAME", help_heading = "Source")]
+    #[arg(long, value_name = "NAME", value_parser = packet_source, help_heading = "Source")]
     packets: Vec<String>,
     /// The socket of tapline serve.
     #[arg(long, value_name = "PATH", help_heading = "Source")]
@@ -88,6 +91,29 @@ pub(crate) struct ViewArgs {
     relinquish_privileges: Option<String>,
 }
 
+/// A host name as browsers send it, or an address.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    match is_name(text) || text.parse::<IpAddr>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a host is a name or an address, without protocol and port: probe.example.org".to_owned())
+        }
+    }
+}
+
+/// The name of a source of packets.
+fn packet_source(text: &str) -> Result<String, String> {
+    let is_capture = text.strip_prefix(TAP).is_some_and(|name| !name.is_empty());
+    let store = StoreName::parse(Path::new(text)).transpose()?;
+    match is_capture || store.is_some_and(|store| !store.directory.as_os_str().is_empty()) {
+        true => Ok(text.to_owned()),
+        false => Err("a source of packets is tap:NAME or store:DIRECTORY".to_owned()),
+    }
+}
+
 /// Says that this build has no page.
 #[cfg(not(feature = "view"))]
 pub(crate) fn run(_: &ViewArgs) -> anyhow::Result<ExitCode> {
@@ -103,4 +129,25 @@ pub(crate) fn usual_history() -> Option<PathBuf> {
         named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
     };
     Some(folder.join("tapline/history.sqlite"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_sources_of_packets_are_looked_at() {
+        for host in ["probe.example.org", "probe", "192.0.2.1", "2001:db8::1"] {
+            assert_eq!(host_name(host).as_deref(), Ok(host));
+        }
+        for wrong in ["", "probe:7070", "https://probe", "[::1]", "a b"] {
+            assert!(host_name(wrong).is_err(), "{wrong}");
+        }
+        for source in ["tap:office", "store:/srv/store", "store:/srv/store?from=-1h"] {
+            assert_eq!(packet_source(source).as_deref(), Ok(source));
+        }
+        for wrong in ["", "foo", "tap:", "store:", "store:/srv/store?from=-1h&more=1"] {
+            assert!(packet_source(wrong).is_err(), "{wrong}");
+        }
+    }
 }

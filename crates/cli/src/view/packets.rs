@@ -5,7 +5,7 @@
 //! store:DIRECTORY  a search of the window
 //! ```
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use tapline_capture::{Advance, Source};
 use tapline_file::{BlockQueue, CopiedBlock, FileCreator, FileWriter, Section, WriteOptions};
 use tapline_packet::Selection;
@@ -41,13 +41,32 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn of(named: &[String], socket: Option<&Path>) -> Result<Sources> {
-        for name in named {
-            if !name.starts_with(TAP) && stored::store_name(Path::new(name))?.is_none() {
-                bail!("--packets {name}: a source of packets is tap:NAME or store:DIRECTORY");
-            }
+    pub(super) fn of(named: &[String], socket: Option<&Path>) -> Sources {
+        Sources { named: named.to_vec(), socket: socket_path(socket) }
+    }
+
+    /// Looks at the sources that were named. Captures that are not there may come later: lines about them.
+    ///
+    /// # Errors
+    /// A store that is not there, or that this user may not read.
+    pub(super) fn check(&self) -> Result<Vec<String>> {
+        for folder in self.directories() {
+            let shown = folder.display();
+            fs::read_dir(&folder).with_context(|| {
+                format!("--packets store:{shown}: name the directory that tapline record --to writes")
+            })?;
         }
-        Ok(Sources { named: named.to_vec(), socket: socket_path(socket) })
+        let captures: Vec<&String> = self.named.iter().filter(|name| name.starts_with(TAP)).collect();
+        let offered = if captures.is_empty() { Vec::new() } else { self.offered() };
+        let lacking = captures.into_iter().filter(|name| !offered.contains(name));
+        let line = |name| format!("--packets {name}: tapline serve does not offer it yet (tapline status)");
+        Ok(lacking.map(line).collect())
+    }
+
+    /// The captures of the daemon, if it runs.
+    fn offered(&self) -> Vec<String> {
+        let offered = live::captures(Some(&self.socket), DAEMON_PATIENCE).unwrap_or_default();
+        offered.iter().map(|capture| format!("{TAP}{}", capture.name)).collect()
     }
 
     /// The directories of stores.
@@ -167,11 +186,7 @@ fn note_losses(source: &mut dyn Source, answer: &mut PacketAnswer) {
 
 impl PacketSource for Sources {
     fn sources(&self) -> Vec<String> {
-        if !self.named.is_empty() {
-            return self.named.clone();
-        }
-        let offered = live::captures(Some(&self.socket), DAEMON_PATIENCE).unwrap_or_default();
-        offered.iter().map(|capture| format!("{TAP}{}", capture.name)).collect()
+        if self.named.is_empty() { self.offered() } else { self.named.clone() }
     }
 
     fn list(&self, request: &PacketRequest) -> Result<PacketAnswer, String> {
@@ -195,7 +210,7 @@ impl PacketSource for Sources {
             answer.lines = lines;
             Ok(answer)
         };
-        listed().map_err(|error| format!("{error:#}"))
+        listed().map_err(|error| crate::chain(&error))
     }
 
     fn write(&self, request: &PacketRequest, to: &mut dyn Write) -> Result<PacketAnswer, String> {
@@ -213,7 +228,7 @@ impl PacketSource for Sources {
                 answer
             })
         };
-        written().map_err(|error| format!("{error:#}"))
+        written().map_err(|error| crate::chain(&error))
     }
 }
 

@@ -23,7 +23,7 @@ use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Ser
 
 use super::ViewArgs;
 use super::packets::Sources;
-use crate::privileges;
+use crate::{output, privileges};
 
 /// Runs the command.
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
@@ -36,12 +36,16 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         add_users(&mut access, path)?;
     }
     let token = access.token().to_owned();
-    let sources = Sources::of(&args.packets, args.socket.as_deref())?;
+    let sources = Sources::of(&args.packets, args.socket.as_deref());
     // From here on this process is the user's, without a capability: the history is made by that user.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
     for path in Feed::refused() {
         let path = path.display();
         tell(&format!("no right to read {path}: its meter is another user's; -Z names the user to run as"));
+    }
+    sources.check()?.iter().for_each(|line| tell(line));
+    if let Some(pid) = args.pid.filter(|_| !has_meter(args.pid)) {
+        tell(&format!("--pid {pid}: this process meters nothing for the page yet (--view)"));
     }
     let stores = sources.directories();
     let protocol = if certificate.is_some() { "https" } else { "http" };
@@ -65,11 +69,18 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     confine(folder, stores);
     match &args.address_file {
-        Some(path) => writeln!(io::stdout(), "{address}, with its token in {}", path.display())?,
-        None => writeln!(io::stdout(), "{with_token}")?,
+        Some(path) => output::tell(&format!("{address}, with its token in {}\n", path.display()))?,
+        None => output::tell(&format!("{with_token}\n"))?,
     }
     server.run(&stop)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a process has a meter with a view that this user may read.
+fn has_meter(pid: Option<u32>) -> bool {
+    let mut feed = Feed::new(pid);
+    feed.read();
+    feed.snapshot().process.is_some()
 }
 
 /// The certificate, which is read before rights are given up: keys are often root's.
