@@ -39,6 +39,15 @@ impl FilterLine {
     /// # Errors
     /// A text that says what is wrong, with its place.
     pub fn parse(line: &str) -> Result<FilterLine, String> {
+        let mut filter = FilterLine::words(line)?;
+        if !filter.text.is_empty() {
+            filter.program = Some(Arc::new(compiled(&filter.text, LinkType::RAW)?));
+        }
+        Ok(filter)
+    }
+
+    /// A line taken apart, its pcap-filter text not compiled yet.
+    fn words(line: &str) -> Result<FilterLine, String> {
         if line.len() > LEN_MAX {
             return Err(format!("the filter has {} bytes; {LEN_MAX} are the most", line.len()));
         }
@@ -60,13 +69,6 @@ impl FilterLine {
             }
         }
         filter.text = rest.join(" ");
-        if !filter.text.is_empty() {
-            let names = Arc::new(SystemNames::in_directory("/etc").files_only());
-            let options = Options { resolver: names, ..Options::new(LinkType::RAW) };
-            let program =
-                tapline_filter::compile(&filter.text, &options).map_err(|error| error.to_string())?;
-            filter.program = Some(Arc::new(program));
-        }
         Ok(filter)
     }
 
@@ -86,11 +88,21 @@ impl FilterLine {
         self.hosts.is_empty() && self.applications.is_empty() && self.program.is_none()
     }
 
-    /// The pcap-filter text for packets: that of the line, and its hosts. Applications cannot be said in it.
+    /// The pcap-filter text of a line for packets: with its hosts. It fits frames of Ethernet or packets of IP; a source
+    /// of another link type looks at it again. Applications cannot be said in it.
     ///
     /// # Errors
-    /// The line asks for an application.
-    pub fn packets_text(&self) -> Result<String, String> {
+    /// A text that says what is wrong, or that the line asks for an application.
+    pub fn packets_text(line: &str) -> Result<String, String> {
+        let filter = FilterLine::words(line)?;
+        if !filter.text.is_empty() {
+            let of_ethernet = compiled(&filter.text, LinkType::ETHERNET);
+            of_ethernet.or_else(|why| compiled(&filter.text, LinkType::RAW).map_err(|_| why))?;
+        }
+        filter.with_hosts()
+    }
+
+    fn with_hosts(&self) -> Result<String, String> {
         if !self.applications.is_empty() {
             return Err(
                 "packets cannot be chosen by app:, which is known of flows: name hosts and ports".to_owned()
@@ -124,6 +136,13 @@ impl FilterLine {
         };
         accepts(from, to) || accepts(to, from)
     }
+}
+
+/// Names are looked up in files only.
+fn compiled(text: &str, link_type: LinkType) -> Result<CompiledFilter, String> {
+    let names = Arc::new(SystemNames::in_directory("/etc").files_only());
+    let options = Options { resolver: names, ..Options::new(link_type) };
+    tapline_filter::compile(text, &options).map_err(|error| error.to_string())
 }
 
 /// The headers of a packet of a flow: IP, and what of the transport filters look at.
@@ -164,4 +183,23 @@ fn headers(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
         data[offset] = 0x50;
     }
     data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame has words that a flow's row does not have.
+    #[test]
+    fn words_of_frames_are_for_packets_alone() {
+        for text in ["vlan 5", "mpls", "ether host 02:00:00:00:00:01", "broadcast", "arp"] {
+            assert!(FilterLine::parse(text).is_err(), "{text}");
+            assert_eq!(FilterLine::packets_text(text).as_deref(), Ok(format!("({text})").as_str()));
+        }
+        let both = FilterLine::packets_text("host:10.0.0.7 tcp port 443");
+        assert_eq!(both.as_deref(), Ok("host 10.0.0.7 and (tcp port 443)"));
+        for wrong in ["app:tls", "tcp port", "host no-such-name.invalid"] {
+            assert!(FilterLine::packets_text(wrong).is_err(), "{wrong}");
+        }
+    }
 }

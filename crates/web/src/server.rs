@@ -566,7 +566,7 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     }
     Ok(PacketRequest {
         source: name.clone(),
-        filter: FilterLine::parse(query.text("filter"))?.packets_text()?,
+        filter: FilterLine::packets_text(query.text("filter"))?,
         from_ns,
         to_ns,
         packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", LIST_MAX, 1, LIST_MAX) },

@@ -57,7 +57,7 @@ pub(super) fn take(path: &Path) -> Result<Place, Error> {
     }
 }
 
-/// Refuses what is not a regular file: whoever opens a pipe waits for ever.
+/// Refuses a file that is not regular: opening a pipe waits for ever.
 ///
 /// # Errors
 /// A text that says so.

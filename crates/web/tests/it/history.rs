@@ -521,7 +521,7 @@ fn a_history_has_one_writer() {
     assert_eq!(answer.packets().0, offered);
 }
 
-/// As with every output: a link is the choice of whoever may write to its folder.
+/// As with every output: a link is the choice of any user who may write to its folder.
 #[test]
 fn root_follows_no_link_to_a_history() {
     let folder = tempfile::tempdir().expect("a folder");
