@@ -53,7 +53,8 @@ pub enum Error {
     },
     /// A history that another process writes.
     #[error(
-        "history {}: {} writes it already: name another file (--history FILE), or keep none (--no-history)", .path.display(), process(*.holder)
+        "history {}: {} writes it already: name another file (--history FILE), or keep none (--no-history)",
+        .path.display(), process(*.holder)
     )]
     HistoryHeld {
         /// Its file.
@@ -63,7 +64,8 @@ pub enum Error {
     },
     /// Buckets that could not be written.
     #[error(
-        "history {}: {}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there", .path.display(), Error::line(.source)
+        "history {}: {}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there",
+        .path.display(), Error::line(.source)
     )]
     Unwritten {
         /// The file of the history.
@@ -84,7 +86,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// A history of another version.
-    #[error("history {}: it has version {version}; this program knows version 1: name another file (--history FILE)", .path.display())]
+    #[error(
+        "history {}: it has version {version}; this program knows version 1: name another file (--history FILE)",
+        .path.display()
+    )]
     HistoryVersion {
         /// Its file.
         path: PathBuf,

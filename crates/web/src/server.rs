@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts and a short one of the
-//! kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections, streams, bytes of a request.
+//! kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections, streams,
+//! bytes of a request.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
 //! The page itself.
 //!
 //! ```text
-//! name sources of packets --> user's rights alone: listen, open history --> rights given up, confined --> Server::run until Ctrl-C
+//! name sources of packets --> as the user: listen, open history --> confined --> Server::run until Ctrl-C
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
