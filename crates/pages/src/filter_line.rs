@@ -88,8 +88,8 @@ impl FilterLine {
         self.hosts.is_empty() && self.applications.is_empty() && self.program.is_none()
     }
 
-    /// The pcap-filter text of a line for packets: with its hosts. It fits frames of Ethernet or packets of IP; a source
-    /// of another link type looks at it again. Applications cannot be said in it.
+    /// The pcap-filter text of a line for packets: with its hosts. It fits frames of Ethernet or packets of IP; a
+    /// source of another link type looks at it again. Applications cannot be said in it.
     ///
     /// # Errors
     /// A text that says what is wrong, or that the line asks for an application.

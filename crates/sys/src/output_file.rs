@@ -75,8 +75,8 @@ pub fn lock(file: &File) -> bool {
     false
 }
 
-/// Makes or opens a file that stands for a lock, for its user alone (mode 0600), and takes the lock as [`create_locked`]
-/// does. `None` if another program holds it.
+/// Makes or opens a file that stands for a lock, for its user alone (mode 0600), and takes the lock as
+/// [`create_locked`] does. `None` if another program holds it.
 ///
 /// # Errors
 /// The error of open(2); that the file is a link or not a regular one.

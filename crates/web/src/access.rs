@@ -87,8 +87,8 @@ impl Access {
         Ok(())
     }
 
-    /// Whether a request comes under one of our names, and from our own page or none. Its address may name the host, too,
-    /// by the same words (RFC 9112, 3.2).
+    /// Whether a request comes under one of our names, and from our own page or none. Its address may name the host,
+    /// too, by the same words (RFC 9112, 3.2).
     pub(crate) fn check_origin(&self, address: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();

@@ -8,9 +8,9 @@
 //! this thread       accept --> connection --> request: host, token, method --> asset, page, events, packets
 //! ```
 //!
-//! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts and a short one of the
-//! kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections, streams,
-//! bytes of a request.
+//! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts and a short one of
+//! the kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections,
+//! streams, bytes of a request.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -60,8 +60,8 @@ const FETCHES_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a download may stand still; then it gives up its place.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// Bytes that the kernel takes for a connection beyond those that are on their way: else it takes megabytes for a browser
-/// that does not read.
+/// Bytes that the kernel takes for a connection beyond those that are on their way: else it takes megabytes for a
+/// browser that does not read.
 const UNSENT_MAX: u32 = 32 << 10;
 /// How long the head of a request may take, and a connection stand idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
