@@ -247,12 +247,14 @@ fn a_stopped_top_leaves_the_terminal_as_it_was() {
     let mut terminal = Terminal::of_line(&metered, &line, "C");
     wait_for("a frame", || terminal.shown().contains("Senders"));
     terminal.press("\x1a");
-    wait_for("the shell's line", || terminal.log().contains("icanon"));
-    let log = terminal.log();
-    let left = log.find("\x1b[?1049l").expect("the other screen was left");
-    assert!(log[left..].contains("icanon") && !log[left..].contains("-icanon"), "{:?}", &log[left..]);
-    wait_for("a frame after fg", || terminal.log()[left..].contains("\x1b[?1049h"));
-    wait_for("a frame after fg", || terminal.log()[left..].contains("Senders"));
+    // What follows the end of the other screen; the line itself stands before it.
+    let left = |terminal: &Terminal| {
+        terminal.log().split_once("\x1b[?1049l").map(|(_, left)| left.to_owned()).unwrap_or_default()
+    };
+    wait_for("the shell's line", || left(&terminal).contains("icanon"));
+    assert!(!left(&terminal).contains("-icanon"), "{:?}", left(&terminal));
+    wait_for("the other screen after fg", || left(&terminal).contains("\x1b[?1049h"));
+    wait_for("a frame after fg", || left(&terminal).contains("Senders"));
     terminal.press("q");
     wait_for("the end of the shell", || terminal.log().contains("at the end"));
     assert!(terminal.child.wait().unwrap().success());
