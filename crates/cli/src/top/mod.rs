@@ -81,8 +81,8 @@ pub(crate) struct TopArgs {
     /// Begin with this filter: host:ADDRESS, app:NAME, and pcap-filter text.
     #[arg(long, value_name = "FILTER", default_value = "", value_parser = parse_filter, help_heading = "Page")]
     filter: String,
-    /// Begin with this window: 1s to 60s; longer ones are asked of the history.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_window, help_heading = "Page")]
+    /// Begin with this window of whole seconds: 1s to 60s; longer ones are asked of the history.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_interval, help_heading = "Page")]
     window: Duration,
     /// The file of the history that tapline view keeps. Default: as for tapline view.
     #[arg(long, value_name = "FILE", help_heading = "Page")]
@@ -94,13 +94,6 @@ pub(crate) struct TopArgs {
 
 fn parse_filter(text: &str) -> Result<String, String> {
     FilterLine::parse(text).map(|_| text.to_owned())
-}
-
-fn parse_window(text: &str) -> Result<Duration, String> {
-    match parse_interval(text)? {
-        window if window.subsec_nanos() == 0 => Ok(window),
-        _ => Err("a window has whole seconds, at least one".to_owned()),
-    }
 }
 
 /// Runs the command.
@@ -115,7 +108,9 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         bail!("process {pid} is none of tapline that you may read; {}", others(&Readings::new(None).read()));
     }
     let place = Place { page: Page::default(), host: args.host, filter: args.filter.clone() };
-    let state = State::new(place, args.window.as_secs());
+    // A part of a second is a second of the view.
+    let window = args.window.as_secs().saturating_add(u64::from(args.window.subsec_nanos() > 0));
+    let state = State::new(place, window);
     let past = Past::new(args.history.as_deref());
     let mut watch = Watch::new(state, args.pid, readings, first, past);
     watch.set_interval(args.interval);
