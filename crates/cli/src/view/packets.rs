@@ -29,8 +29,10 @@ use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
 
 /// How long the daemon may take to say which captures it has.
-const DAEMON_PATIENCE: Duration = Duration::from_millis(300);
-/// Packets of a capture that are still on their way come within this time.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
+/// The first packets of a capture come within this time, on a busy machine too, and those that are still on their way
+/// within the other.
+const FIRST: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(400);
 const STEP: Duration = Duration::from_millis(50);
 
@@ -116,7 +118,7 @@ fn read(
     let is_of_past = request.source.starts_with(TAP);
     // A capture goes on for ever; its past ends now.
     let to_ns = if is_of_past { request.to_ns.min(clock().as_nanos()) } else { request.to_ns };
-    let (begin, mut bytes, mut last) = (Instant::now(), 0, Instant::now());
+    let (begin, mut bytes, mut last, mut quiet) = (Instant::now(), 0, Instant::now(), FIRST);
     let mut time = QuestionTime::begin(is_file, Duration::ZERO);
     loop {
         if time.is_over(begin.elapsed()) {
@@ -128,7 +130,7 @@ fn read(
         match source.advance(STEP)? {
             Advance::End => break,
             // A store that is slow is not at its end.
-            Advance::Idle if is_of_past && last.elapsed() > QUIET => break,
+            Advance::Idle if is_of_past && last.elapsed() > quiet => break,
             Advance::Idle => continue,
             Advance::Batch => {}
         }
@@ -156,7 +158,7 @@ fn read(
             time.progress(begin.elapsed());
         }
         // A browser that takes its time leaves packets behind it, not silence.
-        last = Instant::now();
+        (last, quiet) = (Instant::now(), QUIET);
         if is_full && is_file {
             let (packets, mb) = (request.packets_max, request.bytes_max >> 20);
             answer.notes.push(format!("a file has at most {packets} packets and {mb} MiB: more are there"));
