@@ -3,8 +3,8 @@
 //
 //   NODE_PATH=target/node/node_modules node scripts/page-speed.cjs ADDRESS [LOADS] [SECONDS]
 //
-// ADDRESS is the one that `tapline view` prints, with its token. Each load has a browser context of its own, so nothing is cached; the browser
-// itself runs, as that of a user does.
+// ADDRESS is the one that `tapline view` prints, with its token. Each load has a browser context of its own, so that nothing is cached; the
+// browser itself runs already.
 "use strict";
 const { chromium } = require("playwright-core");
 

@@ -345,7 +345,7 @@ fn add(
     add_to(table, summary, window, statistics, ended);
 }
 
-/// The same for a table of which it is known what it has: the loop of the first form has no code of the others.
+/// The same, compiled for each kind of table: without details or journal the loop has no code for them.
 #[inline(never)]
 fn add_to<const HAS_DETAILS: bool, const HAS_JOURNAL: bool>(
     table: &mut Table,

@@ -19,8 +19,9 @@ use crate::table::{Amount, state};
 
 /// Entries of a journal between the request for the memory of a slot and its use.
 const AHEAD: usize = 16;
-/// Flows that are ranked before all others, and a factor of those among which they are chosen.
+/// Flows that are ranked before all others.
 const GREATEST: usize = 512;
+/// Flows that are kept as candidates for these before the list is cut.
 const CANDIDATES: usize = 4 * GREATEST;
 /// The least number of slots that have memory.
 const SLOTS_LEAST: usize = 4096;

@@ -142,25 +142,8 @@ impl<const WORDS: usize> Ranking<WORDS> {
         part: &Part,
         new: impl FnOnce() -> (Key, i64),
     ) -> Option<usize> {
-        let (set, cell) = (set_of(hash), cell_of(hash));
-        let found = self.find(set, tag_of(hash), key);
-        let place = match found {
-            Some(place) => Some(place),
-            None => {
-                let error = self.bound(cell);
-                let mut with_it = error;
-                with_it.add(part.amount);
-                let place = self.make_room(set, with_it);
-                match place {
-                    Some(place) => {
-                        self.sets[set].tags[place % WAYS] = tag_of(hash);
-                        self.begin(place, key, (cell, error), new());
-                    }
-                    None => self.set_bound(cell, with_it),
-                }
-                place
-            }
-        };
+        let found = self.find(set_of(hash), tag_of(hash), key);
+        let place = found.or_else(|| self.new_place(key, hash, part.amount, new));
         match place {
             Some(place) => self.count(place, part),
             None => {
@@ -169,6 +152,28 @@ impl<const WORDS: usize> Ranking<WORDS> {
             }
         }
         place
+    }
+
+    /// A place for a key that has none. `None` if it may have had no more than the least row of its set; then the bound of
+    /// its cell grows by `amount`.
+    fn new_place(
+        &mut self,
+        key: &[u64; WORDS],
+        hash: u64,
+        amount: Amount,
+        new: impl FnOnce() -> (Key, i64),
+    ) -> Option<usize> {
+        let (set, cell) = (set_of(hash), cell_of(hash));
+        let error = self.bound(cell);
+        let mut with_it = error;
+        with_it.add(amount);
+        let Some(place) = self.make_room(set, with_it) else {
+            self.set_bound(cell, with_it);
+            return None;
+        };
+        self.sets[set].tags[place % WAYS] = tag_of(hash);
+        self.begin(place, key, (cell, error), new());
+        Some(place)
     }
 
     /// Whether a place has this key. Word by word: keys are too short for a call that compares memory.

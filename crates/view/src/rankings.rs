@@ -68,12 +68,11 @@ impl Rankings {
         }
         let both = || changes.iter().zip(&prepared);
         for (change, of) in both() {
-            let [from, to] = change.fields.hosts;
-            let [sent, received] = change.amounts;
-            for (sender, receiver, amount) in [(0, 1, sent), (1, 0, received)] {
+            let hosts = &change.fields.hosts;
+            for (sender, receiver) in [(0, 1), (1, 0)] {
+                let amount = change.amounts[sender];
                 if amount.packets > 0 {
                     let part = Part { amount, ..Part::default() };
-                    let hosts = [from, to];
                     self.host_out.add_part(&hosts[sender], of.hosts[sender], &part, nothing);
                     self.host_in.add_part(&hosts[receiver], of.hosts[receiver], &part, nothing);
                 }

@@ -349,8 +349,8 @@ impl History {
     }
 }
 
-/// The parts of a bucket that are in a window, where all of its parts have so many seconds; the bucket itself where it
-/// has seconds of the window that they lack.
+/// The parts of a bucket that are in a window; the bucket itself where it has seconds of the window that they lack.
+/// `seconds` is the time that all of its parts measured.
 fn whole_or_parts(whole: Option<Piece>, seconds: f64, parts: Vec<Piece>, window: (u64, u64)) -> Vec<Piece> {
     let inside: Vec<Piece> = parts.into_iter().filter(|part| part.is_in(window)).collect();
     let measured: f64 = inside.iter().map(|part| part.totals.seconds).sum();

@@ -119,7 +119,7 @@ fn names_between(connection: &Connection, (first, last): (i64, i64)) -> rusqlite
             let mut delete = transaction.prepare_cached("DELETE FROM name WHERE id = ?1")?;
             gone.iter().try_for_each(|id| delete.execute([id]).map(drop))?;
             drop(delete);
-            // Nobody else writes from here on: a row that came before may have taken one of these names.
+            // No other connection writes from here on: a row that came before may have taken one of these names.
             if version()? != before {
                 return Ok(false);
             }

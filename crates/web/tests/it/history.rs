@@ -14,7 +14,7 @@ use tapline_web::{Error, History, HistoryLimits};
 /// A program that writes the same file: no other writer gets in until it has ended.
 pub(crate) fn lock(path: &Path) -> rusqlite::Connection {
     let other = rusqlite::Connection::open(path).expect("the file");
-    other.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
+    other.execute_batch("BEGIN IMMEDIATE").expect("no other connection writes");
     other
 }
 
