@@ -18,8 +18,11 @@ use crate::details::Application;
 use crate::wheel::SLOTS_MAX;
 use crate::{EndReason, FlowContext};
 
-/// Entries from which on a journal is full: 32 KiB of packets.
-const ENTRIES_MAX: usize = 4096;
+/// Entries from which on a journal is full: 16 KiB of packets. A meter writes some of them in turn, and they should
+/// stay in the cache of its core.
+const ENTRIES_MAX: usize = 2048;
+/// Room for the entries of one more batch of 256 packets.
+const ENTRIES_BEYOND: usize = 512;
 /// Names from which on a journal is full.
 const SAID_MAX: usize = 1024;
 
@@ -43,7 +46,7 @@ mod what {
 }
 
 /// What a meter did, in its order: see [`Meter::take_journal`](crate::Meter::take_journal).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Journal {
     entries: Vec<u64>,
     begun: Vec<FlowBegin>,
@@ -120,13 +123,21 @@ pub enum JournalEntry<'j> {
     },
 }
 
+impl Default for Journal {
+    /// An empty journal, with room for its packets: one that grows is copied again and again.
+    fn default() -> Journal {
+        let entries = Vec::with_capacity(ENTRIES_MAX + ENTRIES_BEYOND);
+        Journal { entries, begun: Vec::new(), said: Vec::new() }
+    }
+}
+
 impl Journal {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether it should be read: from some 4,096 entries on. It takes more.
+    /// Whether it should be read: from some 2,048 entries on. It takes more.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= ENTRIES_MAX || self.said.len() >= SAID_MAX
     }

@@ -18,7 +18,7 @@ use crate::rankings::{CHUNK, Rankings};
 use crate::table::{Amount, state};
 
 /// Entries of a journal between the request for the memory of a slot and its use.
-const AHEAD: usize = 16;
+const AHEAD: usize = 48;
 /// Flows that are ranked before all others.
 const GREATEST: usize = 512;
 /// Flows that are kept as candidates for these before the list is cut.

@@ -1,7 +1,7 @@
 //! Ranking in a thread of its own: the meter's thread hands journals over and waits for nothing.
 //!
 //! ```text
-//! add     --journal--> queue of 256 --> thread `view`: Mirror, what each flow counted --> Rankings
+//! add     --journal--> queue of 512 --> thread `view`: Mirror, what each flow counted --> Rankings
 //! publish --Second---->                                 end of the second: ViewFile::contribute
 //!
 //! queue full, of live traffic: packets are not ranked until the second has ended and the queue is nearly empty;
@@ -24,7 +24,9 @@ use crate::{Second, ViewFile};
 
 /// Parts that wait: a million packets of known flows, 8 MiB. Where each packet begins a flow they are half as many, and
 /// some 60 MB, with names as long as these are.
-const QUEUE: usize = 256;
+const QUEUE: usize = 512;
+/// Parts of files that wait: their meter waits for room, and loses nothing. So few stay in the cache.
+const QUEUE_OF_FILES: usize = 32;
 /// Room behind these for the ends of seconds.
 const QUEUE_OF_SECONDS: usize = 8;
 /// Parts for which the thread is woken, unless a second ends: a system call of the meter's thread.
@@ -145,7 +147,7 @@ impl Ranker {
         let unranked = std::mem::take(&mut self.unranked);
         let totals = Box::new(Totals { second, interfaces: interfaces.to_vec(), unranked });
         // There is room for it, unless the thread has stood still for seconds.
-        let refused = match self.thread() {
+        let refused = match self.thread(is_live) {
             Some(Thread { jobs, handle, .. }) => {
                 let sent = jobs.send(Job::Second(totals));
                 handle.thread().unpark();
@@ -168,17 +170,18 @@ impl Ranker {
     }
 
     /// The thread, which starts with the first call; `None` if there can be none.
-    fn thread(&mut self) -> Option<&Thread> {
+    fn thread(&mut self, is_live: bool) -> Option<&Thread> {
         if !self.has_begun {
             self.has_begun = true;
-            self.thread = start(&self.file, self.worker).ok();
+            let room = if is_live { QUEUE + QUEUE_OF_SECONDS } else { QUEUE_OF_FILES };
+            self.thread = start(&self.file, self.worker, room).ok();
         }
         self.thread.as_ref()
     }
 
     /// Hands a part over. Returns whether the thread gets it.
     fn send(&mut self, job: Job, is_live: bool) -> bool {
-        let Some(thread) = self.thread() else { return false };
+        let Some(thread) = self.thread(is_live) else { return false };
         if is_live && thread.waiting.load(Relaxed) >= QUEUE {
             return false;
         }
@@ -207,8 +210,8 @@ impl Drop for Ranker {
     }
 }
 
-fn start(file: &Arc<ViewFile>, worker: usize) -> std::io::Result<Thread> {
-    let (jobs, theirs) = sync_channel(QUEUE + QUEUE_OF_SECONDS);
+fn start(file: &Arc<ViewFile>, worker: usize, room: usize) -> std::io::Result<Thread> {
+    let (jobs, theirs) = sync_channel(room);
     let waiting = Arc::new(AtomicUsize::new(0));
     let (file, in_queue) = (Arc::clone(file), Arc::clone(&waiting));
     let work = move || rank(&file, worker, &theirs, &in_queue);

@@ -1,7 +1,7 @@
 //! The loop on a source and sinks made for the purpose: every path keeps the account balanced.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tapline_capture::{Account, Balance, Count, Loss, LossPoint, OutputAccount};
 

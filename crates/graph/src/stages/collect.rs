@@ -27,11 +27,11 @@ use crate::packets::Packets;
 use crate::stage::{
     ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
+use crate::stages::flow::seconds::{begin_of, second_of};
 use crate::table::{Cell, Table};
 
 /// Flows that are handed on at a time, unless a datagram has more.
 const FLOWS_PER_PART: usize = 1024;
-const SECOND_NS: i64 = 1_000_000_000;
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -159,7 +159,7 @@ impl CollectStage {
     /// Tells the views behind of the totals, when a second is over.
     fn tell_second(&mut self, now: Timestamp, is_end: bool, out: &mut Out<'_>) -> Result<(), Error> {
         let Some(viewed) = &mut self.viewed else { return Ok(()) };
-        let second = now.as_nanos().div_euclid(SECOND_NS);
+        let second = second_of(now);
         let before = viewed.now.replace(second);
         if before == Some(second) && !is_end || before.is_none() {
             return Ok(());
@@ -243,7 +243,7 @@ impl Stage for CollectStage {
         let seen = self.viewed.as_ref().and_then(|viewed| viewed.now);
         let end = match self.is_live {
             true => tick.now,
-            false => Timestamp::from_nanos(seen.unwrap_or(0).saturating_add(1).saturating_mul(SECOND_NS)),
+            false => begin_of(seen.unwrap_or(0).saturating_add(1)),
         };
         self.tell_second(end, true, out)
     }

@@ -5,13 +5,14 @@
 //!               \-----> flows that have ended, to the stages right behind
 //! ```
 
+pub(super) mod seconds;
+
 use std::any::Any;
 use std::cell;
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use tapline_capture::{Error, InterfaceAccount};
+use tapline_capture::Error;
 use tapline_flow::{
     DetailFields, EndReason, Flow, Journal, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Sampling,
     Statistics, UnmeteredCause,
@@ -28,10 +29,7 @@ use crate::stage::{ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage,
 use crate::stages::flow_export::sampling_of;
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
-
-const SECOND_NS: i64 = 1_000_000_000;
-/// Journals that were handed on and whose memory is kept for the next ones.
-const JOURNALS_KEPT: usize = 256;
+use seconds::{Seconds, begin_of, second_of};
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -180,49 +178,9 @@ fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {
     })
 }
 
-/// The second of a time, since 1970.
-fn second_of(time: Timestamp) -> i64 {
-    time.as_nanos().div_euclid(SECOND_NS)
-}
-
-/// The begin of a second since 1970; the greatest time if it lies behind.
-fn begin_of(second: i64) -> Timestamp {
-    Timestamp::from_nanos(second.saturating_mul(SECOND_NS))
-}
-
 /// The span of two spans.
 fn both(one: (Timestamp, Timestamp), other: (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
     (one.0.min(other.0), one.1.max(other.1))
-}
-
-/// What a view is told once a second.
-#[derive(Default)]
-struct Seconds {
-    /// The second of the last packets or the last tick.
-    now: Option<i64>,
-    journals: Journals,
-    interfaces: Vec<(u32, String)>,
-    accounts: Vec<InterfaceAccount>,
-}
-
-/// Journals that were handed on, the oldest first.
-#[derive(Default)]
-struct Journals(VecDeque<Arc<Journal>>);
-
-impl Journals {
-    /// An empty journal: in the memory of the oldest one, if that has been read.
-    fn empty(&mut self) -> Journal {
-        let oldest = self.0.pop_front_if(|oldest| Arc::strong_count(oldest) == 1);
-        let mut journal = oldest.and_then(Arc::into_inner).unwrap_or_default();
-        journal.clear();
-        journal
-    }
-
-    fn keep(&mut self, journal: Arc<Journal>) {
-        if self.0.len() < JOURNALS_KEPT {
-            self.0.push_back(journal);
-        }
-    }
 }
 
 struct FlowStage {
