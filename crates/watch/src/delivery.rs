@@ -1,8 +1,10 @@
-//! What follows events outside of this program: commands and webhooks, each with a queue that never makes packets wait.
+//! What follows events outside of this program: commands, holds, webhooks, each with a queue that never makes packets
+//! wait.
 //!
 //! ```text
 //! event --try_send--> queue of 64 --thread--> the program, one after the other; its standard input is the event
 //!            | full: counted, not waited for
+//! event --try_send--> queue of 64 --thread--> a hold in a store (holding.rs)
 //! event --try_send--> queue of 256 --thread--> POST, three tries --no--> spool: lines in a file, sent later
 //!
 //! the end: END_TIME for all; then the running command is killed with what it started, those that wait are not
@@ -26,7 +28,7 @@ use tapline_sys::{Memfd, process};
 use crate::event::Event;
 use crate::faults::{Failure, Faults};
 
-/// The time that commands and webhooks have together at the end of a run.
+/// The time that commands, webhooks and holds have together at the end of a run.
 pub const END_TIME: Duration = Duration::from_secs(30);
 
 /// Commands that wait.
@@ -41,14 +43,14 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Counters of what left this program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
-    /// Done: commands that ended well, webhooks that were answered.
+    /// Done: commands that ended well, webhooks that were answered, holds that are in force.
     pub done: u64,
     /// Failed: commands that ended badly or took too long, or for which the end had no time; webhooks that found no
-    /// place in the spool.
+    /// place in the spool; holds that could not be made, or for which the end had no time.
     pub failed: u64,
     /// Webhooks that are in the spool at present.
     pub spooled: u64,
-    /// Refused, as the queue was full.
+    /// Refused, as the queue was full; of holds also those of a rule that had its number of them.
     pub refused: u64,
 }
 
@@ -162,6 +164,12 @@ impl<T: Send + 'static> Worker<T> {
                 self.tally.fault(rule, Failure::new("no room", text));
             }
         }
+    }
+
+    /// Counts a job that the rule may not have.
+    pub(crate) fn refuse(&self, rule: &str, failure: Failure) {
+        self.tally.count(rule, |counts| counts.refused += 1);
+        self.tally.fault(rule, failure);
     }
 
     /// No more jobs come, and the thread has until `end` for those that wait.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TOML --parse--> Rules --Program: filters as sets--> Watch <-- packets, time, accounts
-//!                                                       |--> Event: a line, a command, a webhook
+//!                                                       |--> Event: a line, a command, a webhook, a hold in a store
 //!                                                       '--> recordings: the seconds before and after, each a pcapng
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! | `past`, `recording` | packets before and after an event |
 //! | `script`, `tables`, `recorder` | scripts, their values by key, what they record |
 //! | `certificates` | certificates of TLS servers, for scripts |
-//! | `delivery`, `webhook` | commands and calls, each by a thread with a bounded queue |
+//! | `delivery`, `webhook`, `holding` | commands, calls and holds in a store, each by a thread with a bounded queue |
 //! | `faults` | failures of these and of recordings, each cause told once |
 //! | `watch` | the engine |
 //!
@@ -34,6 +34,7 @@ mod event;
 mod faults;
 mod filters;
 mod flows;
+mod holding;
 mod key;
 mod limit;
 mod outbox;
@@ -61,13 +62,14 @@ pub use delivery::{Commands, DeliveryCounts, END_TIME, counted};
 pub use error::RuleError;
 pub use event::{Event, EventKind};
 pub use filters::Compile;
+pub use holding::{HoldRequest, Holds, KeepHold};
 pub use key::{KeyField, Subject};
 pub use limit::Limit;
 pub use parse::parse;
 pub use recorder::{RecordedPeriod, RecorderKind};
 pub use rules::{
-    AccountRow, Actions, Condition, Count, FILE_MAX, RecordSettings, RecordedPackets, Rule, Rules,
-    ScriptEntry, Settings, Source,
+    AccountRow, Actions, Condition, Count, FILE_MAX, HoldSettings, RecordSettings, RecordedPackets, Rule,
+    Rules, ScriptEntry, Settings, Source,
 };
 pub use state::RuleCounts;
 pub use template::Template;

@@ -1,6 +1,7 @@
 //! The text of a file of rules: TOML to [`Rules`], and mistakes with their place.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use tapline_syntax::units;
@@ -11,8 +12,8 @@ use crate::error::RuleError;
 use crate::key::{FIELDS_MAX, KeyField, key_len};
 use crate::limit::Limit;
 use crate::rules::{
-    AccountRow, Actions, Condition, Count, FILE_MAX, RULES_MAX, RecordSettings, RecordedPackets, Rule, Rules,
-    ScriptEntry, Settings, Source,
+    AccountRow, Actions, Condition, Count, FILE_MAX, HoldSettings, RULES_MAX, RecordSettings,
+    RecordedPackets, Rule, Rules, ScriptEntry, Settings, Source,
 };
 use crate::template::Template;
 use crate::window::{Threshold, VALUES_MAX};
@@ -71,6 +72,7 @@ struct RuleText {
     run: Option<Vec<String>>,
     webhook: Option<String>,
     record: Option<RecordText>,
+    hold: Option<HoldText>,
     #[serde(default)]
     off: bool,
 }
@@ -84,6 +86,7 @@ struct ScriptText {
     run: Option<Vec<String>>,
     webhook: Option<String>,
     record: Option<RecordText>,
+    hold: Option<HoldText>,
     #[serde(default)]
     off: bool,
 }
@@ -96,6 +99,15 @@ struct RecordText {
     only: Option<String>,
     size: Option<String>,
     files: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HoldText {
+    store: String,
+    before: Option<String>,
+    after: Option<String>,
+    holds: Option<u64>,
 }
 
 /// Parses a file of rules.
@@ -153,6 +165,7 @@ fn in_words(text: &str) -> String {
         ("expected usize", "expected a whole number, from 0"),
         ("expected a boolean", "expected true or false"),
         ("expected struct RecordText", "expected { before = \"10s\", after = \"10s\" }"),
+        ("expected struct HoldText", "expected { store = \"/srv/store\" }"),
         ("expected struct SettingsText", "expected a table, [settings]"),
         ("expected struct RuleText", "expected a table, [[rule]]"),
         ("expected struct ScriptText", "expected a table, [[script]]"),
@@ -221,7 +234,7 @@ fn rule(text: RuleText, line: usize) -> Result<Rule, String> {
         keys_max: keys as usize,
         learn_ns,
         message: text.message.as_deref().map(Template::parse).transpose()?,
-        actions: actions(text.run, text.webhook, text.record)?,
+        actions: actions(text.run, text.webhook, (text.record, text.hold))?,
         is_off: text.off,
     })
 }
@@ -235,7 +248,7 @@ fn script(text: ScriptText, line: usize) -> Result<ScriptEntry, String> {
         line,
         file: text.file,
         limit: text.limit.as_deref().map_or(Ok(Limit::default()), limit)?,
-        actions: actions(text.run, text.webhook, text.record)?,
+        actions: actions(text.run, text.webhook, (text.record, text.hold))?,
         is_off: text.off,
     })
 }
@@ -310,7 +323,7 @@ fn limit(text: &str) -> Result<Limit, String> {
 fn actions(
     run: Option<Vec<String>>,
     webhook: Option<String>,
-    record: Option<RecordText>,
+    (record, hold): (Option<RecordText>, Option<HoldText>),
 ) -> Result<Actions, String> {
     if run.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
         return Err(
@@ -319,7 +332,8 @@ fn actions(
     }
     webhook.as_deref().map_or(Ok(()), check_address)?;
     let (run, webhook) = (run.unwrap_or_default(), webhook.unwrap_or_default());
-    Ok(Actions { run, webhook, record: record.map(recording).transpose()? })
+    let (record, hold) = (record.map(recording).transpose()?, hold.map(|hold| holding(&hold)).transpose()?);
+    Ok(Actions { run, webhook, record, hold })
 }
 
 /// Refuses what is no address of a web server: `http[s]://[USER@]HOST[:PORT][/PATH]`.
@@ -373,6 +387,24 @@ fn recording(text: RecordText) -> Result<RecordSettings, String> {
         only,
         size,
         files,
+    })
+}
+
+fn holding(text: &HoldText) -> Result<HoldSettings, String> {
+    let time =
+        |text: &Option<String>, name: &str| duration(text.as_deref().unwrap_or("10s"), name, 0, TIME_MAX_NS);
+    let (store, holds) = (PathBuf::from(&text.store), text.holds.unwrap_or(100));
+    if !store.is_absolute() || holds == 0 {
+        return Err(
+            "hold = { store = \"/srv/store\" }: the directory of a store from / on; holds is 1 or more"
+                .to_owned(),
+        );
+    }
+    Ok(HoldSettings {
+        store,
+        before_ns: time(&text.before, "before")?,
+        after_ns: time(&text.after, "after")?,
+        holds,
     })
 }
 
@@ -431,6 +463,24 @@ limit = "5/1h"
     }
 
     #[test]
+    fn a_hold_is_ten_seconds_before_and_after_without_times() {
+        let hold = |members: &str| {
+            let hold = format!("hold = {{ store = \"/srv/store\"{members} }}");
+            let rules = parse(&format!("[[rule]]\nname = \"x\"\non = \"packet\"\n{hold}\n")).unwrap();
+            rules.rules[0].actions.hold.clone().unwrap()
+        };
+        let settings = |before_ns, after_ns, holds| HoldSettings {
+            store: PathBuf::from("/srv/store"),
+            before_ns,
+            after_ns,
+            holds,
+        };
+        assert_eq!(hold(""), settings(10 * SECOND_NS, 10 * SECOND_NS, 100));
+        let given = hold(", before = \"0s\", after = \"1m\", holds = 3");
+        assert_eq!(given, settings(0, 60 * SECOND_NS, 3));
+    }
+
+    #[test]
     fn mistakes_name_the_line_the_rule_and_the_mend() {
         let fault = |rest: &str| {
             let text = format!("\n[[rule]]\nname = \"x\"\n{rest}\n");
@@ -467,6 +517,13 @@ limit = "5/1h"
             ("on = \"packet\"\nfilters = \"tcp\"", "unknown field `filters`"),
             ("on = \"account lost\"\nfilter = \"tcp\"", "by interface"),
             ("on = \"packet\"\nrecord = { only = \"host\" }", "only = \"host\""),
+            ("on = \"packet\"\nhold = 3", "expected { store"),
+            ("on = \"packet\"\nhold = {}", "missing field `store`"),
+            ("on = \"packet\"\nhold = { store = \"store\" }", "from / on"),
+            ("on = \"packet\"\nhold = { store = \"/s\", holds = 0 }", "holds is 1 or more"),
+            ("on = \"packet\"\nhold = { store = \"/s\", files = 3 }", "unknown field `files`"),
+            ("on = \"packet\"\nhold = { store = \"/s\", before = \"soon\" }", "in line 3: before: "),
+            ("on = \"packet\"\nhold = { store = \"/s\", after = \"32d\" }", "after = \"32d\": from 0 s"),
         ] {
             assert!(fault(rest).contains(words), "{rest}: {}", fault(rest));
         }

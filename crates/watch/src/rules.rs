@@ -5,9 +5,11 @@
 //!   which events            on  filter | fpl  where
 //!   a condition over them   by  count  window  above  below
 //!   what is told            limit  message
-//!   what follows            run  webhook  record
+//!   what follows            run  webhook  record  hold
 //! [[script]]  name  file
 //! ```
+
+use std::path::PathBuf;
 
 use crate::comparison::Comparison;
 use crate::key::KeyField;
@@ -102,6 +104,19 @@ pub struct RecordSettings {
     pub files: u64,
 }
 
+/// A hold that an event makes in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldSettings {
+    /// The directory of the store.
+    pub store: PathBuf,
+    /// Nanoseconds before the event.
+    pub before_ns: u64,
+    /// Nanoseconds after it.
+    pub after_ns: u64,
+    /// The most holds of the rule in a run: what is held makes no room for new packets.
+    pub holds: u64,
+}
+
 /// What follows an event that is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
@@ -111,6 +126,8 @@ pub struct Actions {
     pub webhook: String,
     /// Packets before and after.
     pub record: Option<RecordSettings>,
+    /// The time around the event, kept in a store.
+    pub hold: Option<HoldSettings>,
 }
 
 /// A rule.

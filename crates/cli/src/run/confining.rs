@@ -77,6 +77,7 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
             let of_rules = watch_needs(Path::new(text("rules")));
             needs.reads.extend(of_rules.reads);
             needs.ip |= of_rules.network;
+            needs.makes.extend(of_rules.stores);
             needs.makes.extend(watch_writes(&node.arguments));
         }
         // Its file is read again, and may be another one of this name then.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
+use tapline_testkit::capture_file::{EPOCH, ETHERNET, Unit, write_pcap};
 use tapline_testkit::traffic::TimedFrame;
 
 use crate::support::scene::scene;
@@ -272,4 +272,58 @@ fn what_follows_events_and_fails_is_told() {
     let results: Value = serde_json::from_str(text.lines().rev().nth(1).unwrap()).unwrap();
     let row = &results["results"]["watch"][0];
     assert_eq!((&row["failed"], &row["done"]), (&row["told"], &0.into()), "{row}");
+}
+
+/// The seconds around an event stay in the store that its rule names. A second run asks for the same holds, which are
+/// there; a rule with another time asks for others.
+#[test]
+fn an_event_holds_its_time_in_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let traffic = capture(folder.path(), scene(Duration::from_secs(1)));
+    let store = folder.path().join("store");
+    let words = ["record", "--size", "16MiB", "--segment", "4MiB", "-r"].map(Path::new);
+    run(words.into_iter().chain([traffic.as_path(), Path::new("--to"), &store])).succeeded();
+    let rules = folder.path().join("rules.toml");
+    let rule = |store: &Path, before: &str| {
+        let hold = format!("{{ store = {store:?}, before = \"{before}\", after = \"3s\", holds = 2 }}");
+        format!("[[rule]]\nname = \"web.server\"\non = \"packet\"\nfilter = \"tcp\"\nhold = {hold}\n")
+    };
+    let holds = || {
+        let listed = run([Path::new("store"), Path::new("hold"), &store, Path::new("--json")]).succeeded();
+        let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+        listed["holds"].as_array().expect("a list").clone()
+    };
+    for (before, number) in [("2s", 2), ("2s", 2), ("4s", 4)] {
+        fs::write(&rules, rule(&store, before)).unwrap();
+        let finished = watch(&traffic, &rules, folder.path());
+        let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+        let results: Value = serde_json::from_str(text.lines().rev().nth(1).unwrap()).unwrap();
+        let row = &results["results"]["watch"][0];
+        let count = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"));
+        assert_eq!((count("done"), count("failed")), (2, 0), "{row}");
+        assert!(count("refused") > 0 && count("refused") == count("told") - 2, "{row}");
+        assert!(finished.stderr.contains("its number of 2 holds"), "{}", finished.stderr);
+        assert_eq!(holds().len(), number, "{:?}", holds());
+    }
+    let event_ns = i64::try_from(EPOCH.as_nanos()).unwrap();
+    let is_first = |hold: &Value| {
+        let name = format!("web-server-{event_ns}-");
+        hold["name"].as_str().is_some_and(|of_hold| of_hold.starts_with(&name))
+    };
+    let first: Vec<Value> = holds().into_iter().filter(is_first).collect();
+    let mut from: Vec<i64> = first.iter().filter_map(|hold| hold["from_ns"].as_i64()).collect();
+    from.sort_unstable();
+    assert_eq!(from, [4, 2].map(|seconds| event_ns - seconds * 1_000_000_000), "{first:?}");
+    assert!(first.iter().all(|hold| hold["to_ns"] == event_ns + 3_000_000_001), "{first:?}");
+
+    let refused = |words: &[&str]| {
+        let line = [Path::new("watch"), Path::new("-r"), &traffic, Path::new("--rules"), &rules];
+        run(line).failed_saying(&[&["`web.server` in line 2: hold:"][..], words].concat());
+    };
+    fs::write(&rules, rule(&folder.path().join("none"), "2s")).unwrap();
+    refused(&["is no store", "tapline record"]);
+    fs::write(&rules, rule(&store, "2s")).unwrap();
+    fs::remove_dir_all(store.join("holds")).unwrap();
+    fs::write(store.join("holds"), "").unwrap();
+    refused(&["cannot write to", "store/holds", "name a store"]);
 }

@@ -1,4 +1,4 @@
-//! Where events go: lines, commands, webhooks.
+//! Where events go: lines, commands, webhooks, holds in stores.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Stdout, Write};
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use tapline_capture::Error;
 use tapline_sys::{output_file, unnamed};
 use tapline_watch::{
-    Actions as RuleActions, Commands, DeliveryCounts, END_TIME, Event, EventKind, RecordedPeriod, Rules,
-    Webhooks,
+    Actions as RuleActions, Commands, DeliveryCounts, END_TIME, Event, EventKind, Holds, RecordedPeriod,
+    Rules, Webhooks,
 };
 
 use crate::catalog::Arguments;
 
 /// A wait at the end that is not told.
 const SHORT: Duration = Duration::from_millis(500);
-/// Interval at which it is looked whether commands and webhooks are done.
+/// Interval at which it is looked whether commands, webhooks and holds are done.
 const LOOK: Duration = Duration::from_millis(10);
 
 enum Destination {
@@ -48,6 +48,7 @@ pub(super) struct Actions {
     is_json: bool,
     commands: Option<Commands>,
     webhooks: Option<Webhooks>,
+    holds: Option<Holds>,
     directory: std::path::PathBuf,
 }
 
@@ -67,6 +68,7 @@ impl Actions {
             is_json: arguments.text("json") == "yes",
             commands: None,
             webhooks: None,
+            holds: None,
             directory: directory.to_owned(),
         };
         actions.extend(rules)?;
@@ -88,6 +90,9 @@ impl Actions {
         if self.webhooks.is_none() && all.iter().any(|actions| !actions.webhook.is_empty()) {
             self.webhooks = Some(Webhooks::start(&self.directory)?);
         }
+        if self.holds.is_none() && all.iter().any(|actions| actions.hold.is_some()) {
+            self.holds = Some(Holds::start(Box::new(super::holds::keep)).map_err(no_thread)?);
+        }
         Ok(())
     }
 
@@ -101,6 +106,9 @@ impl Actions {
             let Some(actions) = actions_of(rules, event.rule) else { continue };
             if !actions.run.is_empty() && event.kind != EventKind::Cleared {
                 self.commands.iter_mut().for_each(|commands| commands.offer(&actions.run, event));
+            }
+            if let Some(hold) = actions.hold.as_ref().filter(|_| event.kind != EventKind::Cleared) {
+                self.holds.iter_mut().for_each(|holds| holds.offer(hold, event));
             }
             if !actions.webhook.is_empty() {
                 self.webhooks.iter_mut().for_each(|webhooks| webhooks.offer(&actions.webhook, event));
@@ -124,11 +132,13 @@ impl Actions {
         self.lines.flush().map_err(|error| Error::output(&self.name, error))
     }
 
-    /// Waits for commands and webhooks that are due, for the time that an end has. A wait that is not short is told.
+    /// Waits for commands, webhooks and holds that are due, for the time that an end has. A wait that is not short is
+    /// told.
     pub(super) fn finish(&mut self) {
         let end = Instant::now() + END_TIME;
         self.commands.iter_mut().for_each(|commands| commands.end_by(end));
         self.webhooks.iter_mut().for_each(|webhooks| webhooks.end_by(end));
+        self.holds.iter_mut().for_each(|holds| holds.end_by(end));
         let told_at = Instant::now() + SHORT;
         while Instant::now() < told_at && self.waits_for().is_some() {
             thread::sleep(LOOK);
@@ -139,33 +149,44 @@ impl Actions {
         }
         self.commands.iter_mut().for_each(Commands::finish);
         self.webhooks.iter_mut().for_each(Webhooks::finish);
+        self.holds.iter_mut().for_each(Holds::finish);
     }
 
-    /// Commands and webhooks that are not done, in words.
+    /// Commands, webhooks and holds that are not done, in words.
     fn waits_for(&self) -> Option<String> {
         let commands = self.commands.as_ref().and_then(Commands::waits_for);
         let webhooks = self.webhooks.as_ref().and_then(Webhooks::waits_for);
-        commands.into_iter().chain(webhooks).reduce(|one, other| format!("{one} and {other}"))
+        let holds = self.holds.as_ref().and_then(Holds::waits_for);
+        commands.into_iter().chain(webhooks).chain(holds).reduce(|one, other| format!("{one} and {other}"))
     }
 
-    /// Counters of commands and webhooks of a rule.
+    /// Counters of commands, webhooks and holds of a rule.
     pub(super) fn counts_of(&self, rule: &str) -> DeliveryCounts {
         let commands = self.commands.as_ref().map(|commands| commands.counts_of(rule));
         let webhooks = self.webhooks.as_ref().map(|webhooks| webhooks.counts_of(rule));
-        commands.into_iter().chain(webhooks).fold(DeliveryCounts::default(), DeliveryCounts::plus)
+        let holds = self.holds.as_ref().map(|holds| holds.counts_of(rule));
+        commands
+            .into_iter()
+            .chain(webhooks)
+            .chain(holds)
+            .fold(DeliveryCounts::default(), DeliveryCounts::plus)
     }
 
-    /// Failures of commands and webhooks since the last call, as sentences.
+    /// Failures of commands, webhooks and holds since the last call, as sentences.
     pub(super) fn take_faults(&self) -> Vec<String> {
         let mut faults = self.commands.as_ref().map_or_else(Vec::new, Commands::take_faults);
         faults.extend(self.webhooks.iter().flat_map(Webhooks::take_faults));
+        faults.extend(self.holds.iter().flat_map(Holds::take_faults));
         faults
     }
 
-    /// What found no room, and what failed: `run_refused`, `hook_refused`.
+    /// What found no room, and what failed: `run_refused`, of commands and holds, and `hook_refused`. Only eight gauges
+    /// are shown, so holds have none of their own.
     pub(super) fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
         let commands = self.commands.as_ref().map(Commands::counts);
-        commands.into_iter().for_each(|counts| tell("run_refused", counts.refused + counts.failed));
+        let holds = self.holds.as_ref().map(Holds::counts);
+        let both = commands.into_iter().chain(holds).reduce(DeliveryCounts::plus);
+        both.into_iter().for_each(|counts| tell("run_refused", counts.refused + counts.failed));
         let webhooks = self.webhooks.as_ref().map(Webhooks::counts);
         webhooks.into_iter().for_each(|counts| tell("hook_refused", counts.refused + counts.failed));
     }

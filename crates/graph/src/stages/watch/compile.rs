@@ -1,5 +1,6 @@
 //! Files of rules read, and their filters made ready to run.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use tapline_filterset::Filter;
 use tapline_packet::{Interface, LinkType};
 use tapline_watch::{Compile, FILE_MAX, Program, Rules, parse};
 
+use super::holds;
 use crate::catalog::InterfaceOptions;
 use crate::stages::filters;
 use crate::stages::fpl::FplProgram;
@@ -38,11 +40,31 @@ impl Compile for WatchCompiler {
     }
 }
 
-/// Reads a file of rules.
+/// Reads a file of rules that are to run, and looks whether holds can be made in the stores that they name: that is
+/// work for the start, and for the thread that reads rules again.
 ///
 /// # Errors
 /// The reason, with the place and the mend of a mistake.
 pub(super) fn read(path: &Path) -> Result<Rules, String> {
+    let rules = parsed(path)?;
+    check_stores(&rules).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(rules)
+}
+
+/// Looks at each store once.
+fn check_stores(rules: &Rules) -> Result<(), String> {
+    let of_rules = rules.rules.iter().map(|rule| (&rule.name, rule.line, &rule.actions));
+    let of_scripts = rules.scripts.iter().map(|script| (&script.name, script.line, &script.actions));
+    let mut seen = HashSet::new();
+    for (name, line, actions) in of_rules.chain(of_scripts) {
+        let Some(hold) = actions.hold.as_ref().filter(|hold| seen.insert(&hold.store)) else { continue };
+        holds::check(&hold.store).map_err(|why| format!("`{name}` in line {line}: hold: {why}"))?;
+    }
+    Ok(())
+}
+
+/// The rules of a file, wherever they are to run.
+fn parsed(path: &Path) -> Result<Rules, String> {
     let mut text = String::new();
     let file = std::fs::File::open(path);
     file.and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text))
@@ -55,7 +77,7 @@ pub(super) fn read(path: &Path) -> Result<Rules, String> {
 /// # Errors
 /// The first mistake.
 pub fn check(path: &Path, interfaces: &[Interface], options: &InterfaceOptions) -> Result<Rules, String> {
-    let rules = read(path)?;
+    let rules = parsed(path)?;
     let plain = [Interface::new("", LinkType::ETHERNET)];
     let interfaces = if interfaces.is_empty() { &plain[..] } else { interfaces };
     let compile = Arc::new(WatchCompiler::new(Arc::clone(options)));
@@ -78,11 +100,13 @@ pub struct WatchNeeds {
     pub commands: bool,
     /// Whether webhooks are called.
     pub network: bool,
+    /// Stores in which holds are made.
+    pub stores: Vec<PathBuf>,
 }
 
 /// What the rules of a file need; nothing for a file that cannot be read, which is told elsewhere.
 pub fn needs(path: &Path) -> WatchNeeds {
-    let Ok(rules) = read(path) else { return WatchNeeds::default() };
+    let Ok(rules) = parsed(path) else { return WatchNeeds::default() };
     let actions = || {
         let of_rules = rules.rules.iter().map(|rule| &rule.actions);
         of_rules.chain(rules.scripts.iter().map(|script| &script.actions))
@@ -91,5 +115,6 @@ pub fn needs(path: &Path) -> WatchNeeds {
         reads: vec![folder(path).to_owned()],
         commands: actions().any(|actions| !actions.run.is_empty()),
         network: actions().any(|actions| !actions.webhook.is_empty()),
+        stores: actions().filter_map(|actions| Some(actions.hold.as_ref()?.store.clone())).collect(),
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! packets --> Watch (rules) --> Event --> line of text or JSON
-//!                 ^                  |--> command, webhook
+//!                 ^                  |--> command, webhook, hold in a store
 //!  SIGHUP: Loader, a thread          '--> (recordings are made by Watch itself)
 //! ```
 
 mod actions;
 mod compile;
+mod holds;
 mod loader;
 
 use std::any::Any;
@@ -34,8 +35,8 @@ use loader::Loader;
 pub use compile::{WatchNeeds, check, needs};
 pub use tapline_watch::counted;
 
-/// Columns of the result: of events, then of the commands and webhooks that follow them, then packets that recordings
-/// lack.
+/// Columns of the result: of events, then of the commands, webhooks and holds that follow them, then packets that
+/// recordings lack.
 const COLUMNS: [&str; 12] = [
     "rule",
     "matched",
@@ -55,7 +56,7 @@ const COLUMNS: [&str; 12] = [
 pub(crate) const CLASS: StageClass = StageClass {
     name: "watch",
     summary: "events that rules tell: rates, counts, new hosts, silence, scripts; and what follows them",
-    description: "Rules of a file (docs/watch.md): each has a source of events, a condition over a window, and actions: a line, a command, a webhook, packets \
+    description: "Rules of a file (docs/watch.md): each has a source of events, a condition over a window, and actions: a line, a command, a webhook, a hold in a store, packets \
         recorded from seconds before to seconds after. Times are those of the packets, so that a file gives what the live run gave. The file is read again \
         by SIGHUP; rules that are as before go on.",
     parameters: &[
@@ -148,7 +149,7 @@ impl WatchStage {
         actions.record(&periods)
     }
 
-    /// Has failures of rules, recordings, commands and webhooks told.
+    /// Has failures of rules, recordings, commands, webhooks and holds told.
     fn tell_faults(&mut self) {
         self.told.extend(self.watch.take_faults());
         self.told.extend(self.actions.take_faults());
