@@ -44,11 +44,13 @@ pub enum Page {
     History,
     /// Packets.
     Packets,
+    /// Events of rules.
+    Events,
 }
 
 impl Page {
     /// All pages, in the order of their keys.
-    pub const ALL: [Page; 9] = [
+    pub const ALL: [Page; 10] = [
         Page::Overview,
         Page::Hosts,
         Page::Pairs,
@@ -58,6 +60,7 @@ impl Page {
         Page::Costs,
         Page::History,
         Page::Packets,
+        Page::Events,
     ];
 
     /// Its name as one word.
@@ -72,6 +75,7 @@ impl Page {
             Page::Costs => "costs",
             Page::History => "history",
             Page::Packets => "packets",
+            Page::Events => "events",
         }
     }
 
@@ -92,7 +96,7 @@ impl Page {
             Page::Protocols => {
                 &[Dimension::Service, Dimension::Name, Dimension::Segment, Dimension::Interface]
             }
-            Page::Losses | Page::Costs | Page::History | Page::Packets => &[],
+            Page::Losses | Page::Costs | Page::History | Page::Packets | Page::Events => &[],
         }
     }
 }
@@ -297,7 +301,7 @@ impl PageRequest {
         };
         match (self.page, self.host) {
             (Page::Costs, _) => Content::Costs(Costs::of(snapshot)),
-            (Page::Losses | Page::History | Page::Packets, _) => Content::Head {},
+            (Page::Losses | Page::History | Page::Packets | Page::Events, _) => Content::Head {},
             (Page::Hosts, Some(host)) => Content::Host(Box::new(tables.host(host))),
             (page, _) => {
                 let all = page.dimensions().iter().map(|of| (of.name(), tables.table(*of, rows)));

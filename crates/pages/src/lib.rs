@@ -15,6 +15,7 @@ mod filter_line;
 mod past;
 mod rights;
 mod tables;
+mod watched;
 mod words;
 
 pub use answer::{Answer, Content, Costs, Page, PageRequest, ProcessWords, Series, StageWords, Totals};
@@ -23,4 +24,5 @@ pub use filter_line::FilterLine;
 pub use past::PastWindow;
 pub use rights::Rights;
 pub use tables::{HostContent, PartTable, Side, SumRow, SumTable};
+pub use watched::{EventFile, RecorderTable, Told, WatchEvent, Watched};
 pub use words::KeyWords;

@@ -62,6 +62,16 @@ pub enum Error {
         /// The process, if it has told its number.
         holder: Option<u32>,
     },
+    /// A file of events that cannot be read.
+    #[error(
+        "events {}: {source}", .path.display()
+    )]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Buckets that could not be written.
     #[error(
         "history {}: {}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there",

@@ -12,6 +12,7 @@
 //! programs read it while this one writes; `docs/view.md` has its tables.
 
 mod answer;
+mod events;
 mod expiry;
 mod place;
 mod record;
@@ -33,7 +34,7 @@ use crate::error::Error;
 
 const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
-/// Seconds that end so much later than now are not kept: what is too old is told by the latest second.
+/// Seconds that end so much later than now are not kept: what is too old is told by the latest second. Nor are events.
 const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
 /// The least bytes that the log of the file may have: a minute, an hour and a day, and what they push out.
 const LOG_MIN: u64 = 4 << 20;
@@ -104,7 +105,8 @@ pub struct HistoryLimits {
     pub minutes: Duration,
     /// Hours and days are kept for so long.
     pub hours: Duration,
-    /// The most bytes of the file and its log, which has an eighth of them; then the oldest minutes go first.
+    /// The most bytes of the file and its log, which has an eighth of them, as events of rules and tables of recorders
+    /// have; beyond these the oldest minutes go first.
     pub bytes: u64,
 }
 
@@ -133,6 +135,8 @@ pub struct History {
     waiting: Waiting,
     /// The day on which names without a row were taken away last.
     names_seen: Option<u64>,
+    /// Events and tables since the oldest were taken away last, and their bytes.
+    told_added: (usize, u64),
 }
 
 /// A bucket that is being filled.
@@ -213,7 +217,8 @@ impl History {
     fn new(path: &Path, connection: Connection, lock: Option<File>, limits: HistoryLimits) -> History {
         let (path, buckets) = (path.to_owned(), Tier::ALL.map(Bucket::new));
         let waiting = Waiting::default();
-        History { path, connection, _lock: lock, limits, buckets, waiting, names_seen: None }
+        let (names_seen, told_added) = (None, (0, 0));
+        History { path, connection, _lock: lock, limits, buckets, waiting, names_seen, told_added }
     }
 
     /// Its file.
@@ -347,6 +352,7 @@ fn prepare(connection: &Connection, is_new: bool, limits: &HistoryLimits) -> rus
     if is_new {
         connection.execute_batch(SCHEMA)?;
     }
+    connection.execute_batch(events::SCHEMA)?;
     recover::complete(connection)
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! Feed, once a second (crate pages)     --> Snapshot --+--> Keeper, a thread --> history: minutes to days in SQLite
 //!                                                          |
+//! EventFile, rules' events (tapline watch) --> Watched -----> the same
 //! browser --GET--> Server: rights, page --> PageRequest: JSON of the snapshot, as an answer or once a second as an event
 //!                                              --> Packets: of the daemon's past or a store, by its rules
 //! ```

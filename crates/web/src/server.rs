@@ -1,61 +1,54 @@
-//! The server: one thread that waits for connections, one that reads the meter once a second, one that writes the
-//! history.
+//! The server: one thread that waits for connections, one that reads the meter once a second, one that reads the events
+//! of rules, one that writes the history.
 //!
 //! ```text
 //! thread `feed`     Feed::read --Snapshot--> watch channel --> every event stream: one answer for each question and second
 //!                              --seconds---> Keeper: a bounded queue
 //! thread `history`  Keeper --> History::add --> SQLite <-- a connection that reads alone, for /api/history
-//! this thread       accept --> connection --> request: host, token, method --> asset, page, events, packets
+//! thread `events`   EventFile, if there is one --> the latest, and the same Keeper
+//! this thread       accept --> connection --> answers.rs: a request; packets.rs: packets
 //! ```
 //!
 //! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts and a short one of
 //! the kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections,
 //! streams, bytes of a request.
 
+mod answers;
+mod packets;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, HeaderName, HeaderValue};
+use hyper::body::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde::Serialize;
-use serde_json::json;
 use socket2::SockRef;
-use tapline_pages::{Feed, FilterLine, PageRequest, Rights, SECONDS_MAX, Series, Snapshot};
+use tapline_pages::{EventFile, Feed, PageRequest, Snapshot, Told, Watched};
 use tapline_view::Process;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use crate::access::{Access, Refusal};
-use crate::assets;
-use crate::body::Answer;
+use answers::{answer, json_bytes};
+
+use crate::access::Access;
 use crate::certificate::Certificate;
+use crate::complaint::Complaint;
 use crate::error::Error;
-use crate::history::{History, HistoryQuestion};
+use crate::history::History;
 use crate::keeper::Keeper;
-use crate::packets::{PacketAnswer, PacketRequest, PacketSource};
-use crate::query::Query;
+use crate::packets::PacketSource;
 use crate::strangers::{Connection, Strangers};
 
 /// Connections at a time; a browser has six at most.
 const CONNECTIONS_MAX: usize = 256;
 /// Event streams at a time.
 const STREAMS_MAX: usize = 32;
-/// Requests for packets at a time.
-const FETCHES_MAX: usize = 4;
 /// How long a stream may leave what was sent to it unread, and a client take for the head of its request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a download may stand still; then it gives up its place.
@@ -69,14 +62,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const HEAD_LEN_MAX: usize = 16 << 10;
 /// How often the meter is looked at: it publishes once a second, at a moment that we do not know.
 const POLL: Duration = Duration::from_millis(100);
-/// The most packets of a list, and of a file.
-const LIST_MAX: u64 = 500;
-const FILE_PACKETS_MAX: u64 = 1_000_000;
-const FILE_BYTES_MAX: u64 = 256 << 20;
-
-/// The policy of the page: everything from here, nothing inline.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// How often the file of events is looked at.
+const EVENTS_POLL: Duration = Duration::from_millis(250);
 
 /// Settings of a server.
 #[derive(Clone)]
@@ -96,6 +83,7 @@ pub struct Server {
     shared: Shared,
     feed: Feed,
     history: Option<History>,
+    events: Option<EventFile>,
 }
 
 struct Shared {
@@ -112,6 +100,8 @@ struct Shared {
     keeper: Option<Keeper>,
     /// The history, to be asked.
     past: Option<Arc<Mutex<History>>>,
+    /// The latest events of rules, where a file of them is read.
+    watched: Option<Mutex<Watched>>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -174,10 +164,11 @@ impl Server {
             packets,
             keeper: None,
             past: None,
+            watched: None,
             log,
         };
         let certificate = settings.certificate.clone();
-        Ok(Server { listener, certificate, shared, feed, history: None })
+        Ok(Server { listener, certificate, shared, feed, history: None, events: None })
     }
 
     /// Keeps a history. It is opened once the server listens: a start that fails changes none.
@@ -193,6 +184,12 @@ impl Server {
         Ok(())
     }
 
+    /// Shows the events of rules, and keeps them in the history.
+    pub fn watch(&mut self, events: EventFile) {
+        self.shared.watched = Some(Mutex::default());
+        self.events = Some(events);
+    }
+
     /// The address on which it listens.
     ///
     /// # Errors
@@ -206,7 +203,7 @@ impl Server {
     /// # Errors
     /// [`Error::Runtime`].
     pub fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
-        let Server { listener, certificate, shared, feed, history } = self;
+        let Server { listener, certificate, shared, feed, history, events } = self;
         let shared = Arc::new(shared);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
@@ -223,9 +220,15 @@ impl Server {
             let (shared, stop) = (Arc::clone(&shared), Arc::clone(stop));
             begin("feed", Box::new(move || follow(feed, &shared, &stop)))?
         };
+        let teller = events.map(|events| {
+            let (shared, stop) = (Arc::clone(&shared), Arc::clone(stop));
+            begin("events", Box::new(move || listen_to(events, &shared, &stop)))
+        });
+        let teller = teller.transpose()?;
         let served = runtime.block_on(serve(listener, certificate, &shared, stop));
         stop.store(true, Relaxed);
         drop(reader.join());
+        drop(teller.map(thread::JoinHandle::join));
         shared.keeper.iter().for_each(Keeper::close);
         drop(writer.map(thread::JoinHandle::join));
         runtime.shutdown_background();
@@ -256,6 +259,34 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
             }
         }
         thread::sleep(POLL);
+    }
+}
+
+/// Reads the file of events again and again.
+fn listen_to(mut events: EventFile, shared: &Shared, stop: &AtomicBool) {
+    let mut complaint = Complaint::default();
+    let (begin, mut is_refusal_told) = (Instant::now(), false);
+    while !stop.load(Relaxed) {
+        match events.read() {
+            Ok((told, has_more)) => {
+                shared.tell(told);
+                complaint.end();
+                if events.refused() > 0 && !std::mem::replace(&mut is_refusal_told, true) {
+                    let path = events.path().display();
+                    (shared.log)(&format!("events {path}: lines that are no events of --json are left out"));
+                }
+                if has_more {
+                    continue;
+                }
+            }
+            Err(source) => {
+                let error = Error::Events { path: events.path().to_owned(), source };
+                if complaint.is_due(&error, begin.elapsed()) {
+                    (shared.log)(&error.to_string());
+                }
+            }
+        }
+        thread::sleep(EVENTS_POLL);
     }
 }
 
@@ -328,74 +359,18 @@ impl Drop for Visit {
     }
 }
 
-async fn answer(
-    shared: &Arc<Shared>,
-    request: Request<Incoming>,
-    connection: &Connection,
-) -> Response<Answer> {
-    let answered = route(shared, &request, connection).await;
-    let mut response = answered.unwrap_or_else(|(status, reason)| {
-        plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
-    });
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        let is_page = assets::find(request.uri().path()).is_some();
-        let allowed = HeaderValue::from_static(if is_page { "GET, HEAD" } else { "GET" });
-        response.headers_mut().insert(ALLOW, allowed);
-    }
-    response
-}
-
-type Routed = Result<Response<Answer>, (u16, String)>;
-
-fn refused((status, reason): Refusal) -> (u16, String) {
-    (status, reason.to_owned())
-}
-
-async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &Connection) -> Routed {
-    shared.access.check_origin(request.uri(), request.headers()).map_err(refused)?;
-    let (path, method) = (request.uri().path(), request.method());
-    // Of an answer to HEAD, hyper sends the head alone.
-    if let Some((_, kind, content)) =
-        assets::find(path).filter(|_| matches!(*method, Method::GET | Method::HEAD))
-    {
-        return Ok(plain(200, kind, content.to_vec()));
-    }
-    if method != Method::GET {
-        return Err((405, "only GET is answered, and HEAD for files of the page".to_owned()));
-    }
-    if path == "/api/session" {
-        let cookie = shared.access.session(request.headers()).map_err(refused)?;
-        shared.strangers.remove(connection);
-        let mut response = plain(200, "application/json", b"{}".to_vec());
-        let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
-        response.headers_mut().insert("set-cookie", value);
-        return Ok(response);
-    }
-    let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
-    shared.strangers.remove(connection);
-    let text = request.uri().query().unwrap_or_default();
-    let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
-    match path {
-        "/api/page" => {
-            let asked = query.page(rights).map_err(|why| (400, why))?;
-            let key = format!("{}?{text}", rights.name());
-            Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
-        }
-        "/api/events" => events(shared, (&query, text), rights, connection.clone()),
-        "/api/seconds" => {
-            let snapshot = Arc::clone(&shared.snapshot.borrow());
-            let most = query.number("last", 60, 1, SECONDS_MAX as u64) as usize;
-            Ok(json_answer(&Series::of(&snapshot, most)))
-        }
-        "/api/history" => history(shared, &query, rights).await,
-        "/api/packets" | "/api/packets.pcapng" => {
-            packets(shared, (path, &query), (rights, user), request, connection.clone()).await
-        }
-        _ => Err((404, "there is no such page".to_owned())),
-    }
-}
-
 impl Shared {
+    /// Adds what rules told to the latest, and hands it to the history.
+    fn tell(&self, told: Vec<Told>) {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !told.is_empty()) {
+            keeper.push_told(told.iter().cloned());
+        }
+        if let Some(watched) = &self.watched {
+            let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+            told.into_iter().for_each(|one| watched.add(one));
+        }
+    }
+
     fn keep(&self, mut history: History) {
         self.keeper.iter().for_each(|keeper| keeper.keep(&mut history, &self.log));
     }
@@ -415,254 +390,5 @@ impl Shared {
         let bytes = Bytes::from(json_bytes(&asked.answer(&snapshot)));
         answers.1.insert(key.to_owned(), bytes.clone());
         bytes
-    }
-}
-
-/// An event a second: what the page shows.
-fn events(
-    shared: &Arc<Shared>,
-    (query, text): (&Query, &str),
-    rights: Rights,
-    connection: Connection,
-) -> Routed {
-    let asked = query.page(rights).map_err(|why| (400, why))?;
-    let Some(place) = Place::take(shared, |shared| &shared.streams, STREAMS_MAX) else {
-        return Err((503, format!("{STREAMS_MAX} pages are open already")));
-    };
-    let (to, parts) = mpsc::channel::<Bytes>(2);
-    let (shared, key) = (Arc::clone(shared), format!("{}?{text}", rights.name()));
-    tokio::task::spawn(async move {
-        let _place = place;
-        let mut snapshot = shared.snapshot.subscribe();
-        snapshot.mark_changed();
-        loop {
-            // A line now and then finds out whether anybody is there still.
-            let part = match tokio::time::timeout(Duration::from_secs(10), snapshot.changed()).await {
-                Ok(Ok(())) => {
-                    snapshot.borrow_and_update();
-                    let answer = shared.answer(&key, &asked);
-                    let mut event = Vec::with_capacity(answer.len() + 8);
-                    event.extend_from_slice(b"data: ");
-                    event.extend_from_slice(&answer);
-                    event.extend_from_slice(b"\n\n");
-                    Bytes::from(event)
-                }
-                Ok(Err(_)) => return,
-                Err(_) => Bytes::from_static(b": still here\n\n"),
-            };
-            let sent = tokio::time::timeout(PATIENCE, to.send(part)).await;
-            if !matches!(sent, Ok(Ok(()))) {
-                return connection.give_up();
-            }
-        }
-    });
-    let mut response = headed(200, "text/event-stream", Answer::Parts(parts));
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
-}
-
-async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed {
-    let Some(past) = shared.past.clone() else {
-        return Err((404, "no history is kept: see --history".to_owned()));
-    };
-    let asked = HistoryQuestion::parse(query, rights).map_err(|why| (400, why))?;
-    let answered = tokio::task::spawn_blocking(move || {
-        let past = past.lock().unwrap_or_else(PoisonError::into_inner);
-        past.answer(&asked).map(|answer| answer.window)
-    });
-    match answered.await {
-        Ok(Ok(answer)) => Ok(json_answer(&answer)),
-        Ok(Err(error)) => Err((500, error.to_string())),
-        Err(_) => Err((500, "the history could not be asked".to_owned())),
-    }
-}
-
-async fn packets(
-    shared: &Arc<Shared>,
-    (path, query): (&str, &Query),
-    (rights, user): (Rights, &str),
-    request: &Request<Incoming>,
-    connection: Connection,
-) -> Routed {
-    if rights < Rights::Packets {
-        return Err((403, "this token is for counts, not for packets".to_owned()));
-    }
-    let Some(source) = shared.packets.clone() else {
-        return Err((
-            404,
-            "no packets can be had: give --packets tap:NAME or --packets store:DIRECTORY".to_owned(),
-        ));
-    };
-    let Some(place) = Place::take(shared, |shared| &shared.fetches, FETCHES_MAX) else {
-        return Err((503, format!("{FETCHES_MAX} others ask for packets just now: try again")));
-    };
-    let is_file = path.ends_with(".pcapng");
-    // Which sources there are may have to be asked of others.
-    let (query, of) = (query.clone(), Arc::clone(&source));
-    let asked = tokio::task::spawn_blocking(move || packet_request(&query, of.as_ref(), is_file)).await;
-    let asked = asked.unwrap_or_else(|_| Err("the sources of packets could not be asked".to_owned()));
-    let asked = asked.map_err(|why| (400, why))?;
-    if !is_file {
-        let answered = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            source.list(&asked)
-        });
-        let answer = answered.await.unwrap_or_else(|_| Err("the packets could not be read".to_owned()));
-        let answer = answer.map_err(|why| (502, why))?;
-        return Ok(json_answer(&json!({
-            "packets": answer.packets,
-            "span_ns": answer.span_ns,
-            "is_cut": answer.is_cut,
-            "notes": answer.notes,
-            "lines": answer.lines.iter().map(|(time, len, line)| json!([time, len, line])).collect::<Vec<_>>(),
-        })));
-    }
-    let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or("-");
-    let by = if user.is_empty() { String::new() } else { format!("{user}, ") };
-    (shared.log)(&format!(
-        "download from {} of {} to {} ns, filter {:?}, by {by}{agent:?}",
-        asked.source, asked.from_ns, asked.to_ns, asked.filter
-    ));
-    let (to, parts) = mpsc::channel::<Bytes>(4);
-    let (log, is_whole) = (Arc::clone(shared), Arc::new(AtomicBool::new(false)));
-    let body = Answer::File(parts, Arc::clone(&is_whole));
-    let mut parts_to = Parts { to, runtime: Handle::current(), stall_max: STALL_MAX };
-    tokio::task::spawn_blocking(move || {
-        let _place = place;
-        let told = match source.write(&asked, &mut parts_to) {
-            Ok(answer) => {
-                is_whole.store(true, Release);
-                told(&answer)
-            }
-            Err(error) => {
-                // What is still to be sent waits for a browser that does not read.
-                connection.give_up();
-                error
-            }
-        };
-        (log.log)(&format!("download from {}: {told}", asked.source));
-    });
-    let mut response = headed(200, "application/x-pcapng", body);
-    let name = HeaderValue::from_static("attachment; filename=\"packets.pcapng\"");
-    response.headers_mut().insert("content-disposition", name);
-    Ok(response)
-}
-
-fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Result<PacketRequest, String> {
-    let sources = source.sources();
-    if sources.is_empty() {
-        return Err(
-            "no capture of tapline serve is there that may be read: see --packets and --socket".to_owned()
-        );
-    }
-    let asked = query.text("source");
-    let name = sources.iter().find(|known| *known == asked || asked.is_empty());
-    let name = name.ok_or_else(|| format!("packets are there from: {}", sources.join(", ")))?;
-    let time = |name: &str| {
-        query.text(name).parse::<i64>().map_err(|_| format!("{name} is no time in nanoseconds since 1970"))
-    };
-    let (from_ns, to_ns) = (time("from")?, time("to")?);
-    if from_ns >= to_ns {
-        return Err("the window ends before it begins".to_owned());
-    }
-    Ok(PacketRequest {
-        source: name.clone(),
-        filter: FilterLine::packets_text(query.text("filter"))?,
-        from_ns,
-        to_ns,
-        packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", LIST_MAX, 1, LIST_MAX) },
-        bytes_max: FILE_BYTES_MAX,
-    })
-}
-
-/// How a download ended, in words.
-fn told(answer: &PacketAnswer) -> String {
-    let cut = if answer.is_cut { "cut: more may be there" } else { "all there are" };
-    let notes: String = answer.notes.iter().map(|note| format!("; {note}")).collect();
-    format!("{} packets, {cut}{notes}", answer.packets)
-}
-
-/// A writer into the body of an answer, for a thread apart: waits while the browser is slow, ends when it has gone or
-/// took nothing for `stall_max`.
-struct Parts {
-    to: mpsc::Sender<Bytes>,
-    runtime: Handle,
-    stall_max: Duration,
-}
-
-impl Write for Parts {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let sending = async {
-            let sent = self.to.send(Bytes::copy_from_slice(bytes));
-            tokio::time::timeout(self.stall_max, sent).await
-        };
-        match self.runtime.block_on(sending) {
-            Ok(Ok(())) => Ok(bytes.len()),
-            Ok(Err(_)) => Err(std::io::ErrorKind::BrokenPipe.into()),
-            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn json_answer(value: &impl Serialize) -> Response<Answer> {
-    plain(200, "application/json", json_bytes(value))
-}
-
-/// What the pages say has no map whose keys are no texts, and no writer that may fail.
-fn json_bytes(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn plain(status: u16, kind: &'static str, content: Vec<u8>) -> Response<Answer> {
-    headed(status, kind, content.into())
-}
-
-/// An answer with the headers that all have.
-fn headed(status: u16, kind: &'static str, content: Answer) -> Response<Answer> {
-    let mut response = Response::new(content);
-    *response.status_mut() = status.try_into().unwrap_or_default();
-    for (name, value) in [
-        ("content-type", kind),
-        ("content-security-policy", POLICY),
-        ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
-        ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("cache-control", "no-store"),
-    ] {
-        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-    }
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A browser that takes nothing of its download, and then one that has gone.
-    #[test]
-    fn a_download_that_stands_still_ends() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (to, mut parts) = mpsc::channel(1);
-        let stall_max = Duration::from_millis(20);
-        let ended = runtime.block_on(async {
-            let runtime = Handle::current();
-            let writer = move || {
-                let mut writer = Parts { to, runtime, stall_max };
-                (writer.write(b"first").ok(), writer.write(b"second").map_err(|error| error.kind()))
-            };
-            tokio::task::spawn_blocking(writer).await.expect("no panic")
-        });
-        assert_eq!(ended, (Some(5), Err(std::io::ErrorKind::TimedOut)));
-        assert_eq!(parts.try_recv().expect("the first part"), "first");
-        let (to, parts) = mpsc::channel(1);
-        drop(parts);
-        let runtime_handle = runtime.handle().clone();
-        let mut writer = Parts { to, runtime: runtime_handle, stall_max };
-        assert_eq!(writer.write(b"more").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
     }
 }

@@ -37,7 +37,7 @@ use past::Past;
 use reading::{Readings, Report};
 use screen::Screen;
 use state::{Place, State};
-use watching::Watch;
+use watching::{Events, Watch};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +73,7 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
     /// The page to begin with. Default: overview, and costs where no meter writes a view.
-    #[arg(long, value_name = "PAGE", value_parser = ["overview", "hosts", "pairs", "flows", "protocols", "losses", "costs", "history"], help_heading = "Page")]
+    #[arg(long, value_name = "PAGE", value_parser = ["overview", "hosts", "pairs", "flows", "protocols", "losses", "costs", "history", "events"], help_heading = "Page")]
     page: Option<String>,
     /// Begin with the page of this host.
     #[arg(long, value_name = "ADDRESS", help_heading = "Page")]
@@ -87,6 +87,9 @@ pub(crate) struct TopArgs {
     /// The file of the history that tapline view keeps. Default: as for tapline view.
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     history: Option<PathBuf>,
+    /// Events of rules, from the file that `tapline watch --events FILE --json` writes: page 0.
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    events: Option<PathBuf>,
     /// Draw with the letters of ASCII alone. Default: where the locale has no others.
     #[arg(long, help_heading = "Page")]
     ascii: bool,
@@ -108,11 +111,16 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         bail!("process {pid} is none of tapline that you may read; {}", others(&Readings::new(None).read()));
     }
     let place = Place { page: Page::default(), host: args.host, filter: args.filter.clone() };
+    let events = args.events.as_deref().map(crate::view::open_events).transpose()?;
+    if events.is_none() && args.page.as_deref() == Some("events") {
+        bail!("events are read from a file: tapline watch --events FILE --json, then top --events FILE");
+    }
     // A part of a second is a second of the view.
     let window = args.window.as_secs().saturating_add(u64::from(args.window.subsec_nanos() > 0));
-    let state = State::new(place, window);
+    let state = State::new(place, window, events.is_some());
     let past = Past::new(args.history.as_deref());
     let mut watch = Watch::new(state, args.pid, readings, first, past);
+    watch.watch_events(events);
     watch.set_interval(args.interval);
     watch.state.place.page = match args.page.as_deref().and_then(Page::of_name) {
         Some(page) => page,
@@ -155,13 +163,17 @@ struct Told<'a> {
     /// The tables of a window of the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     past: Option<Vec<PastWindow>>,
+    /// Events of rules and tables of recorders, where a file of them is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watched: Option<Events>,
 }
 
 fn tell(args: &TopArgs, watch: &mut Watch) -> Result<()> {
     let text = if args.json {
         let past = watch.ask_past().transpose().map_err(|reason| anyhow!(reason))?;
         let view = watch.has_view().then(|| watch.answer());
-        serde_json::to_string(&Told { report: &watch.report, view, past })?
+        let watched = watch.events();
+        serde_json::to_string(&Told { report: &watch.report, view, past, watched })?
     } else if watch.state.place.page == Page::Costs {
         table::text(&watch.report, usize::MAX)
     } else {

@@ -106,11 +106,13 @@ pub(super) struct State {
     pub(super) typed: Option<String>,
     /// Why the typed filter was refused.
     pub(super) refusal: String,
+    /// Whether events of rules are read, which have a page then.
+    pub(super) has_events: bool,
 }
 
 impl State {
     /// At a page, with a live window in seconds.
-    pub(super) fn new(place: Place, window: u64) -> State {
+    pub(super) fn new(place: Place, window: u64, has_events: bool) -> State {
         State {
             place,
             back: Vec::new(),
@@ -124,7 +126,14 @@ impl State {
             cursor: None,
             typed: None,
             refusal: String::new(),
+            has_events,
         }
+    }
+
+    /// The pages that there are, each with its key.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (char, Page)> {
+        let last = self.has_events.then_some(('0', Page::Events));
+        ('1'..='8').zip(Page::ALL).chain(last)
     }
 
     /// The length in seconds of the window of the past that is shown; `None` if the window is live.
@@ -150,11 +159,12 @@ impl State {
         }
         match key {
             Key::Letter('q' | 'Q') => return Effect::Quit,
-            Key::Letter(digit @ '1'..='8') => self.go(Place {
-                page: Page::ALL[digit as usize - '1' as usize],
-                host: None,
-                filter: self.place.filter.clone(),
-            }),
+            Key::Letter(digit @ '0'..='9') => {
+                let page = self.pages().find(|(key, _)| *key == digit);
+                if let Some((_, page)) = page {
+                    self.go(Place { page, host: None, filter: self.place.filter.clone() });
+                }
+            }
             Key::Letter('/') => self.typed = Some(self.place.filter.clone()),
             Key::Letter(' ') => self.is_frozen = !self.is_frozen,
             Key::Letter('b') => self.unit = self.unit.next(),
@@ -275,7 +285,7 @@ mod tests {
     use super::*;
 
     fn state() -> State {
-        State::new(Place::default(), 10)
+        State::new(Place::default(), 10, true)
     }
 
     fn press(state: &mut State, keys: &str) {

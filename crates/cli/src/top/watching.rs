@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use tapline_pages::{
-    Answer, Content, Feed, FilterLine, KeyWords, Page, PageRequest, PastWindow, Rights, Series, Snapshot,
-    SumRow, WINDOW_MAX,
+    Answer, Content, EventFile, Feed, FilterLine, KeyWords, Page, PageRequest, PastWindow, RecorderTable,
+    Rights, Series, Snapshot, SumRow, WINDOW_MAX, WatchEvent, Watched,
 };
 use tapline_sys::clock;
 use tapline_view::Dimension;
@@ -18,6 +19,15 @@ use super::state::{Effect, Key, State};
 const STRIP: usize = 60;
 /// Rows of a table, as a browser asks for.
 const ROWS: usize = 100;
+/// Parts of the file of events, 1 MiB each, that are read at once.
+const READS_MAX: usize = 8;
+
+/// The latest events of rules, and tables of recorders.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Events {
+    pub(super) events: Vec<WatchEvent>,
+    pub(super) tables: Vec<RecorderTable>,
+}
 
 /// The readers, and what they read last.
 pub(super) struct Watch {
@@ -30,6 +40,8 @@ pub(super) struct Watch {
     read: Instant,
     past: Past,
     refused: usize,
+    /// The file of events, and what it told.
+    events: Option<(EventFile, Watched)>,
     /// The order of rows while the cursor is in their table.
     held: Vec<KeyWords>,
 }
@@ -52,11 +64,43 @@ impl Watch {
             read: Instant::now(),
             past,
             refused: Feed::refused().len(),
+            events: None,
             held: Vec::new(),
         };
         watch.feed.read();
         watch.snapshot = watch.feed.snapshot();
         watch
+    }
+
+    /// Reads a file of events from now on.
+    pub(super) fn watch_events(&mut self, file: Option<EventFile>) {
+        self.events = file.map(|file| (file, Watched::default()));
+        self.read_events();
+    }
+
+    /// Reads what rules told; whether there was something.
+    fn read_events(&mut self) -> bool {
+        let Some((file, watched)) = &mut self.events else { return false };
+        let mut is_fresh = false;
+        // A file that cannot be read has told nothing new; of one that grows faster the rest comes next time.
+        for _ in 0..READS_MAX {
+            let Ok((told, has_more)) = file.read() else { break };
+            is_fresh |= !told.is_empty();
+            told.into_iter().for_each(|one| watched.add(one));
+            if !has_more {
+                break;
+            }
+        }
+        is_fresh
+    }
+
+    /// The latest events and tables; of the window, if that is one of the past.
+    pub(super) fn events(&self) -> Option<Events> {
+        let (_, watched) = self.events.as_ref()?;
+        let ns = |seconds: u64| i64::try_from(seconds.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX);
+        let (from, to) = self.past_window().map_or((i64::MIN, i64::MAX), |(from, to)| (ns(from), ns(to)));
+        let (events, tables) = watched.between(from, to, (ROWS, ROWS));
+        Some(Events { events, tables })
     }
 
     pub(super) fn set_interval(&mut self, interval: Duration) {
@@ -71,7 +115,7 @@ impl Watch {
     /// Reads what is new; whether there was something. Nothing changes while the screen is frozen.
     pub(super) fn read(&mut self) -> bool {
         let was_alive = self.snapshot.is_alive;
-        let is_fresh = !self.feed.read().is_empty();
+        let is_fresh = !self.feed.read().is_empty() | (!self.state.is_frozen && self.read_events());
         let is_due = self.read.elapsed() >= self.interval;
         if is_due {
             let report = self.readings.read();
@@ -116,7 +160,7 @@ impl Watch {
     fn dimensions(&self) -> Vec<Dimension> {
         match self.state.place.page {
             Page::History => vec![self.state.dimension],
-            Page::Losses | Page::Flows => vec![Dimension::HostOut],
+            Page::Losses | Page::Flows | Page::Events => vec![Dimension::HostOut],
             page => page.dimensions().to_vec(),
         }
     }
@@ -130,7 +174,8 @@ impl Watch {
 
     /// The tables of the past, where the window is one.
     pub(super) fn ask_past(&mut self) -> Option<Result<Vec<PastWindow>, String>> {
-        let window = self.past_window().filter(|_| self.state.place.page != Page::Costs)?;
+        let is_asked = !matches!(self.state.place.page, Page::Costs | Page::Events);
+        let window = self.past_window().filter(|_| is_asked)?;
         Some(self.past.ask(&self.dimensions(), window))
     }
 
@@ -163,12 +208,14 @@ impl Watch {
         let past = self.ask_past();
         let past_window = self.past_window();
         let series = Series::of(&self.snapshot, STRIP);
+        let events = self.events().filter(|_| self.state.place.page == Page::Events);
         draw(&Shown {
             answer: &answer,
             series: &series,
             report: &self.report,
             past: past.as_ref(),
             past_window,
+            events: events.as_ref(),
             state: &self.state,
             refused: self.refused,
         })

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 #[cfg(not(feature = "view"))]
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
+use tapline_pages::EventFile;
 use tapline_store::StoreName;
 use tapline_syntax::units::size_in;
 use tapline_sys::privilege;
@@ -29,6 +31,7 @@ Examples:
   ssh -L 7070:127.0.0.1:7070 probe           from elsewhere: then open the same address
   tapline view --packets tap:office          packets of the daemon's past, behind every chart
   tapline view --packets store:/srv/store    packets of a store
+  tapline view --events /var/log/watch.json  events of the rules of tapline watch, as marks and in a list
   tapline view --rights look                 an address for counts alone: no names from payloads, no packets
   tapline view --history-size 200M           bound the history
   tapline view --listen 192.0.2.1:7070 --certificate page.pem --key page.key --host probe.example.org
@@ -77,6 +80,10 @@ pub(crate) struct ViewArgs {
     /// The socket of tapline serve.
     #[arg(long, value_name = "PATH", help_heading = "Source")]
     socket: Option<PathBuf>,
+    /// Events of rules, from the file that `tapline watch --events FILE --json` writes: shown on a page of their own and as
+    /// marks of charts, and kept in the history.
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    events: Option<PathBuf>,
     /// The file of the history. Default: tapline/history.sqlite in /var/lib, or in the user's state directory.
     #[arg(long, value_name = "FILE", help_heading = "History")]
     history: Option<PathBuf>,
@@ -129,6 +136,13 @@ pub(crate) fn usual_history() -> Option<PathBuf> {
         named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
     };
     Some(folder.join("tapline/history.sqlite"))
+}
+
+/// The events of rules, as `tapline watch` writes them.
+pub(crate) fn open_events(path: &Path) -> anyhow::Result<EventFile> {
+    EventFile::open(path).with_context(|| {
+        format!("cannot read {} (--events): tapline watch --events FILE --json writes it", path.display())
+    })
 }
 
 #[cfg(test)]

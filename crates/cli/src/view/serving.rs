@@ -56,6 +56,9 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let history = open_history(args)?;
     let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
     history.map(|history| server.keep(history)).transpose()?;
+    if let Some(path) = &args.events {
+        server.watch(super::open_events(path)?);
+    }
     let address = format!("{protocol}://{}/", server.address()?);
     let with_token = format!("{address}#token={token}");
     if let Some(path) = &args.address_file {

@@ -75,7 +75,25 @@ impl View {
         view.children.push(Ended(probe.expect("the program was built")));
         let run = view.folder.path().join("run");
         wait_for("the view", || files(&run, "view").next().is_some());
+        view.watch();
         Some(view)
+    }
+
+    fn events(&self) -> PathBuf {
+        self.folder.path().join("events.json")
+    }
+
+    /// Rules that watch the same capture; their message is hostile.
+    fn watch(&mut self) {
+        let rules = self.folder.path().join("rules.toml");
+        let text = "[[rule]]\nname = \"web\"\non = \"packet\"\nfilter = \"tcp\"\nlimit = \"20/1m\"\n\
+             message = \"<script>alert(2)</script> from {src}\"\n";
+        fs::write(&rules, text).expect("room");
+        let mut command = self.command(["watch", "-i", "tap:office", "--json", "--rules"]);
+        command.arg(rules).arg("--events").arg(self.events()).stdout(Stdio::null());
+        self.children.push(Ended(command.spawn().expect("the program was built")));
+        let has_events = || fs::read_to_string(self.events()).is_ok_and(|text| text.contains("\"web\""));
+        wait_for("events", has_events);
     }
 
     fn command<const N: usize>(&self, arguments: [&str; N]) -> Command {
@@ -89,7 +107,8 @@ impl View {
     fn serve(&mut self, rights: &str) -> String {
         let history = self.folder.path().join(format!("{rights}.sqlite"));
         let mut command = self.command(["view", "--listen", "127.0.0.1:0", "--rights", rights, "--history"]);
-        let mut child = command.arg(history).stdout(Stdio::piped()).spawn().expect("the program was built");
+        command.arg(history).arg("--events").arg(self.events());
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program was built");
         let mut address = String::new();
         let stdout = child.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut address).expect("an address");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! by age    the oldest buckets of a tier, twice as many at most as were begun: a wrong clock takes little away
-//! by size   a sixteenth of the minutes, then of hours, then of days
+//! by size   events and tables beyond their part; then a sixteenth of the minutes, then of hours, then of days
 //! names     once a day, and when buckets went by size: rolls --bits--> names without a bit go
 //! ```
 //!
@@ -10,7 +10,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::{HistoryLimits, KEPT, Tier, record, roll_key};
+use super::{HistoryLimits, KEPT, Tier, events, record, roll_key};
 
 /// Buckets that go by age for each one that is begun. What was left from a time without a writer goes bit by bit.
 const GONE_FOR_ONE: u64 = 2;
@@ -39,12 +39,14 @@ pub(super) fn by_age(
     Ok(())
 }
 
-/// Takes away the oldest buckets if the file is too large; whether it was.
+/// Takes away events beyond their part if the file is too large, and then, if it is still, the oldest buckets; whether
+/// buckets went.
 pub(super) fn by_size(connection: &Connection, limits: &HistoryLimits) -> rusqlite::Result<bool> {
-    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
-    let used = number("PRAGMA page_count")? - number("PRAGMA freelist_count")?;
-    let size = used.saturating_mul(number("PRAGMA page_size")?).max(0).unsigned_abs();
-    if size <= limits.bytes - limits.bytes / LOG_SHARE {
+    if !is_too_large(connection, limits)? {
+        return Ok(false);
+    }
+    events::by_size(connection, limits)?;
+    if !is_too_large(connection, limits)? {
         return Ok(false);
     }
     for tier in Tier::ALL {
@@ -63,6 +65,13 @@ pub(super) fn by_size(connection: &Connection, limits: &HistoryLimits) -> rusqli
         }
     }
     Ok(true)
+}
+
+fn is_too_large(connection: &Connection, limits: &HistoryLimits) -> rusqlite::Result<bool> {
+    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let used = number("PRAGMA page_count")? - number("PRAGMA freelist_count")?;
+    let size = used.saturating_mul(number("PRAGMA page_size")?).max(0).unsigned_abs();
+    Ok(size > limits.bytes - limits.bytes / LOG_SHARE)
 }
 
 /// Takes away the oldest buckets of a tier before one, `most` of them at most.

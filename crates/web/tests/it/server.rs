@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Socket, Type};
-use tapline_pages::{Feed, Rights};
+use tapline_pages::{EventFile, Feed, Rights};
 use tapline_profile::RunFolder;
 use tapline_view::{Amount, Dimension, Key, Row, Second, Table, Tables, ViewFile};
 use tapline_web::{
@@ -33,9 +33,18 @@ struct Served {
 
 impl Served {
     fn start(folder: &Path, packets: Option<Arc<dyn PacketSource>>, history: Option<&Path>) -> Served {
+        Served::with_events(folder, (packets, history), None, Rights::Packets)
+    }
+
+    fn with_events(
+        folder: &Path,
+        (packets, history): (Option<Arc<dyn PacketSource>>, Option<&Path>),
+        events: Option<&Path>,
+        rights: Rights,
+    ) -> Served {
         let settings =
             ServerSettings { listen: ([127, 0, 0, 1], 0).into(), is_behind_proxy: false, certificate: None };
-        let access = Access::new(Rights::Packets, &[], false).expect("a token");
+        let access = Access::new(rights, &[], false).expect("a token");
         let token = access.token().to_owned();
         let feed = Feed::of_folder(RunFolder::of(folder));
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -45,6 +54,9 @@ impl Served {
         if let Some(path) = history {
             let history = History::open(path, HistoryLimits::default()).expect("a history");
             server.keep(history).expect("it is asked, too");
+        }
+        if let Some(path) = events {
+            server.watch(EventFile::open(path).expect("a file of events"));
         }
         let (address, stop) = (server.address().expect("an address"), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
@@ -327,4 +339,75 @@ fn a_download_tells_how_it_ended() {
             wait_for("the log has it", || served.log().contains(&line));
         }
     }
+}
+
+/// A line as `tapline watch --json` writes it, of an event at this second since 1970.
+fn event(second: u64, rule: &str) -> String {
+    let time = day_time(second);
+    format!(
+        "{{\"time\":\"{time}\",\"rule\":\"{rule}\",\"event\":\"raised\",\"message\":\"to name.example\"}}\n"
+    )
+}
+
+/// RFC 3339 of a second on 2025-11-25.
+fn day_time(second: u64) -> String {
+    format!("2025-11-25T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// 2025-11-25, in seconds since 1970: no event of the future is kept.
+const DAY: u64 = 1_764_028_800;
+
+#[test]
+fn events_of_rules_are_shown_by_rights_and_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (history, events) = (folder.path().join("history.sqlite"), folder.path().join("events"));
+    let table = format!(
+        "{{\"recorder\":\"t/top\",\"kind\":\"top\",\"from\":\"{}\",\"to\":\"{}\",\"columns\":[\"key\"],\"rows\":[[\"a\"]]}}\n",
+        day_time(0),
+        day_time(3600)
+    );
+    std::fs::write(&events, event(10, "first") + "no event\n" + &table).expect("room");
+    let path = Some(history.as_path());
+    let mut served = Served::with_events(folder.path(), (None, path), Some(&events), Rights::Packets);
+    wait_for("the first event", || served.text("/api/watched").contains("\"rule\":\"first\""));
+    let mut file = std::fs::OpenOptions::new().append(true).open(&events).expect("it is there");
+    file.write_all(event(4000, "second").as_bytes()).expect("room");
+    wait_for("one that came later", || served.text("/api/watched").contains("\"rule\":\"second\""));
+    let told = served.text("/api/watched");
+    assert!(told.contains("to name.example") && told.contains("\"recorder\":\"t/top\""), "{told}");
+    assert!(told.find("second") < told.find("first"), "the latest first: {told}");
+    let alone = served.text("/api/watched?tables=0&most=1");
+    assert!(alone.contains("\"is_cut\":true") && !alone.contains("t/top"), "{alone}");
+    assert!(served.log().iter().any(|line| line.contains("left out")), "{:?}", served.log());
+    // Of a time in the past the history tells, and tells it after a restart, once.
+    let hour = format!("/api/watched?from={DAY}&to={}", DAY + 3600);
+    wait_for("it is kept", || served.text(&hour).contains("t/top"));
+    served.end();
+    let served = Served::with_events(folder.path(), (None, path), Some(&events), Rights::Look);
+    // Lines are kept in their order: with the third, those that were read again are in the history.
+    let third = event(20, "third").replace("\"message\"", "\"swallowed\":7,\"message\"");
+    file.write_all(third.as_bytes()).expect("room");
+    wait_for("the history has it", || served.text(&hour).contains("\"rule\":\"third\""));
+    let told = served.text(&hour);
+    let count = |rule: &str| told.matches(&format!("\"rule\":\"{rule}\"")).count();
+    assert_eq!((count("first"), count("second"), count("third")), (1, 0, 1), "a line is kept once: {told}");
+    assert!(told.contains("\"is_cut\":false") && told.contains("\"tables\":[]"), "{told}");
+    let cut = served.text(&format!("{hour}&most=1"));
+    assert!(cut.contains("\"is_cut\":true") && !cut.contains("\"rule\":\"first\""), "the latest: {cut}");
+    wait_for("the latest have it", || served.text("/api/watched").contains("\"rule\":\"third\""));
+    for path in [hour.as_str(), "/api/watched"] {
+        let told = served.text(path);
+        assert!(
+            !told.contains("name.example") && !told.contains("t/top") && !told.contains("\"swallowed\":7"),
+            "no names without the right: {told}"
+        );
+    }
+}
+
+#[test]
+fn without_a_file_of_events_that_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let served = Served::start(folder.path(), None, None);
+    let told = served.text("/api/watched");
+    assert!(told.starts_with("HTTP/1.1 404") && told.contains("--events"), "{told}");
 }

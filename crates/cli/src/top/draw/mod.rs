@@ -14,7 +14,7 @@ mod numbers;
 mod pages;
 mod strip;
 
-use tapline_pages::{Answer, KeyWords, Page, PastWindow, Series};
+use tapline_pages::{Answer, KeyWords, PastWindow, Series};
 
 use super::reading::Report;
 use super::state::State;
@@ -65,6 +65,8 @@ pub(super) struct Shown<'a> {
     /// The tables of the past, if the window is one.
     pub(super) past: Option<&'a Result<Vec<PastWindow>, String>>,
     pub(super) past_window: Option<(u64, u64)>,
+    /// Events of rules and tables of recorders.
+    pub(super) events: Option<&'a super::watching::Events>,
     pub(super) state: &'a State,
     /// Why nothing is seen of meters of other users.
     pub(super) refused: usize,
@@ -107,12 +109,12 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let room_left = room.columns.min(200).saturating_sub(right.len() + 2);
     let left = super::table::cut(&format!("tapline  {title}"), room_left);
     let head = format!("{left:<room_left$}  {right}");
-    let tabs = Page::ALL[..8].iter().enumerate().map(|(at, page)| {
-        let (key, name) = (at + 1, page.name());
-        if *page == state.place.page { format!("[{key} {name}]") } else { format!("{key} {name}") }
+    let tabs = state.pages().map(|(key, page)| {
+        let name = page.name();
+        if page == state.place.page { format!("[{key} {name}]") } else { format!("{key} {name}") }
     });
     let tabs = tabs.collect::<Vec<_>>().join(" ");
-    let tabs = if tabs.len() > room.columns { narrow_tabs(state.place.page) } else { tabs };
+    let tabs = if tabs.len() > room.columns { narrow_tabs(state) } else { tabs };
     let mut lines = vec![Line::new(Look::Head, head), Line::plain(tabs.trim_end())];
     if answer.process.is_some() {
         lines.extend(totals(shown, room));
@@ -136,9 +138,9 @@ fn window_name(seconds: u64) -> String {
 }
 
 /// Tabs of a narrow terminal: digits, and the name of the page that is shown.
-fn narrow_tabs(page: Page) -> String {
-    let tabs = Page::ALL[..8].iter().enumerate().map(|(at, one)| {
-        if *one == page { format!("[{} {}]", at + 1, one.name()) } else { format!(" {} ", at + 1) }
+fn narrow_tabs(state: &super::state::State) -> String {
+    let tabs = state.pages().map(|(key, page)| {
+        if page == state.place.page { format!("[{key} {}]", page.name()) } else { format!(" {key} ") }
     });
     tabs.collect()
 }
@@ -205,7 +207,7 @@ fn foot(shown: &Shown<'_>) -> Vec<Line> {
 
 fn help() -> Vec<Line> {
     let keys = [
-        ("1 - 8", "pages"),
+        ("1 - 8, 0", "pages; 0 with --events"),
         ("/", "filter: host:10.0.0.7 app:tls, and pcap-filter text"),
         ("Space", "freeze, go on"),
         ("b", "bits, bytes, packets"),

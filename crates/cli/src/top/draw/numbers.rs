@@ -50,6 +50,12 @@ pub(super) fn moment(seconds: u64) -> String {
     time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
+/// A time to the second.
+pub(super) fn second_of(ns: i64) -> String {
+    let time = zoned(ns.max(0).unsigned_abs());
+    time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
 /// An age in seconds: 59 s, 3 min, 2 h, 5 d.
 pub(super) fn age(seconds: i64) -> String {
     match seconds.max(0) {

@@ -6,8 +6,9 @@ use tapline_view::Dimension;
 
 use super::super::state::Unit;
 use super::super::table;
+use super::super::watching::Events;
 use super::grid::{self, Context};
-use super::numbers::{amount, moment, value};
+use super::numbers::{amount, moment, second_of, value};
 use super::{Line, Look, Room, Shown, strip};
 
 /// Columns from which each of two tables may stand beside the other.
@@ -32,6 +33,9 @@ const fn title(dimension: Dimension) -> &'static str {
 /// The page that is shown.
 pub(super) fn page(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let page = shown.state.place.page;
+    if let (Page::Events, Some(events)) = (page, shown.events) {
+        return events_page(events, room);
+    }
     if page == Page::Costs || (shown.answer.process.is_none() && shown.past.is_none()) {
         return table::text(shown.report, room.columns).lines().map(Line::plain).collect();
     }
@@ -46,6 +50,37 @@ pub(super) fn page(shown: &Shown<'_>, room: Room) -> Vec<Line> {
         (_, Page::Losses) => losses(&shown.answer.window, shown.answer.seconds),
         _ => Vec::new(),
     }
+}
+
+/// Events, the latest first, and below them what recorders held. A third of the lines are for the latter at most.
+fn events_page(events: &Events, room: Room) -> Vec<Line> {
+    let head = format!("{:<19}  {:<7}  {:<16}  what", "time", "event", "rule");
+    let rows = events.events.iter().map(|event| {
+        let look = if event.kind == "raised" { Look::Bad } else { Look::Plain };
+        let swallowed = match event.swallowed {
+            0 => String::new(),
+            number => format!(" ({} not told)", grouped(number)),
+        };
+        let time = second_of(event.time_ns);
+        let text = format!("{time:<19}  {:<7}  {:<16}  {}{swallowed}", event.kind, event.rule, event.text);
+        Line::new(look, text)
+    });
+    let mut tables = Vec::new();
+    for table in &events.tables {
+        let (from, to) = (second_of(table.from_ns), second_of(table.to_ns));
+        tables.push(Line::new(Look::Head, format!("{} ({}), {from} to {to}", table.recorder, table.kind)));
+        let rows = std::iter::once(&table.columns).chain(&table.rows);
+        tables.extend(rows.map(|row| Line::plain(format!("  {}", row.join("  ")))));
+    }
+    let mut lines = vec![Line::new(Look::Head, head)];
+    lines.extend(rows);
+    if events.events.is_empty() {
+        lines.push(Line::plain("  no event"));
+    }
+    lines.truncate(room.lines.saturating_sub(tables.len().min(room.lines / 3)));
+    lines.extend(tables);
+    lines.truncate(room.lines);
+    lines
 }
 
 fn message(text: &str) -> Vec<Line> {
@@ -77,7 +112,7 @@ fn past_tables(past: &[PastWindow]) -> Vec<Titled<'_>> {
 
 /// The rows of the first table, in which the cursor moves.
 pub(in super::super) fn cursor_rows<'a>(shown: &Shown<'a>) -> &'a [SumRow] {
-    if shown.state.place.page == Page::Costs {
+    if matches!(shown.state.place.page, Page::Costs | Page::Events) {
         return &[];
     }
     match (shown.past, &shown.answer.page) {

@@ -233,6 +233,43 @@ fn pages_are_as_kept_at_80_by_24() {
     terminal.quit();
 }
 
+/// Events of rules and tables of recorders, as `tapline watch --events FILE --json` writes them.
+fn events(folder: &Path) -> PathBuf {
+    let path = folder.join("events.json");
+    let lines = [
+        r#"{"time":"2026-09-21T09:58:07.5Z","rule":"port-scan","event":"raised","key":{"src":"10.0.0.9"},"value":20,"message":"10.0.0.9 tried 20 ports","swallowed":3}"#,
+        "no event",
+        r#"{"time":"2026-09-21T09:59:30Z","rule":"port-scan","event":"cleared","key":{"src":"10.0.0.9"},"value":4}"#,
+        r#"{"recorder":"talkers/talkers","kind":"top","from":"2026-09-21T08:00:00Z","to":"2026-09-21T09:00:00Z","columns":["key","sum"],"rows":[["10.0.0.1",7000],["10.0.0.2",300]]}"#,
+    ];
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
+    path
+}
+
+#[test]
+fn events_of_rules_have_a_page() {
+    const TEST: &str = "events_of_rules_have_a_page";
+    let metered = Metered::new();
+    let path = events(metered.folder.path());
+    let path = path.to_str().expect("text");
+    let told = metered.top(&["--once", "--json", "--events", path]).succeeded().stdout;
+    let told: Value = serde_json::from_slice(&told).expect("JSON");
+    let watched = &told["watched"];
+    assert_eq!(watched["events"].as_array().map(Vec::len), Some(2), "{watched}");
+    assert_eq!(watched["events"][0]["kind"], "cleared", "the latest first");
+    assert_eq!(watched["tables"][0]["rows"][1][0], "10.0.0.2");
+    metered.top(&["--once", "--page", "events"]).failed_saying(&["tapline watch --events FILE --json"]);
+    metered.top(&["--once", "--events", "/nonexistent"]).failed_saying(&["--events", "/nonexistent"]);
+    if !program_or_skip(TEST, "script") {
+        return;
+    }
+    let mut terminal = Terminal::open(&metered, (80, 24), &format!("--events {path}"), "C");
+    wait_for("a frame", || terminal.shown().contains("Senders"));
+    terminal.press("0");
+    terminal.shows("[0 events]", "events-80");
+    terminal.quit();
+}
+
 /// Ctrl-Z gives the terminal back as it was, and `fg` takes it again.
 #[test]
 fn a_stopped_top_leaves_the_terminal_as_it_was() {

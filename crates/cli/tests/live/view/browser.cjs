@@ -9,7 +9,7 @@ const { chromium } = require("playwright-core");
 const [address, folder, lookAddress] = process.argv.slice(2);
 const base = new URL(address).origin;
 const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const PAGES = ["overview", "hosts", "pairs", "flows", "protocols", "losses", "costs", "history", "packets"];
+const PAGES = ["overview", "hosts", "pairs", "flows", "protocols", "losses", "costs", "history", "packets", "events"];
 const faults = [];
 /** Nothing here depends on how fast a machine is: what does not come within this time does not come. */
 const PATIENCE = 180000;
@@ -47,16 +47,19 @@ async function accessible(page, name) {
   check(Array.isArray(result.value) && result.value.length === 0, `axe-core finds nothing on ${name}${result.value?.length ? `: ${result.value.join("\n")}` : ""}`);
 }
 
-const ready = { costs: "#stages tbody tr", losses: "#balance", history: "main .card", packets: "#found", flows: "#flow tbody tr", pairs: ".pairs .node", hosts: "#host_out tbody tr", protocols: "#service tbody tr", overview: "#pair tbody tr" };
+const ready = { events: "#events tbody tr[data-row]", costs: "#stages tbody tr", losses: "#balance", history: "main .card", packets: "#found", flows: "#flow tbody tr", pairs: ".pairs .node", hosts: "#host_out tbody tr", protocols: "#service tbody tr", overview: "#pair tbody tr" };
 
 async function pages(page) {
   for (const [at, name] of PAGES.entries()) {
-    await page.keyboard.press(String(at + 1));
+    await page.keyboard.press(String((at + 1) % 10));
     await page.waitForSelector(ready[name]);
     check(new URL(page.url()).searchParams.get("page") === (name === "overview" ? null : name), `the address of ${name} has the page`);
     await page.waitForTimeout(1200);
     await accessible(page, name);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });
+    if (name === "events") check((await page.textContent("#events tbody")).includes("<script>alert(2)</script> from "), "an event's message is shown as text");
+    if (name === "overview") await page.waitForSelector("#latest tbody tr[data-row]");
+    if (name === "history") await page.waitForSelector("#past-events tbody tr[data-row]");
     if (name === "losses") check(await page.textContent("#balance") === "balanced", "the account balances");
   }
 }
@@ -203,6 +206,8 @@ async function limited(browser) {
   const answer = await page.evaluate(async () => [(await fetch("/api/packets?from=1&to=2")).status, JSON.stringify(await (await fetch("/api/page?page=flows&rows=256")).json())]);
   check(answer[0] === 403, "an address for counts gets no packets");
   check(!answer[1].includes("<script>") && !answer[1].includes("example.org"), "nor names from payloads");
+  const told = await page.evaluate(async () => JSON.stringify(await (await fetch("/api/watched")).json()));
+  check(told.includes("\"web\"") && !told.includes("<script>"), "nor what rules tell of them");
   await context.close();
 }
 
