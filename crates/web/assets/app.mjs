@@ -1,7 +1,7 @@
 // The state, the address that has all of it, the events of the server, and the keys.
 import { render } from "/vendor/preact.mjs";
 import { first, session } from "/start.mjs";
-import { html, UNITS } from "/show.mjs";
+import { html, release, UNITS } from "/show.mjs";
 import { PAGES, SHOW } from "/pages.mjs";
 
 // What stands in the address, with what it is without.
@@ -10,7 +10,7 @@ const KEPT_POINTS = 300;
 
 const state = {
   ...PARTS, data: null, problem: "", isOpen: true, theme: localStorage.getItem("theme") ?? "", sort: null, help: false, typed: null,
-  series: { number: null, t: [], bits: [], packets: [], lost: [], active: [] }, past: null, found: null,
+  series: { number: null, t: [], bits: [], packets: [], lost: [], active: [] }, past: null, found: null, watched: null, watchedAt: 0, isWhole: false,
 };
 
 const app = {
@@ -57,7 +57,7 @@ async function ask(address) {
   try {
     const response = await fetch(address);
     const answer = await response.json();
-    return response.ok ? { answer } : { error: answer.error };
+    return response.ok ? { answer } : { error: answer.error, status: response.status };
   } catch {
     return { error: "the server does not answer" };
   }
@@ -76,15 +76,38 @@ function arrive() {
   const isOther = ["page", "filter", "window", "host"].some((name) => before[name] !== state[name]);
   if (isOther || !source) listen();
   if (state.page === "history") askHistory();
+  if (state.page === "events") askWatched();
   if (state.page === "packets" && (before.page !== "packets" || ["from", "to", "filter"].some((name) => before[name] !== state[name]))) app.fetchPackets();
-  if (before.page !== state.page) scrollTo(0, 0);
+  if (before.page !== state.page) {
+    release();
+    scrollTo(0, 0);
+  }
+  if (state.page !== "overview") complete();
   show();
 }
 
 async function askHistory() {
   const now = Math.ceil(Date.now() / 1000), to = Number(state.to) || now, from = Number(state.from) || to - state.length;
-  const query = new URLSearchParams({ from: Math.max(0, from), to, dimension: state.dimension });
-  state.past = { ...(await ask(`/api/history?${query}`)), from, to };
+  const window = { from: Math.max(0, from), to };
+  const { dimension } = state;
+  const ofRules = hasNoEvents() ? state.watched : ask(`/api/watched?${new URLSearchParams({ ...window, most: EVENTS })}`);
+  const [past, watched] = await Promise.all([ask(`/api/history?${new URLSearchParams({ ...window, dimension })}`), ofRules]);
+  state.past = { ...past, watched, from, to, dimension };
+  show();
+}
+
+const EVENTS = 500;
+/** No events of rules are read, as the last answer said. */
+const hasNoEvents = () => state.watched?.status === 404;
+
+/** The latest events of rules, every two seconds; each minute where none are read. */
+async function askWatched() {
+  const now = Date.now();
+  if (!["overview", "events"].includes(state.page) || now - state.watchedAt < (hasNoEvents() ? 60000 : 1500)) return;
+  state.watchedAt = now;
+  const told = await ask(`/api/watched?${new URLSearchParams({ most: EVENTS, ...(state.page === "overview" && { tables: 0 }) })}`);
+  // A server that does not answer for a while takes no event away.
+  if (!told.error || told.status === 404 || !state.watched?.answer) state.watched = told;
   show();
 }
 
@@ -114,6 +137,19 @@ function take(data, page) {
   state.data = data;
   state.shown = page;
   show();
+  if (!state.isWhole) requestAnimationFrame(() => setTimeout(complete));
+}
+
+/** Numbers have a frame of their own, before tables and charts. */
+function complete() {
+  if (state.isWhole) return;
+  state.isWhole = true;
+  show();
+  const add = (name, parts, next) => document.head.append(Object.assign(document.createElement(name), parts, {
+    onload: next, onerror: () => { state.problem = "the charts could not be loaded: load the page again"; show(); },
+  }));
+  add("link", { rel: "stylesheet", href: "/vendor/uPlot.css" }, () => add("script", { src: "/vendor/uPlot.js" }, show));
+  askWatched();
 }
 
 /** The totals of one more second; those that were missed are asked for. */
@@ -148,11 +184,11 @@ function Waiting() {
     Start one: <code>tapline probe -i eth0 --view</code></div>`;
 }
 
-const KEYS = [["1 – 9", "pages"], ["/", "filter"], ["Space", "freeze, go on"], ["b", "bits, bytes, packets"], ["[ ]", "shorter, longer window"], ["j k", "row below, above"], ["Enter", "open a row"], ["Esc", "back"], ["t", "light, dark"], ["?", "these keys"]];
+const KEYS = [["1 – 9, 0", "pages"], ["/", "filter"], ["Space", "freeze, go on"], ["b", "bits, bytes, packets"], ["[ ]", "shorter, longer window"], ["j k", "row below, above"], ["Enter", "open a row"], ["Esc", "back"], ["t", "light, dark"], ["?", "these keys"]];
 
 function Page() {
   const { data, page, filter, unit } = state;
-  const needsMeter = !["history", "packets"].includes(page);
+  const needsMeter = !["history", "packets", "events"].includes(page);
   const isOf = state.shown === page;
   return html`<a class="skip" href="#main">to the numbers</a>
     <header><div class="bar"><a class="brand" href="/" onClick=${app.follow}><img src="/favicon.svg" alt=""/>Tapline</a>
@@ -165,7 +201,7 @@ function Page() {
         ${[1, 10, 30, 60].map((value) => html`<option value=${value} selected=${value === state.window}>${value} s</option>`)}</select></label>
       <button class="tool" type="button" id="freeze" aria-pressed=${state.freeze === "yes"} onClick=${freeze} title="Space">freeze</button></div>
       <nav aria-label="Pages">${PAGES.map(([name, label], at) => html`<a href=${app.address({ page: name, host: "", from: "", to: "" })} onClick=${app.follow}
-        aria-current=${name === page ? "page" : undefined}>${label}<kbd aria-hidden="true">${at + 1}</kbd></a>`)}</nav></header>
+        aria-current=${name === page ? "page" : undefined}>${label}<kbd aria-hidden="true">${(at + 1) % 10}</kbd></a>`)}</nav></header>
     <main id="main" tabindex="-1"><h1 class="visually-hidden">${PAGES.find(([name]) => name === page)[1]}</h1>
       ${state.problem && html`<div class="warning" role="alert">${state.problem}</div>`}
       ${needsMeter && !data ? html`<div class="card message">reading</div>`
@@ -211,7 +247,7 @@ addEventListener("keydown", (event) => {
   }
   if (isTyping) return;
   const isButton = /^(BUTTON|A)$/.test(event.target.tagName);
-  const page = PAGES[Number(event.key) - 1];
+  const page = /^[0-9]$/.test(event.key) ? PAGES[(Number(event.key) + 9) % 10] : undefined;
   const act = page ? () => app.go({ page: page[0], host: "", from: "", to: "" }) : {
     "/": () => document.getElementById("filter").focus(), b: nextUnit, " ": isButton ? null : freeze, j: () => step(1), k: () => step(-1),
     "[": () => otherWindow(-1), "]": () => otherWindow(1), "?": () => { state.help = !state.help; show(); },
@@ -222,6 +258,8 @@ addEventListener("keydown", (event) => {
 addEventListener("popstate", arrive);
 document.addEventListener("visibilitychange", () => { if (document.hidden) { source?.close(); source = null; } else listen(); });
 setInterval(() => { if (state.page === "history" && !document.hidden && !state.from) askHistory(); }, 60000);
+// Events come without a meter, too.
+setInterval(() => { if (!document.hidden && state.freeze !== "yes" && state.isWhole) askWatched(); }, 2000);
 
 async function begin() {
   if (state.theme) document.documentElement.dataset.theme = state.theme;
@@ -230,6 +268,4 @@ async function begin() {
   const { page } = state, data = await first;
   if (data && !state.data && state.page === page) take(data, page);
 }
-// Numbers do not wait for the charts.
-document.getElementById("plot").addEventListener("load", () => show());
 begin();

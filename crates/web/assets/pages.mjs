@@ -3,7 +3,7 @@ import { html, Sums, Chart, amount, text, whole, short, clock, moment, UNITS } f
 
 export const PAGES = [
   ["overview", "Overview"], ["hosts", "Hosts"], ["pairs", "Pairs"], ["flows", "Flows"], ["protocols", "Protocols"],
-  ["losses", "Losses"], ["costs", "Costs"], ["history", "History"], ["packets", "Packets"],
+  ["losses", "Losses"], ["costs", "Costs"], ["history", "History"], ["packets", "Packets"], ["events", "Events"],
 ];
 
 const service = (row) => (row.has_port ? `${row.protocol} ${row.port}` : row.protocol);
@@ -45,7 +45,7 @@ export function rates(app, title, height) {
   const { series, unit } = app.state, seconds = series.t;
   const isPackets = unit === "packets";
   const live = [{ name: isPackets ? "packets/s" : "bit/s", unit: isPackets ? "/s" : "bit/s", values: isPackets ? series.packets : series.bits, color: "--accent", fill: "--accent-soft" }];
-  return html`<${Chart} title=${title} note="the last minutes; drag for the packets of a window" t=${seconds} series=${live} height=${height}
+  return html`<${Chart} title=${title} note="the last minutes; drag for the packets of a window" t=${seconds} series=${live} height=${height} marks=${marks(app.state.watched)}
     onWindow=${(from, to) => app.go({ page: "packets", from: Math.floor(from) - 1, to: Math.ceil(to) + 1 })}/>
     <${Chart} title="Lost before us" note="packets a second, in the kernel's ring or at the daemon" t=${seconds} height=${96}
       series=${[{ name: "lost", unit: "/s", values: series.lost, color: "--bad", bars: true }]}/>`;
@@ -69,6 +69,7 @@ function Numbers(app, data) {
 }
 
 export function overview(app, data) {
+  if (!app.state.isWhole) return Numbers(app, data);
   const out = (direction) => [{ name: "host", cell: (row) => hostLink(app, row.host) }, flows];
   return html`${Numbers(app, data)}${rates(app, "Traffic", 200)}
     <div class="grid">
@@ -77,6 +78,7 @@ export function overview(app, data) {
       ${Table(app, data, "service", "service", "Services", [{ name: "service", cell: (row) => (row.has_port ? filterLink(app, `port ${row.port}`, service(row)) : service(row)) }, flows])}
       ${Table(app, data, "name", "name", "Names and applications", [{ name: "name", wide: true, cell: (row) => (row.key ? filterLink(app, `app:${row.key}`, row.key) : "no name") }, flows])}
     </div>
+    ${app.state.watched?.answer?.events.length > 0 && Events(app, "latest", "Events of rules", "the latest five; key 0 for more", app.state.watched.answer.events.slice(0, 5))}
     ${Table(app, data, "pair", "pair", "Pairs", pairColumns(app, data))}`;
 }
 
@@ -229,7 +231,7 @@ export function history(app) {
   const { past, dimension, unit, length } = app.state;
   const of = DIMENSIONS.find(([name]) => name === dimension) ?? DIMENSIONS[0];
   const cell = { host: (row) => hostLink(app, row.host), pair: (row) => html`${hostLink(app, row.a)} ⇄ ${hostLink(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
-  const answer = past?.answer;
+  const answer = past?.answer, isOf = past?.dimension === of[0];
   const seconds = Math.max(1, answer?.seconds ?? 1), points = answer && gapped(answer), asked = past && [past.from, past.to];
   return html`<section class="card"><div class="controls">${WINDOWS.map(([name, value]) => html`<button class="tool" type="button" aria-pressed=${length === value && !app.state.from}
       onClick=${() => app.go({ length: value, from: "", to: "" })}>${name}</button>`)}
@@ -238,12 +240,14 @@ export function history(app) {
       <span class="space"></span><span class="note">${answer?.span ? `kept since ${moment(answer.span[0])}, by the ${answer.tier}` : ""}</span></div></section>
     ${past?.error && html`<div class="warning" role="alert">${past.error}</div>`}
     ${answer && !answer.buckets && html`<div class="card message"><strong>Nothing is kept of this window yet</strong>A minute is written once it is over.</div>`}
-    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${points.t} span=${asked} height=${210}
+    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${points.t} span=${asked} height=${210} marks=${marks(past.watched)}
         series=${[unit === "packets" ? { name: "packets/s", unit: "/s", values: points.packets, color: "--accent", fill: "--accent-soft" } : { name: "bit/s", unit: "bit/s", values: points.bits, color: "--accent", fill: "--accent-soft" }]}
         onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}/>
       <${Chart} title="Lost before us" note="packets, where they were lost" t=${points.t} span=${asked} height=${96} series=${[{ name: "lost", unit: "", values: points.lost, color: "--bad", bars: true }]}/>
-      <${Sums} id="past" title=${`The greatest ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds}
-        columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`;
+      ${isOf && html`<${Sums} id="past" at=${past} title=${`The greatest ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds}
+        columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`}
+    ${past?.watched?.answer?.events.length > 0 && Events(app, "past-events", "Events of rules", extent(past.watched.answer, ", of this window"), past.watched.answer.events)}
+    ${past?.watched?.answer?.tables.length > 0 && html`<div class="grid">${past.watched.answer.tables.map(Recorded)}</div>`}`;
 }
 
 export function packetsPage(app, data) {
@@ -262,4 +266,39 @@ export function packetsPage(app, data) {
       <tbody>${answer.lines.map(([time, len, line]) => html`<tr><td>${clock(time / 1e9)}.${String(Math.floor(time / 1000 % 1e6)).padStart(6, "0")}</td><td class="n">${len}</td><td>${line}</td></tr>`)}</tbody></table></div>`}</section>`;
 }
 
-export const SHOW = { overview, hosts, pairs, flows: flowsPage, protocols, losses, costs, history, packets: packetsPage };
+/** Which events a table has. */
+const extent = ({ events, is_cut: isCut }, of) => (isCut ? `the latest ${events.length}${of}; there are more` : `the latest first${of}`);
+
+/** Events as marks of a chart. */
+const marks = (watched) => (watched?.answer?.events ?? []).map((event) => ({ t: event.time_ns / 1e9, isBad: event.kind === "raised" }));
+
+/** Events of rules, the latest first; each leads to the packets around it. */
+function Events(app, id, title, note, events) {
+  const around = (event) => ({ page: "packets", host: "", from: Math.floor(event.time_ns / 1e9) - 5, to: Math.ceil(event.time_ns / 1e9) + 5 });
+  return html`<section class="card"><div class="head"><h2 id=${`${id}-title`}>${title}</h2><span class="note">${note}</span></div>
+    <div class="scroll" tabindex="0" role="region" aria-labelledby=${`${id}-title`}><table id=${id}><thead><tr><th scope="col">time</th><th scope="col">rule</th><th scope="col">event</th>
+      <th scope="col">what</th><th scope="col" class="n less">not told</th></tr></thead>
+    <tbody>${events.map((event) => html`<tr key=${`${event.time_ns} ${event.rule} ${event.kind} ${event.text}`} data-row tabindex="-1" onKeyDown=${(key) => { if (key.key === "Enter") app.go(around(event)); }}>
+      <td><a href=${app.address(around(event))} onClick=${app.follow} title="packets around it">${moment(event.time_ns / 1e9)}:${clock(event.time_ns / 1e9).slice(-2)}</a></td><td class="key">${event.rule}</td>
+      <td><span class=${event.kind === "raised" ? "error" : ""}>${event.kind}</span></td>
+      <td class="wide told">${event.text}${event.recording ? html` <span class="note">${event.recording}</span>` : ""}</td><td class="n less">${event.swallowed ? whole(event.swallowed) : ""}</td></tr>`)}
+    ${!events.length && html`<tr><td colspan="5">no event</td></tr>`}</tbody></table></div></section>`;
+}
+
+/** What recorders of scripts held at the end of each period. */
+const Recorded = (table, at) => html`<section class="card"><div class="head"><h2 id=${`recorded-${at}`}>${table.recorder}</h2>
+    <span class="note">${table.kind}, ${moment(table.from_ns / 1e9)} to ${moment(table.to_ns / 1e9)}</span></div>
+  <div class="scroll" tabindex="0" role="region" aria-labelledby=${`recorded-${at}`}><table class="recorded"><thead><tr>${table.columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+  <tbody>${table.rows.map((row) => html`<tr>${row.map((value) => html`<td>${value}</td>`)}</tr>`)}
+  ${!table.rows.length && html`<tr><td colspan=${Math.max(1, table.columns.length)}>nothing in this period</td></tr>`}</tbody></table></div></section>`;
+
+export function eventsPage(app) {
+  const { watched } = app.state;
+  if (watched?.error) return html`<div class="card message"><strong>${watched.error}</strong>Rules tell events: <code>tapline watch --rules FILE --events EVENTS --json</code>, then <code>tapline view --events EVENTS</code></div>`;
+  if (!watched?.answer) return html`<div class="card message">reading</div>`;
+  const { events, tables } = watched.answer;
+  return html`${Events(app, "events", "Events of rules", extent(watched.answer, ""), events)}
+    <div class="grid">${tables.map(Recorded)}</div>`;
+}
+
+export const SHOW = { overview, hosts, pairs, flows: flowsPage, protocols, losses, costs, history, packets: packetsPage, events: eventsPage };

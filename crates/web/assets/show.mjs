@@ -49,8 +49,59 @@ export function Sure({ row, unit, seconds }) {
   return html`<span class="error" title="the row may have had as much more: it had no place in the table all the time, or packets were not ranked: see Losses">+ ≤ ${text(most, "")}</span>`;
 }
 
+/** Milliseconds after which what is out of sight is drawn again. */
+const OUT_OF_SIGHT = 5000;
+
+/** A table of {of: its function, ...its properties}: drawn with each update while it is in sight, else seldom. A change of the address or of `at` is drawn at once. */
+class InSight extends Component {
+  constructor() {
+    super();
+    this.isSeen = true;
+    this.attach = (element) => { this.element = element; };
+  }
+  componentDidMount() {
+    this.observer = new IntersectionObserver((entries) => {
+      const wasSeen = this.isSeen;
+      this.isSeen = entries.at(-1).isIntersecting;
+      if (this.isSeen && !wasSeen) this.forceUpdate();
+    }, { rootMargin: "120px" });
+    this.observer.observe(this.element);
+  }
+  componentWillUnmount() { this.observer.disconnect(); }
+  shouldComponentUpdate({ sort, at }) {
+    const isOther = this.search !== location.search || this.props.sort !== sort || this.props.at !== at;
+    return this.isSeen || isOther || Date.now() - this.drawnAt >= OUT_OF_SIGHT;
+  }
+  render({ of, ...properties }) {
+    this.search = location.search;
+    this.drawnAt = Date.now();
+    return html`<section class="card" ref=${this.attach}>${of(properties)}</section>`;
+  }
+}
+
+/** By table: the number of the DOM row of each key. */
+const domRows = new Map();
+/** A DOM row goes with its key; that of a key that is gone serves a new one, unless the pointer or the keyboard is in the table. */
+function numbered(id, keys) {
+  const before = domRows.get(id) ?? new Map(), now = new Map(), present = new Set(keys);
+  const free = holding === id ? [] : [...before].filter(([key]) => !present.has(key)).map(([, number]) => number);
+  let next = Math.max(-1, ...before.values()) + 1;
+  const numbers = keys.map((key) => {
+    const number = now.has(key) ? next++ : before.get(key) ?? free.shift() ?? next++;
+    if (!now.has(key)) now.set(key, number);
+    return number;
+  });
+  domRows.set(id, now);
+  return numbers;
+}
+
 const held = new Map();
 let holding = null;
+/** Rows are free to move: of the table with this id, or of all. */
+export function release(id) {
+  if (id === undefined) holding = null;
+  else held.delete(id);
+}
 /** Rows stay where they are while a pointer or the keyboard is in their table. */
 function ordered(id, rows, keyOf) {
   const now = rows.map(keyOf);
@@ -68,17 +119,20 @@ function ordered(id, rows, keyOf) {
  * A table whose rows, others and rest add up to the interface.
  * columns: {name, cell(row), n: is a number, less: goes on narrow screens, value(row): to sort by}
  */
-export function Sums({ id, title, note, table, columns, keyOf, unit, seconds, open, sort, onSort, rest = true }) {
-  if (!table) return html`<section class="card"><div class="message">no second has been read yet</div></section>`;
+export const Sums = (properties) => html`<${InSight} of=${sums} ...${properties}/>`;
+
+function sums({ id, title, note, table, columns, keyOf, unit, seconds, open, sort, onSort, rest = true }) {
+  if (!table) return html`<div class="message">no second has been read yet</div>`;
   const by = columns.find((column) => column.name === sort?.by && column.value);
   let rows = table.rows;
   if (by) rows = [...rows].sort((a, b) => (by.value(b) > by.value(a) ? 1 : by.value(b) < by.value(a) ? -1 : 0) * (sort.down ? 1 : -1));
   const [shown, age] = ordered(id, rows, keyOf);
+  const numbers = numbered(id, shown.map(keyOf));
   const greatest = Math.max(1e-9, ...rows.map((row) => UNITS[unit].of(row.amount ?? [0, 0], seconds)));
   const span = columns.length;
   const foot = (name, pair, kind, title) => (pair[0] || pair[1] || kind === "sum") && html`<tr class=${kind}>
     <td title=${title}>${name}</td><td class="n">${amount(pair, unit, seconds)}</td><td class="less" colspan=${span}></td></tr>`;
-  return html`<section class="card">
+  return html`
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2><span class="note">${note ?? ""}</span>
       ${age > 1 && html`<span class="note">order is ${age} s old</span>`}</div>
     <div class="scroll" tabindex="0" role="region" aria-labelledby=${`${id}-title`}
@@ -87,9 +141,9 @@ export function Sums({ id, title, note, table, columns, keyOf, unit, seconds, op
     <table id=${id}><thead><tr><th scope="col">${columns[0].name}</th><th scope="col" class="n">${unit === "bits" ? "bit/s" : unit}</th>
       ${columns.slice(1).map((column) => html`<th scope="col" class=${`${column.n ? "n" : ""} ${column.less ? "less" : ""}`}
         aria-sort=${sort?.by === column.name ? (sort.down ? "descending" : "ascending") : undefined}>
-        ${column.value && onSort ? html`<button type="button" onClick=${() => onSort(column.name)}>${column.name}</button>` : column.name}</th>`)}
+        ${column.value && onSort ? html`<button type="button" onClick=${() => { release(id); onSort(column.name); }}>${column.name}</button>` : column.name}</th>`)}
       <th scope="col" class="less">share</th></tr></thead>
-    <tbody>${shown.map((row) => html`<tr key=${keyOf(row)} data-row tabindex="-1" onKeyDown=${(event) => { if (event.key === "Enter" && open) open(row); }}>
+    <tbody>${shown.map((row, at) => html`<tr key=${numbers[at]} data-row tabindex="-1" onKeyDown=${(event) => { if (event.key === "Enter" && open) open(row); }}>
       <td class=${`key ${columns[0].wide ? "wide" : ""}`}>${columns[0].cell(row)}</td>
       <td class="n">${amount(row.amount, unit, seconds)} <${Sure} row=${row} unit=${unit} seconds=${seconds}/></td>
       ${columns.slice(1).map((column) => html`<td class=${`${column.n ? "n" : ""} ${column.less ? "less" : ""} ${column.wide ? "wide" : ""}`}>${column.cell(row)}</td>`)}
@@ -104,8 +158,7 @@ export function Sums({ id, title, note, table, columns, keyOf, unit, seconds, op
       ${unit === "packets" && foot("lost before us", [table.lost, 0], "loss", "in the kernel's ring or at the daemon; their bytes are not known")}
       ${foot("interface", table.sum, "sum")}
     </tfoot>`}</table></div>
-    ${unit !== "packets" && table.lost > 0 && html`<div class="controls"><span class="error">${whole(table.lost)} packets were lost before us: their bytes are unknown</span></div>`}
-  </section>`;
+    ${unit !== "packets" && table.lost > 0 && html`<div class="controls"><span class="error">${whole(table.lost)} packets were lost before us: their bytes are unknown</span></div>`}`;
 }
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -147,9 +200,12 @@ export class Chart extends Component {
     this.plot = new uPlot({
       width: Math.max(200, this.element.clientWidth - 12), height: height ?? 190,
       cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
-      hooks: { setSelect: [(plot) => {
-        if (plot.select.width > 4 && onWindow) onWindow(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
-      }] },
+      hooks: {
+        setSelect: [(plot) => {
+          if (plot.select.width > 4 && onWindow) onWindow(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
+        }],
+        draw: [(plot) => this.mark(plot)],
+      },
       scales: { x: { time: true, ...(this.props.span && { range: () => this.props.span }) }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.08)] } },
       axes: [{ ...axis, size: 30, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]], space: 70 },
         { ...axis, size: 62, values: (_, values) => values.map((value) => text(value, "")) }],
@@ -161,6 +217,20 @@ export class Chart extends Component {
           value: (_, value) => (value == null ? "–" : text(value, one.unit)),
         }))],
     }, this.data(), this.element);
+  }
+  /** Events as lines from the bottom to the top; the page of events has them as rows. */
+  mark(plot) {
+    if (!this.props.marks?.length) return;
+    const { left, top, width, height } = plot.bbox, context = plot.ctx;
+    const [bad, other] = [color("--bad"), color("--soft")];
+    context.save();
+    for (const { t, isBad } of this.props.marks) {
+      const at = Math.round(plot.valToPos(t, "x", true));
+      if (at < left || at > left + width) continue;
+      context.fillStyle = isBad ? bad : other;
+      context.fillRect(at - 1, top, 2, height);
+    }
+    context.restore();
   }
   render({ title, note, t, series, children }, { table }) {
     const last = t.length - 1;
