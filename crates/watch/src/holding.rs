@@ -5,7 +5,7 @@
 //!            | full, or the rule has its number of holds: counted, not waited for
 //! ```
 //!
-//! A hold that finds no room, or fails, is none of the rule's number: its place is given back.
+//! A hold that fails or finds no room does not count towards the rule's number.
 
 use std::collections::HashMap;
 use std::io;
@@ -125,7 +125,7 @@ impl Holds {
         self.worker.finish();
     }
 
-    /// The holds that the end waits for, in words; `None` if there are none.
+    /// Holds that the end waits for, in words; `None` if there are none.
     pub fn waits_for(&self) -> Option<String> {
         self.worker.waits_for()
     }
@@ -209,7 +209,7 @@ mod tests {
         Event { time_ns, ..Event::of_rule(RULE) }
     }
 
-    /// Waits until so many holds are made or have failed.
+    /// Waits until `number` holds are made or have failed.
     fn wait_for(holds: &Holds, number: u64) {
         let begin = Instant::now();
         let ended = || holds.counts_of(RULE).done + holds.counts_of(RULE).failed;

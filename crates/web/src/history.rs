@@ -34,7 +34,7 @@ use crate::error::Error;
 
 const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
-/// Seconds that end so much later than now are not kept: what is too old is told by the latest second. Nor are events.
+/// Seconds and events from an hour ahead of the clock are not kept: what is too old is told by the latest second.
 const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
 /// The least bytes that the log of the file may have: a minute, an hour and a day, and what they push out.
 const LOG_MIN: u64 = 4 << 20;

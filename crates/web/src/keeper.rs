@@ -257,7 +257,7 @@ mod tests {
         Told::Event(WatchEvent { time_ns, rule, kind, text: String::new(), swallowed: 0, recording: None })
     }
 
-    /// A table with a row of so many bytes.
+    /// A table with a row of `bytes` bytes.
     fn table(to_ns: i64, bytes: usize) -> Told {
         Told::Table(RecorderTable {
             recorder: "a".to_owned(),

@@ -19,8 +19,7 @@ const EVENTS_MAX: i64 = 100_000;
 const RECORDED_MAX: i64 = 10_000;
 /// Rows that are added before the oldest go: to find these takes a walk over all.
 const TAKEN_AWAY_AFTER: usize = 1000;
-/// The part of a history's bytes that events and tables may take: one in so many. A sixteenth of it may be added before
-/// the oldest go.
+/// Events and tables may take an eighth of a history's bytes. A sixteenth of that may be added before the oldest go.
 const SHARE: u64 = 8;
 /// Steps in which the oldest go by size: some 150 of a sixteenth take all of a table.
 const STEPS_MAX: usize = 400;
@@ -251,7 +250,7 @@ mod tests {
         WatchEvent { time_ns, rule, kind, text: String::new(), swallowed: 0, recording: None }
     }
 
-    /// A table of a period that began at `from_ns`, with a row of so many bytes.
+    /// A table of a period that began at `from_ns`, with a row of `bytes` bytes.
     fn table(from_ns: i64, to_ns: i64, bytes: usize) -> RecorderTable {
         RecorderTable {
             recorder: "a".to_owned(),

@@ -114,7 +114,7 @@ fn events(
         let mut snapshot = shared.snapshot.subscribe();
         snapshot.mark_changed();
         loop {
-            // A line now and then finds out whether anybody is there still.
+            // A line after ten seconds of silence finds out whether the browser is still there.
             let part = match tokio::time::timeout(Duration::from_secs(10), snapshot.changed()).await {
                 Ok(Ok(())) => {
                     snapshot.borrow_and_update();
