@@ -1,7 +1,7 @@
 # The commands of this repository, one list for people and for CI. `make` alone shows it.
 
 CARGO ?= cargo
-# For `make test`: what the test programs are told, such as TEST_ARGS="-- --nocapture".
+# Options of the test programs, such as TEST_ARGS=--nocapture.
 TEST_ARGS ?=
 # For `make fuzz`: how long each target runs.
 SECONDS ?= 30
@@ -12,19 +12,20 @@ BENCH ?= all
 SONAME ?= libpcap.so.0.8
 LIBPCAP = target/libpcap
 
-# One configuration for tests and lints, so that each crate is compiled once.
-FEATURES = --features tapline-cli/arrow,tapline-cli/http,tapline-cli/parquet,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
+# What the default build leaves out and tests can do without a broker.
+OPTIONAL = --features tapline-cli/arrow,tapline-cli/parquet
+# Crates with code for these features.
+WITH_OPTIONAL = flow graph cli
 # Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
 COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
 
-# What packages ship is built with this profile; `make deb PROFILE=demo` is quicker.
+# What packages ship is built with this profile; `make deb PROFILE=release` is quicker.
 PROFILE ?= dist
-# `tapline-full` has these beside: they take as long to build as all others, and three megabytes.
-FULL_FEATURES = $(DIST_FEATURES),tapline-cli/arrow,tapline-cli/$(KAFKA),tapline-cli/parquet
+# `tapline-full` has these besides the default: they take as long to build as all others, and three megabytes.
+FULL_FEATURES = --features tapline-cli/arrow,tapline-cli/$(KAFKA),tapline-cli/parquet
 # TLS and passwords to Kafka are OpenSSL's, where its headers are: Debian's libssl-dev and pkg-config.
 KAFKA = $(shell pkg-config --exists openssl && echo kafka-tls || echo kafka)
-DIST_FEATURES = --features tapline-cli/http,tapline-cli/scripts,tapline-cli/tls,tapline-cli/view,tapline-cli/webhook
 PACKAGES = target/packages
 # Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
 # program writes its manual.
@@ -46,12 +47,14 @@ REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_
 # For `make test-static`.
 TWICE = target/twice/one target/twice/the-other
 
-.PHONY: help demo quick test test-cluster test-configurations test-tools loom lint book bench fuzz libpcap
+.PHONY: help demo quick test test-all soak test-cluster test-optional test-configurations loom lint book bench fuzz libpcap
 .PHONY: dist features package-trees deb rpm static test-packages test-static test-emulated $(TWICE)
 
 help:
-	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
-	@echo "make test    install what the tests need (as root on Debian) and run every test"
+	@echo "make demo    build, send mixed traffic over a virtual link, capture, meter, record and find it, show it in a browser"
+	@echo "make test    install what the tests need (as root on Debian) and run every test of the default build"
+	@echo "make test-all  and those of the optional features, with the engines that read Parquet: 400 MB once"
+	@echo "make soak    all tests at ten times the volume, and a thousand deaths in the ring: an hour"
 	@echo "make test-cluster  Spark of two workers, batches into ClickHouse, and Kafka that is killed: 1.1 GB once, Java 17"
 	@echo "make quick   the tests that need neither root nor a network"
 	@echo "make lint    formatting, lints, licences and sources of dependencies, as CI demands them"
@@ -69,32 +72,44 @@ help:
 demo:
 	@bash scripts/demo.sh
 
-test: test-tools
-	$(CARGO) test --workspace --locked $(FEATURES) $(TEST_ARGS)
+test:
+	@TEST_TOOLS=1 bash scripts/test.sh -- $(TEST_ARGS)
 
 # As an ordinary user would see them: tests that want root or a network say `skipped` and pass.
-quick: export TAPLINE_QUICK := 1
 quick:
-	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
-	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files
+	@TAPLINE_QUICK=1 bash scripts/test.sh files it unit -- $(TEST_ARGS)
+
+test-all: test
+	@$(MAKE) --no-print-directory test-optional
+
+# Only tests whose names say that they concern these features.
+test-optional:
+	@bash scripts/test-tools.sh parquet
+	$(CARGO) test --locked $(addprefix -p tapline-,$(WITH_OPTIONAL)) $(OPTIONAL) --lib --test it --test files -- \
+		arrow parquet batches flowlog table:: export:: $(TEST_ARGS)
+
+soak: export TAPLINE_VOLUME ?= 10
+soak: export TAPLINE_RING_DEATHS ?= 1000
+soak: test-all test-configurations
 
 # With other programs' clusters, started here: minutes, and not part of `make test`.
 test-cluster:
 	@bash scripts/test-tools.sh cluster
-	$(CARGO) build --locked $(FEATURES),tapline-cli/$(KAFKA) --bin tapline
+	$(CARGO) build --locked $(FULL_FEATURES) --bin tapline
 	$(CARGO) test --locked -p tapline-export --features $(KAFKA) --lib kafka
 	$(CARGO) clippy --locked -p tapline-export --features $(KAFKA) --all-targets -- -D warnings
 	python3 contrib/kafka/tests/broker.py
 	python3 contrib/kafka/tests/packets.py
 	python3 contrib/kafka/tests/secure.py
 	python3 contrib/spark/tests/cluster.py
-	$(CARGO) test --locked $(FEATURES) -p tapline-cli --test files batches::
+	$(CARGO) test --locked $(OPTIONAL) -p tapline-cli --test files batches::
 
-# What only CI runs beside `make test`: other configurations.
+# Other configurations: a build without optional parts says so, and the crates that make code, as a release has them. Their
+# random cases are four times those of `make test`, which is not optimised.
+test-configurations: export TAPLINE_VOLUME ?= 4
 test-configurations:
-	@# Two tests of messages: all is compiled for them, so nothing is optimised.
-	$(CARGO) test --locked --config profile.test.opt-level=0 -p tapline-graph --lib without_the_feature
-	$(CARGO) test --locked $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
+	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
+	RUST_MIN_STACK=2097152 $(CARGO) test --locked $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
 		$(call optimised,overflow-checks=false) $(addprefix -p tapline-,$(COMPILERS)) --lib --test it
 	@# Types of the C library differ: `make static` is not for each change, but this is.
 	@if rustc --print target-libdir --target $(MUSL) | xargs test -d || rustup target add $(MUSL); then \
@@ -103,9 +118,6 @@ test-configurations:
 		echo "skipped: musl: rustup target add $(MUSL)"; \
 	fi
 
-test-tools:
-	@bash scripts/test-tools.sh
-
 # Compiled apart: the flag reaches every crate.
 loom: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/loom
 loom:
@@ -113,7 +125,7 @@ loom:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(OPTIONAL) -- -D warnings
 	@if command -v cargo-deny >/dev/null; then \
 		$(CARGO) deny --all-features check licenses bans sources; \
 	else \
@@ -145,7 +157,7 @@ dist:
 	@# The C library of Kafka is built for this machine alone.
 	@test -n "$(TARGET)" -o $(KAFKA) = kafka-tls || echo "tapline-full will have no TLS to Kafka: apt-get install libssl-dev pkg-config"
 	$(if $(TARGET),,$(CARGO) build --profile $(PROFILE) --locked $(FULL_FEATURES) -p tapline-cli && cp $(BUILT)/tapline $(BUILT)/tapline-full)
-	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(DIST_FEATURES) $(if $(TARGET),--target $(TARGET)) -p tapline-cli -p tapline-capi
+	$(call cross,$(TARGET)) TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --profile $(PROFILE) --locked $(if $(TARGET),--target $(TARGET)) -p tapline-cli -p tapline-capi
 
 features:
 	@echo $(lastword $(FULL_FEATURES))
@@ -163,7 +175,7 @@ static: export RUSTFLAGS = $(REMAP) -C target-feature=+crt-static
 static: export CFLAGS = -ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 static:
 	@rustc --print target-libdir --target $(MUSL) | xargs test -d || rustup target add $(MUSL)
-	$(call cross,$(MUSL)) CC_$(subst -,_,$(MUSL))=$(MUSL_CC) $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) $(DIST_FEATURES) -p tapline-cli
+	$(call cross,$(MUSL)) CC_$(subst -,_,$(MUSL))=$(MUSL_CC) $(CARGO) build --profile $(PROFILE) --locked --target $(MUSL) -p tapline-cli
 	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
 	@bash scripts/licences.sh $(MUSL) >target/static/copyright
 	@sha256sum target/static/tapline
@@ -181,7 +193,7 @@ EMULATED = $(COMPILERS) packet file ring syntax wire flow search store stream ru
 test-emulated:
 	@test -n '$(TARGET)' || { echo 'of which processor? make $@ TARGET=aarch64-unknown-linux-gnu' >&2; exit 2; }
 	$(call cross,$(TARGET)) CARGO_TARGET_$(shell echo $(TARGET) | tr a-z- A-Z_)_RUNNER="$(RUNNER)" \
-		$(CARGO) test --locked --target $(TARGET) $(addprefix -p tapline-,$(EMULATED)) --lib $(TEST_ARGS)
+		$(CARGO) test --locked --target $(TARGET) $(addprefix -p tapline-,$(EMULATED)) --lib -- $(TEST_ARGS)
 
 test-packages: deb
 	@bash scripts/test-tools.sh packages

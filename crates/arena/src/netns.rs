@@ -6,13 +6,15 @@
 //! ```
 //!
 //! Nothing but the test sends there: IPv6 is off (no neighbour discovery, no listener reports), so is ARP; checksums
-//! and segmentation are done in full, so frames arrive as they were sent. Made with iproute2 and ethtool.
+//! and segmentation are done in full, so frames arrive as they were sent. Making and removing a namespace needs no other
+//! program; [`Namespace::ip`] and [`Namespace::command`] run iproute2.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tapline_sys::{Link, LinkControl, NetNs, RouteSocket, SyscallError};
 
 /// One end of the pair.
 pub const NEAR: &str = "near0";
@@ -34,7 +36,12 @@ pub struct Namespace {
 /// The reason, for people.
 pub fn may_make_namespaces() -> Result<(), String> {
     static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
-    ANSWER.get_or_init(|| Namespace::with_pair("probe").map(drop)).clone()
+    let try_it = || {
+        let missing = ["ip", "ethtool"].into_iter().find(|program| !has_program(program));
+        missing.map_or(Ok(()), |program| Err(format!("the program {program} is not installed")))?;
+        Namespace::with_pair("probe").map(drop)
+    };
+    ANSWER.get_or_init(try_it).clone()
 }
 
 /// Set by `make quick`: tests that need root or a network are skipped also where they could run.
@@ -61,7 +68,7 @@ impl Namespace {
     /// Makes a namespace of a name not used before, with [`NEAR`] and [`FAR`] up.
     ///
     /// # Errors
-    /// The text of the failing program.
+    /// The call that failed, and why.
     pub fn with_pair(label: &str) -> Result<Namespace, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -73,12 +80,14 @@ impl Namespace {
     /// Makes a namespace of this name without interfaces other than `lo`.
     ///
     /// # Errors
-    /// The text of the failing program, for example that the name is taken.
+    /// The call that failed, and why: for example that the name is taken.
     pub fn named(name: &str) -> Result<Namespace, String> {
-        run(Command::new("ip").args(["netns", "add", name]))?;
+        NetNs::create(name).map_err(|error| format!("namespace {name}: {error}"))?;
         let namespace = Namespace { name: name.to_owned() };
-        namespace.switch_ipv6_off("all")?;
-        namespace.switch_ipv6_off("default")?;
+        namespace.inside(|| {
+            switch_ipv6_off("all")?;
+            switch_ipv6_off("default")
+        })?;
         Ok(namespace)
     }
 
@@ -90,16 +99,9 @@ impl Namespace {
     /// Adds a pair of veth interfaces, quiet and up, once both send.
     ///
     /// # Errors
-    /// The text of the failing program.
+    /// The call that failed, and why.
     pub fn add_pair(&self, one: &str, other: &str) -> Result<(), String> {
-        self.ip(&["link", "add", one, "type", "veth", "peer", "name", other])?;
-        for interface in [one, other] {
-            self.ip(&["link", "set", interface, "arp", "off", "multicast", "off"])?;
-            self.switch_offloads_off(interface)?;
-        }
-        for interface in [one, other] {
-            self.ip(&["link", "set", interface, "up"])?;
-        }
+        self.inside(|| add_pair(one, other).map_err(|error| format!("{one}, {other}: {error}")))?;
         [one, other].iter().try_for_each(|interface| self.wait_until_up(interface))
     }
 
@@ -107,19 +109,29 @@ impl Namespace {
     /// background (`linkwatch_do_dev`); until then packets are dropped without a word.
     ///
     /// # Errors
-    /// That it does not come up within a minute, or the text of the failing program.
+    /// That it does not come up within a minute, or the call that failed.
     pub fn wait_until_up(&self, interface: &str) -> Result<(), String> {
-        let start = Instant::now();
-        loop {
-            let shown = self.ip(&["link", "show", "dev", interface])?;
-            if shown.contains("state UP") || shown.contains("state UNKNOWN") {
-                return Ok(());
+        self.inside(|| {
+            let start = Instant::now();
+            let mut route = RouteSocket::open().map_err(|error| error.to_string())?;
+            loop {
+                // The kernel says that a link runs when its operational state is up, or unknown to its driver.
+                let link = link(&mut route, interface).map_err(|error| format!("{interface}: {error}"))?;
+                if link.is_up() && link.is_running() {
+                    return Ok(());
+                }
+                if start.elapsed() > PATIENCE {
+                    return Err(format!("{interface} does not come up: {link:?}"));
+                }
+                std::thread::sleep(Duration::from_millis(1));
             }
-            if start.elapsed() > PATIENCE {
-                return Err(format!("{interface} does not come up: {shown}"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        })
+    }
+
+    /// Runs `work` in the namespace, in a thread of its own.
+    fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+        let namespace = NetNs::open(&self.name).map_err(|error| format!("namespace {}: {error}", self.name))?;
+        namespace.run(work).map_err(|error| format!("namespace {}: {error}", self.name))?
     }
 
     /// Runs `ip` in the namespace.
@@ -154,17 +166,48 @@ impl Namespace {
         std::mem::forget(self);
         name
     }
+}
 
-    fn switch_ipv6_off(&self, interface: &str) -> Result<(), String> {
-        let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+/// Adds a pair of veth interfaces in the namespace of this thread: without ARP, multicast and offloads, and up.
+fn add_pair(one: &str, other: &str) -> Result<(), SyscallError> {
+    let mut route = RouteSocket::open()?;
+    route.add_veth_pair(one, other)?;
+    let mut control = LinkControl::open()?;
+    let mut quiet = |name| {
+        switch_offloads_off(&mut control, name)?;
+        let index = link(&mut route, name)?.index;
+        route.set_flags(index, libc::IFF_NOARP, libc::IFF_NOARP | libc::IFF_MULTICAST)?;
+        Ok(index)
+    };
+    let indexes: Vec<u32> = [one, other].into_iter().map(&mut quiet).collect::<Result<_, SyscallError>>()?;
+    indexes.into_iter().try_for_each(|index| route.set_flags(index, libc::IFF_UP, libc::IFF_UP))
+}
+
+fn link(route: &mut RouteSocket, name: &str) -> Result<Link, SyscallError> {
+    let links = route.links()?;
+    links.into_iter().find(|link| link.name == name).ok_or(SyscallError::new("netlink(NETLINK_ROUTE)", libc::ENODEV))
+}
+
+/// What `ethtool -K NAME tx off gso off tso off gro off sg off` does.
+fn switch_offloads_off(control: &mut LinkControl, name: &str) -> Result<(), SyscallError> {
+    const PREFIXES: [&str; 5] =
+        ["tx-checksum-", "tx-scatter-gather", "tx-tcp", "tx-generic-segmentation", "rx-gro"];
+    let features = control.features(name)?;
+    let of_interest = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let wanted: Vec<(&str, bool)> = features
+        .iter()
+        .filter(|feature| feature.is_on && feature.is_changeable && of_interest(&feature.name))
+        .map(|feature| (feature.name.as_str(), false))
+        .collect();
+    control.set_features(name, &wanted)
+}
+
+fn switch_ipv6_off(interface: &str) -> Result<(), String> {
+    let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+    match fs::write(&path, "1") {
         // A kernel without IPv6 has no such file, and nothing to switch off.
-        let script = format!("[ ! -e {path} ] || echo 1 > {path}");
-        run(self.command("sh").args(["-c", &script])).map(drop)
-    }
-
-    fn switch_offloads_off(&self, interface: &str) -> Result<(), String> {
-        const OFFLOADS: [&str; 10] = ["tx", "off", "gso", "off", "tso", "off", "gro", "off", "sg", "off"];
-        run(self.command("ethtool").args(["-K", interface]).args(OFFLOADS)).map(drop)
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{path}: {error}")),
+        _ => Ok(()),
     }
 }
 
@@ -178,9 +221,9 @@ impl Drop for Namespace {
 /// Removes a namespace by name, with its interfaces.
 ///
 /// # Errors
-/// The text of `ip`.
+/// The call that failed, and why.
 pub fn remove(name: &str) -> Result<(), String> {
-    run(Command::new("ip").args(["netns", "delete", name])).map(drop)
+    NetNs::remove(name).map_err(|error| format!("namespace {name}: {error}"))
 }
 
 /// Whether a program of this name can be run from `PATH`.
@@ -214,6 +257,8 @@ mod tests {
         let namespace = Namespace::with_pair("test").expect("we may");
         let name = namespace.name().to_owned();
         assert!(run(Command::new("ip").args(["netns", "list"])).expect("listing").contains(&name));
+        let taken = Namespace::named(&name).unwrap_err();
+        assert!(taken.contains("File exists"), "{taken}");
         std::thread::sleep(Duration::from_millis(200));
         assert_eq!(namespace.counter(FAR, "rx_packets"), Ok(0));
         drop(namespace);

@@ -99,6 +99,12 @@ impl NetlinkSocket {
         Ok(found)
     }
 
+    /// A change, which the kernel acknowledges or refuses.
+    pub(crate) fn change(&mut self, request: u16, flags: libc::c_int, body: &[u8]) -> Result<(), SyscallError> {
+        self.send(request, (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16, body)?;
+        self.receive_answer(false, &mut |_| {}).map(|_| ())
+    }
+
     /// The next datagram.
     pub(crate) fn receive(&mut self) -> Result<&[u8], SyscallError> {
         let (pointer, len) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
@@ -194,6 +200,14 @@ pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         Some((kind, value))
     })
+}
+
+/// Appends an attribute to the body of a request.
+pub(crate) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    body.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+    body.extend_from_slice(&kind.to_ne_bytes());
+    body.extend_from_slice(value);
+    body.resize(body.len().next_multiple_of(4), 0);
 }
 
 fn answer_error(call: &'static str, message: &Message<'_>) -> Result<(), SyscallError> {

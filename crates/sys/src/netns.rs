@@ -1,8 +1,10 @@
 //! Network namespaces: another one by its name, or a new one.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -29,6 +31,38 @@ impl NetNs {
     /// The error of open(2) of the path that the name stands for.
     pub fn open(name: &str) -> io::Result<NetNs> {
         Ok(NetNs { file: File::open(path_of(name))? })
+    }
+
+    /// Makes a new, empty namespace of this name, as `ip netns add` does. It stays until [`remove`](Self::remove).
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken, `EPERM` without `CAP_SYS_ADMIN`, or the error of the failing call.
+    pub fn create(name: &str) -> Result<NetNs, SyscallError> {
+        share_names()?;
+        let path = Path::new(NAMED).join(name);
+        let create = fs::OpenOptions::new().write(true).create_new(true).open(&path);
+        create.map_err(|source| SyscallError { call: "open(/run/netns/NAME)", source })?;
+        let inside = || {
+            NetNs::enter_new()?;
+            mount(Path::new("/proc/thread-self/ns/net"), &path, libc::MS_BIND)?;
+            NetNs::open(name).map_err(|source| SyscallError { call: "open(/run/netns/NAME)", source })
+        };
+        let made = thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        made.inspect_err(|_| drop(fs::remove_file(&path)))
+    }
+
+    /// Removes the name of a namespace; the namespace ends with its last socket and process.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such name, `EPERM` without `CAP_SYS_ADMIN`.
+    pub fn remove(name: &str) -> Result<(), SyscallError> {
+        let path = Path::new(NAMED).join(name);
+        let bytes = c_path(&path)?;
+        // SAFETY: the path is a C string that lives through the call.
+        let result = unsafe { libc::umount2(bytes.as_ptr(), libc::MNT_DETACH) };
+        check("umount2(/run/netns/NAME)", result)?;
+        fs::remove_file(&path).map_err(|source| SyscallError { call: "unlink(/run/netns/NAME)", source })
     }
 
     /// The number by which the kernel tells namespaces apart, until the next start of the system.
@@ -98,6 +132,36 @@ impl NetNs {
         // SAFETY: unshare(2) takes integers only, and a network namespace can be left by one thread alone.
         check("unshare(CLONE_NEWNET)", unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(|_| ())
     }
+}
+
+/// Makes the directory of names a mount that other mount namespaces share, so that a name that is removed here is gone
+/// there too (as `ip netns add` does).
+fn share_names() -> Result<(), SyscallError> {
+    let folder = Path::new(NAMED);
+    fs::create_dir_all(folder).map_err(|source| SyscallError { call: "mkdir(/run/netns)", source })?;
+    let share = || mount(Path::new(""), folder, libc::MS_SHARED | libc::MS_REC);
+    match share() {
+        // It is no mount yet.
+        Err(error) if error.errno() == libc::EINVAL => {
+            mount(folder, folder, libc::MS_BIND | libc::MS_REC)?;
+            share()
+        }
+        result => result,
+    }
+}
+
+fn mount(source: &Path, target: &Path, flags: libc::c_ulong) -> Result<(), SyscallError> {
+    let (source, target) = (c_path(source)?, c_path(target)?);
+    // SAFETY: both paths are C strings that live through the call; the kernel ignores type and data for these flags.
+    let result = unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), c"none".as_ptr(), flags, std::ptr::null())
+    };
+    check("mount(/run/netns)", result).map(|_| ())
+}
+
+fn c_path(path: &Path) -> Result<CString, SyscallError> {
+    let path = CString::new(path.as_os_str().as_bytes());
+    path.map_err(|_| SyscallError::from_errno("a path with a zero byte", libc::EINVAL))
 }
 
 fn path_of(name: &str) -> PathBuf {

@@ -16,7 +16,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::SyscallError;
-use crate::netlink::{Message, NetlinkSocket, Protocol, attributes, messages, read_u16, read_u32, text};
+use crate::netlink::{
+    Message, NetlinkSocket, Protocol, attributes, messages, push_attribute, read_u16, read_u32, text,
+};
 
 const ROUTE: Protocol = Protocol {
     number: libc::NETLINK_ROUTE,
@@ -254,6 +256,40 @@ impl RouteSocket {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Adds a pair of virtual Ethernet interfaces, veth(4), which stay down. A frame sent on one arrives on the other.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`; `EEXIST` if a name is taken; `EOPNOTSUPP` if the kernel has no veth.
+    pub fn add_veth_pair(&mut self, name: &str, peer: &str) -> Result<(), SyscallError> {
+        /// `VETH_INFO_PEER` of linux/veth.h.
+        const PEER: u16 = 1;
+        let link = |name: &str| {
+            let mut body = vec![0; LINK_HEADER_LEN];
+            push_attribute(&mut body, libc::IFLA_IFNAME, &[name.as_bytes(), b"\0"].concat());
+            body
+        };
+        let mut data = Vec::new();
+        push_attribute(&mut data, PEER, &link(peer));
+        let mut info = Vec::new();
+        push_attribute(&mut info, libc::IFLA_INFO_KIND, b"veth\0");
+        push_attribute(&mut info, libc::IFLA_INFO_DATA, &data);
+        let mut body = link(name);
+        push_attribute(&mut body, libc::IFLA_LINKINFO, &info);
+        self.socket.change(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
+    }
+
+    /// Sets those flags of an interface that `mask` names: `IFF_*` of netdevice(7).
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`; `ENODEV` if there is no such interface.
+    pub fn set_flags(&mut self, index: u32, flags: libc::c_int, mask: libc::c_int) -> Result<(), SyscallError> {
+        let mut body = [0; LINK_HEADER_LEN];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        body[8..12].copy_from_slice(&flags.to_ne_bytes());
+        body[12..16].copy_from_slice(&mask.to_ne_bytes());
+        self.socket.change(libc::RTM_NEWLINK, 0, &body)
     }
 
     fn bound(flags: libc::c_int, groups: u32) -> Result<RouteSocket, SyscallError> {

@@ -3,14 +3,20 @@
 //! ```text
 //! tapline-testkit netns up NAME                     a namespace with near0 === far0, quiet and up
 //! tapline-testkit netns down NAME
+//! tapline-testkit netns wait NAME SOCKETS PID       until a process obeys Ctrl-C and so many packet sockets listen
 //! tapline-testkit send [--netns NAME] --interface NAME [--count N] [--rate N] [--seed N]
 //! tapline-testkit traffic FILE [--count N] [--seed N]        mixed traffic as a pcap file
 //! tapline-testkit sample FILE                                the sample of the repository
 //! ```
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::BufWriter;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use tapline_sys::NetNs;
+use tapline_sys::proc_packet::{self, PacketSocketEntry};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{self, FAR, NEAR, Namespace};
 use tapline_testkit::sample;
@@ -20,6 +26,7 @@ use tapline_testkit::traffic::Traffic;
 const USAGE: &str = "\
 usage: tapline-testkit netns up NAME
        tapline-testkit netns down NAME
+       tapline-testkit netns wait NAME SOCKETS PID
        tapline-testkit send [--netns NAME] --interface NAME [--count N] [--rate N] [--seed N]
        tapline-testkit traffic FILE [--count N] [--seed N]
        tapline-testkit sample FILE";
@@ -33,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["netns", "up", name] => netns_up(name),
         ["netns", "down", name] => netns::remove(name),
+        ["netns", "wait", name, sockets, pid] => netns_wait(name, sockets, pid),
         ["send", options @ ..] => send(options),
         ["traffic", path, options @ ..] => traffic(path, options),
         ["sample", path] => write_sample(path),
@@ -52,6 +60,31 @@ fn netns_up(name: &str) -> Result<(), String> {
     namespace.add_pair(NEAR, FAR)?;
     namespace.keep();
     Ok(())
+}
+
+/// Waits until the process catches SIGINT and `sockets` packet sockets are bound in the namespace.
+fn netns_wait(name: &str, sockets: &str, pid: &str) -> Result<(), String> {
+    let wanted: usize = sockets.parse().map_err(|_| format!("{sockets}: not a number of sockets\n{USAGE}"))?;
+    let namespace = NetNs::open(name).map_err(|error| format!("namespace {name}: {error}"))?;
+    loop {
+        let listens = |socket: &PacketSocketEntry| socket.is_running && socket.if_index != 0;
+        let found = namespace.run(proc_packet::sockets).map_err(|error| error.to_string())?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"));
+        let status = status.map_err(|error| format!("process {pid}: {error}"))?;
+        if status.lines().any(|line| line.starts_with("State:") && line.contains('Z')) {
+            return Err(format!("process {pid} has ended"));
+        }
+        if found.iter().filter(|socket| listens(socket)).count() >= wanted && catches_interrupts(&status) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether the `SigCgt` line of proc(5) has the bit of SIGINT.
+fn catches_interrupts(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
 }
 
 fn send(words: &[&str]) -> Result<(), String> {

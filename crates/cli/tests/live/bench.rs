@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::wait_for;
+use crate::support::{catches_interrupts, wait_for};
 use tapline_testkit::netns::{has_program, namespaces_or_skip};
 
 const WORKLOAD: &str = r#"
@@ -206,8 +205,11 @@ fn an_interrupted_bench_reports_finished_runs() {
         let listed = Command::new("ip").args(["netns", "list"]).output().expect("ip runs");
         text(&listed.stdout).contains(&namespace)
     });
-    // Some runs of a second may end meanwhile, or none: both are reported.
-    std::thread::sleep(Duration::from_secs(3));
+    // Some runs of a second may have ended, or none: both are reported.
+    wait_for("the bench to obey signals and run a program", || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        catches_interrupts(pid) && children.is_ok_and(|children| !children.trim().is_empty())
+    });
     Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill");
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", text(&output.stderr));

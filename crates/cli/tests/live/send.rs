@@ -12,7 +12,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use crate::support::{
     Account, Live, TAPLINE, bytes_of, finish, frames, packets_of, program_or_skip, tapline, wait_for,
@@ -125,7 +124,7 @@ fn a_bridge_passes_packets_unchanged_without_loops() {
     wait_for("packets at both ends", || {
         counter(&chain.left, "l0") >= expected.0 && counter(&chain.right, "r0") >= expected.1
     });
-    thread::sleep(Duration::from_millis(300));
+    bridge.wait_until_idle();
     let account = bridge.interrupt().succeeded().account();
     // A packet in a loop would be counted again and again.
     assert_eq!((counter(&chain.left, "l0"), counter(&chain.right, "r0")), expected);
@@ -161,7 +160,7 @@ fn own_packets_are_not_forwarded() {
     sender.send(&rightward, rightward.len() as u64, Pace::PerSecond(10_000)).unwrap();
     let count = rightward.len() as u64;
     wait_for("packets at the right", || counter(&chain.right, "r0") >= count);
-    thread::sleep(Duration::from_millis(200));
+    bridge.wait_until_idle();
     let account = bridge.interrupt().succeeded().account();
     assert_eq!((sent(&account, "to_right"), sent(&account, "to_left")), (count, 0));
     assert_eq!((unsent(&account, "to_left", "own"), account.count("lost")), (count, 0));
@@ -230,7 +229,7 @@ fn a_bridge_by_xdp_forwards_every_frame_both_ways() {
         counter(&chain.left, "l0") >= leftward.len() as u64
             && counter(&chain.right, "r0") >= rightward.len() as u64
     });
-    thread::sleep(Duration::from_millis(300));
+    bridge.wait_until_idle();
     let account = bridge.interrupt().succeeded().account();
     let counts = (rightward.len() as u64, leftward.len() as u64);
     assert_eq!((sent(&account, "to_right"), sent(&account, "to_left")), counts);
@@ -256,7 +255,7 @@ fn packets_go_back_with_their_addresses_swapped() {
     let mut sender = Sender::near(&namespace).unwrap();
     sender.send(&frames, frames.len() as u64, Pace::PerSecond(10_000)).unwrap();
     wait_for("packets that came back", || counter(&namespace, NEAR) >= frames.len() as u64);
-    thread::sleep(Duration::from_millis(100));
+    reflector.wait_until_idle();
     let account = reflector.interrupt().succeeded().account();
     let count = frames.len() as u64;
     assert_eq!((sent(&account, "r"), unsent(&account, "r", "own")), (count, count));
@@ -320,7 +319,7 @@ fn each_packet_that_is_not_sent_has_its_cause() {
     wait_for("packets at the right", || counter(&chain.right, "r0") >= count - long);
     chain.middle.ip(&["link", "set", "right0", "down"]).unwrap();
     sender.send(&frames[..50], 50, Pace::PerSecond(10_000)).unwrap();
-    thread::sleep(Duration::from_millis(200));
+    bridge.wait_until_idle();
     let account = bridge.interrupt().succeeded().account();
     assert!(long > 10);
     assert_eq!((sent(&account, "whole"), unsent(&account, "whole", "too_long")), (count - long, long));
@@ -349,13 +348,16 @@ fn a_full_queue_is_waited_for_a_while_and_then_counted() {
     let mut sender = Sender::open(Some(chain.left.name()), "l0").unwrap();
     sender.send(&frames, frames.len() as u64, Pace::PerSecond(20_000)).unwrap();
     wait_for("packets at the middle", || counter(&chain.middle, "left0") >= frames.len() as u64);
-    thread::sleep(Duration::from_millis(200));
+    bridge.wait_until_idle();
     let account = bridge.interrupt().succeeded().account();
     let (sent, refused) = (sent(&account, "b"), unsent(&account, "b", "queue_full"));
     assert!(refused > 0 && sent + refused == frames.len() as u64, "{account:?}");
     // The packets that the kernel took arrive, and no others.
-    wait_for("the queue to run dry", || counter(&chain.right, "r0") >= sent);
-    thread::sleep(Duration::from_millis(100));
+    let show = ["-s", "qdisc", "show", "dev", "right0"];
+    wait_for("the queue to run dry", || {
+        let shown = finish(chain.middle.command("tc").args(show)).succeeded();
+        String::from_utf8_lossy(&shown.stdout).contains("backlog 0b 0p")
+    });
     assert_eq!(counter(&chain.right, "r0"), sent);
 }
 

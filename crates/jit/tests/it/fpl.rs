@@ -132,7 +132,7 @@ fn judge_seeds(first: u64, end: u64, step: u64) -> Judged {
 
 #[test]
 fn native_code_equals_the_interpreter() {
-    let (programs, seed) = (volume("TAPLINE_FPL_PROGRAMS", 200), number("TAPLINE_FPL_SEED", 0));
+    let (programs, seed) = (volume("TAPLINE_FPL_PROGRAMS", 50), number("TAPLINE_FPL_SEED", 0));
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     let all = std::thread::scope(|scope| {
         let start = |thread| scope.spawn(move || judge_seeds(seed + thread, seed + programs, threads));

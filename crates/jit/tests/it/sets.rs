@@ -51,7 +51,7 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1));
     let residuals = NativeResiduals::new(RESIDUALS_MAX);
     let (mut accepted, mut texts, mut native) = (0, 0, 0);
-    for _ in 0..volume("TAPLINE_SET_ROUNDS", 2) {
+    for _ in 0..volume("TAPLINE_SET_ROUNDS", 1) {
         let options = Options { netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
         let mut expressions = Expressions::new(random.bits(), 1);
         let mut set = FilterSet::new(MatchPolicy::All);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tapline_arena::netns::{FAR, NEAR, Namespace};
 use tapline_bpf::ebpf::{Insn, R0, xdp_action};
 use tapline_sys::bpf::{LoadedProgram, ProgramKind, XdpLink, XdpMode};
-use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
+use tapline_sys::{LinkControl, LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
 
 use crate::scheduled;
 
@@ -62,17 +62,14 @@ impl Arena {
     /// Makes the namespace. Its first two processors are the ones that this process may use.
     ///
     /// # Errors
-    /// Without the rights or the programs (`ip`, `ethtool`) for it.
+    /// Without the rights, or the program `ip`, for it.
     pub fn new() -> Result<Arena> {
         let allowed = affinity::allowed()?;
         let [sender, receiver] = [0, 1].map(|at| allowed[at.min(allowed.len() - 1)]);
         let namespace = Namespace::with_pair("bench").map_err(|error| anyhow!(error))?;
         // NAPI is on where GRO is. UDP is not merged by it.
-        let gro = namespace.command("ethtool").args(["-K", FAR, "gro", "on"]).output()?;
-        if !gro.status.success() {
-            bail!("ethtool -K {FAR} gro on: {}", String::from_utf8_lossy(&gro.stderr).trim());
-        }
         let place = NetNs::open(namespace.name())?;
+        place.run(|| LinkControl::open()?.set_features(FAR, &[("rx-gro", true)]))??;
         let mut route = place.run(RouteSocket::open)??;
         let links = route.links()?;
         let index = |name: &str| links.iter().find(|link| link.name == name).map(|link| link.index);
