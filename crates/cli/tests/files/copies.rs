@@ -183,7 +183,7 @@ fn masked_packets_have_the_checksums_that_they_had() {
     let wanted = ["chksums-ip6", "communityid-", "icmp-icmp6", "tunnels-vxlan", "tunnels-gre"];
     let is_wanted = |path: &&std::path::PathBuf| wanted.iter().any(|word| text(path).contains(word));
     let mut checked = 0;
-    for path in captures.iter().filter(is_wanted) {
+    for path in thinned(captures.iter().filter(is_wanted), 3) {
         let before = checksums(path);
         if before.is_empty() {
             continue;

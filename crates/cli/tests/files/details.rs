@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{captures_or_skip, program_or_skip, run};
+use crate::support::{captures_or_skip, program_or_skip, run, thinned};
 use serde_json::Value;
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::frames::application::http_get;
@@ -40,7 +40,7 @@ const MARKS: [(&str, &str); 5] = [
     ("tcp.analysis.out_of_order", "again"),
 ];
 
-/// Captures of what is compared: all of QUIC; of the others every other one is enough, and takes half the time.
+/// Captures of what is compared: all of QUIC, and some of the others.
 fn captures(test: &str) -> Option<impl Iterator<Item = PathBuf>> {
     let named = |path: &PathBuf, words: &[&str]| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -50,7 +50,7 @@ fn captures(test: &str) -> Option<impl Iterator<Item = PathBuf>> {
         captures_or_skip(test)?.into_iter().partition(|path| named(path, &["quic"]));
     let others =
         others.into_iter().filter(move |path| named(path, &["tls", "ssl", "smtp", "tcp", "dns", "http"]));
-    Some(quic.into_iter().chain(others.step_by(2)))
+    Some(quic.into_iter().chain(thinned(others, 4)))
 }
 
 fn key(protocol: u64, one: (String, u64), other: (String, u64)) -> Key {

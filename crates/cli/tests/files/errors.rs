@@ -63,7 +63,7 @@ fn a_missing_capability_is_named_with_its_remedy() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("tapline");
-    fs::copy(TAPLINE, &program).unwrap();
+    copy_program(&program);
     let mut command = Command::new("setpriv");
     command.args([
         "--reuid",

@@ -81,10 +81,11 @@ fn merged_flows_have_the_sums_of_theirs() {
         }),
     ];
     let (mut before, mut after) = (0, [0; 5]);
-    for path in captures.iter().filter(|path| {
+    let chosen = captures.iter().filter(|path| {
         let name = path.to_string_lossy();
         ["dns", "http", "tls", "ipv6", "frag", "icmp", "vlan"].iter().any(|word| name.contains(word))
-    }) {
+    });
+    for path in thinned(chosen, 3) {
         let whole = sums(path, "none");
         before += whole.len();
         for (at, (key, rule)) in rules.iter().enumerate() {
@@ -93,7 +94,7 @@ fn merged_flows_have_the_sums_of_theirs() {
             after[at] += wanted.len();
         }
     }
-    assert!(before > 400 && after.iter().all(|count| *count < before), "{before}, {after:?}");
+    assert!(before > 100 && after.iter().all(|count| *count < before), "{before}, {after:?}");
 }
 
 /// Several connections are one flow: none of them ends it, and what is known of one of them is refused.

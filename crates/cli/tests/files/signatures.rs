@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Finished, TAPLINE, captures_or_skip, program_or_skip};
+use crate::support::{Finished, TAPLINE, captures_or_skip, program_or_skip, thinned};
 
 /// Signatures, and display filters that say the same.
 const TWINS: [(&str, &str); 8] = [
@@ -35,7 +35,7 @@ fn chosen(test: &str) -> Option<Vec<PathBuf>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         NAMES.iter().any(|known| name.starts_with(known))
     });
-    Some(all)
+    Some(thinned(all.into_iter(), 3).collect())
 }
 
 /// Packets that each signature fitted, by sid - 1.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::serve::{Daemon, NOBODY};
 use crate::support::{
-    Finished, PATIENCE, TAPLINE, bytes_of, finish, frames, packets_of, program_or_skip, root_or_skip,
+    Finished, PATIENCE, bytes_of, copy_program, finish, frames, packets_of, program_or_skip, root_or_skip,
     tapline, wait_for,
 };
 use tapline_testkit::capture_file::read_packets;
@@ -30,7 +30,7 @@ impl Wireshark {
         fs::set_permissions(daemon.file(""), fs::Permissions::from_mode(0o777)).unwrap();
         let programs = daemon.file("extcap");
         fs::create_dir(&programs).unwrap();
-        fs::copy(TAPLINE, programs.join("tapline-extcap")).unwrap();
+        copy_program(&programs.join("tapline-extcap"));
         Some(Wireshark { daemon, programs })
     }
 

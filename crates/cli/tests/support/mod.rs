@@ -123,6 +123,12 @@ pub fn module_or_skip(test: &str, module: &str) -> bool {
     is_there
 }
 
+/// Copies the program under test, by another process: a thread that starts a child while we write the copy would hand the
+/// child our descriptor, and a program that is open for writing cannot be run (`ETXTBSY`).
+pub fn copy_program(to: &Path) {
+    assert!(Command::new("cp").arg(TAPLINE).arg(to).status().expect("cp is everywhere").success());
+}
+
 /// Runs the program to its end.
 pub fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Finished {
     Finished::new(tapline(arguments).output().expect("the program was built"))
@@ -323,6 +329,12 @@ pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
     }
     let is_capture = |path: &PathBuf| path.extension().is_some_and(|ending| ending != "md");
     Some(files_in(folder).into_iter().filter(is_capture).collect())
+}
+
+/// One in `step` captures, for tests that start slow programs for each; all where `TAPLINE_CAPTURES=all`, as in CI.
+pub fn thinned<T>(captures: impl Iterator<Item = T>, step: usize) -> impl Iterator<Item = T> {
+    let all = std::env::var_os("TAPLINE_CAPTURES").is_some_and(|value| value == "all");
+    captures.step_by(if all { 1 } else { step })
 }
 
 /// Whether a program is there; says on standard error that `test` is skipped if not.

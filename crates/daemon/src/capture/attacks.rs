@@ -334,7 +334,12 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
     }
 }
 
-/// 64 readers with programs of 4,096 instructions, of one user and of 64, while packets come at 40,000 a second, or as
+/// Readers whose programs cost too much.
+const HOSTILE: usize = 24;
+/// Packets that they are offered.
+const OFFERED: u64 = 40_000;
+
+/// Readers with programs of 4,096 instructions, of one user and of as many, while packets come at 40,000 a second, or as
 /// fast as root's reader alone takes a fifth of the processor: root loses none.
 #[test]
 fn readers_that_cost_too_much_go_without_loss_to_others() {
@@ -342,14 +347,14 @@ fn readers_that_cost_too_much_go_without_loss_to_others() {
     assert_eq!((alone.dropped, alone.offered), (0, 20_000));
     let rate = (200_000_000 / alone.cost_ns.max(1)).clamp(1000, 40_000);
     // Their work where it is not counted.
-    let free = under_load(80_000, rate, 64, |_| None);
+    let free = under_load(OFFERED, rate, HOSTILE, |_| None);
     for uid in [|_: usize| 7, |at: usize| at as u32 + 1000] {
-        let held = under_load(80_000, rate, 64, |at| Some(uid(at)));
+        let held = under_load(OFFERED, rate, HOSTILE, |at| Some(uid(at)));
         eprintln!(
             "at {rate}/s: free {} dropped, {} ns a packet; held {} dropped, {} ns a packet, {} sent away",
             free.dropped, free.cost_ns, held.dropped, held.cost_ns, held.sent_away
         );
-        assert_eq!((held.dropped, held.offered), (0, 80_000), "{} were sent away", held.sent_away);
+        assert_eq!((held.dropped, held.offered), (0, OFFERED), "{} were sent away", held.sent_away);
         assert!(held.sent_away > 0 && free.cost_ns > 2 * held.cost_ns);
     }
 }

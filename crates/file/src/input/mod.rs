@@ -209,7 +209,9 @@ impl Input {
             self.start = 0;
         }
         if self.end == self.buffer.len() {
-            self.buffer.resize(self.buffer.len() * 2, 0);
+            let mut larger = vec![0; self.buffer.len() * 2];
+            larger[..self.end].copy_from_slice(&self.buffer);
+            self.buffer = larger;
         }
     }
 }
