@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tapline_packet::headers::Headers;
 use tapline_packet::{LinkType, Meta, Packet, Timestamp};
-use tapline_stream::http::{BodyEvent, Conversation};
+use tapline_stream::http::{BodyEvent, Conversation, StreamBytes};
 use tapline_stream::{Event, Limits, Reassembler, Stream};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp};
 use tapline_testkit::random::Random;
@@ -117,7 +117,10 @@ pub fn check(data: &[u8]) {
         match flags >> 6 {
             0 => http.gap(is_client, len.into(), &mut sink),
             1 => http.end(is_client, len & 1 == 0, &mut sink),
-            _ => http.data(is_client, command, &mut sink),
+            _ => {
+                let (offset, acknowledged) = (now_ms as u64, (flags & 1 == 0).then_some(u64::from(low)));
+                http.data(is_client, StreamBytes { bytes: command, offset, acknowledged }, &mut sink);
+            }
         }
     }
     reassembler.finish(&mut |stream, event| checked.note(stream, event));
@@ -139,7 +142,9 @@ fn feed(data: &[u8]) {
         assert!((0..=1).contains(&open), "bodies in each other");
     };
     let step = usize::from(data.first().copied().unwrap_or(1)).max(1);
-    data.chunks(step).for_each(|piece| http.data(false, piece, &mut sink));
+    for bytes in data.chunks(step) {
+        http.data(false, StreamBytes { bytes, offset: 0, acknowledged: None }, &mut sink);
+    }
     http.end(false, true, &mut sink);
     assert_eq!(open, 0, "a body that does not end");
 }

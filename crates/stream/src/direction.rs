@@ -26,6 +26,8 @@ pub(crate) struct Held {
     pub(crate) len: u64,
     /// Payload behind it that was not captured.
     pub(crate) missing: u64,
+    /// What it acknowledges.
+    pub(crate) ack: Option<u32>,
 }
 
 impl Held {

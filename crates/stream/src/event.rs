@@ -47,6 +47,9 @@ pub struct Stream {
     pub has_syn: bool,
     /// The offset of the event: bytes since the stream's beginning, delivered or missed.
     pub offset: u64,
+    /// The time of the event's packet, in nanoseconds since 1970; that of the connection's last packet where the event
+    /// has none.
+    pub time_ns: i64,
 }
 
 /// The reason for which a stream ended.
@@ -93,6 +96,8 @@ pub struct Piece<'a> {
     pub len: usize,
     /// The packet is the one that was pushed, and did not wait.
     pub is_current: bool,
+    /// The offset in the opposite stream up to which the packet acknowledges; `None` if that is not known.
+    pub acknowledged: Option<u64>,
 }
 
 impl<'a> Piece<'a> {

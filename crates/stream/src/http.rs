@@ -8,22 +8,21 @@
 //!
 //! Bodies are told as they were sent: what `Content-Encoding` says was not undone. A parser holds at most [`HEAD_MAX`]
 //! bytes of a head, a conversation 64 KiB of requests whose responses are awaited, and nothing of a body.
-//! [`Conversation::memory`] tells how much that is.
+//! [`Conversation::memory`] tells how much that is. Which stream has the requests is told by the messages: of a capture
+//! that begins in the middle of a connection, the end that was seen first may be the server.
 
-use std::collections::VecDeque;
+mod awaited;
+
+use tapline_wire::Detection;
+use tapline_wire::http::{self, Start, may_begin};
+
+use self::awaited::Awaited;
+pub use self::awaited::Request;
 
 /// The longest head of a message in bytes.
 pub const HEAD_MAX: usize = 64 << 10;
-/// The bytes of a head that are parsed as they come, whole or not.
-const LOOK_MIN: usize = 64;
-/// The most fields of a head.
-const FIELDS_MAX: usize = 200;
 /// The longest text of a head that is kept.
 const TEXT_MAX: usize = 4096;
-/// Requests whose responses are awaited.
-const AWAITED_MAX: usize = 256;
-/// Bytes of their texts.
-const AWAITED_BYTES_MAX: usize = 64 << 10;
 /// The longest line before a chunk, and of a trailer.
 const LINE_MAX: usize = 4096;
 
@@ -32,16 +31,20 @@ const LINE_MAX: usize = 4096;
 pub struct Head {
     /// The status of a response; `None` for a request.
     pub status: Option<u16>,
-    /// The request's method; that of the request that a response answers, where it was seen.
-    pub method: String,
-    /// The request's target.
-    pub target: String,
-    /// `Host`.
-    pub host: String,
+    /// The request, or the one that a response answers; `None` if that is unknown.
+    pub request: Option<Request>,
     /// `Content-Type`.
     pub content_type: String,
     /// `Content-Encoding`.
     pub content_encoding: String,
+}
+
+impl Head {
+    /// Whether a text may have been cut.
+    pub fn is_cut(&self) -> bool {
+        let request = self.request.iter().flat_map(|one| [&one.method, &one.target, &one.host]);
+        request.chain([&self.content_type, &self.content_encoding]).any(|text| text.len() >= TEXT_MAX)
+    }
 }
 
 /// An event in a message.
@@ -60,75 +63,54 @@ pub enum BodyEvent<'a> {
     },
 }
 
-/// The part of a request that its response depends on.
-#[derive(Clone, Debug, Default)]
-struct Asked {
-    method: String,
-    target: String,
-    host: String,
+/// The next bytes of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamBytes<'b> {
+    /// The bytes.
+    pub bytes: &'b [u8],
+    /// The offset of the first.
+    pub offset: u64,
+    /// The offset in the opposite stream up to which their packet acknowledges, if that is known.
+    pub acknowledged: Option<u64>,
 }
 
-impl Asked {
-    fn len(&self) -> usize {
-        self.method.len() + self.target.len() + self.host.len()
-    }
-}
-
-/// Requests whose responses are awaited. With more than there is room for, all are forgotten.
-#[derive(Debug, Default)]
-struct Awaited {
-    requests: VecDeque<Asked>,
-    /// Bytes of their texts.
-    bytes: usize,
-}
-
-impl Awaited {
-    fn push(&mut self, asked: Asked) {
-        if self.requests.len() == AWAITED_MAX || self.bytes + asked.len() > AWAITED_BYTES_MAX {
-            self.clear();
-        }
-        self.bytes += asked.len();
-        self.requests.push_back(asked);
-    }
-
-    fn pop(&mut self) -> Option<Asked> {
-        let asked = self.requests.pop_front()?;
-        self.bytes -= asked.len();
-        Some(asked)
-    }
-
-    fn clear(&mut self) {
-        *self = Awaited::default();
-    }
+/// Counters of what a conversation has that is no HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unparsed {
+    /// Times that a stream went on with something that is no message, or with a message whose length cannot be told. What
+    /// comes behind it is left out up to a piece that begins like a message.
+    pub messages: u64,
+    /// Header lines that are no fields. Their messages are told without them.
+    pub lines: u64,
 }
 
 /// The two streams of a connection.
 #[derive(Debug, Default)]
 pub struct Conversation {
-    requests: Parser,
-    responses: Parser,
+    client: Parser,
+    server: Parser,
     awaited: Awaited,
+    unparsed: Unparsed,
 }
 
 type Sink<'a> = &'a mut dyn FnMut(BodyEvent<'_>);
 
 impl Conversation {
     /// Takes the next bytes of a stream.
-    pub fn data(&mut self, is_from_client: bool, bytes: &[u8], sink: Sink<'_>) {
-        let Conversation { requests, responses, awaited } = self;
-        match is_from_client {
-            true => requests.data(bytes, &mut Role::Client(awaited), sink),
-            false => responses.data(bytes, &mut Role::Server(awaited), sink),
+    pub fn data(&mut self, is_from_client: bool, piece: StreamBytes<'_>, sink: Sink<'_>) {
+        let Conversation { client, server, awaited, unparsed } = self;
+        let (parser, other) = if is_from_client { (client, server) } else { (server, client) };
+        parser.data(piece, &mut Context { awaited, unparsed }, sink);
+        if (parser.state, other.state) == (State::Tunnel, State::Head) {
+            (other.state, other.partial) = (State::Tunnel, Vec::new());
         }
+        self.note_loss(is_from_client);
     }
 
     /// Notes missing bytes.
     pub fn gap(&mut self, is_from_client: bool, len: u64, sink: Sink<'_>) {
-        if is_from_client {
-            // Requests may be among them.
-            self.awaited.clear();
-        }
         self.parser(is_from_client).gap(len, sink);
+        self.note_loss(is_from_client);
     }
 
     /// Notes the end of a stream.
@@ -138,7 +120,7 @@ impl Conversation {
 
     /// Bytes of memory for heads that are not whole, and for requests whose responses are awaited.
     pub fn memory(&self) -> usize {
-        self.requests.partial.capacity() + self.responses.partial.capacity() + self.awaited.bytes
+        self.client.partial.capacity() + self.server.partial.capacity() + self.awaited.bytes
     }
 
     /// Frees that memory, as far as this stream caused it. If a head or a line of it was held, the stream goes on with
@@ -153,18 +135,33 @@ impl Conversation {
 
     /// Whether a stream holds HTTP as far as is known.
     pub fn is_http(&self) -> bool {
-        [&self.requests, &self.responses].iter().any(|parser| !matches!(parser.state, State::Lost))
+        [&self.client, &self.server].iter().any(|parser| !matches!(parser.state, State::Lost))
+    }
+
+    /// Takes the counters, which begin again at 0.
+    pub fn take_unparsed(&mut self) -> Unparsed {
+        std::mem::take(&mut self.unparsed)
     }
 
     fn parser(&mut self, is_from_client: bool) -> &mut Parser {
-        if is_from_client { &mut self.requests } else { &mut self.responses }
+        if is_from_client { &mut self.client } else { &mut self.server }
+    }
+
+    /// Messages may be missing in a stream that is lost.
+    fn note_loss(&mut self, is_from_client: bool) {
+        let parser = self.parser(is_from_client);
+        match (parser.state, parser.has_requests) {
+            (State::Lost, Some(true)) => self.awaited.lose_requests(),
+            (State::Lost, _) => self.awaited.lose_responses(),
+            _ => {}
+        }
     }
 }
 
-/// Which of the two streams a parser reads, with the requests whose responses are awaited.
-enum Role<'a> {
-    Client(&'a mut Awaited),
-    Server(&'a mut Awaited),
+/// The parts of a conversation that both parsers share.
+struct Context<'c> {
+    awaited: &'c mut Awaited,
+    unparsed: &'c mut Unparsed,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,8 +172,10 @@ enum State {
     Length(u64),
     /// The size of the next chunk.
     ChunkSize,
-    /// Bytes of a chunk that are still to come, with the end of line behind it.
+    /// Bytes of a chunk that are still to come.
     Chunk(u64),
+    /// The end of line behind a chunk.
+    ChunkEnd,
     /// The lines behind the last chunk.
     Trailer,
     /// All up to the end of the stream.
@@ -192,18 +191,27 @@ struct Parser {
     state: State,
     /// A head, or a line, that is not whole.
     partial: Vec<u8>,
+    /// The first line of the head is in it.
+    has_start: bool,
+    /// Its messages are requests; `None` before the first.
+    has_requests: Option<bool>,
     missing: u64,
 }
 
 impl Parser {
-    fn data(&mut self, mut bytes: &[u8], role: &mut Role<'_>, sink: Sink<'_>) {
-        if self.state == State::Lost && begins_message(bytes, role) {
+    fn data(&mut self, piece: StreamBytes<'_>, context: &mut Context<'_>, sink: Sink<'_>) {
+        if self.state == State::Lost && self.begins_message(piece.bytes) {
             self.state = State::Head;
         }
+        let end = piece.offset + piece.bytes.len() as u64;
+        let mut bytes = piece.bytes;
         while !bytes.is_empty() {
             bytes = match self.state {
                 State::Lost | State::Tunnel => return,
-                State::Head => self.head(bytes, role, sink),
+                State::Head => {
+                    let offset = end - bytes.len() as u64;
+                    self.head(StreamBytes { bytes, offset, ..piece }, context, sink)
+                }
                 State::Length(left) => {
                     let rest = self.body(bytes, left, sink);
                     let left = left - (bytes.len() - rest.len()) as u64;
@@ -214,8 +222,13 @@ impl Parser {
                     rest
                 }
                 State::UntilEnd => self.body(bytes, u64::MAX, sink),
-                State::Chunk(left) => self.chunk(bytes, left, sink),
-                State::ChunkSize | State::Trailer => self.line(bytes, sink),
+                State::Chunk(left) => {
+                    let rest = self.body(bytes, left, sink);
+                    let left = left - (bytes.len() - rest.len()) as u64;
+                    self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+                    rest
+                }
+                State::ChunkSize | State::ChunkEnd | State::Trailer => self.line(bytes, context, sink),
             };
         }
     }
@@ -230,83 +243,129 @@ impl Parser {
         rest
     }
 
-    /// A chunk's bytes; `left` counts the end of line behind it too.
-    fn chunk<'b>(&mut self, bytes: &'b [u8], left: u64, sink: Sink<'_>) -> &'b [u8] {
-        let body_left = left.saturating_sub(2);
-        let rest = self.body(bytes, body_left, sink);
-        let left = left - (bytes.len() - rest.len()) as u64;
-        let line_end = rest.len().min(usize::try_from(left.min(2)).unwrap_or(2));
-        let line_end = if left <= 2 { line_end } else { 0 };
-        let left = left - line_end as u64;
-        self.state = if left == 0 { State::ChunkSize } else { State::Chunk(left) };
-        &rest[line_end..]
-    }
-
-    /// A line of the chunked coding: the size of a chunk, or a trailer.
-    fn line<'b>(&mut self, bytes: &'b [u8], sink: Sink<'_>) -> &'b [u8] {
+    /// A line of the chunked coding: the size of a chunk, the end of one, or a trailer.
+    fn line<'b>(&mut self, bytes: &'b [u8], context: &mut Context<'_>, sink: Sink<'_>) -> &'b [u8] {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
-        self.partial.extend_from_slice(line);
-        if self.partial.len() > LINE_MAX {
+        if self.partial.len() + line.len() > LINE_MAX {
+            context.unparsed.messages += 1;
             self.lose(sink);
             return rest;
         }
+        self.partial.extend_from_slice(line);
         if end.is_none() {
             return rest;
         }
         let line = std::mem::take(&mut self.partial);
-        if self.state == State::Trailer {
-            if line.trim_ascii().is_empty() {
+        let is_empty = line.trim_ascii().is_empty();
+        self.state = match (self.state, chunk_size(&line)) {
+            (State::Trailer, _) if is_empty => {
                 self.close(true, sink);
+                return rest;
             }
-            return rest;
-        }
-        match httparse::parse_chunk_size(&line) {
-            Ok(httparse::Status::Complete((_, 0))) => self.state = State::Trailer,
-            // The end of line behind it takes two bytes.
-            Ok(httparse::Status::Complete((_, size))) if size < u64::MAX - 2 => {
-                self.state = State::Chunk(size + 2);
+            (State::Trailer, _) | (State::ChunkSize, Some(0)) => State::Trailer,
+            (State::ChunkSize, Some(size)) => State::Chunk(size),
+            (State::ChunkEnd, _) if is_empty => State::ChunkSize,
+            _ => {
+                context.unparsed.messages += 1;
+                self.lose(sink);
+                return rest;
             }
-            _ => self.lose(sink),
-        }
+        };
         rest
     }
 
     /// Bytes of a head.
-    fn head<'b>(&mut self, mut bytes: &'b [u8], role: &mut Role<'_>, sink: Sink<'_>) -> &'b [u8] {
+    fn head<'b>(&mut self, piece: StreamBytes<'b>, context: &mut Context<'_>, sink: Sink<'_>) -> &'b [u8] {
+        let StreamBytes { mut bytes, mut offset, acknowledged } = piece;
         let before = self.partial.len();
         if before == 0 {
             // Empty lines before a message say nothing (RFC 9112, 2.2).
-            let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
-            bytes = &bytes[bytes.iter().take_while(|byte| is_line_end(byte)).count()..];
+            let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+            let empty = bytes.iter().take_while(is_line_end).count();
+            (bytes, offset, self.has_start) = (&bytes[empty..], offset + empty as u64, false);
         }
         let room = HEAD_MAX - before;
         self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        // The beginning of a head tells other protocols apart, and an empty line ends it. In between, a head is parsed
-        // each time that it has doubled: so time grows with its length alone, however it is cut.
-        let has_doubled = before == 0 || self.partial.len().ilog2() > before.ilog2();
-        let may_wait = before > LOOK_MIN && bytes.len() < room && !has_doubled;
-        if bytes.is_empty() || (may_wait && !has_empty_line(&self.partial[before.saturating_sub(2)..])) {
+        if bytes.is_empty() {
+            return &[];
+        }
+        // The first line tells other protocols apart, and an empty line ends the head: so time grows with its length
+        // alone, however it is cut.
+        let new = &self.partial[before.saturating_sub(2)..];
+        if !has_empty_line(new) && bytes.len() < room {
+            let may_go_on = match () {
+                () if self.has_start => true,
+                () if new.contains(&b'\n') => {
+                    self.has_start = true;
+                    !matches!(http::Head::parse(&self.partial, false), Detection::NoMatch)
+                }
+                () => may_begin(&self.partial),
+            };
+            if !may_go_on {
+                self.refuse(context, sink);
+            }
             return &[];
         }
         let partial = std::mem::take(&mut self.partial);
-        let parsed = match role {
-            Role::Client(awaited) => request(&partial, awaited),
-            Role::Server(awaited) => response(&partial, awaited),
+        let Detection::Match(head) = http::Head::parse(&partial, false) else {
+            self.has_requests = self.has_requests.or_else(|| is_request(&partial));
+            self.refuse(context, sink);
+            return &[];
         };
-        match parsed {
-            Ok(Some(Parsed { len, head, framing })) => {
-                self.begin(head, framing, sink);
-                &bytes[len.saturating_sub(before).min(bytes.len())..]
+        let used = head.len - before;
+        self.message(&head, offset + used as u64, acknowledged, context, sink);
+        &bytes[used..]
+    }
+
+    /// A head that ends at an offset.
+    fn message(
+        &mut self,
+        head: &http::Head<'_>,
+        end: u64,
+        acknowledged: Option<u64>,
+        context: &mut Context<'_>,
+        sink: Sink<'_>,
+    ) {
+        self.has_requests = Some(matches!(head.start, Start::Request { .. }));
+        let fields = KnownFields::of(head);
+        context.unparsed.lines += fields.malformed;
+        let (status, request, framing) = match head.start {
+            Start::Request { method, target, .. } => {
+                let (method, target) = (text(method), text(target));
+                let request =
+                    Request { method, target, host: fields.host.clone(), end, received: acknowledged };
+                context.awaited.push(request.clone());
+                // A request without a length has no body.
+                let framing = fields.framing().map(|framing| match framing {
+                    Framing::UntilEnd => Framing::None,
+                    framing => framing,
+                });
+                (None, Some(request), framing)
             }
-            Ok(None) if bytes.len() < room => {
-                self.partial = partial;
-                &[]
+            Start::Response { status, .. } => {
+                // 100 and its like announce the answer.
+                let is_interim = (100..200).contains(&status) && status != 101;
+                let request = if is_interim {
+                    None
+                } else {
+                    context.awaited.take(end.saturating_sub(head.len as u64), acknowledged)
+                };
+                let method = request.as_ref().map_or("", |request| request.method.as_str());
+                let framing = match (status, method) {
+                    (101, _) | (200..300, "CONNECT") => Some(Framing::Tunnel),
+                    (100..200 | 204 | 304, _) | (_, "HEAD") => Some(Framing::None),
+                    _ => fields.framing(),
+                };
+                (Some(status), request, framing)
             }
-            Ok(None) | Err(NotHttp) => {
-                self.state = State::Lost;
-                &[]
+        };
+        let KnownFields { content_type, content_encoding, .. } = fields;
+        match framing {
+            Some(framing) => {
+                self.begin(Head { status, request, content_type, content_encoding }, framing, sink);
             }
+            None => self.refuse(context, sink),
         }
     }
 
@@ -342,15 +401,24 @@ impl Parser {
         self.state = State::Lost;
     }
 
+    /// Leaves out what is no message. It is counted in a stream of HTTP.
+    fn refuse(&mut self, context: &mut Context<'_>, sink: Sink<'_>) {
+        context.unparsed.messages += u64::from(self.has_requests.is_some());
+        self.lose(sink);
+    }
+
     fn gap(&mut self, len: u64, sink: Sink<'_>) {
         match self.state {
-            State::Length(left) if len < left => {
+            State::Length(left) if len <= left => {
                 self.missing += len;
                 self.state = State::Length(left - len);
+                if len == left {
+                    self.close(false, sink);
+                }
             }
-            State::Chunk(left) if len < left.saturating_sub(2) => {
+            State::Chunk(left) if len <= left => {
                 self.missing += len;
-                self.state = State::Chunk(left - len);
+                self.state = if len == left { State::ChunkEnd } else { State::Chunk(left - len) };
             }
             State::UntilEnd => self.missing += len,
             State::Length(left) | State::Chunk(left) => {
@@ -369,17 +437,20 @@ impl Parser {
         self.partial = Vec::new();
         self.state = State::Lost;
     }
+
+    /// Whether bytes begin like a message of this stream.
+    fn begins_message(&self, bytes: &[u8]) -> bool {
+        let line = bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        let kind = is_request(line);
+        kind.is_some() && self.has_requests.is_none_or(|is_request| kind == Some(is_request))
+    }
 }
 
-/// Whether bytes look like the beginning of a message.
-fn begins_message(bytes: &[u8], role: &Role<'_>) -> bool {
-    match role {
-        Role::Server(_) => bytes.starts_with(b"HTTP/1."),
-        Role::Client(_) => {
-            let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            let end = line.len().saturating_sub(9);
-            line[end..].starts_with(b" HTTP/1.") && bytes[0].is_ascii_uppercase()
-        }
+/// Whether the first line is that of a request; `None` if it is that of no message.
+fn is_request(bytes: &[u8]) -> Option<bool> {
+    match http::Head::parse(bytes, true) {
+        Detection::Match(head) => Some(matches!(head.start, Start::Request { .. })),
+        _ => None,
     }
 }
 
@@ -394,14 +465,14 @@ fn line_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
     bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at)
 }
 
-/// The bytes are no head of HTTP/1, or one whose body cannot be told.
-struct NotHttp;
-
-struct Parsed {
-    /// Bytes of the head.
-    len: usize,
-    head: Head,
-    framing: Framing,
+/// The size before a chunk: hexadecimal digits, and perhaps extensions (RFC 9112, 7.1).
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = line.trim_ascii();
+    let len = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (digits, rest) = line.split_at(len);
+    let is_end = rest.first().is_none_or(|byte| matches!(byte, b';' | b' ' | b'\t'));
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_end)?;
+    u64::from_str_radix(digits, 16).ok().filter(|size| *size <= i64::MAX as u64)
 }
 
 /// The way in which the length of a body is told.
@@ -414,80 +485,73 @@ enum Framing {
     Tunnel,
 }
 
-fn request(bytes: &[u8], awaited: &mut Awaited) -> Result<Option<Parsed>, NotHttp> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut request = httparse::Request::new(&mut fields);
-    let httparse::Status::Complete(len) = request.parse(bytes).map_err(|_| NotHttp)? else { return Ok(None) };
-    let mut head = of_fields(request.headers);
-    head.method = text(request.method.unwrap_or_default().as_bytes());
-    head.target = text(request.path.unwrap_or_default().as_bytes());
-    let asked = Asked { method: head.method.clone(), target: head.target.clone(), host: head.host.clone() };
-    awaited.push(asked);
-    let framing = match body_length(request.headers)? {
-        // A request without a length has no body.
-        Framing::UntilEnd => Framing::None,
-        framing => framing,
-    };
-    Ok(Some(Parsed { len, head, framing }))
+/// The fields of a head that bodies depend on.
+#[derive(Default)]
+struct KnownFields {
+    host: String,
+    content_type: String,
+    content_encoding: String,
+    /// Lines that are no fields.
+    malformed: u64,
+    /// The last transfer coding is chunked, if there is one.
+    is_chunked: Option<bool>,
+    /// The length that all fields say; `Err` if they differ, or one is no number.
+    length: Option<Result<u64, ()>>,
 }
 
-fn response(bytes: &[u8], awaited: &mut Awaited) -> Result<Option<Parsed>, NotHttp> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut response = httparse::Response::new(&mut fields);
-    let httparse::Status::Complete(len) = response.parse(bytes).map_err(|_| NotHttp)? else {
-        return Ok(None);
-    };
-    let code = response.code.unwrap_or_default();
-    // 100 and its like announce the answer.
-    let is_interim = (100..200).contains(&code) && code != 101;
-    let asked = if is_interim { None } else { awaited.pop() }.unwrap_or_default();
-    let framing = match code {
-        101 => Framing::Tunnel,
-        200..300 if asked.method == "CONNECT" => Framing::Tunnel,
-        100..200 | 204 | 304 => Framing::None,
-        _ if asked.method == "HEAD" => Framing::None,
-        _ => body_length(response.headers)?,
-    };
-    let Asked { method, target, host } = asked;
-    let head = Head { status: Some(code), method, target, host, ..of_fields(response.headers) };
-    Ok(Some(Parsed { len, head, framing }))
-}
-
-/// RFC 9112, 6.3: the last transfer coding before a length, several lengths only if they are equal.
-fn body_length(fields: &[httparse::Header<'_>]) -> Result<Framing, NotHttp> {
-    // Several fields are one list (RFC 9110, 5.2).
-    let coded = fields.iter().rfind(|field| field.name.eq_ignore_ascii_case("transfer-encoding"));
-    if let Some(field) = coded {
-        let last = field.value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
-        let is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
-        return Ok(if is_chunked { Framing::Chunked } else { Framing::UntilEnd });
-    }
-    let mut length = None;
-    for field in fields {
-        if field.name.eq_ignore_ascii_case("content-length") {
-            let digits = field.value.trim_ascii();
-            let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-            let text = std::str::from_utf8(digits).ok().filter(|_| is_number).ok_or(NotHttp)?;
-            let value: u64 = text.parse().map_err(|_| NotHttp)?;
-            if length.replace(value).is_some_and(|before| before != value) {
-                return Err(NotHttp);
+impl KnownFields {
+    fn of(head: &http::Head<'_>) -> KnownFields {
+        let mut known = KnownFields::default();
+        let first = |kept: &mut String, value: &[u8]| {
+            if kept.is_empty() {
+                *kept = text(value);
+            }
+        };
+        let mut fields = head.fields();
+        for field in fields.by_ref() {
+            match field.name.to_ascii_lowercase().as_slice() {
+                b"host" => first(&mut known.host, &field.value()),
+                b"content-type" => first(&mut known.content_type, &field.value()),
+                b"content-encoding" => first(&mut known.content_encoding, &field.value()),
+                // Several fields are one list (RFC 9110, 5.2).
+                b"transfer-encoding" => {
+                    let value = field.value();
+                    let mut codings = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+                    let last = codings.rfind(|coding| !coding.is_empty());
+                    known.is_chunked =
+                        last.map(|last| last.eq_ignore_ascii_case(b"chunked")).or(known.is_chunked);
+                }
+                b"content-length" => {
+                    for number in field.value().split(|byte| *byte == b',') {
+                        let number = decimal(number.trim_ascii()).ok_or(());
+                        let before = known.length.replace(number);
+                        if before.is_some_and(|before| before != number) {
+                            known.length = Some(Err(()));
+                        }
+                    }
+                }
+                _ => {}
             }
         }
+        known.malformed = fields.malformed() as u64;
+        known
     }
-    Ok(length.map_or(Framing::UntilEnd, Framing::Length))
+
+    /// RFC 9112, 6.3: the last transfer coding before a length, several lengths only if they are equal. `None` if the
+    /// length cannot be told.
+    fn framing(&self) -> Option<Framing> {
+        match (self.is_chunked, self.length) {
+            (Some(true), _) => Some(Framing::Chunked),
+            (Some(false), _) | (None, None) => Some(Framing::UntilEnd),
+            (None, Some(length)) => length.ok().map(Framing::Length),
+        }
+    }
 }
 
-fn of_fields(fields: &[httparse::Header<'_>]) -> Head {
-    let of = |name: &str| {
-        let field = fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-        field.map_or_else(String::new, |field| text(field.value))
-    };
-    Head {
-        host: of("host"),
-        content_type: of("content-type"),
-        content_encoding: of("content-encoding"),
-        ..Head::default()
-    }
+/// A number of decimal digits.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -497,6 +561,10 @@ fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(offset: u64, bytes: &[u8]) -> StreamBytes<'_> {
+        StreamBytes { bytes, offset, acknowledged: None }
+    }
 
     /// Bodies of a conversation whose streams come in pieces of `step` bytes: type, bytes, and whether it is whole.
     fn bodies(parts: &[(bool, &[u8])], step: usize) -> Vec<(String, Vec<u8>, bool)> {
@@ -508,7 +576,7 @@ mod tests {
         };
         for (is_from_client, bytes) in parts {
             for piece in bytes.chunks(step) {
-                conversation.data(*is_from_client, piece, &mut sink);
+                conversation.data(*is_from_client, at(0, piece), &mut sink);
             }
         }
         conversation.end(true, true, &mut sink);
@@ -544,7 +612,7 @@ mod tests {
 
     #[test]
     fn hostile_lengths_lose_the_stream_and_nothing_else() {
-        for length in ["-1", "18446744073709551616", "1, 2", "", "5\r\nContent-Length: 6"] {
+        for length in ["-1", "+5", "18446744073709551616", "1, 2", "", "5,", "5\r\nContent-Length: 6"] {
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello");
             assert!(bodies(&[(false, answer.as_bytes())], 999).is_empty(), "{length}");
         }
@@ -566,17 +634,17 @@ mod tests {
         let target = "a".repeat(4000);
         for _ in 0..300 {
             let request = format!("GET /{target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
-            conversation.data(true, request.as_bytes(), &mut sink);
-            assert!(conversation.memory() <= AWAITED_BYTES_MAX, "{}", conversation.memory());
+            conversation.data(true, at(0, request.as_bytes()), &mut sink);
+            assert!(conversation.memory() <= awaited::BYTES_MAX, "{}", conversation.memory());
         }
         // A head that never ends, and empty lines before one.
         for _ in 0..200_000 {
-            conversation.data(false, b"\n", &mut sink);
+            conversation.data(false, at(0, b"\n"), &mut sink);
         }
-        conversation.data(false, b"HTTP/1.1 200 OK\r\nA: ", &mut sink);
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nA: "), &mut sink);
         for _ in 0..200_000 {
-            conversation.data(false, b"a", &mut sink);
-            assert!(conversation.memory() <= AWAITED_BYTES_MAX + 2 * HEAD_MAX, "{}", conversation.memory());
+            conversation.data(false, at(0, b"a"), &mut sink);
+            assert!(conversation.memory() <= awaited::BYTES_MAX + 2 * HEAD_MAX, "{}", conversation.memory());
         }
         conversation.give_up(true, &mut sink);
         conversation.give_up(false, &mut sink);
@@ -591,13 +659,171 @@ mod tests {
             BodyEvent::Data(more) => bytes.extend_from_slice(more),
             BodyEvent::Begin(_) => {}
         };
-        conversation.data(false, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12", &mut sink);
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"), &mut sink);
         conversation.gap(false, 5, &mut sink);
-        conversation.data(false, b"890", &mut sink);
-        conversation.data(false, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12", &mut sink);
+        conversation.data(false, at(0, b"890"), &mut sink);
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"), &mut sink);
         conversation.gap(false, 500, &mut sink);
-        conversation.data(false, b"in the midst of something", &mut sink);
-        conversation.data(false, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!", &mut sink);
+        conversation.data(false, at(0, b"in the midst of something"), &mut sink);
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!"), &mut sink);
         assert_eq!((ends, bytes), (vec![(5, false), (8, false), (0, true)], b"1289012!".to_vec()));
+    }
+
+    /// What each body answers, and its bytes; `None` where the request is unknown.
+    type Answers = Vec<(Option<String>, String)>;
+
+    /// A conversation whose messages come with offsets and acknowledgements, and with losses.
+    #[derive(Default)]
+    struct Exchange {
+        conversation: Conversation,
+        offsets: [u64; 2],
+        answers: Answers,
+    }
+
+    impl Exchange {
+        fn take(&mut self, is_from_client: bool, message: Result<&str, u64>) {
+            let Exchange { conversation, offsets, answers } = self;
+            let mut sink = |event: BodyEvent<'_>| match event {
+                BodyEvent::Begin(head) => answers.push((head.request.map(|one| one.target), String::new())),
+                BodyEvent::Data(bytes) => {
+                    answers.last_mut().expect("it began").1 += std::str::from_utf8(bytes).expect("text");
+                }
+                BodyEvent::End { .. } => {}
+            };
+            let (offset, other) =
+                (offsets[usize::from(is_from_client)], offsets[usize::from(!is_from_client)]);
+            let len = match message {
+                Ok(text) => {
+                    let piece = StreamBytes { bytes: text.as_bytes(), offset, acknowledged: Some(other) };
+                    conversation.data(is_from_client, piece, &mut sink);
+                    text.len() as u64
+                }
+                Err(len) => {
+                    conversation.gap(is_from_client, len, &mut sink);
+                    len
+                }
+            };
+            self.offsets[usize::from(is_from_client)] += len;
+        }
+
+        fn get(&mut self, target: &str) {
+            self.take(true, Ok(&format!("GET /{target} HTTP/1.1\r\n\r\n")));
+        }
+
+        fn answer(&mut self, body: &str) {
+            let len = body.len();
+            self.take(false, Ok(&format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{body}")));
+        }
+
+        fn exchange(&mut self, name: &str) {
+            self.get(name);
+            self.answer(name);
+        }
+
+        /// Every body has the name of its request, or of none.
+        fn matched(&self) -> Vec<bool> {
+            let is_matched = |(target, body): &(Option<String>, String)| match target {
+                Some(target) => {
+                    assert_eq!(*target, format!("/{body}"));
+                    true
+                }
+                None => false,
+            };
+            self.answers.iter().map(is_matched).collect()
+        }
+    }
+
+    #[test]
+    fn requests_and_responses_stay_matched_behind_losses() {
+        // A response is lost.
+        let mut one = Exchange::default();
+        one.exchange("a");
+        one.get("b");
+        one.take(false, Err(60));
+        one.exchange("c");
+        one.exchange("d");
+        assert_eq!(one.matched(), [true, true, true]);
+        // A request is lost, and its response is not.
+        let mut one = Exchange::default();
+        one.exchange("a");
+        one.take(true, Err(30));
+        one.answer("b");
+        one.exchange("c");
+        assert_eq!(one.matched(), [true, false, true]);
+        // The first of two responses is lost.
+        let mut one = Exchange::default();
+        one.get("a");
+        one.get("b");
+        one.take(false, Err(60));
+        one.answer("b");
+        one.exchange("c");
+        assert_eq!(one.matched(), [false, true]);
+        // A response whose length cannot be told, and one that is none.
+        for bad in ["HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc", "nonsense\r\n\r\n"] {
+            let mut one = Exchange::default();
+            one.exchange("a");
+            one.get("b");
+            one.take(false, Ok(bad));
+            one.exchange("c");
+            assert_eq!(one.matched(), [true, true], "{bad}");
+            assert_eq!(one.conversation.take_unparsed(), Unparsed { messages: 1, lines: 0 }, "{bad}");
+        }
+    }
+
+    #[test]
+    fn heads_that_browsers_accept_are_read() {
+        let many = "X: y\r\n".repeat(3000);
+        for (lines, malformed) in [
+            ("X-A : b\r\nContent-Length: 4\r\n", 0),
+            ("X-A: b\r\n c\r\nContent-Length:\r\n 4\r\n", 0),
+            ("X-A\r\nContent-Length : 4\r\n", 1),
+            ("Content-Length: 4\r\nContent-Length: 4, 4\r\n", 0),
+            ("X-\u{e9}: b\nContent-Length: 4\n", 0),
+            ("Transfer-Encoding: gzip,\r\n Chunked ,\r\nContent-Length: 9\r\n", 0),
+            (&format!("{many}Content-Length: 4\r\n"), 0),
+        ] {
+            let body = if lines.contains("Chunked") { "4 ;x\nbody\n0\n\n" } else { "body" };
+            let first = format!("HTTP/1.1 200 OK\r\n{lines}\r\n{body}");
+            let both = format!("{first}HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo");
+            for step in [1, 7, 100_000] {
+                let mut one = Exchange::default();
+                one.get("body");
+                one.get("two");
+                for piece in both.as_bytes().chunks(step) {
+                    // A letter may be cut.
+                    let piece = StreamBytes { bytes: piece, offset: 0, acknowledged: Some(100) };
+                    let answers = &mut one.answers;
+                    one.conversation.data(false, piece, &mut |event| match event {
+                        BodyEvent::Begin(head) => {
+                            answers.push((head.request.map(|one| one.target), String::new()));
+                        }
+                        BodyEvent::Data(bytes) => {
+                            answers.last_mut().expect("it began").1 +=
+                                std::str::from_utf8(bytes).expect("text");
+                        }
+                        BodyEvent::End { is_whole, .. } => assert!(is_whole),
+                    });
+                }
+                assert_eq!(one.matched(), [true, true], "{lines:?} in pieces of {step}");
+                assert_eq!(one.conversation.take_unparsed(), Unparsed { messages: 0, lines: malformed });
+            }
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_not_counted_and_long_heads_are() {
+        let of = |bytes: &[u8]| {
+            let mut conversation = Conversation::default();
+            conversation.data(true, at(0, bytes), &mut |event| panic!("{event:?}"));
+            conversation.take_unparsed().messages
+        };
+        assert_eq!([&b"SSH-2.0-x\r\n"[..], b"\x16\x03\x01", b"HELO x\r\n\r\n"].map(of), [0, 0, 0]);
+        assert_eq!(of(format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(HEAD_MAX)).as_bytes()), 1);
+    }
+
+    #[test]
+    fn responses_of_the_end_that_was_seen_first_are_read() {
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        assert_eq!(bodies(&[(true, answer), (false, GET), (true, answer)], 999).len(), 2);
     }
 }

@@ -24,8 +24,10 @@ struct Connection {
     has_syn: bool,
     /// That of the key, and the other.
     directions: [Direction; 2],
-    /// The last packet.
+    /// The time of the last packet, no earlier than that of any packet before it.
     seen: i64,
+    /// The time of the last packet as it was captured.
+    packet_ns: i64,
     older: Option<usize>,
     newer: Option<usize>,
 }
@@ -39,7 +41,13 @@ impl Connection {
             is_from_client: is_key == self.is_key_from_client,
             has_syn: self.has_syn,
             offset: self.directions[way].position,
+            time_ns: self.packet_ns,
         }
+    }
+
+    /// The offset in the opposite stream of a number that a direction acknowledges.
+    fn acknowledged(&self, way: usize, ack: Option<u32>) -> Option<u64> {
+        u64::try_from(self.directions[1 - way].offset(ack?)?).ok()
     }
 
     fn holds(&self) -> bool {
@@ -93,6 +101,9 @@ impl Reassembler {
         self.now = self.now.max(packet.meta.timestamp.as_nanos());
         self.end_idle(sink);
         let (at, way) = self.connection_of(&segment, sink);
+        if let Some(connection) = &mut self.places[at] {
+            connection.packet_ns = packet.meta.timestamp.as_nanos();
+        }
         let taken = self.take(at, way, &segment, packet, sink);
         if let (Some(ack), Some(connection)) = (segment.ack, &mut self.places[at]) {
             connection.directions[1 - way].acknowledge(ack, self.now);
@@ -167,6 +178,7 @@ impl Reassembler {
             has_syn: false,
             directions: Default::default(),
             seen: self.now,
+            packet_ns: self.now,
             older: None,
             newer: None,
         };
@@ -343,6 +355,7 @@ impl Reassembler {
             early: early as usize,
             len: len - early,
             missing: (end - start).saturating_sub(len - early),
+            ack: segment.ack,
         };
         if start > position {
             self.hold(at, way, start, Held { data: packet.data.into(), ..held });
@@ -460,7 +473,8 @@ impl Reassembler {
         sink: Sink<'_>,
     ) {
         let Some(connection) = &mut self.places[at] else { return };
-        let stream = connection.stream(way);
+        let stream = Stream { time_ns: packet.meta.timestamp.as_nanos(), ..connection.stream(way) };
+        let acknowledged = connection.acknowledged(way, held.ack);
         let direction = &mut connection.directions[way];
         let skipped = (direction.position - start).min(held.len);
         let len = held.len - skipped;
@@ -471,7 +485,7 @@ impl Reassembler {
         let is_end = direction.fin.is_some_and(|fin| fin <= direction.position + rest);
         if len > 0 || held.len == 0 || is_end {
             let (skipped, len) = (held.early + skipped as usize, len as usize);
-            let piece = Piece { packet, payload_at: held.payload_at, skipped, len, is_current };
+            let piece = Piece { packet, payload_at: held.payload_at, skipped, len, is_current, acknowledged };
             sink(&stream, Event::Segment(piece));
         }
         self.tell_gap(at, way, (rest, GapCause::NotCaptured), sink);
@@ -484,7 +498,8 @@ impl Reassembler {
     fn pass_plain(&mut self, at: usize, way: usize, segment: &Segment, packet: Packet<'_>, sink: Sink<'_>) {
         if let Some(connection) = &self.places[at] {
             let payload_at = segment.payload.start;
-            let piece = Piece { packet, payload_at, skipped: 0, len: 0, is_current: true };
+            let acknowledged = connection.acknowledged(way, segment.ack);
+            let piece = Piece { packet, payload_at, skipped: 0, len: 0, is_current: true, acknowledged };
             sink(&connection.stream(way), Event::Segment(piece));
         }
     }

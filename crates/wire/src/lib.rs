@@ -1,5 +1,5 @@
-//! Readers of application protocols: those that say in the clear to which name a client goes (DNS, the hellos of TLS), and
-//! calls (SIP, RTP).
+//! Readers of application protocols: those that say in the clear to which name a client goes (DNS, the hellos of TLS),
+//! heads of HTTP/1, and calls (SIP, RTP).
 //!
 //! ```text
 //! UDP payload, TCP behind 2 bytes of length --> dns::Message: header, first question;  dns::names: all names
@@ -7,6 +7,7 @@
 //! UDP payload   --> dtls::fragments --------------> tls::Hello::from_dtls
 //!               --> quic::decrypt_initials: CRYPTO -> tls::Hello::from_crypto
 //! tls::ClientHello --> ja3(), ja4()
+//! TCP payload   --> http::Head --> fields::Fields
 //! SIP         --> sip::Message --> sip::media: where RTP comes;  rtp::Header --> rtp::Stream: loss and jitter
 //! ```
 //!
@@ -18,6 +19,8 @@
 mod bytes;
 pub mod dns;
 pub mod dtls;
+pub mod fields;
+pub mod http;
 pub mod quic;
 pub mod rtp;
 pub mod sip;

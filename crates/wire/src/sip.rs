@@ -10,14 +10,14 @@
 //! a=rtpmap:96 opus/48000/2                      names and clocks of dynamic types
 //! ```
 //!
-//! A message is read where it is captured whole in one datagram or segment; header lines that are folded give their first
-//! line. Sources: RFC 3261, 7; RFC 8866; RFC 3605.
+//! A message is read where it is captured whole in one datagram or segment; header lines are read as [`Fields`]
+//! are, and those that are folded give their first line. Sources: RFC 3261, 7; RFC 8866; RFC 3605.
 
 use std::net::IpAddr;
 use std::str;
 
-/// Header lines of a message that are read.
-const LINES_MAX: usize = 256;
+use crate::fields::{Fields, head_len, line_end};
+
 /// Media of a description, and payload types of each, that are kept.
 pub const MEDIA_MAX: usize = 8;
 /// See [`MEDIA_MAX`].
@@ -69,32 +69,26 @@ pub enum Start<'m> {
 impl<'m> Message<'m> {
     /// The message at the front of a payload; `None` if it is none, or has no `Call-ID`.
     pub fn parse(payload: &'m [u8]) -> Option<Message<'m>> {
-        let start_line = payload.split(|byte| *byte == b'\n').next()?;
-        let start = start(text(start_line)?)?;
+        let start_len = line_end(payload)?;
+        let start = start(str::from_utf8(&payload[..start_len]).ok()?.trim_end())?;
         let mut message = Message { start, call_id: "", from: "", to: "", method: "", sdp: None };
-        let (mut rest, mut is_sdp) = (payload.get(start_line.len() + 1..)?, false);
-        for _ in 0..LINES_MAX {
-            let end = rest.iter().position(|byte| *byte == b'\n')?;
-            let line = text(&rest[..end])?;
-            rest = &rest[end + 1..];
-            if line.is_empty() {
-                message.sdp = if is_sdp { str::from_utf8(rest).ok() } else { None };
-                return (!message.call_id.is_empty()).then_some(message);
-            }
-            let Some((name, value)) = line.split_once(':') else { continue };
-            let value = value.trim();
-            match name.trim_end().to_ascii_lowercase().as_str() {
-                "call-id" | "i" => message.call_id = value,
-                "from" | "f" => message.from = value,
-                "to" | "t" => message.to = value,
-                "cseq" => message.method = value.split_ascii_whitespace().nth(1).unwrap_or_default(),
-                "content-type" | "c" => {
+        let (head, body) = payload[start_len..].split_at(head_len(&payload[start_len..])?);
+        let mut is_sdp = false;
+        for field in Fields::new(head) {
+            let value = text(field.first_line());
+            match field.name.to_ascii_lowercase().as_slice() {
+                b"call-id" | b"i" => message.call_id = value,
+                b"from" | b"f" => message.from = value,
+                b"to" | b"t" => message.to = value,
+                b"cseq" => message.method = value.split_ascii_whitespace().nth(1).unwrap_or_default(),
+                b"content-type" | b"c" => {
                     is_sdp = value.get(..15).is_some_and(|kind| kind.eq_ignore_ascii_case("application/sdp"));
                 }
                 _ => {}
             }
         }
-        None
+        message.sdp = if is_sdp { str::from_utf8(body).ok() } else { None };
+        (!message.call_id.is_empty()).then_some(message)
     }
 }
 
@@ -104,8 +98,10 @@ pub fn address(value: &str) -> &str {
     inside.unwrap_or_else(|| value.split(';').next().unwrap_or_default()).trim()
 }
 
-fn text(line: &[u8]) -> Option<&str> {
-    str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).ok()
+/// A value in UTF-8; of others what stands behind a displayed name, which old telephones send in Latin-1.
+fn text(value: &[u8]) -> &str {
+    let behind_name = || str::from_utf8(&value[value.iter().position(|byte| *byte == b'<')?..]).ok();
+    str::from_utf8(value).ok().or_else(behind_name).unwrap_or_default()
 }
 
 fn start(line: &str) -> Option<Start<'_>> {
@@ -288,6 +284,15 @@ mod tests {
             }
         }
         let lines = "X: y\n".repeat(10_000);
-        assert_eq!(Message::parse(format!("BYE x SIP/2.0\nCall-ID: 1\n{lines}\n").as_bytes()), None);
+        assert!(Message::parse(format!("BYE x SIP/2.0\nCall-ID: 1\n{lines}\n").as_bytes()).is_some());
+    }
+
+    #[test]
+    fn lenient_lines_are_read() {
+        let message =
+            b"BYE x SIP/2.0\r\nno colon\r\nX: \xff\r\nFrom : \"\xe9\" <sip:a@b>;tag=1\r\nTo: \"\xe9\"\r\n\
+            Call-ID\t: 1\r\n folded\r\n\r\n";
+        let message = Message::parse(message).expect("a request");
+        assert_eq!((message.call_id, address(message.from), message.to), ("1", "sip:a@b", ""));
     }
 }

@@ -1,14 +1,15 @@
 //! Application protocols: by port, and on any port by how their messages begin (TLS, HTTP, SSH).
 
+use tapline_wire::Detection;
+use tapline_wire::fields::Fields;
+use tapline_wire::http::{Head, Start};
+
 use super::walk::Walk;
 use super::write::Writer;
 use super::{control, dhcp, dns, security, tunnel};
 use crate::app::ntp;
 use crate::app::service::{TcpService, UdpService};
 use crate::bytes::{Cut, Printed, Span};
-
-/// How many header lines of an HTTP message are looked at.
-const HEADERS_MAX: usize = 64;
 
 /// The payload of a TCP segment.
 pub(super) fn tcp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, u16)) -> Printed {
@@ -72,50 +73,27 @@ pub(super) fn udp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, 
 /// The start of an HTTP message (RFC 9112). Whether the payload is one.
 fn http(walk: &mut Walk, span: Span<'_>) -> bool {
     let bytes = &span.data[..span.length.min(span.data.len())];
-    match bytes.first_chunk::<5>() {
-        Some(b"HTTP/") => response(walk, bytes),
-        Some([b'A'..=b'Z', ..]) => request(walk, bytes),
-        _ => false,
-    }
-}
-
-fn request(walk: &mut Walk, bytes: &[u8]) -> bool {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut request = httparse::Request::new(&mut headers);
-    // An error in a later line, or too many of them, leaves what was read before.
-    let _ = request.parse(bytes);
-    let (Some(method), Some(uri), Some(version)) = (request.method, request.path, request.version) else {
-        return false;
-    };
+    let Detection::Match(head) = Head::parse(bytes, true) else { return false };
     let written: Result<(), Cut> = walk.layer("http", |json| {
-        json.text_field("kind", b"request");
-        json.text_field("method", method.as_bytes());
-        json.text_field("uri", uri.as_bytes());
-        json.text_field("version", version_name(version));
-        header_fields(json, request.headers);
+        let minor = match head.start {
+            Start::Request { method, target, minor } => {
+                json.text_field("kind", b"request");
+                json.text_field("method", method);
+                json.text_field("uri", target);
+                minor
+            }
+            Start::Response { status, reason, minor } => {
+                json.text_field("kind", b"response");
+                json.number_field("status", status);
+                json.text_field("reason", reason);
+                minor
+            }
+        };
+        json.text_field("version", &[b'1', b'.', b'0' + minor]);
+        header_fields(json, head.fields());
         Ok(())
     });
     written.is_ok()
-}
-
-fn response(walk: &mut Walk, bytes: &[u8]) -> bool {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut response = httparse::Response::new(&mut headers);
-    let _ = response.parse(bytes);
-    let (Some(version), Some(code)) = (response.version, response.code) else { return false };
-    let written: Result<(), Cut> = walk.layer("http", |json| {
-        json.text_field("kind", b"response");
-        json.number_field("status", code);
-        json.text_field("reason", response.reason.unwrap_or("").as_bytes());
-        json.text_field("version", version_name(version));
-        header_fields(json, response.headers);
-        Ok(())
-    });
-    written.is_ok()
-}
-
-fn version_name(minor: u8) -> &'static [u8] {
-    if minor == 0 { b"1.0" } else { b"1.1" }
 }
 
 /// Header lines that get a key: name in lower case, key.
@@ -130,13 +108,21 @@ const HEADERS: [(&str, &str); 8] = [
     ("transfer-encoding", "transfer_encoding"),
 ];
 
-/// The first of each, as strings.
-fn header_fields(json: &mut Writer, headers: &[httparse::Header<'_>]) {
-    for (name, key) in HEADERS {
-        let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-        if let Some(header) = found {
-            json.text_field(key, header.value);
+/// The first of each, as strings, and the number of lines that are no fields.
+fn header_fields(json: &mut Writer, mut fields: Fields<'_>) {
+    let mut found = [None; HEADERS.len()];
+    for field in fields.by_ref() {
+        if let Some(at) = HEADERS.iter().position(|(name, _)| field.is(name)) {
+            found[at].get_or_insert(field);
         }
+    }
+    for ((_, key), field) in HEADERS.iter().zip(found) {
+        if let Some(field) = field {
+            json.text_field(key, &field.value());
+        }
+    }
+    if fields.malformed() > 0 {
+        json.number_field("malformed_lines", fields.malformed() as u64);
     }
 }
 

@@ -118,6 +118,26 @@ fn a_packet_cut_anywhere_says_where() {
     }
 }
 
+#[test]
+fn heads_of_http_are_read_as_leniently_as_by_browsers() {
+    let many = "X-A: b\r\n".repeat(300);
+    let head = format!(
+        "http/1.1 200 Fine\r\n{many}X-B : c\r\n d\r\nnone\r\nServer : x\r\n y\r\nContent-Length: 4\r\n\r\nbody"
+    );
+    let mut frame =
+        [&DNS_QUESTION[..34], &[0, 80, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 0, 0, 0, 0, 0, 0]].concat();
+    frame.extend_from_slice(head.as_bytes());
+    frame[23] = 6;
+    let len = (frame.len() - 14) as u16;
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    let value = checked(&frame, &whole(&frame), LinkType::ETHERNET);
+    let expected = serde_json::json!({
+        "kind": "response", "status": 200, "reason": "Fine", "version": "1.1", "server": "x y", "content_length": "4",
+        "malformed_lines": 1,
+    });
+    assert_eq!(value["http"], expected);
+}
+
 /// The long header of QUIC, whole, and cut within its connection IDs.
 #[test]
 fn quic_headers_are_shown_as_far_as_captured() {

@@ -256,9 +256,9 @@ impl PayloadState {
                 self.exchange = Exchange::Http(status);
                 let texts = [
                     (tag::METHOD, request.method),
-                    (tag::HOST, request.host),
+                    (tag::HOST, &request.host),
                     (tag::TARGET, request.target),
-                    (tag::USER_AGENT, request.user_agent),
+                    (tag::USER_AGENT, &request.user_agent),
                 ];
                 for (tag, text) in texts.into_iter().filter(|(_, text)| cx.fields.http && !text.is_empty()) {
                     cx.text_pool.add(&mut self.text_pool, tag, &text[..text.len().min(TEXT_MAX)]);

@@ -13,8 +13,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tapline_capture::Error;
-use tapline_packet::Timestamp;
-use tapline_stream::http::{BodyEvent, Conversation, Head};
+use tapline_stream::http::{BodyEvent, Conversation, Head, Request, StreamBytes, Unparsed};
 use tapline_stream::{EndCause, Event, Stream};
 
 use super::super::folder::Folder;
@@ -143,6 +142,7 @@ struct Talks {
     memory_max: usize,
     /// Conversations given up for want of memory.
     given_up: u64,
+    unparsed: Unparsed,
 }
 
 /// A conversation, with the body of each direction: the server's first.
@@ -232,14 +232,7 @@ impl Bodies {
         fs::remove_file(path)
     }
 
-    fn end(
-        &mut self,
-        stream: &Stream,
-        time: Timestamp,
-        mut body: Body,
-        missing: u64,
-        is_whole: bool,
-    ) -> io::Result<()> {
+    fn end(&mut self, stream: &Stream, mut body: Body, missing: u64, is_whole: bool) -> io::Result<()> {
         if body.fate == Fate::Kept && !is_whole {
             self.drop_file(&mut body, Fate::Incomplete)?;
         }
@@ -254,7 +247,7 @@ impl Bodies {
                 (self.open - 1, self.files_left - 1, self.bytes + body.len);
         }
         self.counts[body.fate as usize] += 1;
-        self.folder.log(&line(stream, time, &body, &digest, missing))
+        self.folder.log(&line(stream, &body, &digest, missing))
     }
 }
 
@@ -266,13 +259,17 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// The line of a body in the index.
-fn line(stream: &Stream, time: Timestamp, body: &Body, digest: &str, missing: u64) -> Value {
-    let Head { status, method, target, host, content_type, content_encoding } = &body.head;
+fn line(stream: &Stream, body: &Body, digest: &str, missing: u64) -> Value {
+    let Head { status, request, content_type, content_encoding } = &body.head;
+    let of_request = |text: fn(&Request) -> &String| request.as_ref().map(|request| text(request).as_str());
     let mut line = description(stream);
-    line["end_ns"] = time.as_nanos().to_string().into();
-    line["method"] = method.as_str().into();
-    line["host"] = host.as_str().into();
-    line["target"] = target.as_str().into();
+    line["end_ns"] = stream.time_ns.to_string().into();
+    line["method"] = of_request(|request| &request.method).into();
+    line["host"] = of_request(|request| &request.host).into();
+    line["target"] = of_request(|request| &request.target).into();
+    if body.head.is_cut() {
+        line["is_cut"] = true.into();
+    }
     line["status"] = (*status).into();
     line["content_type"] = content_type.as_str().into();
     line["content_encoding"] = content_encoding.as_str().into();
@@ -285,13 +282,7 @@ fn line(stream: &Stream, time: Timestamp, body: &Body, digest: &str, missing: u6
 
 impl Talk {
     /// Takes an event; `None` gives up heads that are not whole.
-    fn take(
-        &mut self,
-        bodies: &mut Bodies,
-        stream: &Stream,
-        event: Option<Event<'_>>,
-        time: Timestamp,
-    ) -> io::Result<()> {
+    fn take(&mut self, bodies: &mut Bodies, stream: &Stream, event: Option<Event<'_>>) -> io::Result<()> {
         let Talk { http, bodies: [server, client], .. } = self;
         let is_client = stream.is_from_client;
         let body = if is_client { client } else { server };
@@ -305,7 +296,7 @@ impl Talk {
                     written
                 }
                 (BodyEvent::End { missing, is_whole }, Some(open)) => {
-                    bodies.end(stream, time, open, missing, is_whole)
+                    bodies.end(stream, open, missing, is_whole)
                 }
                 (_, None) => Ok(()),
             };
@@ -315,7 +306,10 @@ impl Talk {
         };
         match event {
             None => http.give_up(is_client, &mut sink),
-            Some(Event::Segment(piece)) => http.data(is_client, piece.bytes(), &mut sink),
+            Some(Event::Segment(piece)) => {
+                let (offset, acknowledged) = (stream.offset, piece.acknowledged);
+                http.data(is_client, StreamBytes { bytes: piece.bytes(), offset, acknowledged }, &mut sink);
+            }
             Some(Event::Gap { len, .. }) => http.gap(is_client, len, &mut sink),
             Some(Event::End(cause)) => http.end(is_client, cause == EndCause::Finished, &mut sink),
             Some(Event::Forgotten) => {}
@@ -326,13 +320,7 @@ impl Talk {
 
 impl Talks {
     /// Takes an event of a connection. Those without bytes begin no conversation.
-    fn take(
-        &mut self,
-        bodies: &mut Bodies,
-        stream: &Stream,
-        event: Event<'_>,
-        time: Timestamp,
-    ) -> io::Result<()> {
+    fn take(&mut self, bodies: &mut Bodies, stream: &Stream, event: Event<'_>) -> io::Result<()> {
         let talk = match event {
             Event::Segment(piece) if piece.len == 0 => return Ok(()),
             Event::Segment(_) => self.known.entry(stream.connection).or_default(),
@@ -346,10 +334,13 @@ impl Talks {
                 None => return Ok(()),
             },
         };
-        let mut result = talk.take(bodies, stream, Some(event), time);
+        let mut result = talk.take(bodies, stream, Some(event));
+        let Unparsed { messages, lines } = talk.http.take_unparsed();
+        self.unparsed.messages += messages;
+        self.unparsed.lines += lines;
         let others = self.memory - talk.memory;
         if others + talk.http.memory() > self.memory_max && talk.http.memory() > 0 {
-            result = result.and(talk.take(bodies, stream, None, time));
+            result = result.and(talk.take(bodies, stream, None));
             self.given_up += 1;
         }
         talk.memory = talk.http.memory();
@@ -359,14 +350,12 @@ impl Talks {
 }
 
 impl Extract {
-    /// Takes what happens in streams, at the time of a packet.
+    /// Takes what happens in streams.
     fn sink<'a>(
         (talks, bodies, failure): (&'a mut Talks, &'a mut Bodies, &'a mut Option<Error>),
-        time: Timestamp,
     ) -> impl FnMut(&Stream, Event<'_>) + 'a {
         move |stream, event| {
-            let time = if let Event::Segment(piece) = event { piece.packet.meta.timestamp } else { time };
-            if let Err(error) = talks.take(bodies, stream, event, time) {
+            if let Err(error) = talks.take(bodies, stream, event) {
                 failure.get_or_insert(Error::output(&bodies.folder.name(), error));
             }
         }
@@ -380,19 +369,19 @@ impl Extract {
 impl Stage for Extract {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let Extract { streams, talks, bodies, failure } = self;
-        streams.push(packets, Extract::sink((talks, bodies, failure), packets.now));
+        streams.push(packets, Extract::sink((talks, bodies, failure)));
         self.complete().and(out.pass(packets))
     }
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         let Extract { streams, talks, bodies, failure } = self;
-        streams.tick(tick, Extract::sink((talks, bodies, failure), tick.now));
+        streams.tick(tick, Extract::sink((talks, bodies, failure)));
         self.complete().map(|()| StageStatus::Running)
     }
 
-    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let Extract { streams, talks, bodies, failure } = self;
-        streams.reassembler.finish(&mut Extract::sink((talks, bodies, failure), tick.now));
+        streams.reassembler.finish(&mut Extract::sink((talks, bodies, failure)));
         self.complete()
     }
 
@@ -405,6 +394,8 @@ impl Stage for Extract {
             ("delivered", account.delivered),
             ("missing", account.missing()),
             ("no_memory", self.talks.given_up),
+            ("unparsed", self.talks.unparsed.messages),
+            ("unparsed_lines", self.talks.unparsed.lines),
         ];
         Some(Table::of_numbers(&counts.chain(streams).collect::<Vec<_>>()))
     }
@@ -415,6 +406,7 @@ mod tests {
     use super::super::written::lines_of;
     use super::*;
     use crate::trial::Trial;
+    use tapline_packet::{ClockReading, Meta, Timestamp};
     use tapline_testkit::frames::*;
 
     fn frame(is_client: bool, sequence: u32, flags: u8, text: &str) -> Vec<u8> {
@@ -522,11 +514,11 @@ mod tests {
             let meta = crate::trial::whole(frame);
             let packet = tapline_packet::Packet { data: frame, meta: &meta };
             let headers = tapline_packet::headers::Headers::parse(tapline_packet::LinkType::ETHERNET, packet);
-            let mut sink = Extract::sink((&mut talks, &mut bodies, &mut failure), meta.timestamp);
+            let mut sink = Extract::sink((&mut talks, &mut bodies, &mut failure));
             reassembler.push(&headers, packet, &mut sink);
         }
         let before = (talks.known.len(), talks.memory);
-        let mut sink = Extract::sink((&mut talks, &mut bodies, &mut failure), Timestamp::from_nanos(0));
+        let mut sink = Extract::sink((&mut talks, &mut bodies, &mut failure));
         reassembler.finish(&mut sink);
         drop(sink);
         assert!(failure.is_none());
@@ -584,5 +576,41 @@ mod tests {
         assert_eq!(trial.numbers("s", None)[..3], [0, 0, 1]);
         assert_eq!(files(&to), ["index.jsonl"]);
         assert_eq!(lines_of(&to)[0]["missing"], 16);
+    }
+
+    #[test]
+    fn a_body_ends_at_the_time_of_a_packet() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let to = folder.path().join("bodies");
+        let mut trial = Trial::of(&format!("s :: extract({to:?})"));
+        let answers = "HTTP/1.0 200 OK\r\n\r\nBODY";
+        let frames = conversation(answers);
+        let last = frames.len() as i64 - 1;
+        let at = |at: usize| Timestamp::from_nanos(1_700_000_000_000_000_000 + at as i64);
+        let packets: Vec<(Vec<u8>, Meta)> = frames
+            .into_iter()
+            .enumerate()
+            .map(|(index, frame)| {
+                let meta = Meta { timestamp: at(index), ..crate::trial::whole(&frame) };
+                (frame, meta)
+            })
+            .collect();
+        trial.now = ClockReading::unset(Timestamp::from_nanos(1_800_000_000_000_000_000));
+        trial.push_all(&packets, 256);
+        trial.finish();
+        let line = &lines_of(&to)[0];
+        assert_eq!(line["end_ns"], (1_700_000_000_000_000_000 + last).to_string());
+        assert_eq!((&line["target"], &line["fate"]), (&"/../../etc/passwd".into(), &"files".into()));
+    }
+
+    #[test]
+    fn unknown_requests_are_null_and_what_is_no_message_is_counted() {
+        let answers = "HTTP/1.1 200 OK\r\nX-A : b\r\nnone\r\nContent-Length: 3, 3\r\n\r\nabc\
+            HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc";
+        let (_folder, to, trial) = extracted("", answers);
+        let index = lines_of(&to);
+        assert_eq!((&index[0]["target"], &index[1]["target"]), (&"/../../etc/passwd".into(), &Value::Null));
+        let numbers = trial.numbers("s", None);
+        assert_eq!((index.len(), &numbers[numbers.len() - 2..]), (2, &[1, 1][..]));
     }
 }
