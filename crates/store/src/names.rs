@@ -49,9 +49,7 @@ pub(crate) fn message<'p>(data: &'p [u8], headers: &Headers) -> Option<Message<'
         return match payload {
             _ if port::is_dns(src) || port::is_dns(dst) => Some(Message::Dns(payload)),
             _ if payload.starts_with(&DTLS_START) => Some(Message::Dtls(payload)),
-            [first, ..] if first & 0xc0 == 0xc0 && quic::has_long_header(payload) => {
-                Some(Message::Quic(payload))
-            }
+            _ if quic::has_long_header(payload) => Some(Message::Quic(payload)),
             _ => None,
         };
     }

@@ -22,9 +22,11 @@ use sha2::Sha256;
 
 use crate::bytes::ByteReader;
 
-/// Most CRYPTO frames that are read of one packet: Chrome sends about ten.
+/// CRYPTO frames of one packet that are sorted without memory of their own: Chrome sends about ten.
 const PIECES: usize = 64;
 const ID_MAX: usize = 20;
+/// The bit of the first byte that tells QUIC from other protocols, unless it is cleared (RFC 9000, 17.2; RFC 9287).
+const QUIC_BIT: u8 = 0x40;
 const TAG_LEN: usize = 16;
 /// Bytes that the mask of the header is made of (RFC 9001, 5.4.2).
 const SAMPLE_LEN: usize = 16;
@@ -54,12 +56,13 @@ const V2: Version = Version {
     mask: "quicv2 hp",
 };
 
-/// The version of a datagram that begins with a long header.
+/// The version of a datagram that begins with a long header. Endpoints that agreed on it clear the bit behind the first
+/// (RFC 9287).
 #[inline]
 fn version(datagram: &[u8]) -> Option<&'static Version> {
     let &[first, number @ ..] = datagram.first_chunk::<5>()?;
     match u32::from_be_bytes(number) {
-        _ if first & 0xc0 != 0xc0 => None,
+        _ if first & 0x80 == 0 => None,
         1 => Some(&V1),
         VERSION_2 => Some(&V2),
         _ => None,
@@ -69,7 +72,15 @@ fn version(datagram: &[u8]) -> Option<&'static Version> {
 /// Whether a datagram begins with a long header of version 1 or 2.
 #[inline]
 pub fn has_long_header(datagram: &[u8]) -> bool {
-    version(datagram).is_some()
+    version(datagram).is_some() && (datagram[0] & QUIC_BIT != 0 || has_ids(datagram))
+}
+
+/// Whether connection IDs of QUIC stand behind the version. Without the QUIC bit a datagram may be one of another
+/// protocol: RTP begins with the same byte.
+fn has_ids(datagram: &[u8]) -> bool {
+    let header = LongHeader::parse(datagram);
+    let ids = header.and_then(|header| header.destination_id.zip(header.source_id));
+    ids.is_some_and(|(to, from)| to.len().max(from.len()) <= ID_MAX && to.len() + from.len() > 0)
 }
 
 /// The type of a packet with a long header (RFC 9000, 17.2; RFC 9369, 3.2).
@@ -269,15 +280,29 @@ fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> Option<[u8; N]>
 fn pieces(frames: &[u8], piece: &mut dyn FnMut(u32, &[u8])) {
     let mut found: [(u32, &[u8]); PIECES] = [(0, &[]); PIECES];
     let mut count = 0;
-    let mut reader = ByteReader(frames);
-    while let Some(frame) = reader.frame() {
-        let Frame::Crypto(offset, bytes) = frame else { continue };
-        let Some(place) = found.get_mut(count) else { break };
-        *place = (offset, bytes);
+    for one in crypto_frames(frames) {
+        let Some(place) = found.get_mut(count) else {
+            // A frame has three bytes at least, so that the packet bounds their number.
+            return in_order(&mut crypto_frames(frames).collect::<Vec<_>>(), piece);
+        };
+        *place = one;
         count += 1;
     }
-    found[..count].sort_unstable_by_key(|(offset, _)| *offset);
-    found[..count].iter().for_each(|(offset, bytes)| piece(*offset, bytes));
+    in_order(&mut found[..count], piece);
+}
+
+fn in_order(found: &mut [(u32, &[u8])], piece: &mut dyn FnMut(u32, &[u8])) {
+    found.sort_unstable_by_key(|(offset, _)| *offset);
+    found.iter().for_each(|(offset, bytes)| piece(*offset, bytes));
+}
+
+fn crypto_frames(frames: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let mut reader = ByteReader(frames);
+    let all = std::iter::from_fn(move || reader.frame());
+    all.filter_map(|frame| match frame {
+        Frame::Crypto(offset, bytes) => Some((offset, bytes)),
+        Frame::Other => None,
+    })
 }
 
 /// A frame of an Initial packet (RFC 9000, 12.4).
@@ -414,9 +439,13 @@ mod tests {
 
     /// An Initial packet as a client seals it, to a server by this connection ID.
     fn sealed_to(to: &[u8; 8], version: &Version, wire: u32, number: u8, frames: &[u8]) -> Vec<u8> {
+        sealed_as(0xc0, to, version, wire, number, frames)
+    }
+
+    fn sealed_as(bits: u8, to: &[u8; 8], version: &Version, wire: u32, number: u8, frames: &[u8]) -> Vec<u8> {
         let secret = client_secret(version, &ID).unwrap();
         let frames = [frames, &[0; 1000]].concat();
-        let first = 0xc0 | u8::from(wire == VERSION_2) << 4;
+        let first = bits | u8::from(wire == VERSION_2) << 4;
         let ids = [&[8][..], to, &[2, 1, 1], &[1, 7]].concat();
         let len = two(1 + frames.len() + TAG_LEN);
         let header = [&[first][..], &wire.to_be_bytes(), &ids, &len, &[number]].concat();
@@ -458,6 +487,18 @@ mod tests {
             let both = pieces_of(&[&packet[..], &again, &packet[..50]].concat());
             assert_eq!(both, [wanted, vec![(305, b"end".to_vec())]].concat());
         }
+    }
+
+    /// RFC 9287.
+    #[test]
+    fn packets_without_the_quic_bit_are_opened() {
+        let packet = sealed_as(0x80, &ID, &V1, 1, 0, &crypto(0, b"hello"));
+        assert_eq!((packet[0] & 0xc0, has_long_header(&packet)), (0x80, true));
+        assert_eq!(pieces_of(&packet), [(0, b"hello".to_vec())]);
+        // RTP of number 0, whose time stamp is like a version.
+        let rtp = [&[0x80, 0, 0, 0, 1, 0xa0, 0x12, 0x34, 0, 0, 0, 7][..], &[0xff; 160]].concat();
+        assert!(!has_long_header(&rtp));
+        assert!(!has_long_header(&[0x40, 0, 0, 0, 1, 1, 7, 1, 9]), "a short header");
     }
 
     /// Keys stay those of the first connection ID, until a Retry gives the client another one to begin with.
@@ -519,9 +560,9 @@ mod tests {
             let mut reader = ByteReader(frames);
             assert!(reader.frame().is_none(), "{frames:?}");
         }
-        let many = (0..200).flat_map(|offset| crypto(offset, b"x")).collect::<Vec<_>>();
-        let mut count = 0;
-        pieces(&many, &mut |_, _| count += 1);
-        assert_eq!(count, PIECES);
+        let many = (0..200).rev().flat_map(|offset| crypto(offset, b"x")).collect::<Vec<_>>();
+        let mut offsets = Vec::new();
+        pieces(&many, &mut |offset, _| offsets.push(offset));
+        assert_eq!(offsets, (0..200).collect::<Vec<u32>>());
     }
 }

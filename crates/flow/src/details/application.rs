@@ -1,6 +1,7 @@
 //! Applications: by what is said, else by the port.
 
 use tapline_packet::numbers::ip_protocol::{TCP, UDP};
+use tapline_wire::quic;
 
 /// The name of an application: that of IANA's registry of service names, where it has one.
 pub type Application = &'static str;
@@ -163,7 +164,7 @@ fn of_text_or_record(bytes: &[u8]) -> Option<Application> {
 /// A long header of QUIC, version 1 or 2 (RFC 9000 17.2, RFC 9369), or a handshake record of DTLS.
 fn of_datagram(bytes: &[u8]) -> Option<Application> {
     match bytes {
-        [0xc0..=0xff, 0, 0, 0, 1, ..] | [0xc0..=0xff, 0x6b, 0x33, 0x43, 0xcf, ..] => Some(QUIC),
+        _ if quic::has_long_header(bytes) => Some(QUIC),
         [22, 0xfe, 0xfd | 0xff, ..] => Some(DTLS),
         _ => None,
     }
@@ -197,6 +198,9 @@ mod tests {
         assert_eq!(tcp(b"GETTING"), Some("https"));
         assert_eq!(recognise(UDP, 50_000, 50_001, &[0xc3, 0, 0, 0, 1, 8]), Some("quic"));
         assert_eq!(recognise(UDP, 50_000, 50_001, &[0xc3, 0, 0, 0, 9, 8]), None);
+        // Without the QUIC bit the connection IDs tell it from RTP.
+        assert_eq!(recognise(UDP, 50_000, 50_001, &[0x83, 0, 0, 0, 1, 1, 7, 1, 9]), Some("quic"));
+        assert_eq!(recognise(UDP, 50_000, 50_001, &[0x80, 0, 0, 0, 1, 160, 7, 1, 9]), None);
         assert_eq!(recognise(UDP, 50_000, 50_001, &[22, 0xfe, 0xfd]), Some("dtls"));
         assert_eq!(recognise(UDP, 50_000, 53, &[1]), Some("domain"));
         assert!(["tls", "domain", "sip"].iter().all(|name| names().any(|known| known == *name)));

@@ -2,8 +2,12 @@
 //!
 //! ```text
 //! SIP with SDP --> expected: address, port --> call, formats
-//! UDP to such a place, or RTP by its look --> streams: both ends, source --> statistics
+//! UDP to such a place or from it, or RTP by its look --> streams: both ends, source --> statistics
 //! ```
+//!
+//! Media comes from the port at which its sender wants to receive (RFC 4961): so it is known behind an address translator,
+//! whose other side no SDP names. A later call may have the ends and the source of an earlier one: it has streams of its
+//! own.
 //!
 //! All tables have a most; what comes after that is counted.
 
@@ -26,7 +30,7 @@ use crate::table::{Cell, Table};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "rtp",
     summary: "the streams of calls: loss, jitter, quality",
-    description: "Follows SIP in UDP and in single TCP segments to the ports that its SDP announces, and measures the RTP that comes there: packets lost by \
+    description: "Follows SIP in UDP and in single TCP segments to the ports that its SDP announces, and measures the RTP that comes there or from there: packets lost by \
         their numbers, late and doubled ones, interarrival jitter (RFC 3550), the longest gap, and the quality as MOS by the E-model of ITU-T G.107, simplified \
         (Cole and Rosenbluth), for codecs with figures in G.113: G.711, G.729, G.723.1, GSM-EFR; the delay of the network counts as 0. All packets go on. \
         The row without addresses has the packets of streams that found no room.",
@@ -55,6 +59,8 @@ pub(crate) const CLASS: StageClass = StageClass {
             expected: HashMap::new(),
             calls: Vec::new(),
             call_ids: HashMap::new(),
+            changes: 0,
+            ended: 0,
             streams: HashMap::new(),
             measured: Vec::new(),
             candidates: HashMap::new(),
@@ -76,6 +82,10 @@ struct Rtp {
     calls: Vec<Call>,
     /// The place of each call among `calls`.
     call_ids: HashMap<String, usize>,
+    /// How often a port was announced by another call than before, or a call ended.
+    changes: u64,
+    /// Calls that ended since their ports were forgotten.
+    ended: usize,
     /// The place of each stream among `measured`.
     streams: HashMap<(FiveTuple, u32), usize>,
     measured: Vec<Measured>,
@@ -90,6 +100,7 @@ struct Call {
     id: String,
     from: String,
     to: String,
+    is_over: bool,
 }
 
 /// A port that a call has announced.
@@ -103,6 +114,8 @@ struct Measured {
     ends: FiveTuple,
     ssrc: u32,
     call: Option<usize>,
+    /// The changes of announced ports up to which the call is that of the ports.
+    changes: u64,
     /// The format of the first packet.
     name: String,
     payload_type: u8,
@@ -111,14 +124,18 @@ struct Measured {
 }
 
 impl Rtp {
-    /// Notes the media that a message announces.
+    /// Notes the media that a message announces, and the end of a call.
     fn message(&mut self, message: &Message<'_>) {
+        if message.start == Start::Request("BYE") {
+            return self.end_call(message);
+        }
         // Answers to requests without media carry descriptions of what could be.
         if matches!(message.start, Start::Status(status) if !(100..300).contains(&status)) {
             return;
         }
         let Some(sdp) = message.sdp else { return };
         let Some(call) = self.call(message) else { return };
+        self.forget_ended();
         sip::media(sdp, |media| {
             let place = (media.address, media.port);
             if self.expected.len() >= self.streams_max && !self.expected.contains_key(&place) {
@@ -126,8 +143,27 @@ impl Rtp {
             }
             let formats = media.formats().iter().filter(|format| format.clock > 0);
             let formats = formats.map(|format| (format.payload_type, cut(format.name), format.clock));
-            self.expected.insert(place, Expected { call, formats: formats.collect() });
+            let before = self.expected.insert(place, Expected { call, formats: formats.collect() });
+            self.changes += u64::from(before.is_none_or(|before| before.call != call));
         });
+    }
+
+    fn end_call(&mut self, message: &Message<'_>) {
+        let known = self.call_ids.get(&cut(message.call_id)).and_then(|at| self.calls.get_mut(*at));
+        if let Some(call) = known.filter(|call| !call.is_over) {
+            call.is_over = true;
+            self.changes += 1;
+            self.ended += 1;
+        }
+    }
+
+    /// Forgets the ports of calls that ended, once there are many of them and no room is left.
+    fn forget_ended(&mut self) {
+        if self.expected.len() >= self.streams_max && self.ended > self.streams_max / 4 {
+            let calls = &self.calls;
+            self.expected.retain(|_, expected| !calls[expected.call].is_over);
+            self.ended = 0;
+        }
     }
 
     /// The number of a call.
@@ -141,22 +177,32 @@ impl Rtp {
         }
         let (from, to) = (cut(sip::address(message.from)), cut(sip::address(message.to)));
         self.call_ids.insert(id.clone(), self.calls.len());
-        self.calls.push(Call { id, from, to });
+        self.calls.push(Call { id, from, to, is_over: false });
         Some(self.calls.len() - 1)
+    }
+
+    /// The call that announced the receiver's port, else the sender's.
+    fn announced(&self, ends: FiveTuple) -> Option<&Expected> {
+        let of = |place| self.expected.get(&place).filter(|expected| !self.calls[expected.call].is_over);
+        of((ends.dst, ends.dst_port)).or_else(|| of((ends.src, ends.src_port)))
     }
 
     /// A datagram that is no SIP.
     fn datagram(&mut self, ends: FiveTuple, payload: &[u8], time_ns: i64) {
         let Some(header) = Header::parse(payload) else { return };
         let key = (ends, header.ssrc);
-        if let Some(&at) = self.streams.get(&key) {
+        let known = self.streams.get(&key).copied();
+        if let Some(at) = known
+            && !self.is_other(at, &header, time_ns)
+        {
             let Measured { stream, clock, payload_type, .. } = &mut self.measured[at];
             let clock = if header.payload_type == *payload_type { *clock } else { 0 };
             return stream.packet(&header, time_ns, clock);
         }
-        let is_expected = self.expected.contains_key(&(ends.dst, ends.dst_port));
-        let is_stream = is_expected || self.guesses && self.is_likely(key, &header);
-        if !is_stream {
+        let is_expected = self.announced(ends).is_some();
+        let is_likely = self.guesses && (known.is_some() || !is_expected && self.is_likely(key, &header));
+        if !is_expected && !is_likely {
+            self.streams.remove(&key);
             return;
         }
         if self.measured.len() >= self.streams_max {
@@ -164,6 +210,23 @@ impl Rtp {
             return;
         }
         self.begin(key, &header, time_ns);
+    }
+
+    /// Whether a packet belongs to another stream than that of the same ends and source: to that of another call, or to
+    /// one that begins after a silence.
+    fn is_other(&mut self, at: usize, header: &Header, time_ns: i64) -> bool {
+        let measured = &self.measured[at];
+        let is_over = measured.call.is_some_and(|call| self.calls[call].is_over);
+        if measured.stream.is_over_before(header, time_ns, is_over) {
+            return true;
+        }
+        if measured.changes == self.changes {
+            return false;
+        }
+        let announced = self.announced(measured.ends).map(|expected| expected.call);
+        let is_other = measured.call.is_some() && announced.is_some_and(|call| measured.call != Some(call));
+        self.measured[at].changes = self.changes;
+        is_other
     }
 
     /// Whether packets like this one have come with successive numbers.
@@ -192,8 +255,8 @@ impl Rtp {
 
     fn begin(&mut self, key: (FiveTuple, u32), header: &Header, time_ns: i64) {
         let (ends, ssrc) = key;
-        // Formats are those that the receiver has announced.
-        let expected = self.expected.get(&(ends.dst, ends.dst_port));
+        // Formats are those that the receiver has announced, else those of the sender, who uses the same numbers.
+        let expected = self.announced(ends);
         let of_call = expected
             .and_then(|expected| expected.formats.iter().find(|(number, ..)| *number == header.payload_type));
         let (name, clock) = match (of_call, rtp::static_format(header.payload_type)) {
@@ -204,7 +267,8 @@ impl Rtp {
         let stream = Stream::new(header, time_ns);
         let (call, payload_type) = (expected.map(|expected| expected.call), header.payload_type);
         self.streams.insert(key, self.measured.len());
-        self.measured.push(Measured { ends, ssrc, call, name, payload_type, clock, stream });
+        let changes = self.changes;
+        self.measured.push(Measured { ends, ssrc, call, changes, name, payload_type, clock, stream });
     }
 
     fn row(&self, measured: &Measured) -> Vec<Cell> {
@@ -303,6 +367,7 @@ impl Stage for Rtp {
 mod tests {
     use super::*;
     use crate::trial::Trial;
+    use tapline_packet::{Meta, Timestamp};
     use tapline_testkit::frames::*;
 
     fn ip() -> IpPair {
@@ -352,6 +417,74 @@ mod tests {
         assert_eq!(rows[0][1], Cell::Text("sip:a@x".to_owned()));
         assert_eq!(rows[0][6], Cell::Text("PCMU".to_owned()));
         assert_eq!(rows[0][7..11], [4, 1, 0, 0].map(Cell::Number));
+    }
+
+    /// Packets of a stream from a second on, each 20 ms behind the one before.
+    fn stream(ports: (u16, u16), second: i64, first: u16) -> Vec<(Vec<u8>, Meta)> {
+        let at = |number: u16| {
+            let frame = frame(ports.0, ports.1, &packet(first + number));
+            let timestamp = Timestamp::from_nanos(second * 1_000_000_000 + i64::from(number) * 20_000_000);
+            let meta = Meta { timestamp, ..crate::trial::whole(&frame) };
+            (frame, meta)
+        };
+        (0..20).map(at).collect()
+    }
+
+    fn sip(second: i64, text: &[u8]) -> (Vec<u8>, Meta) {
+        let frame = frame(5060, 5060, text);
+        let timestamp = Timestamp::from_nanos(second * 1_000_000_000);
+        let meta = Meta { timestamp, ..crate::trial::whole(&frame) };
+        (frame, meta)
+    }
+
+    fn rows_of(text: &str, packets: &[(Vec<u8>, Meta)]) -> Vec<Vec<Cell>> {
+        let mut trial = Trial::of(text);
+        trial.push_all(packets, 256);
+        trial.assert_balanced();
+        trial.result("r").rows
+    }
+
+    #[test]
+    fn two_calls_with_the_same_ports_and_source_are_two_rows() {
+        let other = String::from_utf8(invite()).expect("text").replace("c1", "c2").into_bytes();
+        let bye = b"BYE sip:b@x SIP/2.0\r\nCall-ID: c1\r\n\r\n";
+        let first = [vec![sip(0, &invite())], stream((3000, 4000), 1, 1000)].concat();
+        let second = stream((3000, 4000), 61, 40_000);
+        for (text, between, calls) in [
+            ("r :: rtp", vec![sip(2, bye), sip(60, &other)], ["c1", "c2"]),
+            ("r :: rtp", vec![sip(60, &other)], ["c1", "c2"]),
+            ("r :: rtp(guess=yes)", vec![sip(2, bye)], ["c1", "-"]),
+        ] {
+            let rows = rows_of(text, &[first.clone(), between, second.clone()].concat());
+            assert_eq!(rows.len(), 2, "{rows:?}");
+            for (row, call) in rows.iter().zip(calls) {
+                assert_eq!(row[0], Cell::Text(call.to_owned()));
+                assert_eq!((&row[7], &row[8], &row[13]), (&20.into(), &0.into(), &20_000.into()));
+                assert_eq!(row[14], Cell::Text("4.40".to_owned()));
+            }
+        }
+    }
+
+    #[test]
+    fn media_from_an_announced_port_is_of_the_call() {
+        // Behind a translator the other end is at a port that no description names.
+        let packets = [vec![sip(0, &invite())], stream((3000, 4000), 1, 1)].concat();
+        let returned: Vec<_> = stream((4000, 33_333), 1, 500)
+            .into_iter()
+            .map(|(_, meta)| meta)
+            .zip(0u16..)
+            .map(|(meta, number)| {
+                let ends = IpPair::between(&Host::number(2), &Host::number(1), IpVersion::V4);
+                let udp = Udp { src: 4000, dst: 33_333 }.packet(ends, &packet(500 + number));
+                (Ethernet::between(&Host::number(2), &Host::number(1)).ip(&udp), meta)
+            })
+            .collect();
+        let rows = rows_of("r :: rtp", &[packets, returned].concat());
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        assert!(
+            rows.iter().all(|row| row[0] == Cell::Text("c1".to_owned()) && row[7] == 20.into()),
+            "{rows:?}"
+        );
     }
 
     #[test]

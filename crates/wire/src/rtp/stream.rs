@@ -4,6 +4,7 @@
 //! expected = highest extended sequence - first + 1         (RFC 3550, A.3)
 //! lost     = expected - received that are no duplicates
 //! J        = J + (|D| - J) / 16,  D = (arrival - arrival before) - (time stamp - time stamp before)     (A.8)
+//!            for |D| of 5 s at most: a greater step is another time base
 //! ```
 
 use super::Header;
@@ -14,6 +15,12 @@ const DROPOUT_MAX: u16 = 3000;
 
 /// Packets behind the highest of which is known whether they came.
 const REMEMBERED: u32 = 64;
+
+/// A silence after which numbers that do not go on belong to another stream.
+const SILENCE_NS: i64 = 5_000_000_000;
+
+/// A step between arrival and time stamp that is no jitter: the sender has another time base, or was on hold.
+const TIME_STEP_NS: i64 = 5_000_000_000;
 
 /// A stream: the packets of a synchronization source to one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +69,14 @@ impl Stream {
         }
     }
 
+    /// Whether a packet belongs to another stream of the same source: it comes after a silence, and its number does not
+    /// go on. `is_over` tells that the call of this stream has ended, so that the silence alone shows it.
+    pub fn is_over_before(&self, header: &Header, time_ns: i64, is_over: bool) -> bool {
+        let step = header.sequence.wrapping_sub(self.highest as u16);
+        let goes_on = step < DROPOUT_MAX || step > u16::MAX - REMEMBERED as u16;
+        time_ns.saturating_sub(self.last.0) > SILENCE_NS && (is_over || !goes_on)
+    }
+
     /// The next packet. `clock` are ticks a second of its time stamps; 0 where they are not known: such packets do not
     /// count for jitter.
     pub fn packet(&mut self, header: &Header, time_ns: i64, clock: u32) {
@@ -73,10 +88,12 @@ impl Stream {
             let ticks = i64::from(header.timestamp.wrapping_sub(last_stamp) as i32);
             let sent_ns = (i128::from(ticks) * 1_000_000_000 / i128::from(clock)) as i64;
             let difference = time_ns.saturating_sub(last_ns).saturating_sub(sent_ns).saturating_abs();
-            self.jitter_ns += (difference - self.jitter_ns) / 16;
-            self.jitter_max_ns = self.jitter_max_ns.max(self.jitter_ns);
-            self.jitter_sum_ns += i128::from(self.jitter_ns);
-            self.jitter_count += 1;
+            if difference <= TIME_STEP_NS {
+                self.jitter_ns += (difference - self.jitter_ns) / 16;
+                self.jitter_max_ns = self.jitter_max_ns.max(self.jitter_ns);
+                self.jitter_sum_ns += i128::from(self.jitter_ns);
+                self.jitter_count += 1;
+            }
         }
         self.last = (time_ns, header.timestamp);
     }
@@ -202,6 +219,36 @@ mod tests {
         assert_eq!((jumped.restarts(), jumped.expected(), jumped.lost()), (1, 5, 0));
         let stray = stream(&[1, 2, 40_000, 3, 4]);
         assert_eq!((stray.restarts(), stray.expected(), stray.received()), (0, 4, 5));
+    }
+
+    #[test]
+    fn a_silence_and_other_numbers_are_another_stream() {
+        let stream = stream(&[1, 2, 3]);
+        let (last, second) = (40 * MS, 1000 * MS);
+        for (sequence, after, is_over, expected) in [
+            (40_000, 6 * second, false, true),
+            (40_000, 4 * second, false, false),
+            (4, 60 * second, false, false),
+            (2, 60 * second, false, false),
+            (4, 60 * second, true, true),
+            (4, second, true, false),
+        ] {
+            assert_eq!(
+                stream.is_over_before(&header(sequence), last + after, is_over),
+                expected,
+                "{sequence}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_time_base_is_no_jitter() {
+        let mut stream = stream(&[1, 2, 3]);
+        for sequence in [4, 5] {
+            let other = Header { timestamp: 3_000_000_000 + u32::from(sequence) * 160, ..header(sequence) };
+            stream.packet(&other, i64::from(sequence) * 20 * MS - 20 * MS, 8000);
+        }
+        assert_eq!((stream.jitter_max_ns(), stream.lost()), (Some(0), 0));
     }
 
     #[test]
