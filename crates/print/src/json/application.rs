@@ -131,7 +131,8 @@ const LINE_MAX: usize = 1024;
 
 /// The first line of a text protocol; nothing for other bytes.
 fn text_line(walk: &mut Walk, name: &'static str, span: Span<'_>) {
-    let bytes = &span.data[..span.length.min(span.data.len()).min(LINE_MAX)];
+    let all = &span.data[..span.length.min(span.data.len())];
+    let bytes = &all[..all.len().min(LINE_MAX)];
     let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     if line.is_empty() || line.iter().any(|&byte| byte < 0x20 && byte != b'\t') {
@@ -139,6 +140,9 @@ fn text_line(walk: &mut Walk, name: &'static str, span: Span<'_>) {
     }
     let _: Result<(), Cut> = walk.layer(name, |json| {
         json.text_field("line", line);
+        if end == LINE_MAX && all.get(end).is_some_and(|byte| !matches!(byte, b'\r' | b'\n')) {
+            json.boolean_field("line_truncated", true);
+        }
         Ok(())
     });
 }

@@ -54,9 +54,14 @@ pub(super) fn message(walk: &mut Walk, span: Span<'_>, multicast: bool) -> Print
         }
         let counts = [span.u16(4)?, span.u16(6)?, span.u16(8)?, span.u16(10)?];
         let mut reader = Reader { message: span, at: 12, multicast };
-        json.array_field("questions", |json| reader.section(json, counts[0], Reader::question))?;
-        for (name, count) in ["answers", "authorities", "additionals"].into_iter().zip(&counts[1..]) {
-            json.array_field(name, |json| reader.section(json, *count, Reader::record))?;
+        for (index, name) in ["questions", "answers", "authorities", "additionals"].into_iter().enumerate() {
+            let entry = if index == 0 { Reader::question } else { Reader::record };
+            json.array_field(name, |json| reader.section(json, counts[index], entry))?;
+            if counts[index] > RECORDS_MAX {
+                // The place of the next section is not known.
+                json.boolean_field("records_truncated", true);
+                break;
+            }
         }
         Ok(())
     })
@@ -168,15 +173,25 @@ fn write_texts(json: &mut Writer, mut bytes: &[u8]) {
     }
 }
 
-/// The name at `at` as a string; where what follows it starts. A name that makes no sense ends the message.
+/// The name at `at` as a string; where what follows it starts. A name that makes no sense ends the message. One that is
+/// longer than names may be is cut, and a key behind it says so.
 fn write_name(json: &mut Writer, key: &'static str, message: Span<'_>, at: usize) -> Result<usize, Cut> {
+    let mut is_cut = false;
     let end = json.string_field(key, |part| {
         name::walk(message.data, at, |piece| match piece {
             NamePart::Label(label) => part.bytes(label),
             NamePart::Bits { bits, .. } => part.hex(bits),
             NamePart::Dot => part.bytes(b"."),
-            NamePart::TooLong => {}
+            NamePart::TooLong => is_cut = true,
         })
     });
+    if is_cut {
+        let flag = match key {
+            "mailbox" => "mailbox_truncated",
+            "data" => "data_truncated",
+            _ => "name_truncated",
+        };
+        json.boolean_field(flag, true);
+    }
     end.map_err(|_| Cut)
 }

@@ -119,6 +119,46 @@ fn a_packet_cut_anywhere_says_where() {
 }
 
 #[test]
+fn names_that_are_too_long_are_marked() {
+    let long = [b"\x3f".as_slice(), &[b'a'; 63]].concat().repeat(5);
+    let question = [&DNS_QUESTION[42..54], &long, &DNS_QUESTION[DNS_QUESTION.len() - 5..]].concat();
+    let value = udp(53, &question);
+    let question = &value["dns"]["questions"][0];
+    assert_eq!((&question["name_truncated"], &question["type_name"]), (&true.into(), &"A".into()));
+    assert_eq!(question["name"].as_str().map(str::len), Some(256), "with the last dot");
+    let whole = checked(DNS_QUESTION, &whole(DNS_QUESTION), LinkType::ETHERNET);
+    assert!(whole["dns"]["questions"][0].get("name_truncated").is_none());
+}
+
+#[test]
+fn records_and_lines_beyond_the_most_are_marked() {
+    let mut many = DNS_QUESTION[42..].to_vec();
+    (many[6], many[7], many[9]) = (2, 1, 1);
+    for _ in 0..513 {
+        many.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0]);
+    }
+    let value = udp(53, &many);
+    assert_eq!(value["dns"]["answers"].as_array().map(Vec::len), Some(512));
+    assert_eq!(
+        (&value["dns"]["records_truncated"], &value["dns"]["authorities"]),
+        (&true.into(), &Value::Null)
+    );
+    for (len, expected) in [(1024, Value::Null), (1025, true.into())] {
+        let line = [vec![b'a'; len], b"\r\n".to_vec()].concat();
+        assert_eq!(udp(514, &line)["syslog"]["line_truncated"], expected, "{len}");
+    }
+}
+
+/// A datagram to a port.
+fn udp(port: u16, payload: &[u8]) -> Value {
+    let mut frame = [&DNS_QUESTION[..42], payload].concat();
+    frame[36..38].copy_from_slice(&port.to_be_bytes());
+    frame[38..40].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame[16..18].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
+    checked(&frame, &whole(&frame), LinkType::ETHERNET)
+}
+
+#[test]
 fn heads_of_http_are_read_as_leniently_as_by_browsers() {
     let many = "X-A: b\r\n".repeat(300);
     let head = format!(

@@ -155,22 +155,26 @@ pub(super) fn sctp(walk: &mut Walk, span: Span<'_>) -> Printed {
         json.number_field("dst_port", span.u16(2)?);
         json.hex_field("verification_tag", span.u32(4)?, 8);
         json.hex_field("checksum", span.u32(8)?, 8);
-        json.array_field("chunks", |json| sctp_chunks(json, span.skip(12)))
+        if json.array_field("chunks", |json| sctp_chunks(json, span.skip(12)))? {
+            json.boolean_field("chunks_truncated", true);
+        }
+        Ok(())
     })
 }
 
-fn sctp_chunks(json: &mut Writer, mut span: Span<'_>) -> Printed {
+/// Whether there are more chunks than are listed.
+fn sctp_chunks(json: &mut Writer, mut span: Span<'_>) -> Result<bool, Cut> {
     for _ in 0..CHUNKS_MAX {
         if span.length < 4 {
-            break;
+            return Ok(false);
         }
         let length = json.object(|json| sctp_chunk(json, span))?;
         if length < 4 {
-            break;
+            return Ok(false);
         }
         span = span.skip(length.next_multiple_of(4));
     }
-    Ok(())
+    Ok(span.length >= 4)
 }
 
 /// One chunk; its length.

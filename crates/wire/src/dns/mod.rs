@@ -121,12 +121,12 @@ pub const NAMED_ENTRIES_MAX: usize = 64;
 
 /// Gives `each` the names of questions, of records in the answer section, and those that CNAME records lead to, in
 /// [text form](name::read), as far as the message can be read and up to [`NAMED_ENTRIES_MAX`] entries. A name may come
-/// several times. `scratch` holds one name at a time.
+/// several times, and those without a text form are passed over. `scratch` holds one name at a time.
 pub fn names(message: &[u8], scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
     let Some(header) = Header::parse(message).filter(|header| header.opcode() <= OPCODE_MAX) else { return };
     let mut name_at = |at: usize| {
         scratch.clear();
-        let after = name::read(message, at, scratch)?;
+        let Some(after) = name::read(message, at, scratch) else { return name::skip(message, at) };
         each(scratch);
         Some(after)
     };
@@ -206,6 +206,15 @@ mod tests {
                     .starts_with(&all_names(&message[..cut]).iter().map(String::as_str).collect::<Vec<_>>())
             );
         }
+    }
+
+    #[test]
+    fn names_behind_one_that_is_too_long_are_given() {
+        let long = [b"\x3f".as_slice(), &[b'a'; 63]].concat().repeat(5);
+        let mut message =
+            [&QUERY[..HEADER_LEN], &long, &[0], &QUERY[QUERY.len() - 4..], &QUERY[HEADER_LEN..]].concat();
+        message[5] = 2;
+        assert_eq!(all_names(&message), ["www.example.org"]);
     }
 
     #[test]
