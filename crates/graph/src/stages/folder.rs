@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The file in which each line describes one thing that was written.
 const INDEX: &str = "index.jsonl";
@@ -14,14 +14,19 @@ const INDEX: &str = "index.jsonl";
 pub(super) struct Folder {
     path: PathBuf,
     index: Option<File>,
+    /// Bytes that the index may still take.
+    room: u64,
+    /// Lines for which there was no room.
+    not_indexed: u64,
 }
 
 impl Folder {
-    /// Takes a folder, which is made unless it is there. Others than its user and group may not look into it.
+    /// Takes a folder, which is made unless it is there, with an index of `index_max` bytes at most. Others than its user
+    /// and group may not look into it.
     ///
     /// # Errors
     /// The folder cannot be made, or has the index of another run.
-    pub(super) fn make(path: &Path) -> Result<Folder, String> {
+    pub(super) fn make(path: &Path, index_max: u64) -> Result<Folder, String> {
         let why = |error: io::Error| format!("{}: {error}", path.display());
         DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(why)?;
         if path.join(INDEX).exists() {
@@ -30,7 +35,7 @@ impl Folder {
                 path.display()
             ));
         }
-        Ok(Folder { path: path.to_owned(), index: None })
+        Ok(Folder { path: path.to_owned(), index: None, room: index_max, not_indexed: 0 })
     }
 
     /// The folder, for messages.
@@ -51,18 +56,45 @@ impl Folder {
         OpenOptions::new().write(true).create_new(true).mode(0o640).open(self.path(name))
     }
 
-    /// Adds a line to the index.
+    /// Adds a line to the index, if there is room.
     ///
     /// # Errors
     /// As for [`create`](Self::create), and those of writing.
     pub(super) fn log(&mut self, line: &Value) -> io::Result<()> {
+        let line = format!("{line}\n");
+        match self.room.checked_sub(line.len() as u64).filter(|_| self.not_indexed == 0) {
+            Some(room) => {
+                self.room = room;
+                self.write(&line)
+            }
+            None => {
+                self.not_indexed += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the index: its last line counts those for which there was no room.
+    ///
+    /// # Errors
+    /// As for [`log`](Self::log).
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        match self.not_indexed {
+            0 => Ok(()),
+            count => self.write(&format!("{}\n", json!({ "not_indexed": count }))),
+        }
+    }
+
+    /// Lines for which there was no room.
+    pub(super) fn not_indexed(&self) -> u64 {
+        self.not_indexed
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
         if self.index.is_none() {
             self.index = Some(self.create(INDEX)?);
         }
-        match &mut self.index {
-            Some(index) => index.write_all(format!("{line}\n").as_bytes()),
-            None => Ok(()),
-        }
+        self.index.as_mut().map_or(Ok(()), |index| index.write_all(line.as_bytes()))
     }
 }
 

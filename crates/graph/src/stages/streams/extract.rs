@@ -18,7 +18,7 @@ use tapline_stream::{EndCause, Event, Stream};
 
 use super::super::folder::Folder;
 use super::written::description;
-use super::{IDLE, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams};
+use super::{IDLE, INDEX, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -66,6 +66,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("1G"),
             meaning: "bytes of all files at most",
         },
+        INDEX,
         ROOM,
         MEMORY,
         STREAM_MEMORY,
@@ -88,7 +89,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }
     let types = arguments.text("types").split(',').map(|name| name.trim().to_ascii_lowercase());
     let bodies = Bodies {
-        folder: Folder::make(&site.common.path(arguments.text("to")))?,
+        folder: Folder::make(&site.common.path(arguments.text("to")), arguments.number("index"))?,
         types: types.filter(|name| !name.is_empty()).collect(),
         size_max: arguments.number("size"),
         files_left: arguments.number("files"),
@@ -382,6 +383,9 @@ impl Stage for Extract {
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let Extract { streams, talks, bodies, failure } = self;
         streams.reassembler.finish(&mut Extract::sink((talks, bodies, failure)));
+        if let Err(error) = bodies.folder.end() {
+            failure.get_or_insert(Error::output(&bodies.folder.name(), error));
+        }
         self.complete()
     }
 
@@ -394,6 +398,7 @@ impl Stage for Extract {
             ("delivered", account.delivered),
             ("missing", account.missing()),
             ("no_memory", self.talks.given_up),
+            ("not_indexed", self.bodies.folder.not_indexed()),
             ("unparsed", self.talks.unparsed.messages),
             ("unparsed_lines", self.talks.unparsed.lines),
         ];
@@ -474,6 +479,24 @@ mod tests {
     }
 
     #[test]
+    fn the_index_is_bounded_and_says_so() {
+        let (_folder, to, trial) = extracted(", index=600", ANSWERS);
+        let index = lines_of(&to);
+        let numbers = trial.numbers("s", None);
+        let not_indexed = numbers[numbers.len() - 3];
+        assert_eq!(
+            (index.len() as u64 - 1 + not_indexed, index.last()),
+            (
+                3,
+                Some(&serde_json::json!({
+                    "not_indexed": not_indexed,
+                }))
+            )
+        );
+        assert_eq!(trial.numbers("s", None)[..2], [2, 1], "bodies are kept all the same");
+    }
+
+    #[test]
     fn limits_hold_and_what_they_refuse_is_counted() {
         // Kept, again, incomplete, other type, too long, no room.
         for (arguments, expected) in [
@@ -492,7 +515,7 @@ mod tests {
 
     fn bodies(to: &std::path::Path) -> Bodies {
         Bodies {
-            folder: Folder::make(to).expect("a folder"),
+            folder: Folder::make(to, 1_000_000).expect("a folder"),
             types: Vec::new(),
             size_max: 1000,
             files_left: 10,

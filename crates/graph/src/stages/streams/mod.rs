@@ -57,6 +57,14 @@ pub(crate) const IDLE: Parameter = Parameter {
     meaning: "the silence that ends a connection",
 };
 
+/// The room for descriptions.
+pub(crate) const INDEX: Parameter = Parameter {
+    name: "index",
+    kind: ParameterType::Number(1, 1_000_000_000_000),
+    default: Some("100M"),
+    meaning: "bytes of index.jsonl at most; lines for which there is no room are counted",
+};
+
 /// The limits that arguments of a stage say.
 fn limits(arguments: &Arguments) -> Limits {
     Limits {

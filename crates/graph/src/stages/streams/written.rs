@@ -17,7 +17,7 @@ use tapline_capture::Error;
 use tapline_stream::{Event, Stream};
 
 use super::super::folder::{Folder, appending};
-use super::{IDLE, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams, table};
+use super::{IDLE, INDEX, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams, table};
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
 };
@@ -58,6 +58,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("100000"),
             meaning: "files of streams at most",
         },
+        INDEX,
         ROOM,
         MEMORY,
         STREAM_MEMORY,
@@ -84,7 +85,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
             return Err("several workers cannot number streams alike: leave --workers out".to_owned());
         }
         (folder, _) => To::Files(Files {
-            folder: Folder::make(&site.common.path(folder))?,
+            folder: Folder::make(&site.common.path(folder), arguments.number("index"))?,
             room: (arguments.number("bytes"), arguments.number("files")),
             open: HashMap::new(),
             known: HashMap::new(),
@@ -298,11 +299,18 @@ impl Stage for Written {
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let Written { streams, to, not_written, failure } = self;
         streams.reassembler.finish(&mut Written::take((to, not_written, failure)));
+        if let To::Files(files) = to
+            && let Err(error) = files.folder.end()
+        {
+            failure.get_or_insert(Error::output(&files.folder.name(), error));
+        }
         self.complete()
     }
 
     fn result(&self) -> Option<Table> {
         let mut table = table(&self.streams.account());
+        let not_indexed = if let To::Files(files) = &self.to { files.folder.not_indexed() } else { 0 };
+        table.add("not_indexed", not_indexed.into());
         table.add("not_written", self.not_written.into());
         Some(table)
     }
@@ -375,6 +383,24 @@ mod tests {
         let (_folder, to, trial) = written(", files=1", &[frame(0, 0x10, "abc")]);
         assert!(to.join("000000.client").exists());
         assert_eq!(trial.numbers("s", None).last(), Some(&0));
+    }
+
+    #[test]
+    fn the_index_is_bounded_and_says_so() {
+        let of = |port: u16| {
+            let (a, b) = (Host::number(1), Host::number(2));
+            let tcp = Tcp { src: port, dst: 80, flags: 0x02, ..Tcp::default() };
+            Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), b""))
+        };
+        let frames: Vec<_> = (1000..1100).map(of).collect();
+        let (_folder, to, trial) = written(", index=2000", &frames);
+        let size = std::fs::metadata(to.join("index.jsonl")).expect("an index").len();
+        let index = lines_of(&to);
+        let numbers = trial.numbers("s", None);
+        let not_indexed = numbers[numbers.len() - 2];
+        assert!(size < 2100 && not_indexed > 80, "{size} {not_indexed}");
+        assert_eq!(index.last(), Some(&json!({ "not_indexed": not_indexed })));
+        assert_eq!(index.len() as u64 - 1 + not_indexed, 100);
     }
 
     #[test]
