@@ -22,6 +22,7 @@ mod condition;
 mod content;
 mod conversation;
 mod detector;
+mod expression;
 mod header;
 mod number;
 mod options;

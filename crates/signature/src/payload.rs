@@ -9,9 +9,8 @@
 //! A search tries each occurrence of a content as long as an option behind depends on its place. So a signature fits
 //! exactly if there is any choice of occurrences that fits all options.
 
-use regex::bytes::{Regex, RegexBuilder};
-
 use crate::content::{Content, Place};
+use crate::expression::{Expression, GaveUp};
 use crate::number::{number, signed};
 use crate::options::{parts, shortened};
 
@@ -19,9 +18,6 @@ use crate::options::{parts, shortened};
 /// and the evaluation is counted.
 pub const STEPS_MAX: u32 = 1 << 18;
 
-/// Bytes that a compiled regular expression may take: the first size in which it fits is what it is charged, and as
-/// much for each of its two caches.
-const REGEX_SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Bytes that the regular expressions of a ruleset may take together.
 pub(crate) const REGEX_SUM_MAX: usize = 1 << 30;
 
@@ -43,7 +39,7 @@ pub(crate) enum PayloadOption {
 /// A regular expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Pcre {
-    regex: Regex,
+    expression: Expression,
     is_relative: bool,
     is_negated: bool,
 }
@@ -181,21 +177,24 @@ impl Evaluation<'_> {
         let haystack = self.payload.get(base..).unwrap_or_default();
         let mut from = 0;
         loop {
-            self.spend(haystack.len().saturating_sub(from))?;
-            let found = if from <= haystack.len() { pcre.regex.find_at(haystack, from) } else { None };
-            let Some(found) = found else {
+            self.spend(pcre.expression.steps(haystack.len().saturating_sub(from)))?;
+            let found = match pcre.expression.find_at(haystack, from) {
+                Ok(found) => found,
+                Err(GaveUp) => return None,
+            };
+            let Some((start, end)) = found else {
                 return if pcre.is_negated { self.fits(rest, cursor) } else { Some(false) };
             };
             if pcre.is_negated {
                 return Some(false);
             }
-            if self.fits(rest, base + found.end())? {
+            if self.fits(rest, base + end)? {
                 return Some(true);
             }
             if !depends_on_cursor(rest) {
                 return Some(false);
             }
-            from = found.start() + 1;
+            from = start + 1;
         }
     }
 
@@ -256,36 +255,13 @@ impl Pcre {
             }
         }
         let settings = if settings.is_empty() { String::new() } else { format!("(?{settings})") };
-        let (regex, size) = built(&format!("{settings}{text}"))
-            .map_err(|error| format!("pcre `{}`: {}", shortened(expression), reason(&error)))?;
-        *room = room.checked_sub(3 * size).ok_or_else(|| {
+        let (expression, size) = Expression::new(&format!("{settings}{text}"))
+            .map_err(|reason| format!("pcre `{}`: {reason}", shortened(expression)))?;
+        *room = room.checked_sub(size).ok_or_else(|| {
             format!("the regular expressions of all signatures take more than {} MiB", REGEX_SUM_MAX >> 20)
         })?;
-        Ok(Pcre { regex, is_relative, is_negated })
+        Ok(Pcre { expression, is_relative, is_negated })
     }
-}
-
-/// A regular expression, and the least of the sizes in which it fits.
-fn built(text: &str) -> Result<(Regex, usize), regex::Error> {
-    let build = |size| {
-        let mut builder = RegexBuilder::new(text);
-        builder.unicode(false).size_limit(size).dfa_size_limit(size).build().map(|regex| (regex, size))
-    };
-    let mut outcome = build(REGEX_SIZES[0]);
-    for size in &REGEX_SIZES[1..] {
-        if !matches!(outcome, Err(regex::Error::CompiledTooBig(_))) {
-            break;
-        }
-        outcome = build(*size);
-    }
-    outcome
-}
-
-/// The last line of an error that shows the expression first.
-fn reason(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let last = text.lines().last().unwrap_or_default();
-    last.trim_start_matches("error: ").trim().to_owned()
 }
 
 impl Field {
@@ -536,7 +512,7 @@ mod tests {
 
     #[test]
     fn expressions_have_a_most_together() {
-        let small = 3 * REGEX_SIZES[0];
+        let small = 3 * (16 << 10);
         let mut room = 2 * small;
         for _ in 0..2 {
             Pcre::parse("\"/a/\"", &mut room).expect("there is room");
