@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use toml::{Table, Value};
 
@@ -44,6 +45,84 @@ fn no_product_crate_depends_on_testkit() {
             );
         }
     }
+}
+
+/// What `cargo deny check licenses bans` finds in it, which most machines do not have.
+#[test]
+fn dependencies_are_those_that_deny_toml_allows() {
+    let text = |name| fs::read_to_string(root().join(name)).expect("a file of the repository");
+    let (deny, lock): (Table, Table) =
+        (text("deny.toml").parse().expect("TOML"), text("Cargo.lock").parse().expect("TOML"));
+    for banned in array(&deny["bans"], "deny") {
+        let (crate_name, wrappers) = (text_of(banned, "crate"), strings(banned, "wrappers"));
+        for package in lock["package"].as_array().expect("packages") {
+            let depends =
+                strings(package, "dependencies").iter().any(|one| one.split(' ').next() == Some(crate_name));
+            let name = text_of(package, "name");
+            assert!(
+                !depends || wrappers.contains(&name),
+                "`{name}` depends on `{crate_name}`, and deny.toml bans that"
+            );
+        }
+    }
+    let features = strings(&deny["graph"], "features").join(",");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let tree = Command::new(cargo)
+        .args([
+            "tree",
+            "--offline",
+            "--locked",
+            "-p",
+            "tapline-cli",
+            "--edges",
+            "normal,build",
+            "--prefix",
+            "none",
+        ])
+        .args(["--features", &features, "--format", "{p}|{l}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    if !tree.status.success() {
+        return eprintln!(
+            "skipped: dependencies_are_those_that_deny_toml_allows: {}",
+            String::from_utf8_lossy(&tree.stderr)
+        );
+    }
+    for line in String::from_utf8_lossy(&tree.stdout).lines().filter(|line| !line.is_empty()) {
+        let (package, license) = line.split_once('|').expect("a package and its license");
+        let name = package.split(' ').next().unwrap_or_default();
+        let mut allowed = strings(&deny["licenses"], "allow");
+        for exception in
+            array(&deny["licenses"], "exceptions").iter().filter(|one| text_of(one, "crate") == name)
+        {
+            allowed.extend(strings(exception, "allow"));
+        }
+        assert!(
+            is_allowed(license.trim_end_matches(" (*)"), &allowed),
+            "`{name}` has the license `{license}`"
+        );
+    }
+}
+
+/// Whether a choice of licenses (`A OR (B AND C)`) is among the allowed ones. A version and later ones are that version.
+fn is_allowed(license: &str, allowed: &[&str]) -> bool {
+    let license = license.replace('/', " OR ");
+    let flat = |text: &str| text.trim().trim_matches(['(', ')']).trim_end_matches('+').trim().to_owned();
+    // In the graph, brackets only stand around choices of licenses that go with another.
+    license.split(" AND ").all(|part| part.split(" OR ").any(|one| allowed.contains(&flat(one).as_str())))
+}
+
+fn array<'t>(table: &'t Value, key: &str) -> &'t [Value] {
+    table.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn strings<'t>(table: &'t Value, key: &str) -> Vec<&'t str> {
+    array(table, key).iter().filter_map(Value::as_str).collect()
+}
+
+fn text_of<'t>(table: &'t Value, key: &str) -> &'t str {
+    table.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn root() -> PathBuf {
