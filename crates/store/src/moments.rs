@@ -12,8 +12,8 @@
 use std::fmt::Display;
 use std::sync::OnceLock;
 
-use jiff::civil::{Date, Time};
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp as Moment, ToSpan};
 use tapline_packet::Timestamp;
 use tapline_syntax::units;
@@ -89,12 +89,43 @@ impl Clock {
         let (day, time) = match text.split_once([' ', 'T']) {
             Some((day, time)) => (self.day(day)?, time_of_day(time.trim())?),
             None => match self.day(text) {
-                Some(day) => (day, Time::midnight()),
+                // A day has a first moment, also where clocks are set at midnight.
+                Some(day) => {
+                    let zoned = day.to_datetime(Time::midnight()).to_zoned(self.zone());
+                    return Some(
+                        zoned.map_err(|error| error.to_string()).and_then(|zoned| of(zoned.timestamp())),
+                    );
+                }
                 None => (self.today()?, time_of_day(text)?),
             },
         };
-        let zoned = day.to_datetime(time).to_zoned(self.zone());
-        Some(zoned.map_err(|error| error.to_string()).and_then(|zoned| of(zoned.timestamp())))
+        Some(self.moment_of(day.to_datetime(time)))
+    }
+
+    /// The moment of a local time: one that occurs twice, or not at all, where clocks are set, is none.
+    fn moment_of(&self, local: DateTime) -> Result<Timestamp, String> {
+        let moment = self.zone().to_ambiguous_timestamp(local);
+        let (twice, [one, other]) = match moment.offset() {
+            AmbiguousOffset::Unambiguous { .. } => {
+                return moment.compatible().map_err(|error| error.to_string()).and_then(of);
+            }
+            AmbiguousOffset::Fold { before, after } => (true, [before, after]),
+            AmbiguousOffset::Gap { before, after } => (false, [before, after]),
+        };
+        // At the offset after the clocks are set forward, a time within the gap is the earlier moment.
+        let written = |offset: Offset| {
+            let moment = offset.to_timestamp(local).map_err(|error| error.to_string())?;
+            Ok::<_, String>(moment.display_with_offset(offset).to_string())
+        };
+        let (one, other) = (written(one)?, written(other)?);
+        Err(match twice {
+            true => {
+                format!("the local time {local} occurs twice, as clocks are set back: write {one} or {other}")
+            }
+            false => format!(
+                "the local time {local} does not occur, as clocks are set forward: write {one} or {other}"
+            ),
+        })
     }
 
     fn day(&self, text: &str) -> Option<Date> {
@@ -194,6 +225,29 @@ mod tests {
         ] {
             assert_eq!(said(text), moment, "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_that_occurs_twice_is_not_guessed() {
+        let zone = TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").unwrap();
+        let clock = Clock { now: Timestamp::from_parts(1_795_518_000, 0), zone: Some(zone) };
+        let of = |text: &str| clock.parse(text, None);
+        // 2026-11-01: at 2 o'clock it is 1 o'clock again. 2026-03-08: at 2 o'clock it is 3.
+        let twice = of("2026-11-01 01:50").unwrap_err();
+        let [first, second] = ["2026-11-01T01:50:00-04:00", "2026-11-01T01:50:00-05:00"];
+        assert!(twice.contains("occurs twice") && twice.contains(first) && twice.contains(second), "{twice}");
+        assert_eq!(of(second).unwrap().since(of(first).unwrap()), 3_600_000_000_000);
+        let none = of("2026-03-08 02:30").unwrap_err();
+        assert!(none.contains("does not occur"), "{none}");
+        let window = clock.window(Some("2026-11-01 00:30"), Some("2026-11-01T01:50"), ["--from", "--to"]);
+        assert!(window.unwrap_err().starts_with("--to: "));
+        for text in ["2026-11-01 00:59", "2026-11-01 02:00", "2026-03-08 03:00", "2026-11-01", "2026-03-08"] {
+            assert!(of(text).is_ok(), "{text}");
+        }
+        // Where midnight does not occur the day begins later.
+        let clock = Clock { zone: Some(TimeZone::posix("BRT3BRST,M10.3.0/0,M2.3.0/0").unwrap()), ..clock };
+        let begins = clock.parse("2026-10-18", None).unwrap();
+        assert_eq!(begins, clock.parse("2026-10-18T01:00:00-02:00", None).unwrap());
     }
 
     #[test]
