@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +17,12 @@ use tapline_sys::{FileOwner, Opener, capability, output_file};
 
 /// The user to become: the one named with -Z, or the caller of sudo; `None` for no change.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
+    let identity = identity_of(named)?;
+    identity.iter().for_each(|identity| output_file::allow_owner(identity.uid));
+    Ok(identity)
+}
+
+fn identity_of(named: Option<&str>) -> Result<Option<Identity>> {
     match named {
         None => Ok(if privilege::is_root() { Identity::of_caller() } else { None }),
         Some("root") => Ok(None),
@@ -90,6 +97,28 @@ pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn 
     Ok(Box::new(ByOpener { directory, opener }))
 }
 
+/// Opener of the pipe that another program has made and reads.
+pub(crate) struct PipeOpener;
+
+impl FileCreator for PipeOpener {
+    /// Nothing is made, and nothing but a pipe is written to: the path is the choice of whoever starts this program.
+    fn create(&mut self, path: &Path) -> io::Result<File> {
+        output_file::check_pipe(path)?;
+        if !fs::symlink_metadata(path)?.file_type().is_fifo() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a pipe; Wireshark makes one"));
+        }
+        let file = fs::OpenOptions::new().write(true).open(path)?;
+        match file.metadata()?.file_type().is_fifo() {
+            true => Ok(file),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a pipe any more")),
+        }
+    }
+
+    fn rename(&mut self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Files of one directory, created by a process that kept its rights.
 struct ByOpener {
     directory: PathBuf,
@@ -134,4 +163,25 @@ fn open_existing(path: &Path) -> io::Result<File> {
     }
     tapline_sys::output_file::check_pipe(path)?;
     fs::OpenOptions::new().write(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_a_pipe_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, pipe] = ["file", "link", "pipe"].map(|name| folder.path().join(name));
+        fs::write(&file, "kept").unwrap();
+        tapline_sys::disk::make_pipe(&pipe).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for refused in [&file, &link, &folder.path().join("none")] {
+            assert!(PipeOpener.create(refused).is_err(), "{}", refused.display());
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"kept");
+        // A reader that is there, so that opening does not wait for one.
+        let _reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        assert!(PipeOpener.create(&pipe).is_ok());
+    }
 }

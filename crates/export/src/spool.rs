@@ -206,7 +206,7 @@ impl Spool {
 
 /// Writes a file that is on the disk afterwards; its length.
 fn write(path: &Path, block: &Block) -> io::Result<u64> {
-    let mut file = output_file::open(path, OpenOptions::new().write(true).create(true).truncate(true))?;
+    let mut file = output_file::create(path)?;
     let head = spool_file::head(block);
     file.write_all(&head)?;
     file.write_all(&block.bytes)?;

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use tapline_sys::output_file;
+
 use crate::error::Error;
 use crate::exposition::{Exposition, Format};
 
@@ -20,6 +22,7 @@ pub fn write_file(path: &Path, exposition: &Exposition) -> Result<(), Error> {
         tempfile::Builder::new().prefix(".tapline").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
     file.write_all(exposition.text(Format::Prometheus).as_bytes()).map_err(failed)?;
     fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).map_err(failed)?;
+    output_file::check_replaced(path).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! user   as open(2) does: 0666 less the umask, links followed
-//! root   0640 less the umask; a link in the last component is an error, since its target is the choice of any user who may write to the folder
+//! root   0640 less the umask; a link in the last component is an error, since its target is the choice of any user who may write to the folder; so is a regular file of another user, who would read what is written to it
 //! ```
 //!
 //! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are
 //! followed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::{privilege, sandbox};
@@ -20,9 +20,22 @@ use crate::{privilege, sandbox};
 /// Whether root follows links: a decision of the command line, made once.
 static FOLLOWS_LINKS: AtomicBool = AtomicBool::new(false);
 
+/// The user that this process becomes once all is open: its files may be written to before, too.
+static ALLOWED_OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Has files of a user written to by root: those of the user that root becomes.
+pub fn allow_owner(uid: u32) {
+    ALLOWED_OWNER.store(uid, Ordering::Relaxed);
+}
+
 /// Has links followed in this process, also by root.
 pub fn follow_links() {
     FOLLOWS_LINKS.store(true, Ordering::Relaxed);
+}
+
+/// Whether links are followed in this process, also by root.
+pub fn follows_links() -> bool {
+    FOLLOWS_LINKS.load(Ordering::Relaxed)
 }
 
 /// The mode of files that this process makes, before its umask is taken off.
@@ -35,7 +48,11 @@ pub fn mode() -> u32 {
 /// # Errors
 /// As [`open`].
 pub fn create(path: &Path) -> io::Result<File> {
-    open(path, OpenOptions::new().write(true).create(true).truncate(true))
+    let file = open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// As [`create`], but a regular file is locked (flock(2)) before it is emptied, as long as the descriptor is open. File
@@ -87,6 +104,9 @@ pub fn lock_at(path: &Path) -> io::Result<Option<File>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a regular file"));
     }
+    if privilege::is_root() {
+        check_owner(&file.metadata()?)?;
+    }
     Ok(lock(&file).then_some(file))
 }
 
@@ -111,10 +131,31 @@ pub fn check_pipe(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file with options that may make it.
+/// Renames a file, replacing what bears the new name.
 ///
 /// # Errors
-/// The error of open(2) or [`check_pipe`]; for root also that the path is a link.
+/// The error of rename(2); for root also that the file which would be replaced is another user's, as for [`open`].
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    check_replaced(to)?;
+    fs::rename(from, to)
+}
+
+/// Refuses, for root, a path with the regular file of another user.
+///
+/// # Errors
+/// As for [`open`].
+pub fn check_replaced(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(about) if privilege::is_root() => check_owner(&about),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file with options that may make it. They must not empty it: whose it is is only known once it is open.
+///
+/// # Errors
+/// The error of open(2) or [`check_pipe`]; for root also that the path is a link, or the regular file of another user:
+/// not of root, the caller of sudo, or the user of [`allow_owner`].
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     check_pipe(path)?;
     options.mode(mode());
@@ -124,13 +165,31 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         return options.open(path);
     }
     let opened = options.custom_flags(libc::O_NOFOLLOW).open(path);
-    opened.map_err(|error| match error.raw_os_error() {
+    let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::new(
             io::ErrorKind::AlreadyExists,
             "it is a link, and root follows none: name the file that is meant, or use --follow-links",
         ),
         _ => error,
-    })
+    })?;
+    check_owner(&file.metadata()?).map(|()| file)
+}
+
+/// Refuses a regular file of another user.
+fn check_owner(about: &Metadata) -> io::Result<()> {
+    let caller = privilege::Identity::of_caller().map(|caller| caller.uid);
+    let allowed = Some(ALLOWED_OWNER.load(Ordering::Relaxed));
+    if !about.is_file() || [Some(0), caller, allowed].contains(&Some(about.uid())) {
+        return Ok(());
+    }
+    let name = privilege::Identity::of_uid(about.uid()).map(|owner| owner.name);
+    Err(io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        format!(
+            "it belongs to the user {}, who could read what root writes to it: remove it, or name another file",
+            name.unwrap_or_else(|| about.uid().to_string())
+        ),
+    ))
 }
 
 /// Whether a path lies below `/dev` or `/proc`, where links are the system's and devices and descriptors are opened,
@@ -165,6 +224,31 @@ mod tests {
             create(&link).unwrap();
             assert_eq!(fs::read(&target).unwrap(), b"");
         }
+    }
+
+    #[test]
+    fn root_writes_to_no_file_of_another_user() {
+        if !privilege::is_root() {
+            return eprintln!("skipped: root_writes_to_no_file_of_another_user: not root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [own, other, part] = ["own", "other", "part"].map(|name| folder.path().join(name));
+        fs::write(&own, "old").unwrap();
+        fs::write(&other, "kept").unwrap();
+        fs::write(&part, "new").unwrap();
+        std::os::unix::fs::chown(&other, Some(1234), None).unwrap();
+        create(&own).unwrap();
+        assert_eq!(fs::read(&own).unwrap(), b"");
+        let append = |path: &Path| open(path, OpenOptions::new().append(true));
+        let refused = [create(&other), create_locked(&other), append(&other)].map(|opened| opened.map(drop));
+        for refused in refused.into_iter().chain([rename(&part, &other)]) {
+            assert!(refused.unwrap_err().to_string().contains("belongs to the user 1234"));
+        }
+        assert_eq!(
+            (fs::read(&other).unwrap(), fs::metadata(&other).unwrap().uid()),
+            (b"kept".to_vec(), 1234)
+        );
+        rename(&part, &own).unwrap();
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use jiff::tz::TimeZone;
-use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
+use tapline_file::{
+    FileCreator, FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size,
+};
 use tapline_graph::stages::{ChunkOutput, ChunkSettings, FileOutput, LineFormat, LinesOutput, arrow_output};
 use tapline_graph::{Control, Stage};
 use tapline_packet::Interface;
@@ -21,6 +23,7 @@ use super::filtering::Filtering;
 use super::input::Input;
 use crate::args::FormatArg;
 use crate::output::{self, CountOutput};
+use crate::privileges::PipeOpener;
 use crate::session::clocks;
 use crate::{clock_error, privileges, store, stored};
 
@@ -163,7 +166,11 @@ fn open_file(
         (options.snap_len, options.keeps_all_bytes) = (0, true);
     }
     let now = clocks();
-    let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
+    let files = match args.is_for_wireshark {
+        true => Box::new(PipeOpener) as Box<dyn FileCreator>,
+        false => privileges::files(path, identity)?,
+    };
+    let writer = FileWriter::create(options, interfaces, now, files)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
 }
 

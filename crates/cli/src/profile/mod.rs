@@ -21,6 +21,7 @@ use serde_json::Value;
 use tapline_measure::{costs, micro};
 use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text};
 use tapline_syntax::units::count_in;
+use tapline_sys::output_file;
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
@@ -153,7 +154,9 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
 
 fn draw(args: &ProfileArgs, runs: &[Breakdown]) -> Result<()> {
     let Some(path) = &args.svg else { return Ok(()) };
-    fs::write(path, costs::picture(runs)?).with_context(|| format!("cannot write {}", path.display()))
+    let picture = costs::picture(runs)?;
+    let written = output_file::create(path).and_then(|mut file| file.write_all(picture.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {

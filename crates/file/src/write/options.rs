@@ -146,7 +146,7 @@ impl FileCreator for DirectCreator {
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        std::fs::rename(from, to)
+        tapline_sys::output_file::rename(from, to)
     }
 }
 

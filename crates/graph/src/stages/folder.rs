@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tapline_sys::output_file;
 
 /// The file in which each line describes one thing that was written.
 const INDEX: &str = "index.jsonl";
@@ -100,5 +101,5 @@ impl Folder {
 
 /// Opens a file that was made before, to go on.
 pub(super) fn appending(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).open(path)
+    output_file::open(path, OpenOptions::new().append(true))
 }

@@ -62,6 +62,7 @@ pub(super) fn take(path: &Path) -> Result<Place, Error> {
 /// # Errors
 /// A text that says so.
 pub(super) fn check(path: &Path) -> Result<(), String> {
+    output_file::check_replaced(path).map_err(|error| error.to_string())?;
     match fs::metadata(path) {
         Ok(about) if !about.is_file() => Err("it is not a regular file".to_owned()),
         _ => Ok(()),
