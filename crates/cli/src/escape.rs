@@ -11,9 +11,45 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// As [`plain`], for text of several lines: the ends of lines stay.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON with control and invisible characters as its own escapes (`\u001b`): they stand in strings alone. Ends of lines
+/// stay.
+pub(crate) fn plain_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter == '\n' || is_plain(letter) {
+            true => text.push(letter),
+            false => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    text += &format!("\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_stays_json() {
+        let name = "a\u{9b}2J\u{202e}\u{e0001}é\x7f";
+        let json = format!("{}\n", serde_json::json!({ "name": name }));
+        let plain = plain_json(&json);
+        assert!(plain.chars().all(|letter| letter == '\n' || is_plain(letter)), "{plain:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&plain).unwrap()["name"], name);
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        assert_eq!(plain_lines("a\x1b]0;x\x07\nb\r\n"), "a\\u{1b}]0;x\\u{7}\nb\\r\n");
+    }
 
     #[test]
     fn control_characters_are_escaped() {

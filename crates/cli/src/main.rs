@@ -269,8 +269,13 @@ fn asks_for_json(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("json").ok().flatten() == Some(&true) && !writes_there()
 }
 
-/// The error with its causes, without those that the text before them tells already.
+/// The error with its causes, without those that the text before them tells already. Files of others may be cited in it:
+/// nothing steers a terminal.
 fn chain(error: &anyhow::Error) -> String {
+    escape::plain_lines(&causes(error))
+}
+
+fn causes(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |mut text, cause| {
         if text.is_empty() {
             text = cause;
@@ -304,5 +309,7 @@ mod tests {
         let cause = io::Error::other("no disk");
         let error = anyhow::Error::new(cause).context("cannot write x: no disk").context("cannot go on");
         assert_eq!(chain(&error), "cannot go on: cannot write x: no disk");
+        let cited = anyhow::anyhow!("line 1: \x1b]0;owned\x07\n  id = ^");
+        assert_eq!(chain(&cited), "line 1: \\u{1b}]0;owned\\u{7}\n  id = ^");
     }
 }

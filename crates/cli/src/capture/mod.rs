@@ -34,6 +34,7 @@ use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 
 use crate::args::FplArgs;
+use crate::escape::plain_lines;
 use crate::fpl::searches;
 use crate::output;
 use crate::privileges::{self, Dropped};
@@ -323,7 +324,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
             ExitCode::SUCCESS
         }
         RunEnd::Failed(error) => {
-            let _ = writeln!(io::stderr(), "tapline: {error}");
+            let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&error.to_string()));
             failure = Some(error.to_string());
             ExitCode::FAILURE
         }

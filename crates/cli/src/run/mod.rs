@@ -33,6 +33,7 @@ use tapline_sys::privilege::Identity;
 
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
+use crate::escape::plain_lines;
 use crate::session::stop_after;
 use crate::stored::UnfitLinkTypes;
 use crate::{privileges, signals, store, strict};
@@ -247,7 +248,7 @@ pub(crate) fn code(ended: &RunEnd, outputs: usize) -> ExitCode {
         RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
         RunEnd::Failed(Error::BrokenPipe { .. }) if outputs <= 1 => ExitCode::SUCCESS,
         RunEnd::Failed(error) => {
-            let _ = writeln!(io::stderr(), "tapline: {error}");
+            let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&error.to_string()));
             ExitCode::FAILURE
         }
     }

@@ -21,6 +21,7 @@ use super::opening;
 use super::settings::RunSettings;
 use super::{plan as plan_texts, texts};
 use crate::compiler::Compiler;
+use crate::escape::plain_lines;
 
 /// Interval between two tries to hand over a change while the one before is pending.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -59,7 +60,7 @@ impl Reloader {
             Ok((new, gone)) => format!("graphs read again: {new} new stages, {gone} gone"),
             Err(error) => format!("graphs read again, and nothing is changed: {error:#}"),
         };
-        let _ = writeln!(io::stderr(), "tapline: {line}");
+        let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&line));
     }
 
     fn try_reload(&mut self) -> Result<(usize, usize)> {
