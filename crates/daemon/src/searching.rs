@@ -152,9 +152,11 @@ impl StoreLookup {
         }
         self.write()?;
         let account = search.account();
-        match account.chunks_damaged + account.places_damaged + account.segments_unreadable {
+        match account.unread() {
             0 => Ok(found),
-            damaged => Err(format!("{damaged} chunks, places or segments of the store are damaged")),
+            damaged => {
+                Err(format!("{damaged} chunks, places or segments of the store are damaged or missing"))
+            }
         }
     }
 

@@ -12,12 +12,15 @@ use tapline_sys::disk;
 use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
 use crate::error::Error;
 use crate::files;
-use crate::index::Index;
+use crate::index::{Contents, Index, Summary};
 use crate::keys::WAYS;
 use crate::layout::{
     Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
 };
 use crate::walk::{Found, Walk};
+
+/// Segments without an index whose heads are read for their totals, at most.
+const WALKED_MAX: u32 = 64;
 
 /// Bytes of `store.toml` that are read at most.
 const DESCRIPTION_LEN_MAX: u64 = 4096;
@@ -49,9 +52,13 @@ pub struct SegmentEntry {
     /// The totals in its index; `None` if the index is missing (segment not sealed yet, `--no-index`, crash of the
     /// recorder) or damaged.
     pub standing: Option<Standing>,
+    /// Without an index: the totals by the heads of its chunks, for the newest of such segments. What heads say is not
+    /// verified.
+    pub walked: Option<Standing>,
 }
 
-/// Totals of a sealed segment, from the head of its index.
+/// Totals of a segment, from the head of its index. Packets lost behind the last chunk of a recording count with the
+/// segment that it ended in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The earliest timestamp of its packets.
@@ -110,6 +117,7 @@ impl Catalog {
             .ok_or_else(|| refused("the id is not 32 hexadecimal digits".to_owned()))?;
         check_segment_len(description.segment).map_err(refused)?;
         let catalog = Catalog { paths, id, segment_len: description.segment };
+        catalog.paths.check_links()?;
         catalog.check_id().map_err(refused)?;
         Ok(catalog)
     }
@@ -120,6 +128,8 @@ impl Catalog {
         let paths = Paths::new(root);
         let id = random_id()?;
         let path = paths.description();
+        let catalog = Catalog { paths, id, segment_len };
+        catalog.check_unused().map_err(|reason| Error::Description { path: path.clone(), reason })?;
         let text = format!("version = {VERSION}\nid = \"{}\"\nsegment = {segment_len}\n", hexadecimal(&id));
         let part = path.with_extension("toml.part");
         let write = || -> io::Result<()> {
@@ -134,7 +144,23 @@ impl Catalog {
             sync_directory(&path)
         };
         write().map_err(Error::file("write", &path))?;
-        Ok(Catalog { paths, id, segment_len })
+        Ok(catalog)
+    }
+
+    /// That a directory without `store.toml` has no segments: in a new store they would be segments of another one,
+    /// which the recording overwrites.
+    fn check_unused(&self) -> Result<(), String> {
+        let numbers = self.numbers().map_err(|error| error.to_string())?;
+        let Some(id) = numbers.iter().find_map(|number| self.id_in(*number)) else { return Ok(()) };
+        let len = numbers.iter().find_map(|number| fs::metadata(self.segment_path(*number)).ok());
+        Err(format!(
+            "it is missing, but there are {} segments of the store {}: write a file with the lines version = {VERSION}, \
+             id = \"{}\", segment = {}",
+            numbers.len(),
+            hexadecimal(&id),
+            hexadecimal(&id),
+            len.map_or(0, |len| len.len())
+        ))
     }
 
     /// That `store.toml` is not that of another store, as after a backup was put back in the wrong place: every chunk
@@ -184,9 +210,11 @@ impl Catalog {
     pub fn numbers(&self) -> Result<Vec<u64>, Error> {
         let folder = self.paths.segments();
         let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
-        let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
-        let mut numbers: Vec<u64> =
-            entries.flatten().filter_map(name).filter_map(|name| segment_number(&name)).collect();
+        let mut numbers = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(Error::file("read", &folder))?.file_name();
+            numbers.extend(name.to_str().and_then(segment_number));
+        }
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -196,11 +224,43 @@ impl Catalog {
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
     pub fn segments(&self) -> Result<Vec<SegmentEntry>, Error> {
-        let entry = |number: u64| {
+        let mut walks_left = WALKED_MAX;
+        let mut entry = |number: u64| {
             let len = fs::metadata(self.paths.segment(number)).map_or(0, |metadata| metadata.len());
-            SegmentEntry { number, len, standing: self.index(number).map(|index| standing(&index)) }
+            let standing = self.index(number).map(|index| standing(&index.summary, index.len()));
+            let walked = if standing.is_none() && walks_left > 0 {
+                walks_left -= 1;
+                self.walked(number)
+            } else {
+                None
+            };
+            SegmentEntry { number, len, standing, walked }
         };
-        Ok(self.numbers()?.into_iter().map(entry).collect())
+        // The newest ones are walked.
+        let mut entries: Vec<SegmentEntry> = self.numbers()?.into_iter().rev().map(&mut entry).collect();
+        entries.reverse();
+        for rest in self.recordings().into_iter().map(|recording| recording.rest) {
+            let of = |entry: &SegmentEntry| entry.number.cmp(&rest.segment);
+            let Ok(at) = entries.binary_search_by(of) else { continue };
+            let SegmentEntry { standing, walked, .. } = &mut entries[at];
+            if let Some(standing) = standing.as_mut().or(walked.as_mut()) {
+                standing.lost = standing.lost.saturating_add(rest.lost);
+                standing.dropped = standing.dropped.saturating_add(rest.dropped);
+                standing.cut = standing.cut.saturating_add(rest.cut);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The totals of a segment by the heads of its chunks.
+    fn walked(&self, number: u64) -> Option<Standing> {
+        let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
+        let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?;
+        let mut contents = Contents::new(self.segment_len);
+        while let Some(Found { offset, head }) = walk.next() {
+            contents.note(&head, offset, [0; 32]);
+        }
+        (contents.summary.chunks > 0).then(|| standing(&contents.summary, 0))
     }
 
     /// The earliest and the latest time of the packets that the store has; `None` if it has none. Segments without an
@@ -214,7 +274,7 @@ impl Catalog {
     }
 
     /// The same of one segment.
-    fn span_of(&self, number: u64) -> Option<(Timestamp, Timestamp)> {
+    pub(crate) fn span_of(&self, number: u64) -> Option<(Timestamp, Timestamp)> {
         if let Some(index) = self.index(number) {
             return (index.summary.packets > 0).then_some((index.summary.first, index.summary.last));
         }
@@ -263,8 +323,7 @@ fn read_description(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn standing(index: &Index) -> Standing {
-    let summary = &index.summary;
+fn standing(summary: &Summary, index_len: u64) -> Standing {
     Standing {
         first: summary.first,
         last: summary.last,
@@ -272,7 +331,7 @@ fn standing(index: &Index) -> Standing {
         bytes: summary.bytes,
         lost: summary.lost,
         dropped: summary.dropped,
-        index_len: index.len(),
+        index_len,
         slots: summary.slots,
         open: summary.open,
         cut: summary.cut,

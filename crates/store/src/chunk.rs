@@ -67,6 +67,9 @@ pub struct ChunkHead {
     pub lost: u64,
     /// Packets that the recorder lost since the chunk before.
     pub dropped: u64,
+    /// Packets that the recorder lost before they had a place in a chunk: `dropped` will have them too. No chunk has
+    /// this number itself.
+    pub(crate) refused: u64,
     /// Whether `lost` may be more than it says.
     pub is_loss_unknown: bool,
     /// Whether its recorder was told to make no index.
@@ -122,6 +125,7 @@ impl ChunkHead {
             received: u64_at(data, 88),
             lost: u64_at(data, 96),
             dropped: u64_at(data, 104),
+            refused: 0,
             is_loss_unknown: has_flag(LOSSES_UNKNOWN),
             is_unindexed: has_flag(IS_UNINDEXED),
             index: IndexOptions { macs: has_flag(HAS_MACS), names: has_flag(HAS_NAMES) },

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::layout::named;
+
 /// An error of a store. The message names the file or directory and, where there is a remedy, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -133,7 +135,7 @@ impl Error {
 
     /// Makes an [`Error::File`] of an [`io::Error`], for `map_err`.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        let path = path.to_owned();
+        let path = named(path);
         move |source| Error::File { action, path, source }
     }
 }

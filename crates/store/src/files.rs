@@ -63,7 +63,8 @@ fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
 pub(crate) fn owner_beside(path: &Path) -> Option<(u32, u32)> {
     let folder = path.parent().filter(|_| privilege::is_root())?;
     let in_root = fs::symlink_metadata(folder.join("store.toml"));
-    let above = || fs::symlink_metadata(folder.parent()?.join("store.toml")).ok();
+    // A directory may be named by its descriptor.
+    let above = || fs::symlink_metadata(folder.join("../store.toml")).ok();
     let about = in_root.ok().or_else(above)?;
     (about.uid() != 0).then(|| (about.uid(), about.gid()))
 }

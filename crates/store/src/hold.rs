@@ -1,7 +1,7 @@
 //! Holds: time windows and filters whose packets a recorder must not delete (docs/format/store.md, "Holds").
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -200,27 +200,37 @@ impl Catalog {
         hold.check_len(text.len())?;
         hold.check_filter(self)?;
         let path = self.hold_path(&hold.name);
-        if fs::symlink_metadata(&path).is_ok() {
-            return Err(Error::Setting(format!(
+        let is_there = || {
+            Error::Setting(format!(
                 "{}: there is a hold of this name: release it, or take another name",
                 path.display()
-            )));
+            ))
+        };
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(is_there());
         }
         let folder = self.paths.holds();
         let made = files::make_folder(&folder).and_then(|()| sync_directory(&folder));
         made.map_err(Error::file("make", &folder))?;
         let folder = self.open_holds()?;
-        let [part, whole] =
-            ["part", "toml"].map(|ending| folder.path_of(format!("{}.{ending}", hold.name).as_ref()));
+        let name = format!("{}.toml", hold.name);
+        // Written where no other process writes, and named only if no other process was first.
         let write = || {
-            remove(&part).map_err(io::Error::other)?;
-            let mut file = files::make_as(&part, files::owner_beside(&path))?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&part, &whole)?;
-            sync_directory(&whole)
+            let private = folder.make_private().map_err(|error| error.source)?;
+            let draft = private.path_of(name.as_ref());
+            let mut file = files::make_as(&draft, files::owner_beside(&path))?;
+            let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+            let named =
+                written.and_then(|()| private.publish(name.as_ref(), false).map_err(|error| error.source));
+            if named.is_err() {
+                let _ = private.remove(name.as_ref());
+            }
+            named.and_then(|()| sync_directory(&path))
         };
-        write().map_err(Error::file("write", &path))?;
+        write().map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => is_there(),
+            _ => Error::file("write", &path)(error),
+        })?;
         let (from, to) = (hold.window.from.as_nanos(), hold.window.to.as_nanos());
         let event = json!({ "event": "held", "hold": hold.name, "from_ns": from, "to_ns": to, "filter": hold.filter,
             "why": hold.why });

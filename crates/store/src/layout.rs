@@ -1,11 +1,14 @@
 //! Numbers and names of the layout (docs/format/store.md).
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::{fs, io};
 
 use tapline_file::blocks;
+use tapline_sys::{Folder, output_file, privilege};
 
 use crate::error::Error;
+use crate::files;
 
 /// Bytes of a slot: where chunks begin, and the unit of the index.
 pub const SLOT_LEN: usize = 1 << 20;
@@ -38,15 +41,74 @@ pub(crate) const FILLER_MAGIC: [u8; 8] = *b"TAPLFILL";
 /// A store's id.
 pub(crate) type StoreId = [u8; 16];
 
-/// Where the parts of a store lie.
+/// Where the parts of a store lie. Root opens the directories within it once, without following links: their owner may
+/// be another user, who could put a link to any directory in their place at any time.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     root: PathBuf,
+    /// `None` if links are followed: not by root.
+    folders: Option<Arc<OpenFolders>>,
 }
+
+/// Directories that are open, from when they are needed on.
+#[derive(Debug, Default)]
+struct OpenFolders {
+    segments: OnceLock<Folder>,
+    roll_ups: OnceLock<Folder>,
+}
+
+/// The name of the directory of segments.
+pub(crate) const SEGMENTS: &str = "seg";
+/// The name of the directory of roll-ups.
+pub(crate) const ROLL_UPS: &str = "roll";
+/// A path that leads nowhere.
+const NOWHERE: &str = "/proc/self/fd/none";
+/// Where descriptors have names.
+const DESCRIPTORS: &str = "/proc/self/fd";
 
 impl Paths {
     pub(crate) fn new(root: &Path) -> Paths {
-        Paths { root: root.to_owned() }
+        let is_pinned = privilege::is_root() && !output_file::follows_links();
+        Paths { root: root.to_owned(), folders: is_pinned.then(Arc::default) }
+    }
+
+    /// Makes a directory of the store that is missing.
+    ///
+    /// # Errors
+    /// [`Error::File`]; [`Error::Description`] if root finds a link in its place.
+    pub(crate) fn make(&self, name: &str) -> Result<(), Error> {
+        let path = self.root.join(name);
+        files::make_folder(&path).map_err(Error::file("make", &path))?;
+        self.check_links()
+    }
+
+    /// That root finds no link in the place of a directory.
+    ///
+    /// # Errors
+    /// [`Error::Description`].
+    pub(crate) fn check_links(&self) -> Result<(), Error> {
+        let linked = [SEGMENTS, ROLL_UPS].into_iter().map(|name| self.root.join(name));
+        match linked.filter(|_| self.folders.is_some()).find(|path| path.is_symlink()) {
+            Some(path) => {
+                let reason =
+                    "it is a link, and root follows none within a store: put the directory in its place";
+                Err(Error::Description { path, reason: reason.to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A directory of the store, by its descriptor if links are not followed.
+    fn folder(&self, name: &str, of: fn(&OpenFolders) -> &OnceLock<Folder>) -> PathBuf {
+        let path = self.root.join(name);
+        let Some(place) = self.folders.as_deref().map(of) else { return path };
+        if place.get().is_none()
+            && let Ok(folder) = Folder::open_no_link(&path)
+        {
+            // Of two threads one was first.
+            let _ = place.set(folder);
+        }
+        place.get().map_or_else(|| NOWHERE.into(), |folder| folder.path_of("".as_ref()))
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -65,6 +127,10 @@ impl Paths {
         self.root.join("log")
     }
 
+    pub(crate) fn recordings(&self) -> PathBuf {
+        self.root.join("recordings")
+    }
+
     pub(crate) fn holds(&self) -> PathBuf {
         self.root.join("holds")
     }
@@ -78,7 +144,7 @@ impl Paths {
     }
 
     pub(crate) fn roll_ups(&self) -> PathBuf {
-        self.root.join("roll")
+        self.folder(ROLL_UPS, |folders| &folders.roll_ups)
     }
 
     pub(crate) fn roll_up(&self, number: u64) -> PathBuf {
@@ -86,7 +152,7 @@ impl Paths {
     }
 
     pub(crate) fn segments(&self) -> PathBuf {
-        self.root.join("seg")
+        self.folder(SEGMENTS, |folders| &folders.segments)
     }
 
     pub(crate) fn segment(&self, number: u64) -> PathBuf {
@@ -96,6 +162,14 @@ impl Paths {
     pub(crate) fn index(&self, number: u64) -> PathBuf {
         self.segments().join(format!("{number:08}.tix"))
     }
+}
+
+/// A path as people know it: without a descriptor's name.
+pub(crate) fn named(path: &Path) -> PathBuf {
+    let Ok(rest) = path.strip_prefix(DESCRIPTORS) else { return path.to_owned() };
+    let mut parts = rest.components();
+    let folder = parts.next().and_then(|number| fs::read_link(Path::new(DESCRIPTORS).join(number)).ok());
+    folder.map_or_else(|| path.to_owned(), |folder| folder.join(parts.as_path()))
 }
 
 /// The number in a segment's file name.

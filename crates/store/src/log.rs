@@ -1,6 +1,6 @@
 //! The log of a store: one JSON line for each thing that happened to its segments.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -11,7 +11,7 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::files;
-use crate::layout::Paths;
+use crate::layout::{NUMBER_MAX, Paths};
 
 /// The wall clock.
 pub(crate) fn now() -> Timestamp {
@@ -34,17 +34,34 @@ pub(crate) fn append(paths: &Paths, mut event: Value) -> Result<(), Error> {
 /// The longest log that is read, in bytes: lines of some million segments.
 const LOG_LEN_MAX: u64 = 256 << 20;
 
-/// The numbers of segments that recorders deleted, by the log; empty without a log. Lines that do not parse are passed
-/// over.
-pub(crate) fn deleted_segments(paths: &Paths) -> HashSet<u64> {
+/// Segments and holds by the lines of the log.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Segments that recorders began.
+    pub(crate) begun: BTreeSet<u64>,
+    /// Segments that recorders deleted.
+    pub(crate) deleted: BTreeSet<u64>,
+    /// Holds that were made and not released.
+    pub(crate) held: BTreeSet<String>,
+}
+
+/// Reads the history of a store; empty without a log. Lines that do not parse are passed over.
+pub(crate) fn history(paths: &Paths) -> History {
     let opened = disk::open_regular(&paths.log(), OpenOptions::new().read(true));
-    let number = |line: Vec<u8>| {
-        let event: Value = serde_json::from_slice(&line).ok()?;
-        let is_deletion = matches!(event["event"].as_str(), Some("recycled" | "expired"));
-        event["segment"].as_u64().filter(|_| is_deletion)
-    };
     let lines = opened.into_iter().flat_map(|file| BufReader::new(file.take(LOG_LEN_MAX)).split(b'\n'));
-    lines.map_while(Result::ok).filter_map(number).collect()
+    let mut history = History::default();
+    for line in lines.map_while(Result::ok) {
+        let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
+        let number = event["segment"].as_u64().filter(|number| *number <= NUMBER_MAX);
+        match (event["event"].as_str(), number, event["hold"].as_str()) {
+            (Some("begun"), Some(number), _) => drop(history.begun.insert(number)),
+            (Some("recycled" | "expired"), Some(number), _) => drop(history.deleted.insert(number)),
+            (Some("held"), _, Some(name)) => drop(history.held.insert(name.to_owned())),
+            (Some("released"), _, Some(name)) => drop(history.held.remove(name)),
+            _ => {}
+        }
+    }
+    history
 }
 
 impl Catalog {

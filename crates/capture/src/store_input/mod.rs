@@ -277,10 +277,17 @@ impl Source for StoreInput {
             ..InterfaceAccount::of_file(&format!("{} {}", self.name, interface.label()), *lent)
         };
         let mut rows: Vec<InterfaceAccount> = rows.map(row).collect();
-        let lost = self.report.get().lost;
-        if let Some(first) = rows.first_mut().filter(|_| lost > 0) {
-            let counter = "lost while recorded".to_owned();
-            first.losses.push(Loss { place: LossPoint::File, counter, count: Count::Known(lost) });
+        let account = self.report.get();
+        if let Some(first) = rows.first_mut() {
+            let mut lose = |counter: &str, count| {
+                first.losses.push(Loss { place: LossPoint::File, counter: counter.to_owned(), count });
+            };
+            if account.lost > 0 {
+                lose("lost while recorded", Count::Known(account.lost));
+            }
+            if account.losses_unknown > 0 {
+                lose("lost while recorded, not counted", Count::Unknown);
+            }
         }
         if let Some(first) = rows.first_mut().filter(|_| self.faulty > 0) {
             let counter = format!("in {} chunks that contradict themselves", self.faulty);

@@ -15,6 +15,7 @@ use tapline_graph::stages::{ChunkOutput, ChunkSettings, FileOutput, LineFormat, 
 use tapline_graph::{Control, Stage};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
+use tapline_store::RecorderSettings;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
@@ -46,6 +47,7 @@ pub(super) fn open(
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
     if let Some(directory) = args.write.as_deref().and_then(stored::directory) {
         let settings = args.recorder.clone().unwrap_or_default();
+        let settings = RecorderSettings { is_live: input.is_live, ..settings };
         outputs.push(Box::new(store::open_output(&directory, settings, &interfaces, identity)?));
     } else if args.write.is_some() && args.written_receiver().is_none() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));

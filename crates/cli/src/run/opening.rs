@@ -24,6 +24,7 @@ use tapline_graph::{
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
+use tapline_store::RecorderSettings;
 use tapline_sys::NetNs;
 use tapline_sys::privilege::Identity;
 
@@ -313,7 +314,7 @@ pub(crate) fn open_output(
                 bail!("{}: places are published by tapline run, from the start of the graph on", node.name)
             }
         },
-        "store" => Box::new(store(node, interfaces, identity)?),
+        "store" => Box::new(store(node, interfaces, is_live, identity)?),
         _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),
     })
 }
@@ -340,12 +341,18 @@ fn record(
     Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall)))
 }
 
-fn store(node: &PlanNode, interfaces: &[Interface], identity: Option<&Identity>) -> Result<StoreOutput> {
+fn store(
+    node: &PlanNode,
+    interfaces: &[Interface],
+    is_live: bool,
+    identity: Option<&Identity>,
+) -> Result<StoreOutput> {
     let text = |name: &str| node.arguments.text(name);
     let directory = Path::new(text("name"));
     let keep = node.arguments.nanoseconds("keep");
     let settings = store::settings_of_stage(directory, text("size"), keep, text("segment"))
         .with_context(|| node.name.clone())?;
+    let settings = RecorderSettings { is_live, ..settings };
     store::open_output(directory, settings, interfaces, identity)
 }
 

@@ -11,7 +11,7 @@ use tapline_filter::Options;
 use tapline_graph::grouped;
 use tapline_store::{Catalog, Eraser, ErasureAccount, Wanted};
 
-use super::progress::ProgressLine;
+use super::progress::{ProgressLine, print};
 use super::when::{WhenArgs, window_text};
 use crate::args::LanguageArgs;
 
@@ -134,7 +134,7 @@ fn tell(args: &ForgetArgs, account: &ErasureAccount, is_done: bool) -> Result<()
         true => account_json(account, is_done),
         false => account_text(account, is_done),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     Ok(())
 }
 

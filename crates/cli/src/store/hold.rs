@@ -1,6 +1,5 @@
 //! `tapline store hold` and `release`: evidence that is never deleted.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use tapline_store::moments::{Clock, shown};
 use tapline_store::{Catalog, Hold, HoldEntry, Window};
 
+use super::progress::print;
 use super::when::{WhenArgs, window_text};
 
 pub(super) const HOLD_EXAMPLES: &str = "\
@@ -76,7 +76,7 @@ pub(super) fn hold(args: &HoldArgs) -> Result<ExitCode> {
     }
     let kept = kept(&catalog, &holds)?;
     let text = if args.json { holds_json(&holds, &kept) } else { holds_text(&holds, &kept) };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,7 +127,7 @@ fn hold_text(entry: &HoldEntry, segments: &[u64]) -> String {
             let reason = printable(reason.trim_end());
             format!(
                 "{}: its file cannot be understood ({reason}), so it holds everything; {kept}\n",
-                entry.name
+                printable(&entry.name)
             )
         }
     }

@@ -5,10 +5,9 @@
 //! ```
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -20,9 +19,10 @@ use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
 use tapline_syntax::units::size_in;
 
-use super::progress::ProgressLine;
+use super::progress::{ProgressLine, print};
 use super::record::{IndexKeys, index_options};
 use crate::args::SNAP_LEN;
+use crate::escape::plain;
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -153,7 +153,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<ExitCode> {
     }
     recorder.finish(&[], Losses::default(), Clock::local().now)?;
     drop(line);
-    recorder.news().iter().for_each(|news| eprintln!("tapline: {news}"));
+    recorder.news().iter().for_each(|news| eprintln!("tapline: {}", plain(news)));
     let totals = recorder.totals();
     (account.written, account.lost) = (totals.written, totals.lost);
     (account.segments, account.recycled) = (totals.segments, totals.recycled);
@@ -313,6 +313,7 @@ fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<
         index: Some(index_options(&args.index)),
         snap_len: SNAP_LEN,
         keeps_room: false,
+        is_live: false,
         ..RecorderSettings::default()
     };
     Ok(Recorder::open(&args.store, settings, interfaces, Clock::local().now)?)
@@ -352,7 +353,7 @@ fn copy(
 
 fn tell(args: &ImportArgs, account: &ImportAccount) -> Result<()> {
     let text = if args.json { account_json(account) } else { account_text(account) };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! `tapline store`: what a store holds, and whether it is as it was written.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,14 +7,16 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tapline_graph::grouped;
+use tapline_packet::Timestamp;
 use tapline_store::moments::shown;
-use tapline_store::{Catalog, Finding, SegmentEntry, Standing, Verified, Way};
+use tapline_store::{Catalog, Finding, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Way, Window};
 
 use super::forget::{self, FORGET_EXAMPLES, ForgetArgs};
 use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs, printable};
 use super::import::{self, IMPORT_EXAMPLES, ImportArgs};
 use super::mend::{self, CHECK_EXAMPLES, REPAIR_EXAMPLES};
-use super::progress::ProgressLine;
+use super::progress::{ProgressLine, print};
+use crate::stored::{gap_json, gap_lines};
 
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:
@@ -93,7 +94,7 @@ fn status(args: &StatusArgs) -> Result<()> {
     let catalog = Catalog::open(&args.store)?;
     let segments = catalog.segments()?;
     let text = if args.json { status_json(&catalog, &segments) } else { status_text(&catalog, &segments) };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     Ok(())
 }
 
@@ -110,29 +111,52 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
         "{:>10}  {:<19}  {:<19}{:>15}{:>18}{:>12}{:>9}\n",
         "segment", "from", "to", "packets", "bytes", "lost", "index"
     );
+    let without_index =
+        "without an index (being recorded, broken off, or --no-index): searches walk its chunks";
     for segment in segments {
-        let Some(standing) = &segment.standing else {
-            text += &format!(
-                "{:>10}  without an index (being recorded, broken off, or --no-index): searches walk its chunks\n",
-                segment.number
-            );
+        let Some(standing) = segment.standing.as_ref().or(segment.walked.as_ref()) else {
+            text += &format!("{:>10}  {without_index}\n", segment.number);
             continue;
         };
         let share = standing.index_len as f64 * 100.0 / segment.len.max(1) as f64;
+        let index = segment.standing.map_or("-".to_owned(), |_| format!("{share:.2} %"));
         text += &format!(
-            "{:>10}  {}  {}{:>15}{:>18}{:>12}{:>7.2} %{}{}\n",
+            "{:>10}  {}  {}{:>15}{:>18}{:>12}{index:>9}{}{}\n",
             segment.number,
             shown(standing.first),
             shown(standing.last),
             grouped(standing.packets),
             grouped(standing.bytes),
-            grouped(standing.lost + standing.dropped),
-            share,
+            grouped(standing.lost.saturating_add(standing.dropped)),
             given_up(standing),
             overload(standing)
         );
+        if segment.standing.is_none() {
+            text += &format!("{:>10}  {without_index}\n", "");
+        }
     }
-    text
+    text + recordings_text(catalog).as_str()
+}
+
+/// Times in which a window with a bound would be asked for: the time behind the last recording is told of too.
+const SINCE_EVER: Window = Window { from: Timestamp::from_nanos(i64::MIN + 1), ..Window::ALL };
+
+/// Losses that no chunk has, and times in which nothing was recorded.
+fn recordings_text(catalog: &Catalog) -> String {
+    let mut lines = Vec::new();
+    for recording in catalog.recordings() {
+        let Rest { segment, lost, dropped, .. } = recording.rest;
+        let lost = lost.saturating_add(dropped);
+        if let (1.., Some(to)) = (lost, recording.to) {
+            let packets = grouped(lost);
+            lines.push(format!(
+                "the recording that ended at {} lost {packets} packets behind its last chunk (counted with segment {segment})",
+                shown(to)
+            ));
+        }
+    }
+    lines.extend(gap_lines(&catalog.recording_gaps(SINCE_EVER)));
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// What the budget of an index gave up, and in how many slots.
@@ -163,7 +187,7 @@ fn overload(standing: &Standing) -> String {
 
 fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
     let segment = |segment: &SegmentEntry| {
-        let standing = segment.standing.map(|standing| {
+        let standing = |standing: &Standing| {
             json!({
                 "first_ns": standing.first.as_nanos(),
                 "last_ns": standing.last.as_nanos(),
@@ -183,8 +207,28 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
                 "slots_without_high_ports": standing.open[Way::Ports as usize],
                 "slots_without_addresses": standing.open[Way::Addresses as usize],
             })
-        });
-        json!({ "number": segment.number, "bytes": segment.len, "sealed": standing })
+        };
+        json!({
+            "number": segment.number,
+            "bytes": segment.len,
+            "sealed": segment.standing.as_ref().map(standing),
+            "walked": segment.walked.as_ref().map(standing),
+        })
+    };
+    let recording = |recording: &RecordingEntry| {
+        let Rest { segment, lost, lost_unknown, dropped, cut, .. } = recording.rest;
+        json!({
+            "from_ns": recording.from.as_nanos(),
+            "to_ns": recording.to.map(Timestamp::as_nanos),
+            "live": recording.is_live,
+            "broken_off": recording.is_broken,
+            "behind_last_chunk": recording.to.filter(|_| !recording.is_broken).map(|_| json!({
+                "segment": segment,
+                "lost": (!lost_unknown).then_some(lost),
+                "dropped": dropped,
+                "cut": cut,
+            })),
+        })
     };
     let value = json!({
         "store": catalog.root(),
@@ -192,6 +236,8 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
         "recorded": catalog.is_recorded(),
         "segment_bytes": catalog.segment_len(),
         "segments": segments.iter().map(segment).collect::<Vec<_>>(),
+        "recordings": catalog.recordings().iter().map(recording).collect::<Vec<_>>(),
+        "unrecorded": catalog.recording_gaps(SINCE_EVER).iter().map(gap_json).collect::<Vec<_>>(),
     });
     format!("{value}\n")
 }
@@ -205,7 +251,7 @@ fn verify(args: &StatusArgs) -> Result<ExitCode> {
     })?;
     drop(line);
     let text = if args.json { verified_json(&verified) } else { verified_text(&verified) };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     Ok(if verified.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -235,6 +281,13 @@ fn verified_text(verified: &Verified) -> String {
     if verified.begun > 0 {
         text += &begun_text(verified.begun);
     }
+    if verified.unfinished > 0 {
+        text += &format!(
+            "{} chunks were being written when their recorder was killed: their packets are lost, the others are as \
+             they were recorded\n",
+            grouped(verified.unfinished)
+        );
+    }
     text += &match verified.findings.len() {
         0 => format!("{counts}: as they were recorded\n"),
         1 => format!("{counts}: 1 finding\n"),
@@ -256,8 +309,20 @@ pub(super) fn finding_text(finding: &Finding) -> String {
         Finding::Damaged { segment, offset, number } => {
             format!("segment {segment}: chunk {number} at byte {offset} is not as it was written")
         }
+        Finding::Unfinished { segment, offset, number } => {
+            format!(
+                "segment {segment}: chunk {number} at byte {offset} is not whole: its recorder was killed while it wrote \
+                 here"
+            )
+        }
         Finding::Foreign { segment, places } => {
             format!("segment {segment}: {places} places hold neither chunk nor filler")
+        }
+        Finding::SegmentsMissing { first, last } if first == last => {
+            format!("segment {first} is missing: no recorder deleted it, by the store's log")
+        }
+        Finding::SegmentsMissing { first, last } => {
+            format!("segments {first} to {last} are missing: no recorder deleted them, by the store's log")
         }
         Finding::Unreadable { segment } => format!("segment {segment} cannot be read"),
         Finding::Missing { segment, expected, found } => {
@@ -278,8 +343,12 @@ pub(super) fn finding_text(finding: &Finding) -> String {
         }
         Finding::RollUp { number } => format!("roll-up {number} is missing, or not as it was written"),
         Finding::RewriteLeft => "an erasure was killed while it wrote (file rewrite)".to_owned(),
+        Finding::HoldMissing { name } => {
+            format!("hold {} is gone, and nobody released it, by the store's log", printable(name))
+        }
         Finding::Hold { name, reason } => {
             let reason = printable(reason.trim_end());
+            let name = printable(name);
             format!("hold {name} cannot be understood, so it holds everything: {reason}")
         }
     }
@@ -296,6 +365,7 @@ fn verified_json(verified: &Verified) -> String {
         "erased_chunks": verified.erased.0,
         "erased_packets": verified.erased.1,
         "segments_begun": verified.begun,
+        "chunks_unfinished": verified.unfinished,
         "findings": findings,
     });
     format!("{value}\n")

@@ -1,6 +1,5 @@
 //! `tapline store check` and `repair`.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,7 +8,7 @@ use tapline_graph::grouped;
 use tapline_store::{Catalog, Checked, Finding, Repaired};
 
 use super::manage::{StatusArgs, begun_text, finding_text};
-use super::progress::ProgressLine;
+use super::progress::{ProgressLine, print};
 
 pub(super) const CHECK_EXAMPLES: &str = "\
 Exit status: 0 as it should be; 3 findings, all of which tapline store repair mends; 1 findings that cost packets or need an \
@@ -33,7 +32,7 @@ pub(super) fn check(args: &StatusArgs) -> Result<ExitCode> {
     })?;
     drop(line);
     let text = if args.json { checked_json(&checked) } else { checked_text(&checked) };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     Ok(match checked.findings.iter().all(Finding::is_mendable) {
         _ if checked.findings.is_empty() => ExitCode::SUCCESS,
         true => ExitCode::from(MENDABLE),
@@ -93,7 +92,7 @@ pub(super) fn repair(args: &StatusArgs) -> Result<ExitCode> {
     })?;
     drop(line);
     let text = if args.json { repaired_json(&repaired) } else { repaired_text(&repaired) };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text, args.json)?;
     let is_whole = repaired.unreadable + repaired.damaged == 0 && repaired.is_balanced();
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,15 @@
-//! How far a command is, on a terminal.
+//! What commands print: how far they are, and their answers.
 
 use std::io::{self, IsTerminal, Write};
+
+use crate::escape::{plain_json, plain_lines};
+
+/// Prints an answer, as text or as JSON. Names of holds, files and interfaces, and reasons, are the text of others: in it
+/// nothing steers a terminal.
+pub(super) fn print(text: &str, is_json: bool) -> io::Result<()> {
+    let text = if is_json { plain_json(text) } else { plain_lines(text) };
+    io::stdout().write_all(text.as_bytes())
+}
 
 /// A line on standard error that is written over.
 pub(super) struct ProgressLine {

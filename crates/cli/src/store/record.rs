@@ -19,6 +19,7 @@ use tapline_sys::privilege::Identity;
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
 use crate::container;
+use crate::escape::plain;
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
 use crate::stored;
@@ -325,7 +326,7 @@ pub(crate) fn open_output(
     if let Some(Identity { uid, gid, .. }) = identity {
         recorder.give_to(*uid, *gid)?;
     }
-    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
+    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {}", plain(line))));
     Ok(output(recorder, directory, now, tell))
 }
 

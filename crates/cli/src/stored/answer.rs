@@ -7,7 +7,7 @@ use tapline_capture::SearchReport;
 use tapline_graph::grouped;
 use tapline_packet::Timestamp;
 use tapline_store::moments::shown;
-use tapline_store::{Catalog, REACH, SearchAccount, Window};
+use tapline_store::{Catalog, REACH, RecordingGap, SearchAccount, Window};
 
 use super::search_json;
 
@@ -32,6 +32,7 @@ impl Asked {
         let account = self.report.get();
         let is_at_end = account.segments_left + account.chunks_left == 0;
         let mut notes = of_account(&account);
+        notes.extend(gap_lines(&self.catalog.recording_gaps(self.window)));
         match found {
             0 if is_at_end && !self.follows => notes.push(self.nothing(&account)),
             _ => notes.extend(self.beginning()),
@@ -47,6 +48,8 @@ impl Asked {
         let nanoseconds = |at: Timestamp, none: Timestamp| (at != none).then(|| at.as_nanos());
         search["from_ns"] = json!(nanoseconds(self.window.from, Window::ALL.from));
         search["to_ns"] = json!(nanoseconds(self.window.to, Window::ALL.to));
+        let gaps = self.catalog.recording_gaps(self.window);
+        search["unrecorded"] = gaps.iter().map(gap_json).collect();
         search["notes"] = json!(warnings.iter().chain(notes).collect::<Vec<_>>());
         search
     }
@@ -94,9 +97,59 @@ impl Asked {
     }
 }
 
-/// Notes on chunks that were recycled meanwhile, and on packets out of order.
+/// Gaps that have a line of their own.
+const GAPS_TOLD_MAX: usize = 8;
+
+/// A gap that people are told of has a second at least.
+const GAP_MIN_NS: i64 = 1_000_000_000;
+
+/// Lines about times in which no recorder ran.
+pub(crate) fn gap_lines(gaps: &[RecordingGap]) -> Vec<String> {
+    let is_told =
+        |gap: &&RecordingGap| gap.is_broken || gap.to.is_none_or(|to| to.since(gap.from) >= GAP_MIN_NS);
+    let told: Vec<&RecordingGap> = gaps.iter().filter(is_told).collect();
+    let line = |gap: &&RecordingGap| {
+        let until = gap.to.map_or("on".to_owned(), |to| format!("to {}", shown(to)));
+        let why = if gap.is_broken {
+            ": the recorder was killed, or power failed, and packets that it had not written are lost"
+        } else {
+            ""
+        };
+        format!("nothing was recorded from {} {until}{why}", shown(gap.from))
+    };
+    let mut lines: Vec<String> = told.iter().take(GAPS_TOLD_MAX).map(line).collect();
+    if let Some(more @ 1..) = told.len().checked_sub(GAPS_TOLD_MAX) {
+        lines.push(format!(
+            "nothing was recorded in {} more gaps: tapline store status has them",
+            grouped(more as u64)
+        ));
+    }
+    lines
+}
+
+/// A gap for machines.
+pub(crate) fn gap_json(gap: &RecordingGap) -> Value {
+    json!({
+        "from_ns": gap.from.as_nanos(),
+        "to_ns": gap.to.map(Timestamp::as_nanos),
+        "broken_off": gap.is_broken,
+    })
+}
+
+/// Notes on losses, on chunks that were recycled meanwhile, and on packets out of order.
 fn of_account(account: &SearchAccount) -> Vec<String> {
     let mut notes = Vec::new();
+    if account.lost > 0 {
+        let at_least = if account.is_lost_at_least() { "at least " } else { "" };
+        let packets = grouped(account.lost);
+        notes.push(format!("lost while these times were recorded: {at_least}{packets} packets"));
+    }
+    if account.losses_unknown > 0 {
+        notes.push(
+            "not known: how many packets were lost where a recorder was killed or its source does not count"
+                .to_owned(),
+        );
+    }
     if account.segments_gone + account.chunks_gone > 0 {
         notes.push(format!(
             "recycled before the search came to them: {} segments, {} chunks",

@@ -24,7 +24,7 @@ use tapline_store::{Catalog, NameFilter, Question, Search, StoreName, Window};
 use tapline_syntax::units;
 use tapline_sys::open_files;
 
-pub(crate) use self::answer::Asked;
+pub(crate) use self::answer::{Asked, gap_json, gap_lines};
 pub(crate) use self::report::{search_json, search_text};
 pub(crate) use self::unfit::UnfitLinkTypes;
 use crate::args::LanguageArgs;

@@ -24,6 +24,9 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     if account.segments_unreadable > 0 {
         row("not to be read", Some(account.segments_unreadable), None);
     }
+    if account.segments_missing > 0 {
+        row("missing, not deleted by a recorder", Some(account.segments_missing), None);
+    }
     if account.segments_walked > 0 {
         row("of these without an index", Some(account.segments_walked), None);
     }
@@ -58,6 +61,7 @@ pub(crate) fn search_json(account: &SearchAccount) -> Value {
         "segments_by_keys": account.segments_by_keys,
         "segments_gone": account.segments_gone,
         "segments_unreadable": account.segments_unreadable,
+        "segments_missing": account.segments_missing,
         "segments_indexed": account.segments_indexed,
         "segments_walked": account.segments_walked,
         "segments_left": account.segments_left,
@@ -73,6 +77,8 @@ pub(crate) fn search_json(account: &SearchAccount) -> Value {
         "bytes_read": account.bytes_read,
         "index_bytes": account.index_bytes,
         "lost_while_recorded": account.lost,
+        "lost_is_at_least": account.is_lost_at_least(),
+        "losses_unknown": account.losses_unknown,
         "late": account.late,
         "balanced": account.is_balanced(),
     })

@@ -2,7 +2,6 @@
 
 mod quick;
 
-use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -12,7 +11,8 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, chain_hash, is_intact};
 use crate::error::Error;
-use crate::log::deleted_segments;
+use crate::missing::Ranges;
+use crate::recordings::RecordingEntry;
 use crate::walk::{Found, Walk};
 
 pub use quick::{Checked, check};
@@ -38,6 +38,9 @@ pub struct Verified {
     /// Segments that were begun in a recycled file and have no chunk yet: the recorder ended before all slots were
     /// cleared.
     pub begun: u64,
+    /// Chunks that are not whole because their recorder was killed while it wrote them: no chunk behind them has their
+    /// hash. Their packets are lost.
+    pub unfinished: u64,
     /// What is wrong, in the order of recording.
     pub findings: Vec<Finding>,
 }
@@ -54,12 +57,29 @@ pub enum Finding {
         /// The chunk's number.
         number: u64,
     },
+    /// As [`Damaged`](Finding::Damaged), but of the last chunks that a recorder wrote before it was killed. Chunks behind
+    /// it are whole, and nothing proves that this one never was.
+    Unfinished {
+        /// The segment.
+        segment: u64,
+        /// Where the chunk begins, in bytes.
+        offset: u64,
+        /// The chunk's number.
+        number: u64,
+    },
     /// Bytes that are neither chunk nor filler.
     Foreign {
         /// The segment.
         segment: u64,
         /// Places.
         places: u64,
+    },
+    /// Segments that were removed or renamed: no recorder deleted them, by the log.
+    SegmentsMissing {
+        /// The number of the first.
+        first: u64,
+        /// The number of the last.
+        last: u64,
     },
     /// A segment that is no regular file, or that the system refuses.
     Unreadable {
@@ -111,6 +131,11 @@ pub enum Finding {
     },
     /// An erasure was killed while it wrote.
     RewriteLeft,
+    /// The file of a hold is gone though nobody released the hold, by the log: it holds nothing any more.
+    HoldMissing {
+        /// Its name.
+        name: String,
+    },
     /// The file of a hold cannot be understood: it holds everything.
     Hold {
         /// Its name.
@@ -125,11 +150,14 @@ impl Finding {
     pub fn is_mendable(&self) -> bool {
         match self {
             Finding::Damaged { .. }
+            | Finding::Unfinished { .. }
             | Finding::Foreign { .. }
+            | Finding::SegmentsMissing { .. }
             | Finding::Unreadable { .. }
             | Finding::Missing { .. }
             | Finding::Broken { .. }
             | Finding::Length { .. }
+            | Finding::HoldMissing { .. }
             | Finding::Hold { .. } => false,
             Finding::NoIndex { .. }
             | Finding::IndexDamaged { .. }
@@ -148,16 +176,20 @@ impl Finding {
 pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Verified, Error> {
     let numbers = catalog.numbers()?;
     let mut verified = Verified::default();
+    let recordings = catalog.recordings();
     let mut chain = Chain::default();
-    let mut gaps = SegmentGaps::of(catalog, &numbers);
+    let missing = catalog.missing_segments()?;
+    let mut gaps = SegmentGaps::of(&missing);
+    verified.findings.extend(missing_findings(&missing));
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
         }
-        if let deleted @ 1.. = gaps.deleted_before(number) {
+        if let Some(deleted) = gaps.before(number) {
             verified.deleted += deleted;
-            chain = Chain::default();
+            verified.findings.extend(chain.reset(&recordings));
         }
+        let pending = chain.pending.len();
         let mut of_segment = Verified { segments: 1, ..Verified::default() };
         let path = catalog.segment_path(number);
         let opened = disk::open_regular(&path, OpenOptions::new().read(true));
@@ -166,13 +198,21 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
             Ok(file) => match Walk::new(file, catalog.id, number, catalog.segment_len) {
                 Err(_) => false,
                 Ok(walk) => {
-                    look(walk, file, number, &mut chain, &mut of_segment);
+                    let is_newest = numbers.last() == Some(&number);
+                    look(
+                        walk,
+                        file,
+                        (number, is_newest, catalog.segment_len),
+                        (&mut chain, &recordings),
+                        &mut of_segment,
+                    );
                     !of_segment.findings.is_empty() && !path.exists()
                 }
             },
         };
         if is_gone {
-            chain = Chain::default();
+            chain.pending.truncate(pending);
+            verified.findings.extend(chain.reset(&recordings));
             continue;
         }
         if opened.is_err() {
@@ -185,62 +225,125 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         verified.erased.0 += of_segment.erased.0;
         verified.erased.1 += of_segment.erased.1;
         verified.begun += of_segment.begun;
+        verified.unfinished += of_segment.unfinished;
         verified.findings.extend(of_segment.findings);
     }
+    // Behind the last chunks nothing has their hashes.
+    let (torn, altered): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut chain.pending).into_iter().partition(|damaged| damaged.may_be_torn(&recordings));
+    verified.unfinished += torn.len() as u64;
+    verified.findings.extend(altered.into_iter().map(|damaged| damaged.finding(&recordings)));
     Ok(verified)
 }
 
+/// A finding for each row of missing segments.
+fn missing_findings(missing: &Ranges) -> impl Iterator<Item = Finding> {
+    missing.iter().map(|range| Finding::SegmentsMissing { first: *range.start(), last: *range.end() })
+}
+
 /// Numbers of segments that are missing between those that are there.
-pub(crate) struct SegmentGaps {
-    /// Segments that recorders deleted, by the log; read only if a number is missing.
-    deleted: HashSet<u64>,
+pub(crate) struct SegmentGaps<'a> {
+    /// Of these, those that no recorder deleted.
+    missing: &'a Ranges,
     before: Option<u64>,
 }
 
-impl SegmentGaps {
-    /// `numbers` ascend.
-    pub(crate) fn of(catalog: &Catalog, numbers: &[u64]) -> SegmentGaps {
-        let is_whole = numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-        let deleted = if is_whole { HashSet::new() } else { deleted_segments(&catalog.paths) };
-        SegmentGaps { deleted, before: None }
+impl SegmentGaps<'_> {
+    fn of(missing: &Ranges) -> SegmentGaps<'_> {
+        SegmentGaps { missing, before: None }
     }
 
-    /// The number of segments missing before the next one, if the log has the deletion of each; else 0.
-    pub(crate) fn deleted_before(&mut self, number: u64) -> u64 {
-        let Some(before) = self.before.replace(number) else { return 0 };
-        let missing = number.saturating_sub(before + 1);
-        let is_deleted = missing <= self.deleted.len() as u64
-            && (before + 1..number).all(|number| self.deleted.contains(&number));
-        if is_deleted { missing } else { 0 }
+    /// Segments that a recorder deleted between the last segment asked about and this one; `None` if no number is
+    /// missing between them.
+    fn before(&mut self, number: u64) -> Option<u64> {
+        let before = self.before.replace(number)?;
+        let between = number.saturating_sub(before + 1);
+        let inside = self.missing.iter().filter(|range| *range.start() > before && *range.end() < number);
+        let missing: u64 = inside.map(|range| range.end() - range.start() + 1).sum();
+        (between > 0).then(|| between.saturating_sub(missing))
     }
 }
 
-/// The last intact chunk, and how many damaged ones came after it.
+/// The last intact chunk, and the damaged ones that came after it.
 #[derive(Default)]
 struct Chain {
     last: Option<(u64, [u8; 32])>,
-    damaged: u64,
+    pending: Vec<DamagedChunk>,
+}
+
+/// A chunk whose checksum does not fit.
+struct DamagedChunk {
+    segment: u64,
+    offset: u64,
+    number: u64,
+}
+
+impl DamagedChunk {
+    /// Whether a recorder may have been writing it when it was killed.
+    fn may_be_torn(&self, recordings: &[RecordingEntry]) -> bool {
+        recordings.iter().any(|recording| recording.may_have_torn(self.number))
+    }
+
+    fn finding(self, recordings: &[RecordingEntry]) -> Finding {
+        let is_torn = self.may_be_torn(recordings);
+        let DamagedChunk { segment, offset, number } = self;
+        match is_torn {
+            true => Finding::Unfinished { segment, offset, number },
+            false => Finding::Damaged { segment, offset, number },
+        }
+    }
 }
 
 impl Chain {
-    /// What is wrong with an intact chunk's place in the chain.
-    fn join(&mut self, segment: u64, head: &ChunkHead, hash: [u8; 32]) -> Option<Finding> {
-        let damaged = std::mem::take(&mut self.damaged);
-        let (before, hash_before) = self.last.replace((head.number, hash))?;
-        // A recorder that was killed while it wrote a chunk has the number of that chunk again.
+    /// Begins again; gives findings for the damaged chunks.
+    fn reset(&mut self, recordings: &[RecordingEntry]) -> Vec<Finding> {
+        self.last = None;
+        self.pending.drain(..).map(|damaged| damaged.finding(recordings)).collect()
+    }
+
+    /// Notes what is wrong with an intact chunk's place in the chain, and with the damaged chunks before it.
+    fn join(
+        &mut self,
+        segment: u64,
+        (head, hash): (&ChunkHead, [u8; 32]),
+        recordings: &[RecordingEntry],
+        verified: &mut Verified,
+    ) {
+        let damaged = self.pending.len() as u64;
+        let Some((before, hash_before)) = self.last else {
+            verified.findings.extend(self.reset(recordings));
+            self.last = Some((head.number, hash));
+            return;
+        };
+        // A recorder that was killed while it wrote a chunk has the number of that chunk again, and the hash of the one
+        // before: the chain proves that the chunk was never whole.
         let follows = head.number == before + 1;
-        if follows && hash_before == head.previous || damaged > 0 && head.number == before + 1 + damaged {
-            return None;
+        if follows && hash_before == head.previous {
+            verified.unfinished += damaged;
+            self.pending.clear();
+        } else {
+            verified.findings.extend(self.reset(recordings));
+            match follows {
+                _ if damaged > 0 && head.number == before + 1 + damaged => {}
+                true => verified.findings.push(Finding::Broken { segment, number: head.number }),
+                false => {
+                    let (expected, found) = (before + 1 + damaged, head.number);
+                    verified.findings.push(Finding::Missing { segment, expected, found });
+                }
+            }
         }
-        Some(match follows {
-            true => Finding::Broken { segment, number: head.number },
-            false => Finding::Missing { segment, expected: before + 1 + damaged, found: head.number },
-        })
+        self.last = Some((head.number, hash));
     }
 }
 
 /// Reads every chunk of a segment.
-fn look(mut walk: Walk<'_>, file: &File, segment: u64, chain: &mut Chain, verified: &mut Verified) {
+fn look(
+    mut walk: Walk<'_>,
+    file: &File,
+    (segment, is_newest, segment_len): (u64, bool, u64),
+    (chain, recordings): (&mut Chain, &[RecordingEntry]),
+    verified: &mut Verified,
+) {
     let mut buffer = Vec::new();
     while let Some(Found { offset, head }) = walk.next() {
         buffer.resize(head.len as usize, 0);
@@ -248,8 +351,7 @@ fn look(mut walk: Walk<'_>, file: &File, segment: u64, chain: &mut Chain, verifi
         verified.chunks += 1;
         verified.bytes += u64::from(head.len);
         if !is_read || !is_intact(&buffer, &head) {
-            verified.findings.push(Finding::Damaged { segment, offset, number: head.number });
-            chain.damaged += 1;
+            chain.pending.push(DamagedChunk { segment, offset, number: head.number });
             continue;
         }
         verified.packets += u64::from(head.packets);
@@ -257,10 +359,16 @@ fn look(mut walk: Walk<'_>, file: &File, segment: u64, chain: &mut Chain, verifi
             verified.erased.0 += 1;
             verified.erased.1 += u64::from(erasure.packets);
         }
-        verified.findings.extend(chain.join(segment, &head, chain_hash(&buffer, &head)));
+        chain.join(segment, (&head, chain_hash(&buffer, &head)), recordings, verified);
     }
-    verified.begun += u64::from(walk.is_begun());
-    if walk.damaged > 0 {
-        verified.findings.push(Finding::Foreign { segment, places: walk.damaged });
+    match file.metadata().map(|metadata| metadata.len()) {
+        Ok(len) if len < segment_len => verified.findings.push(Finding::Length { segment, len }),
+        _ => {}
+    }
+    // The next recorder goes on in a segment that was begun: behind it there is none.
+    verified.begun += u64::from(walk.is_begun() && is_newest);
+    let places = walk.damaged + u64::from(walk.is_begun() && !is_newest);
+    if places > 0 {
+        verified.findings.push(Finding::Foreign { segment, places });
     }
 }

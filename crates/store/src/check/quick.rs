@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 
 use tapline_sys::disk;
 
-use super::{Finding, SegmentGaps};
+use super::{Finding, SegmentGaps, missing_findings};
 use crate::catalog::Catalog;
 use crate::erase::rewrite;
 use crate::error::Error;
 use crate::index::rollup::{self, RollUp};
 use crate::index::{Contents, Index, SlotRow, Summary};
+use crate::log::history;
 use crate::restore::read_intact;
 use crate::walk::Walk;
 
@@ -54,17 +55,20 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
     let is_recorded = catalog.is_recorded();
     let mut checked = Checked::default();
     let mut last = None;
-    let mut gaps = SegmentGaps::of(catalog, &numbers);
+    let missing = catalog.missing_segments()?;
+    let mut gaps = SegmentGaps::of(&missing);
+    checked.findings.extend(missing_findings(&missing));
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
         }
         // A recorder seals a segment while the next one is there already.
         let may_be_open = done + if is_recorded { 2 } else { 1 } >= numbers.len();
-        if gaps.deleted_before(number) > 0 {
+        if gaps.before(number).is_some() {
             last = None;
         }
-        let segment = Segment::look(catalog, number, last);
+        let is_newest = done + 1 == numbers.len();
+        let segment = Segment::look(catalog, number, last, is_newest);
         if segment.findings.is_empty() || catalog.segment_path(number).exists() {
             last = segment.last.or(last);
             checked.add(segment, may_be_open);
@@ -77,7 +81,11 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
     if rewrite::is_left(catalog) && !is_recorded {
         checked.findings.push(Finding::RewriteLeft);
     }
-    for entry in catalog.holds()? {
+    let holds = catalog.holds()?;
+    let is_gone = |name: &String| !holds.iter().any(|entry| entry.name == *name);
+    let gone = history(&catalog.paths).held.into_iter().filter(is_gone);
+    checked.findings.extend(gone.map(|name| Finding::HoldMissing { name }));
+    for entry in holds {
         let name = entry.name;
         checked.findings.extend(entry.hold.err().map(|reason| Finding::Hold { name, reason }));
     }
@@ -135,7 +143,7 @@ struct Segment {
 }
 
 impl Segment {
-    fn look(catalog: &Catalog, number: u64, before: Option<u64>) -> Segment {
+    fn look(catalog: &Catalog, number: u64, before: Option<u64>, is_newest: bool) -> Segment {
         let mut segment = Segment {
             number,
             chunks: 0,
@@ -157,13 +165,13 @@ impl Segment {
         if len != catalog.segment_len() {
             segment.findings.push(Finding::Length { segment: number, len });
         }
-        segment.walk(catalog, &file);
+        segment.walk(catalog, &file, is_newest);
         segment.state = segment_state(catalog, number).unwrap_or(State::Whole);
         segment
     }
 
     /// Goes from head to head.
-    fn walk(&mut self, catalog: &Catalog, file: &File) {
+    fn walk(&mut self, catalog: &Catalog, file: &File, is_newest: bool) {
         let Ok(mut walk) = Walk::new(file, catalog.id, self.number, catalog.segment_len()) else {
             self.findings.push(Finding::Unreadable { segment: self.number });
             return;
@@ -181,9 +189,10 @@ impl Segment {
                 self.findings.push(Finding::Missing { segment, expected, found });
             }
         }
-        self.is_begun = walk.is_begun();
-        if walk.damaged > 0 {
-            self.findings.push(Finding::Foreign { segment: self.number, places: walk.damaged });
+        self.is_begun = walk.is_begun() && is_newest;
+        let places = walk.damaged + u64::from(walk.is_begun() && !is_newest);
+        if places > 0 {
+            self.findings.push(Finding::Foreign { segment: self.number, places });
         }
     }
 }

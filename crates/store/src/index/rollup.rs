@@ -6,9 +6,8 @@ use xorf::BinaryFuse8;
 use super::pages::{self, Owner, Pages};
 use crate::catalog::Catalog;
 use crate::error::Error;
-use crate::files;
 use crate::keys::Way;
-use crate::layout::sync_directory;
+use crate::layout::{ROLL_UPS, sync_directory};
 
 const MAGIC: [u8; 8] = *b"TAPLTIR1";
 const HEAD_LEN: usize = 128;
@@ -69,8 +68,8 @@ pub(crate) fn write(catalog: &Catalog, number: u64) -> Result<(), Error> {
         Some(keys) if !keys.is_empty() => head.take(&keys),
         _ => Box::default(),
     };
-    let folder = catalog.paths.roll_ups();
-    files::make_folder(&folder).map_err(Error::file("make", &folder))?;
+    catalog.paths.make(ROLL_UPS)?;
+    let folder = catalog.root().join(ROLL_UPS);
     sync_directory(&folder).map_err(Error::file("make", &folder))?;
     let owner = Owner { store: catalog.id, number };
     let content = head.encode(&owner, &fingerprints);

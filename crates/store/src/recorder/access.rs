@@ -10,7 +10,7 @@ use tapline_sys::{disk, privilege};
 
 use crate::error::Error;
 use crate::files;
-use crate::layout::Paths;
+use crate::layout::{Paths, named};
 
 /// Reads and writes each file and directory of a store that a recorder needs; nothing is changed.
 ///
@@ -20,7 +20,7 @@ pub(super) fn check(paths: &Paths) -> Result<(), Error> {
     let refused = |action: &'static str, path: &Path, tried: io::Result<()>| match tried {
         Err(source) if is_refusal(&source) => Err(Error::Access {
             action,
-            path: path.to_owned(),
+            path: named(path),
             root: paths.root().to_owned(),
             user: privilege::user(),
             source,
@@ -29,7 +29,7 @@ pub(super) fn check(paths: &Paths) -> Result<(), Error> {
     };
     let description = paths.description();
     refused("read", &description, open(&description, OpenOptions::new().read(true)))?;
-    for path in [paths.lock(), paths.log(), paths.reserve()] {
+    for path in [paths.lock(), paths.log(), paths.recordings(), paths.reserve()] {
         refused("write to", &path, open(&path, OpenOptions::new().append(true)))?;
     }
     let folders = [(paths.segments(), "spare-access"), (paths.roll_ups(), "access.part")];

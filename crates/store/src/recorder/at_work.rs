@@ -165,11 +165,12 @@ impl AtWork {
                 self.start_sync();
                 Step::Done
             }
-            Some(Job::Finish { index }) if is_still && !self.is_preparing => {
+            Some(Job::Finish { index, rest }) if is_still && !self.is_preparing => {
                 self.writing.sync();
                 self.seal(index);
                 self.sealer.finish();
                 self.writing.release_room();
+                self.writing.note_ended(*rest);
                 Step::Over
             }
             Some(Job::End) if is_still && !self.is_preparing => {

@@ -34,8 +34,9 @@ use std::thread::JoinHandle;
 
 use tapline_file::{InterfaceStatistics, blocks};
 use tapline_packet::{Batch, Headers, Interface, Packet, Selection, Timestamp};
+use tapline_sys::Folder;
 
-use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder, STATISTICS_LEN};
+use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder, ChunkHead, STATISTICS_LEN};
 use crate::error::Error;
 use crate::index::Builder;
 use crate::layout::{PAGE_LEN, Paths, SLOT_LEN};
@@ -72,8 +73,10 @@ pub struct Recorder {
     begun: Option<Timestamp>,
     /// Packets in chunks that were sent to the writing thread.
     handed: u64,
-    /// Packets that were never sent to it: too long for a segment, of an unknown interface, or after an error.
+    /// Packets that were never sent to it: too long for a segment, of an unknown interface, or after an error. All of
+    /// them, and those that heads of chunks already count.
     lost: u64,
+    lost_told: u64,
     cutter: Option<Cutter>,
     /// Packets beyond the cut-off of their flow: all of them, and those that heads of chunks already count.
     cut: (u64, u64),
@@ -85,6 +88,8 @@ pub struct Recorder {
     synced: Timestamp,
     losses: Losses,
     told: Losses,
+    /// Whether the source was asked for its losses.
+    is_told: bool,
     jobs: Arc<Jobs>,
     events: Sender<Event>,
     buffers: Receiver<ChunkBuffer>,
@@ -164,6 +169,7 @@ impl Recorder {
             begun: None,
             handed: 0,
             lost: 0,
+            lost_told: 0,
             cutter,
             cut: (0, 0),
             load: OverloadState { policy: settings.overload, buffers: count, ..OverloadState::default() },
@@ -172,6 +178,7 @@ impl Recorder {
             synced: now,
             losses: Losses::default(),
             told: Losses::default(),
+            is_told: false,
             jobs,
             events,
             buffers,
@@ -328,7 +335,7 @@ impl Recorder {
         now: Timestamp,
     ) -> Result<(), Error> {
         self.start()?;
-        self.losses = losses;
+        (self.losses, self.is_told) = (losses, true);
         // A clock that was set back must not keep packets waiting.
         let is_due = |since: Timestamp, after: i64| !(0..after).contains(&now.since(since));
         if self.begun.is_some_and(|begun| is_due(begun, self.settings.flush_ns)) {
@@ -356,10 +363,13 @@ impl Recorder {
             return Ok(());
         }
         self.start()?;
-        self.losses = losses;
+        (self.losses, self.is_told) = (losses, true);
         let closed = self.close(statistics, now);
         let index = self.index.take();
-        let sealed = self.send(Job::Finish { index });
+        // Where there is no chunk, as under overload, nothing has told of the last losses yet.
+        let mut rest = Box::new(ChunkHead { closed: now, ..ChunkHead::default() });
+        self.tell_counts(&mut rest);
+        let sealed = self.send(Job::Finish { index, rest });
         let joined = self.thread.take().is_none_or(|thread| thread.join().is_ok());
         closed.and(sealed)?;
         if joined { Ok(()) } else { Err(Error::Thread) }
@@ -388,12 +398,14 @@ impl Recorder {
     /// [`Error::File`] if lchown(2) fails, as it does without `CAP_CHOWN`.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
         let mut all: Vec<PathBuf> = Vec::new();
-        let folders = ["seg", "roll", "holds"].map(|name| self.root.join(name));
-        for folder in folders.iter().filter(|folder| folder.is_dir() && !folder.is_symlink()) {
-            let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
+        let names = ["seg", "roll", "holds"].map(|name| self.root.join(name));
+        // By their descriptors: another may be put in their place meanwhile.
+        let folders: Vec<Folder> = names.iter().filter_map(|path| Folder::open_no_link(path).ok()).collect();
+        for folder in folders.iter().map(|folder| folder.path_of("".as_ref())) {
+            let entries = std::fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
             all.extend(entries.flatten().map(|entry| entry.path()));
         }
-        let own = ["store.toml", "lock", "log", "reserve", "seg", "roll", "holds"];
+        let own = ["store.toml", "lock", "log", "recordings", "reserve", "seg", "roll", "holds"];
         let own = own.map(|name| self.root.join(name));
         all.extend(own.into_iter().filter(|path| path.exists()));
         all.extend(self.is_made.then(|| self.root.clone()));
@@ -560,21 +572,28 @@ impl Recorder {
         }
         let (buffer, mut head) = self.chunk.finish(statistics, now);
         head.slot = (self.at / SLOT_LEN as u64) as u32;
-        let since = |now: Option<u64>, told: Option<u64>| now.unwrap_or(0).saturating_sub(told.unwrap_or(0));
-        head.received = since(self.losses.received, self.told.received);
-        head.lost = since(self.losses.lost, self.told.lost);
-        head.is_loss_unknown = self.losses.lost.is_none();
+        self.tell_counts(&mut head);
         head.is_unindexed = self.settings.index.is_none();
         head.index = self.settings.index.unwrap_or_default();
-        self.told = self.losses;
-        head.cut = self.cut.0 - self.cut.1;
-        self.cut.1 = self.cut.0;
-        head.overload = self.load.untold();
         self.handed += u64::from(head.packets);
         let offset = self.at;
         self.at += u64::from(head.len);
         self.begun = None;
         self.send(Job::Chunk { buffer, head: Box::new(head), offset })
+    }
+
+    /// Puts the counts since the head before into a head.
+    fn tell_counts(&mut self, head: &mut ChunkHead) {
+        let since = |now: Option<u64>, told: Option<u64>| now.unwrap_or(0).saturating_sub(told.unwrap_or(0));
+        head.received = since(self.losses.received, self.told.received);
+        head.lost = since(self.losses.lost, self.told.lost);
+        head.is_loss_unknown = self.is_told && self.losses.lost.is_none();
+        self.told = self.losses;
+        head.cut = self.cut.0 - self.cut.1;
+        self.cut.1 = self.cut.0;
+        head.refused = self.lost - self.lost_told;
+        self.lost_told = self.lost;
+        head.overload = self.load.untold();
     }
 
     fn send(&self, job: Job) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use crate::erase::rewrite;
 use crate::error::Error;
 use crate::files;
 use crate::index::{Builder, Contents};
-use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler};
+use crate::layout::{PAGE_LEN, Paths, ROLL_UPS, SEGMENT_LEN_DEFAULT, SEGMENTS, SLOT_LEN, filler, named};
 use crate::lock;
 use crate::restore::Restored;
 
@@ -67,9 +67,8 @@ impl Writing {
         if let chunks @ 1.. = rewrite::finish(&catalog)? {
             progress.tell(format!("{chunks} chunks of an erasure that was killed were written"));
         }
-        if let Err(error) = files::make_folder(&catalog.paths.roll_ups()) {
-            let path = catalog.paths.roll_ups();
-            progress.tell(format!("{}: no roll-ups are made: {error}", path.display()));
+        if let Err(error) = catalog.paths.make(ROLL_UPS) {
+            progress.tell(format!("no roll-ups are made: {error}"));
         }
         let mut segments = Segments::open(catalog, settings)?;
         let reserve =
@@ -88,7 +87,7 @@ impl Writing {
         }
         let current = begin_segment(&mut segments, index.as_deref_mut(), &reserve, &progress)?;
         let Current { number, target, contents, at, last, recycled } = current;
-        let path = segments.catalog().segment_path(number);
+        let path = named(&segments.catalog().segment_path(number));
         if segments.is_direct() && !target.takes_direct(at) {
             segments.use_cache();
             progress.tell("writes go through the page cache: the file system takes none past it".to_owned());
@@ -107,6 +106,8 @@ impl Writing {
             end: at,
             dropped: 0,
             untold: Untold::default(),
+            untold_times: None,
+            is_live: settings.is_live,
             is_unsynced: false,
             doubtful: Vec::new(),
             filler: filler(PAGE_LEN),
@@ -122,11 +123,12 @@ impl Writing {
             segments,
             reserve,
         };
-        if let Some(old) = recycled {
-            add(&writing.progress.recycled, 1);
-            writing.note("recycled", old);
-        }
+        add(&writing.progress.recycled, u64::from(recycled.is_some()));
         writing.note("begun", number);
+        if let Err(error) = writing.segments.catalog().note_begun(now, settings.is_live) {
+            let text = format!("{error}; if this recording is broken off the store does not tell of it");
+            writing.progress.tell(text);
+        }
         add(&writing.progress.segments, 1);
         let spare = index.as_deref().map(|index| Box::new(index.twin()));
         Ok(Begun { writing, segment_len, at, is_made, index, spare })
@@ -152,9 +154,8 @@ fn make_store(root: &Path, paths: &Paths, settings: &RecorderSettings) -> Result
     let count = count_max(settings.size, segment_len)?;
     check_room(root, count as u64 * segment_len, "segments")?;
     let is_made = !root.exists();
-    let folder = paths.segments();
     files::make_folder(root).map_err(Error::file("make", root))?;
-    files::make_folder(&folder).map_err(Error::file("make", &folder))?;
+    paths.make(SEGMENTS)?;
     // Of two recorders that make the same store one does.
     let lock = lock::take(paths)?;
     let catalog = match Catalog::open(root) {

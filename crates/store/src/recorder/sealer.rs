@@ -11,6 +11,7 @@ use super::writers::Target;
 use super::writing::{Event, Progress, add, note};
 use crate::catalog::Catalog;
 use crate::index::{Builder, Contents};
+use crate::layout::named;
 use crate::restore;
 
 /// A segment that is full.
@@ -111,7 +112,7 @@ impl Work {
     fn seal(&self, Sealing { number, target, mut contents, index }: Sealing) {
         // An index must not tell of chunks that a power failure takes.
         if let Err(error) = target.file.sync_data() {
-            let path = self.catalog.segment_path(number);
+            let path = named(&self.catalog.segment_path(number));
             self.progress.tell(format!("{}: the disk does not keep it: {error}", path.display()));
         }
         if let Some(mut index) = index {

@@ -15,12 +15,15 @@ use tapline_sys::disk;
 
 use super::RecorderSettings;
 use super::writers::Target;
+use super::writing::note;
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::files;
 use crate::hold::HoldEntry;
 use crate::index::rollup;
-use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, remove, sync_directory};
+use crate::layout::{
+    NUMBER_BEGIN_MAX, NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, named, remove, sync_directory,
+};
 use crate::walk::Walk;
 
 /// Segments that exist, and files that wait to become one.
@@ -65,7 +68,7 @@ impl Segments {
         let count_max = count_max(settings.size, catalog.segment_len())?;
         let numbers: VecDeque<u64> = catalog.numbers()?.into();
         if let Some(&newest) = numbers.back().filter(|newest| **newest > NUMBER_BEGIN_MAX) {
-            return Err(Error::LastNumber { path: catalog.segment_path(newest) });
+            return Err(Error::LastNumber { path: named(&catalog.segment_path(newest)) });
         }
         let mut segments = Segments {
             spares: Vec::new(),
@@ -131,7 +134,7 @@ impl Segments {
             Some(spare) => (spare.clone(), None),
             None => {
                 let oldest = self.oldest_free()?;
-                (self.retire(oldest)?, Some(oldest))
+                (self.retire(oldest, "recycled")?, Some(oldest))
             }
         };
         let file = disk::open_regular(&path, OpenOptions::new().read(true).write(true));
@@ -150,8 +153,10 @@ impl Segments {
         self.cleared = is_cleared.then_some(path);
     }
 
-    /// Gives the file of a segment up to be a spare one.
-    fn retire(&self, number: u64) -> Result<PathBuf, Error> {
+    /// Gives the file of a segment up to be a spare one. The log says so first: a segment that is gone without such a
+    /// line was removed by somebody else.
+    fn retire(&self, number: u64, event: &str) -> Result<PathBuf, Error> {
+        note(&self.catalog, event, number);
         self.forget(number)?;
         let (path, spare) = (self.catalog.segment_path(number), self.spare_path(number));
         fs::rename(&path, &spare)
@@ -173,6 +178,7 @@ impl Segments {
             }
         };
         if let Some(oldest) = recycled {
+            note(&self.catalog, "recycled", oldest);
             self.forget(oldest)?;
         }
         let path = self.catalog.segment_path(number);
@@ -239,21 +245,21 @@ impl Segments {
     }
 
     /// Gives the files of old segments to new ones: those whose last packet came before `before`, unless a hold keeps
-    /// them. Gives their numbers.
-    pub(super) fn expire(&mut self, before: i64) -> Result<Vec<u64>, Error> {
+    /// them.
+    pub(super) fn expire(&mut self, before: i64) -> Result<(), Error> {
         let numbers: Vec<u64> = self.all_but_newest().collect();
         let old: Vec<u64> = numbers.into_iter().filter(|number| self.last(*number) < before).collect();
         if old.is_empty() {
-            return Ok(old);
+            return Ok(());
         }
         let holds = self.catalog.holds()?;
         let expired: Vec<u64> = old.into_iter().filter(|number| !self.is_held(&holds, *number)).collect();
-        for &number in &expired {
-            let spare = self.retire(number)?;
+        for number in expired {
+            let spare = self.retire(number, "expired")?;
             self.drop_number(number);
             self.spares.push(spare);
         }
-        Ok(expired)
+        Ok(())
     }
 
     /// The greatest time of the packets of a segment, from its index or the heads of its chunks.
@@ -341,6 +347,7 @@ impl Segments {
                 Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
                 None => {
                     let oldest = self.oldest_free()?;
+                    note(&self.catalog, "recycled", oldest);
                     self.forget(oldest)?;
                     let path = self.catalog.segment_path(oldest);
                     fs::remove_file(&path).map_err(Error::file("remove", &path))?;

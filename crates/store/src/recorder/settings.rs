@@ -34,6 +34,8 @@ pub struct RecorderSettings {
     /// Whether the disk space that no segment, index or line of the log took stays reserved after
     /// [`Recorder::finish`](crate::Recorder::finish).
     pub keeps_room: bool,
+    /// Whether packets come from interfaces: then nothing was recorded in the times between this recording and others.
+    pub is_live: bool,
 }
 
 impl Default for RecorderSettings {
@@ -50,6 +52,7 @@ impl Default for RecorderSettings {
             overload: Overload::Wait,
             buffers: 32,
             keeps_room: true,
+            is_live: true,
         }
     }
 }

@@ -26,8 +26,9 @@ use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead};
 use crate::error::Error;
 use crate::index::{Builder, Contents};
-use crate::layout::{PAGE_LEN, SLOT_LEN, gap};
+use crate::layout::{PAGE_LEN, SLOT_LEN, gap, named};
 use crate::log::{self, now};
+use crate::recordings::Rest;
 
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
@@ -46,8 +47,8 @@ pub(super) enum Job {
     Seal { index: Option<Box<Builder>> },
     /// Has the disk keep what was written; gives up what is too old.
     Sync { now: Timestamp },
-    /// The last one.
-    Finish { index: Option<Box<Builder>> },
+    /// The last one; the counts since the last chunk.
+    Finish { index: Option<Box<Builder>>, rest: Box<ChunkHead> },
     /// The recorder is gone without having finished.
     End,
 }
@@ -131,6 +132,7 @@ pub(super) struct Untold {
     lost: u64,
     cut: u64,
     overload: u64,
+    refused: u64,
 }
 
 /// A place where a chunk may stand that was written again elsewhere.
@@ -160,6 +162,9 @@ pub(super) struct Writing {
     pub(super) dropped: u64,
     /// Counts of chunks that could not be written, for the head of the next one.
     pub(super) untold: Untold,
+    /// The times of packets in chunks since the last one that was written, which are lost.
+    pub(super) untold_times: Option<(Timestamp, Timestamp)>,
+    pub(super) is_live: bool,
     pub(super) is_unsynced: bool,
     /// Places of segments that were left.
     pub(super) doubtful: Vec<Doubtful>,
@@ -286,8 +291,18 @@ impl Writing {
         }
         add(&self.progress.lost, packets);
         self.dropped += packets;
-        let ChunkHead { received, lost, cut, overload, .. } = *head;
-        self.untold = Untold { received, lost, cut, overload };
+        let ChunkHead { received, lost, cut, overload, refused, .. } = *head;
+        self.untold = Untold { received, lost, cut, overload, refused };
+        self.note_times(head);
+    }
+
+    /// Notes the times of the packets of a chunk that is lost.
+    fn note_times(&mut self, head: &ChunkHead) {
+        if head.packets == 0 {
+            return;
+        }
+        let (first, last) = self.untold_times.unwrap_or((head.first, head.last));
+        self.untold_times = Some((first.min(head.first), last.max(head.last)));
     }
 
     /// Counts a chunk that was given up under overload.
@@ -298,11 +313,14 @@ impl Writing {
         self.untold.lost += head.lost;
         self.untold.cut += head.cut;
         self.untold.overload += head.overload + packets;
+        self.untold.refused += head.refused;
+        self.note_times(head);
     }
 
     /// Adds to a head what chunks told that could not be written.
     pub(super) fn tell_untold(&mut self, head: &mut ChunkHead) {
-        let Untold { received, lost, cut, overload } = std::mem::take(&mut self.untold);
+        let Untold { received, lost, cut, overload, refused } = std::mem::take(&mut self.untold);
+        head.refused = head.refused.saturating_add(refused);
         head.cut = head.cut.saturating_add(cut);
         head.overload = head.overload.saturating_add(overload);
         head.received = head.received.saturating_add(received);
@@ -313,6 +331,7 @@ impl Writing {
     pub(super) fn count_written(&mut self, head: &ChunkHead, place: &Place) {
         self.contents.note(head, place.offset, place.hash);
         self.is_unsynced = true;
+        self.untold_times = None;
         add(&self.progress.written, head.packets.into());
         add(&self.progress.bytes, u64::from(head.len));
     }
@@ -335,7 +354,7 @@ impl Writing {
         head.segment = self.number;
         head.number = before + 1;
         head.previous = previous;
-        head.dropped = self.dropped.saturating_add(head.overload);
+        head.dropped = self.dropped.saturating_add(head.overload).saturating_add(head.refused);
         head.policy = self.policy;
         let len = head.len as usize;
         let hash = chunk::seal(&mut buffer.bytes_mut()[..len], head);
@@ -449,12 +468,9 @@ impl Writing {
     fn next_segment(&mut self) -> bool {
         match self.segments.next() {
             Ok(Fresh { number, target, recycled }) => {
-                if let Some(old) = recycled {
-                    add(&self.progress.recycled, 1);
-                    self.note("recycled", old);
-                }
+                add(&self.progress.recycled, u64::from(recycled.is_some()));
                 (self.number, self.target) = (number, Arc::new(target));
-                self.path = self.segments.catalog().segment_path(number);
+                self.path = named(&self.segments.catalog().segment_path(number));
                 self.contents = Contents::new(self.segments.catalog().segment_len());
                 (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
@@ -495,10 +511,7 @@ impl Writing {
     /// the error is told then.
     pub(super) fn take_prepared(&mut self, prepared: Result<Prepared, Error>) {
         let Ok(prepared) = prepared else { return };
-        if let Some(oldest) = prepared.recycled {
-            add(&self.progress.recycled, 1);
-            self.note("recycled", oldest);
-        }
+        add(&self.progress.recycled, u64::from(prepared.recycled.is_some()));
         self.segments.take_prepared(prepared);
     }
 
@@ -526,10 +539,30 @@ impl Writing {
         let before = retention.look(now.as_nanos());
         if !(0..EXPIRE_EVERY_NS).contains(&now.since(self.expired)) {
             self.expired = now;
-            match self.segments.expire(before) {
-                Ok(expired) => expired.into_iter().for_each(|number| self.note("expired", number)),
-                Err(error) => self.progress.tell(error.to_string()),
+            if let Err(error) = self.segments.expire(before) {
+                self.progress.tell(error.to_string());
             }
+        }
+    }
+
+    /// Notes the end of the recording, with the counts that no chunk has. `rest` has those of the caller's thread.
+    pub(super) fn note_ended(&mut self, mut rest: ChunkHead) {
+        self.tell_untold(&mut rest);
+        let now = rest.closed;
+        let (first, last) = self.untold_times.unwrap_or((now, now));
+        let dropped = self.dropped.saturating_add(rest.overload).saturating_add(rest.refused);
+        let rest = Rest {
+            segment: self.number,
+            lost: rest.lost,
+            lost_unknown: rest.is_loss_unknown,
+            dropped,
+            cut: rest.cut,
+            first_ns: first.as_nanos(),
+            // A source loses packets up to the end.
+            last_ns: if self.is_live { last.max(now) } else { last }.as_nanos(),
+        };
+        if let Err(error) = self.segments.catalog().note_ended(now, rest) {
+            self.progress.tell(error.to_string());
         }
     }
 

@@ -17,6 +17,8 @@ pub struct SearchAccount {
     pub segments_gone: u64,
     /// Not to be read: no regular file, or the system refuses.
     pub segments_unreadable: u64,
+    /// Not among `segments`: removed or renamed by somebody else than a recorder, and perhaps of the times asked for.
+    pub segments_missing: u64,
     /// Looked into by their index.
     pub segments_indexed: u64,
     /// Looked into without an index: being recorded, or of a recorder that was killed.
@@ -35,7 +37,7 @@ pub struct SearchAccount {
     pub chunks_damaged: u64,
     /// Overwritten before the search came to them.
     pub chunks_gone: u64,
-    /// Not yet whole: the last one of the segment that is being recorded.
+    /// Not yet whole: the last ones of the segment that is being recorded.
     pub chunks_unfinished: u64,
     /// Not come to: the search goes on, or was stopped.
     pub chunks_left: u64,
@@ -50,14 +52,19 @@ pub struct SearchAccount {
     /// Packets that were given out behind newer ones: they were recorded more than [`REACH`](super::REACH) slots behind
     /// them.
     pub late: u64,
-    /// Packets that the recording lost in the chunks that were read: before the recorder and in it.
+    /// Packets that the recordings lost, before the recorder and in it, in the times asked for: by the chunks of the
+    /// segments that were looked into, and behind the last chunk of a recording.
     pub lost: u64,
+    /// Recordings that were broken off in the times asked for, and chunks whose source did not count: `lost` may be
+    /// more than it says.
+    pub losses_unknown: u64,
 }
 
 impl SearchAccount {
     /// Chunks, places and segments that could not be read: packets in them are not found.
     pub fn unread(&self) -> u64 {
-        self.chunks_damaged + self.places_damaged + self.segments_unreadable
+        let segments = self.segments_unreadable.saturating_add(self.segments_missing);
+        segments.saturating_add(self.chunks_damaged + self.places_damaged)
     }
 
     /// Warnings about packets that may be missing, a line each; `store` is the directory.
@@ -77,7 +84,22 @@ impl SearchAccount {
             let segments = counted(self.segments_unreadable, "segment");
             warnings.push(format!("{segments} not readable and not searched: packets may be missing"));
         }
+        if self.segments_missing > 0 {
+            let segments = counted(self.segments_missing, "segment");
+            warnings.push(format!(
+                "{segments} missing, and no recorder deleted them: packets may be missing; tapline store check {store} \
+                 names them"
+            ));
+        }
         warnings
+    }
+
+    /// Whether `lost` may be more than it says: some losses are not known, or stand in segments that were not looked
+    /// into.
+    pub fn is_lost_at_least(&self) -> bool {
+        let not_looked_into =
+            self.segments_by_roll_up + self.segments_gone + self.segments_left + self.unread();
+        self.losses_unknown + not_looked_into + self.chunks_gone + self.chunks_left > 0
     }
 
     /// Whether each segment and each chunk is in one place.
@@ -101,6 +123,7 @@ impl AddAssign for SearchAccount {
             segments_by_keys,
             segments_gone,
             segments_unreadable,
+            segments_missing,
             segments_indexed,
             segments_walked,
             segments_left,
@@ -118,6 +141,7 @@ impl AddAssign for SearchAccount {
             packets,
             late,
             lost,
+            losses_unknown,
         } = other;
         self.segments += segments;
         self.segments_by_time += segments_by_time;
@@ -125,6 +149,7 @@ impl AddAssign for SearchAccount {
         self.segments_by_keys += segments_by_keys;
         self.segments_gone += segments_gone;
         self.segments_unreadable += segments_unreadable;
+        self.segments_missing += segments_missing;
         self.segments_indexed += segments_indexed;
         self.segments_walked += segments_walked;
         self.segments_left += segments_left;
@@ -143,5 +168,6 @@ impl AddAssign for SearchAccount {
         self.late += late;
         // What heads say may be anything.
         self.lost = self.lost.saturating_add(lost);
+        self.losses_unknown += losses_unknown;
     }
 }

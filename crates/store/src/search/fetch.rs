@@ -105,6 +105,7 @@ impl Plan {
                 account.chunks_read += 1;
                 account.packets += u64::from(head.packets);
                 account.lost = account.lost.saturating_add(head.lost.saturating_add(head.dropped));
+                account.losses_unknown += u64::from(head.is_loss_unknown);
                 return true;
             }
             Some(head) if head.store == self.catalog.id && head.segment != segment.number => {

@@ -76,7 +76,23 @@ impl Search {
     pub fn new(catalog: Arc<Catalog>, window: Window, question: Question) -> Result<Search, Error> {
         let segments: VecDeque<u64> = catalog.numbers()?.into();
         let total = segments.len() as u64;
-        let account = SearchAccount { segments: total, ..SearchAccount::default() };
+        let segments_missing = catalog.missing_within(window)?;
+        let recordings = catalog.recordings();
+        let rests = recordings.iter().map(|recording| recording.lost_within(window));
+        let lost = rests.fold(0, u64::saturating_add);
+        let broken = recordings.iter().enumerate().filter(|(at, recording)| {
+            let next = recordings.get(at + 1).map_or(Window::ALL.to, |next| next.from);
+            let from = recording.to.unwrap_or(recording.from);
+            recording.is_broken && window.overlaps(from, next.max(from)) || recording.rest.lost_unknown
+        });
+        let losses_unknown = broken.count() as u64;
+        let account = SearchAccount {
+            segments: total,
+            segments_missing,
+            lost,
+            losses_unknown,
+            ..SearchAccount::default()
+        };
         let is_recorded = catalog.is_recorded();
         let cache_left = AtomicU64::new(if is_recorded { 0 } else { CACHED_MAX });
         let roll_up = Mutex::new((u64::MAX, None));

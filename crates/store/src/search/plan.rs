@@ -16,8 +16,8 @@ use tapline_sys::disk::PieceFile;
 
 use super::{SearchAccount, Window};
 use crate::catalog::Catalog;
-use crate::index::Index;
 use crate::index::rollup::{RollUp, roll_up_of};
+use crate::index::{Index, SlotRow};
 use crate::keys::Way;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
 use crate::question::{Fact, Question};
@@ -46,8 +46,8 @@ pub(super) struct OpenSegment {
     pub(super) number: u64,
     pub(super) file: PieceFile,
     pub(super) len: u64,
-    /// From here on chunks may be written just now: one that is not whole is unfinished, not damaged. `u64::MAX` if the
-    /// segment is sealed.
+    /// From here on chunks may be written just now: one that is not whole is unfinished, not damaged. `u64::MAX` if no
+    /// recorder writes to the segment.
     pub(super) unfinished_from: u64,
 }
 
@@ -173,7 +173,6 @@ impl Plan {
         };
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
         let index = self.catalog.index(number);
-        let is_sealed = index.is_some();
         let mut segment = Arc::new(OpenSegment { number, file, len, unfinished_from: u64::MAX });
         let mut account = SearchAccount::default();
         if let Some(stretches) = index.and_then(|index| self.by_index(&index, &segment, &mut account)) {
@@ -181,7 +180,7 @@ impl Plan {
         }
         // Of an index that is damaged nothing is believed.
         account = SearchAccount::default();
-        let (places, unfinished_from) = self.by_walk(&segment, is_sealed, &mut account)?;
+        let (places, unfinished_from) = self.by_walk(&segment, &mut account)?;
         if let Some(segment) = Arc::get_mut(&mut segment) {
             segment.unfinished_from = unfinished_from;
         }
@@ -213,6 +212,7 @@ impl Plan {
         let may = index.may_satisfy(&self.question)?;
         if !may.contains(&true) {
             account.segments_by_keys += 1;
+            account.lost = account.lost.saturating_add(self.lost_in(index)?);
             return Some(Vec::new());
         }
         let rows = index.rows()?;
@@ -224,6 +224,7 @@ impl Plan {
                 account.chunks_by_time += u64::from(row.chunks);
             } else if !may.get(slot).copied().unwrap_or(true) {
                 account.chunks_by_keys += u64::from(row.chunks);
+                account.lost = account.lost.saturating_add(row.lost.into());
             } else {
                 let part = Part::Slot(row.pages as usize * PAGE_LEN, row.chunks);
                 let (segment, offset) = (Arc::clone(segment), slot as u64 * SLOT_LEN as u64);
@@ -235,16 +236,31 @@ impl Plan {
         Some(stretches)
     }
 
+    /// Packets that a recording lost in the slots of a segment that overlap the window; `None` if the index is damaged.
+    fn lost_in(&self, index: &Index) -> Option<u64> {
+        let summary = &index.summary;
+        let all = summary.lost.saturating_add(summary.dropped);
+        let is_inside = self.window.has(summary.first) && self.window.has(summary.last);
+        if all == 0 || is_inside {
+            return Some(all);
+        }
+        let is_meant = |row: &&SlotRow| row.chunks > 0 && self.window.overlaps(row.first, row.last);
+        let rows = index.rows()?;
+        Some(rows.iter().filter(is_meant).map(|row| u64::from(row.lost)).sum())
+    }
+
     /// The chunks of a segment that the times do not rule out, and where those begin that may be written just now: as
-    /// many as a recorder has on their way to the disk, or the last one that a recorder may have left half written. A
-    /// later one may be whole before an earlier one is, so a place among them that is no chunk is not damaged.
+    /// many as a recorder has on their way to the disk. A later one may be whole before an earlier one is, so a place
+    /// among them that is no chunk is not damaged.
     fn by_walk(
         &self,
         segment: &OpenSegment,
-        is_sealed: bool,
         account: &mut SearchAccount,
     ) -> io::Result<(Vec<(Place, Timestamp)>, u64)> {
-        let OpenSegment { number, file, .. } = segment;
+        let OpenSegment { number, file, len, .. } = segment;
+        // A recorder has written all chunks of a segment before it begins the next one: a missing index says nothing.
+        let is_newest = self.catalog.numbers().is_ok_and(|numbers| numbers.last() == Some(number));
+        let is_written = is_newest && (self.is_recorded || self.catalog.is_recorded());
         let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
         account.segments_walked += 1;
         let mut places = Vec::new();
@@ -253,7 +269,7 @@ impl Plan {
         while let Some(found) = walk.next() {
             account.chunks += 1;
             last.push_back((found.offset, walk.damaged));
-            if last.len() > if self.is_recorded { WRITES_MAX } else { 1 } {
+            if last.len() > WRITES_MAX {
                 last.pop_front();
             }
             if self.window.overlaps(found.head.first, found.head.last) {
@@ -262,11 +278,12 @@ impl Plan {
                 account.chunks_by_time += 1;
             }
         }
-        let (unfinished_from, damaged_before) = match last.front() {
-            Some(first) if !is_sealed => *first,
-            _ => (u64::MAX, walk.damaged),
+        let (unfinished_from, damaged) = match last.front() {
+            Some(first) if is_written => *first,
+            _ => (u64::MAX, walk.damaged + u64::from(walk.is_begun() && !is_newest)),
         };
-        let damaged = if self.is_recorded { damaged_before } else { walk.damaged };
+        // Of a segment that was cut nobody knows how many chunks it had.
+        let damaged = damaged + u64::from(*len < self.catalog.segment_len);
         // A segment that was recycled meanwhile has chunks of another number, or none yet.
         if damaged > 0 && self.catalog.segment_path(*number).exists() {
             account.places_damaged += damaged;

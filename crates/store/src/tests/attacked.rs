@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::ops::Range;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::time::Duration;
 
 use super::*;
@@ -24,6 +24,8 @@ fn a_segment_that_was_being_cleared_is_begun() {
     let catalog = Catalog::open(root).unwrap();
     // As a kill leaves it between the new name and the first slot that is cleared.
     let next = numbers.last().unwrap() + 1;
+    let recycled = serde_json::json!({ "event": "recycled", "segment": numbers[0] });
+    crate::log::append(&catalog.paths, recycled).unwrap();
     fs::remove_file(catalog.paths.index(numbers[0])).unwrap();
     fs::rename(catalog.segment_path(numbers[0]), catalog.segment_path(next)).unwrap();
     let verified = verify(&catalog, &mut |_, _| true).unwrap();
@@ -101,6 +103,181 @@ fn packets_beyond_the_snap_length_keep_their_bytes() {
     assert_eq!(bytes, [data]);
 }
 
+/// Writes over the middle of the last chunk with packets of a segment; gives how many packets it has.
+fn damage_last_chunk(catalog: &Catalog, number: u64) -> u64 {
+    let path = catalog.segment_path(number);
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).unwrap();
+    let chunks = std::iter::from_fn(|| walk.next()).filter(|found| found.head.packets > 0);
+    let last = chunks.last().unwrap();
+    file.write_all_at(&[0xee; 40], last.offset + 1000).unwrap();
+    last.head.packets.into()
+}
+
+#[test]
+fn a_damaged_last_chunk_is_told_without_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let without = RecorderSettings { size: 40 << 20, index: None, ..SETTINGS };
+    record_range(root, &without, 0..30_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let numbers = catalog.numbers().unwrap();
+    assert!(numbers.len() > 3);
+    let mut missing = 0;
+    for (damaged, number) in numbers.iter().enumerate() {
+        missing += damage_last_chunk(&catalog, *number);
+        let mut search = search(root, Window::ALL);
+        assert_eq!(found(&mut search).len() as u64, 30_000 - missing);
+        let account = search.account();
+        let told = (account.chunks_damaged, account.chunks_unfinished, account.unread());
+        assert_eq!(told, (damaged as u64 + 1, 0, damaged as u64 + 1));
+    }
+    // While a recorder runs only the segment that it writes to may have unfinished chunks.
+    let _recorder = Recorder::open(root, without, &ethernet(), at(0)).unwrap();
+    let mut search = search(root, Window::ALL);
+    found(&mut search);
+    let account = search.account();
+    assert!(account.chunks_damaged >= numbers.len() as u64 - 1, "{account:?}");
+}
+
+#[test]
+fn a_chunk_that_a_kill_left_unfinished_was_not_altered() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+    for number in 0..20 {
+        record(&mut recorder, &[numbered(number, 500)], at(0));
+        recorder.tick(NO_LOSSES, &[], &ethernet(), at(2)).unwrap();
+    }
+    drop(recorder);
+    let catalog = Catalog::open(root).unwrap();
+    let verified = || {
+        let verified = verify(&catalog, &mut |_, _| true).unwrap();
+        (verified.unfinished, verified.findings)
+    };
+    let damage = |at: usize, is_damaged: bool| {
+        let found = chunks_of(&catalog).into_iter().filter(|found| found.head.packets > 0).nth(at).unwrap();
+        let file = fs::OpenOptions::new().read(true).write(true).open(catalog.segment_path(1)).unwrap();
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, found.offset + 700).unwrap();
+        file.write_all_at(&bytes.map(|byte| !byte), found.offset + 700).unwrap();
+        let (segment, offset, number) = (1, found.offset, found.head.number);
+        match is_damaged {
+            true => Finding::Damaged { segment, offset, number },
+            false => Finding::Unfinished { segment, offset, number },
+        }
+    };
+    // The last one; one of those that were on their way with it; one that was written long before.
+    damage(19, true);
+    assert_eq!(verified(), (1, vec![]));
+    let torn = damage(17, false);
+    assert_eq!(verified(), (1, vec![torn]));
+    damage(17, false);
+    let altered = damage(10, true);
+    assert_eq!(verified(), (1, vec![altered.clone()]));
+    // The next recorder writes the number once more.
+    record_range(root, &SETTINGS, 20..30, 10);
+    assert_eq!(verified(), (1, vec![altered]));
+}
+
+#[test]
+fn segments_that_somebody_removed_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let numbers = recycled(root);
+    let catalog = Catalog::open(root).unwrap();
+    let unread = || {
+        let mut search = search(root, Window::ALL);
+        found(&mut search);
+        search.account().unread()
+    };
+    assert_eq!((unread(), findings(root)), (0, Vec::new()));
+    for &number in &numbers {
+        let (path, index) = (catalog.segment_path(number), catalog.paths.index(number));
+        let others = [path.with_extension("old"), index.with_extension("tix.old")];
+        // Renamed: that a segment is gone is no proof that a recorder deleted it.
+        fs::rename(&path, &others[0]).unwrap();
+        fs::rename(&index, &others[1]).unwrap();
+        let mut search = search(root, Window::ALL);
+        found(&mut search);
+        let account = search.account();
+        assert_eq!((account.segments_missing, account.unread()), (1, 1), "{number}");
+        assert!(
+            account.warnings("store")[0].contains("1 segment is missing"),
+            "{:?}",
+            account.warnings("store")
+        );
+        let missing = Finding::SegmentsMissing { first: number, last: number };
+        assert_eq!(findings(root), [missing.clone()], "{number}");
+        assert_eq!(check(&catalog, &mut |_, _| true).unwrap().findings, [missing], "{number}");
+        fs::rename(&others[0], &path).unwrap();
+        fs::rename(&others[1], &index).unwrap();
+    }
+    // Of a time for which it cannot have packets nothing is missing.
+    let path = catalog.segment_path(numbers[1]);
+    let last = catalog.index(numbers[2]).unwrap().summary.last;
+    fs::rename(&path, path.with_extension("old")).unwrap();
+    let later = Window { from: last.plus_nanos(1), to: Window::ALL.to };
+    assert_eq!(search(root, later).account().segments_missing, 0);
+    // In place of another the segment is not what its name says.
+    fs::rename(path.with_extension("old"), catalog.segment_path(numbers[2])).unwrap();
+    fs::remove_file(catalog.paths.index(numbers[2])).unwrap();
+    assert_eq!(unread(), 2);
+}
+
+#[test]
+fn a_segment_that_was_cut_is_told_without_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    record_range(root, &RecorderSettings { index: None, ..SETTINGS }, 0..20_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let number = *catalog.numbers().unwrap().last().unwrap();
+    let file = fs::OpenOptions::new().write(true).open(catalog.segment_path(number)).unwrap();
+    file.set_len(4096).unwrap();
+    let mut search = search(root, Window::ALL);
+    assert!(found(&mut search).len() < 20_000);
+    assert_eq!((search.account().places_damaged, search.account().unread()), (1, 1));
+    assert_eq!(findings(root), [Finding::Length { segment: number, len: 4096 }]);
+}
+
+#[test]
+fn a_hold_that_nobody_released_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..10, 10);
+    let catalog = Catalog::open(folder.path()).unwrap();
+    for name in ["released", "removed", "kept"] {
+        catalog.hold(&hold(name, "tcp", String::new())).unwrap();
+    }
+    catalog.release("released").unwrap();
+    fs::remove_file(folder.path().join("holds/removed.toml")).unwrap();
+    let findings = check(&catalog, &mut |_, _| true).unwrap().findings;
+    assert_eq!(findings, [Finding::HoldMissing { name: "removed".to_owned() }]);
+}
+
+#[test]
+fn segments_that_a_smaller_store_gives_up_are_not_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let larger = RecorderSettings { size: 40 << 20, ..SETTINGS };
+    record_range(root, &larger, 0..45_000, 900);
+    record_range(root, &SETTINGS, 45_000..45_100, 900);
+    assert!(Catalog::open(root).unwrap().numbers().unwrap()[0] > 1);
+    assert_eq!(search(root, Window::ALL).account().segments_missing, 0);
+}
+
+#[test]
+fn segments_without_a_description_are_no_new_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    record_range(root, &SETTINGS, 0..100, 10);
+    let (path, id) = (root.join("store.toml"), Catalog::open(root).unwrap().id());
+    fs::remove_file(&path).unwrap();
+    let refused = Recorder::open(root, SETTINGS, &ethernet(), at(0)).err().map(|error| error.to_string());
+    assert!(refused.as_ref().is_some_and(|text| text.contains(&id)), "{refused:?}");
+    fs::write(&path, format!("version = 1\nid = \"{id}\"\nsegment = {}\n", 4 << 20)).unwrap();
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..100).collect::<Vec<_>>());
+}
+
 fn hold(name: &str, filter: &str, why: String) -> Hold {
     let filter = filter.to_owned();
     Hold { name: name.to_owned(), window: Window::ALL, filter, made: at(0), why }
@@ -126,6 +303,35 @@ fn a_hold_that_no_reader_would_take_is_refused() {
 }
 
 #[test]
+fn of_several_holds_of_one_name_one_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..10, 10);
+    for round in 0..20 {
+        let name = format!("case-{round}");
+        let begin = std::sync::Barrier::new(8);
+        let make = |who: usize| {
+            // Each with a catalog of its own, as processes have.
+            let (catalog, why) = (Catalog::open(folder.path()).unwrap(), who.to_string());
+            begin.wait();
+            catalog.hold(&hold(&name, "tcp", why)).map(|()| who)
+        };
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|who| scope.spawn(move || make(who))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let (made, refused): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
+        assert_eq!((made.len(), refused.len()), (1, 7), "{refused:?}");
+        let is_told = |error: &Error| error.to_string().contains("there is a hold of this name");
+        assert!(refused.iter().all(|error| is_told(error.as_ref().unwrap_err())), "{refused:?}");
+        let holds = Catalog::open(folder.path()).unwrap().holds().unwrap();
+        let kept = holds.into_iter().find(|entry| entry.name == name).unwrap().hold.unwrap();
+        assert_eq!(kept.why, made[0].as_ref().unwrap().to_string());
+    }
+    let left = fs::read_dir(folder.path().join("holds")).unwrap().count();
+    assert_eq!(left, 20);
+}
+
+#[test]
 fn holds_are_not_written_through_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (root, elsewhere) = (folder.path().join("store"), folder.path().join("elsewhere"));
@@ -138,6 +344,55 @@ fn holds_are_not_written_through_a_link() {
     assert!(catalog.release("kept").is_err());
     let names: Vec<_> = fs::read_dir(&elsewhere).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["kept.toml"]);
+}
+
+#[test]
+fn root_writes_to_no_store_through_a_link() {
+    if !tapline_sys::privilege::is_root() {
+        return eprintln!("skipped: root_writes_to_no_store_through_a_link: not root");
+    }
+    for name in ["seg", "roll"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (folder.path().join("store"), folder.path().join("elsewhere"));
+        record_range(&root, &SETTINGS, 0..10, 10);
+        let (own, moved) = (root.join(name), root.join("moved"));
+        fs::create_dir(&elsewhere).unwrap();
+        let of_others = |at: u64| elsewhere.join(format!("spare-{at:08}"));
+        (1..4).for_each(|at| fs::write(of_others(at), vec![7; 4 << 20]).unwrap());
+        // Before the recorder opens the store.
+        fs::rename(&own, &moved).unwrap();
+        symlink(&elsewhere, &own).unwrap();
+        let refused =
+            Recorder::open(&root, SETTINGS, &ethernet(), at(0)).err().map(|error| error.to_string());
+        assert!(refused.as_ref().is_some_and(|text| text.contains("is a link")), "{refused:?}");
+        fs::remove_file(&own).unwrap();
+        fs::rename(&moved, &own).unwrap();
+        // While it records: it goes on where it began.
+        let mut recorder = Recorder::open(&root, SETTINGS, &ethernet(), at(0)).unwrap();
+        fs::rename(&own, &moved).unwrap();
+        symlink(&elsewhere, &own).unwrap();
+        let packets: Vec<_> = (10..30_000).map(|number| numbered(number, 1000)).collect();
+        record(&mut recorder, &packets, at(0));
+        recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+        assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
+        let mut names: Vec<_> =
+            fs::read_dir(&elsewhere).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        assert_eq!(names, [of_others(1), of_others(2), of_others(3)]);
+        assert!(names.iter().all(|path| fs::read(path).unwrap() == vec![7; 4 << 20]));
+        fs::remove_file(&own).unwrap();
+        fs::rename(&moved, &own).unwrap();
+        assert_eq!(found(&mut search(&root, Window::ALL)).last(), Some(&29_999));
+    }
+}
+
+#[test]
+fn errors_name_a_directory_and_no_descriptor() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..10, 10);
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let shown = crate::layout::named(&catalog.segment_path(1));
+    assert_eq!(shown, folder.path().canonicalize().unwrap().join("seg/00000001.pcapng"));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn go_on(recorder: &mut Recorder, numbers: std::ops::Range<u64>) {
     for number in numbers {
         record(recorder, &[numbered(number, 500)], at(number as i64));
         if number.is_multiple_of(500) {
-            recorder.tick(Losses::default(), &[], &ethernet(), at(number as i64)).unwrap();
+            recorder.tick(NO_LOSSES, &[], &ethernet(), at(number as i64)).unwrap();
         }
     }
 }
@@ -129,8 +129,90 @@ fn segments_on_hold_are_kept() {
     assert!(check(&catalog, &mut |_, _| true).unwrap().findings.iter().any(is_gap));
 }
 
+/// The losses that a search over all tells of: their number, and how many unknown ones there are.
+fn losses_told(root: &Path) -> (u64, u64) {
+    let mut search = search(root, Window::ALL);
+    found(&mut search);
+    (search.account().lost, search.account().losses_unknown)
+}
+
+#[test]
+fn losses_behind_the_last_chunk_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    record_range(root, &SETTINGS, 0..15_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let (filter, why) = (String::new(), String::new());
+    let hold = Hold { name: "all".to_owned(), window: Window::ALL, filter, made: at(0), why };
+    catalog.hold(&hold).unwrap();
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(15_000)).unwrap();
+    go_on(&mut recorder, 15_000..60_000);
+    // The source lost more, and a packet was too long for any segment.
+    let (data, meta) = numbered(60_000, 5 << 20);
+    record(&mut recorder, &[(data, meta)], at(60_000));
+    recorder.finish(&[], Losses { received: None, lost: Some(7) }, at(60_001)).unwrap();
+    let lost = recorder.totals().lost;
+    assert!(lost > 10_000, "{lost}");
+    assert_eq!(losses_told(root), (lost + 7, 0));
+    let standings: Vec<_> = catalog.segments().unwrap().iter().flat_map(|one| one.standing).collect();
+    let told: u64 = standings.iter().map(|one| one.lost + one.dropped).sum();
+    assert_eq!(told, lost + 7);
+    let last = catalog.recordings().pop().unwrap();
+    assert_eq!((last.from, last.to, last.is_broken), (at(15_000), Some(at(60_001)), false));
+    // Of other times nothing was lost.
+    let early = Window { from: at(0), to: at(10_000) };
+    assert_eq!(search(root, early).account().lost, 0);
+}
+
+#[test]
+fn losses_are_told_whatever_the_index_passes_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+    go_on(&mut recorder, 0..1000);
+    recorder.finish(&[], Losses { received: None, lost: Some(7) }, at(1000)).unwrap();
+    let catalog = Arc::new(Catalog::open(root).unwrap());
+    let question = Question::Is(Fact::of(Class::EtherType, 0x1234));
+    let mut search = Search::new(catalog, Window::ALL, question).unwrap();
+    assert_eq!(found(&mut search), Vec::<u64>::new());
+    assert_eq!(search.account().lost, 7);
+}
+
+#[test]
+fn a_recorder_that_was_killed_and_hours_without_one_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+    go_on(&mut recorder, 0..501);
+    let catalog = Catalog::open(root).unwrap();
+    assert_eq!(losses_told(root), (0, 0));
+    // It writes what it has, and ends without an end.
+    drop(recorder);
+    assert_eq!(losses_told(root), (0, 1));
+    let gap =
+        |from, to: Option<i64>, is_broken| crate::RecordingGap { from: at(from), to: to.map(at), is_broken };
+    let since_start = Window { from: at(0), to: Window::ALL.to };
+    assert_eq!(catalog.recording_gaps(since_start), [gap(500, None, true)]);
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(4000)).unwrap();
+    assert_eq!(
+        (losses_told(root), catalog.recording_gaps(since_start)),
+        ((0, 1), vec![gap(500, Some(4000), true)])
+    );
+    go_on(&mut recorder, 4000..4001);
+    recorder.finish(&[], NO_LOSSES, at(4002)).unwrap();
+    // The packets of a file have times of their own.
+    let of_file = RecorderSettings { is_live: false, ..SETTINGS };
+    let mut recorder = Recorder::open(root, of_file, &ethernet(), at(5000)).unwrap();
+    record(&mut recorder, &[numbered(9, 60)], at(5000));
+    recorder.finish(&[], NO_LOSSES, at(5001)).unwrap();
+    let gaps = catalog.recording_gaps(since_start);
+    assert_eq!(gaps, [gap(500, Some(4000), true), gap(4002, None, false)]);
+    let before = Window { from: at(0), to: at(400) };
+    assert_eq!((search(root, before).account().losses_unknown, catalog.recording_gaps(before)), (0, vec![]));
+}
+
 fn is_gap(finding: &Finding) -> bool {
-    matches!(finding, Finding::Missing { .. })
+    matches!(finding, Finding::SegmentsMissing { .. } | Finding::Missing { .. })
 }
 
 #[test]

@@ -51,6 +51,22 @@ static int is_below(const char *path) {
     return len && strncmp(path, root, len) == 0;
 }
 
+/* The path without a descriptor's name: root reaches directories of a store by /proc/self/fd/N. */
+static const char *named(const char *path, char *buffer, size_t room) {
+    static const char descriptors[] = "/proc/self/fd/";
+    if (strncmp(path, descriptors, sizeof descriptors - 1) != 0) return path;
+    char link[64];
+    const char *rest = strchr(path + sizeof descriptors - 1, '/');
+    if (!rest || (size_t)(rest - path) >= sizeof link) return path;
+    memcpy(link, path, rest - path);
+    link[rest - path] = 0;
+    ssize_t len = readlink(link, buffer, room - 1);
+    if (len < 0) return path;
+    while (*rest == '/') rest++;
+    snprintf(buffer + len, room - len, "/%s", rest);
+    return buffer;
+}
+
 static int is_watched(int fd) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -208,11 +224,14 @@ static uint64_t inode_of(const char *path) {
 }
 
 int rename(const char *from, const char *to) {
+    char names[2][4200];
+    from = named(from, names[0], sizeof names[0]);
+    to = named(to, names[1], sizeof names[1]);
     if (!is_below(to)) return syscall(SYS_rename, from, to);
     pthread_mutex_lock(&lock);
     uint64_t file = inode_of(from);
     int done = fails() ? -1 : syscall(SYS_rename, from, to), error = errno;
-    char both[8300];
+    char both[8500];
     int len = snprintf(both, sizeof both, "%s%c%s", from, 0, to);
     if (done == 0) note(RENAME, file, 0, both, len);
     pthread_mutex_unlock(&lock);
@@ -221,6 +240,8 @@ int rename(const char *from, const char *to) {
 }
 
 int unlink(const char *path) {
+    char name[4200];
+    path = named(path, name, sizeof name);
     if (!is_below(path)) return syscall(SYS_unlink, path);
     pthread_mutex_lock(&lock);
     uint64_t file = inode_of(path);
@@ -242,6 +263,8 @@ int mkdir(const char *path, mode_t mode) {
 }
 
 static int open_at(int folder, const char *path, int flags, mode_t mode) {
+    char name[4200];
+    path = named(path, name, sizeof name);
     if (!is_below(path) || !(flags & (O_CREAT | O_TRUNC))) return syscall(SYS_openat, folder, path, flags, mode);
     pthread_mutex_lock(&lock);
     uint64_t before = inode_of(path);

@@ -68,7 +68,7 @@ fn a_killed_recorder_keeps_what_it_wrote() {
         assert_keys_find_all(&store, &found, [oldest, found.last().copied().unwrap_or(0)]);
         let findings = verify(&Catalog::open(&store).unwrap(), &mut |_, _| true).unwrap().findings;
         let is_torn =
-            |finding: &Finding| matches!(finding, Finding::Damaged { .. } | Finding::Foreign { .. });
+            |finding: &Finding| matches!(finding, Finding::Unfinished { .. } | Finding::Foreign { .. });
         assert!(findings.iter().all(is_torn), "{context}: {findings:?}");
         torn += findings.len();
         fs::remove_file(&progress).ok();

@@ -252,7 +252,9 @@ fn findings_are_true(store: &Path, promised: &Packets, told: &str) -> Vec<Findin
     let findings = verify(&Catalog::open(store).unwrap(), &mut |_, _| true).unwrap().findings;
     for finding in &findings {
         let is_promised = match finding {
-            Finding::Damaged { number, .. } => promised.contains_key(number),
+            Finding::Damaged { number, .. } | Finding::Unfinished { number, .. } => {
+                promised.contains_key(number)
+            }
             Finding::Missing { expected, found, .. } => promised.range(expected..found).next().is_some(),
             _ => false,
         };
