@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tapline_pages::{Feed, Rights};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
-use tapline_sys::{capability, privilege};
+use tapline_sys::{capability, output_file, privilege};
 use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Server, ServerSettings};
 
 use super::ViewArgs;
@@ -101,7 +101,7 @@ fn write_address(path: &Path, address: &str) -> Result<()> {
         let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         writeln!(file, "{address}")?;
-        fs::rename(&draft, path)
+        output_file::rename(draft.as_ref(), path)
     };
     write().with_context(|| format!("cannot write {} (--address-file)", path.display()))
 }

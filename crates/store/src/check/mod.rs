@@ -11,6 +11,7 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, chain_hash, is_intact};
 use crate::error::Error;
+use crate::log::history;
 use crate::missing::Ranges;
 use crate::recordings::RecordingEntry;
 use crate::walk::{Found, Walk};
@@ -213,6 +214,7 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         if is_gone {
             chain.pending.truncate(pending);
             verified.findings.extend(chain.reset(&recordings));
+            verified.findings.extend(gone_finding(catalog, number));
             continue;
         }
         if opened.is_err() {
@@ -239,6 +241,12 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
 /// A finding for each row of missing segments.
 fn missing_findings(missing: &Ranges) -> impl Iterator<Item = Finding> {
     missing.iter().map(|range| Finding::SegmentsMissing { first: *range.start(), last: *range.end() })
+}
+
+/// A finding for a segment that went while it was looked at, unless a recorder deleted it.
+fn gone_finding(catalog: &Catalog, number: u64) -> Option<Finding> {
+    let is_deleted = history(&catalog.paths).deleted.contains(&number);
+    (!is_deleted).then_some(Finding::SegmentsMissing { first: number, last: number })
 }
 
 /// Numbers of segments that are missing between those that are there.

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 
 use tapline_sys::disk;
 
-use super::{Finding, SegmentGaps, missing_findings};
+use super::{Finding, SegmentGaps, gone_finding, missing_findings};
 use crate::catalog::Catalog;
 use crate::erase::rewrite;
 use crate::error::Error;
@@ -73,7 +73,8 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
             last = segment.last.or(last);
             checked.add(segment, may_be_open);
         } else {
-            // It was recycled meanwhile.
+            // It was recycled meanwhile, or taken.
+            checked.findings.extend(gone_finding(catalog, number));
             last = None;
         }
     }

@@ -86,9 +86,9 @@ impl Plan {
         // Those without a head; or the segment was recycled meanwhile.
         account.chunks += u64::from(found.saturating_sub(expected));
         let missing = u64::from(expected.saturating_sub(found));
-        match missing == 0 || self.catalog.segment_path(segment.number).exists() {
-            true => account.chunks_damaged += missing,
-            false => account.chunks_gone += missing,
+        match missing > 0 && self.is_deleted(segment.number) {
+            true => account.chunks_gone += missing,
+            false => account.chunks_damaged += missing,
         }
         places
     }
@@ -113,7 +113,7 @@ impl Plan {
             }
             _ if chunk.offset >= segment.unfinished_from => account.chunks_unfinished += 1,
             // The segment was recycled meanwhile: its file has another name now.
-            _ if !self.catalog.segment_path(segment.number).exists() => account.chunks_gone += 1,
+            _ if self.is_deleted(segment.number) => account.chunks_gone += 1,
             _ => account.chunks_damaged += 1,
         }
         false

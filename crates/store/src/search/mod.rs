@@ -96,7 +96,8 @@ impl Search {
         let is_recorded = catalog.is_recorded();
         let cache_left = AtomicU64::new(if is_recorded { 0 } else { CACHED_MAX });
         let roll_up = Mutex::new((u64::MAX, None));
-        let plan = Arc::new(Plan { catalog, window, question, is_recorded, cache_left, roll_up });
+        let deleted = Mutex::default();
+        let plan = Arc::new(Plan { catalog, window, question, is_recorded, cache_left, roll_up, deleted });
         let (stretches, bytes) = (VecDeque::new(), Vec::new());
         Ok(Search { plan, segments, stretches, total, tail: None, account, bytes })
     }

@@ -5,7 +5,7 @@
 //!         '-- no index: its chunks are walked, and chosen by time; those that stand together are a stretch
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use crate::index::rollup::{RollUp, roll_up_of};
 use crate::index::{Index, SlotRow};
 use crate::keys::Way;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
+use crate::log::history;
 use crate::question::{Fact, Question};
 use crate::recorder::WRITES_MAX;
 use crate::walk::Walk;
@@ -39,6 +40,8 @@ pub(super) struct Plan {
     pub(super) cache_left: AtomicU64,
     /// The roll-up that was asked last, by number.
     pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
+    /// Segments that recorders deleted, as the log was read last.
+    pub(super) deleted: Mutex<BTreeSet<u64>>,
 }
 
 /// A segment that is open.
@@ -125,7 +128,10 @@ impl Plan {
                 stretches.0
             }
             Ok(None) => {
-                account.segments_gone += 1;
+                match self.is_deleted(number) {
+                    true => account.segments_gone += 1,
+                    false => account.segments_unreadable += 1,
+                }
                 Vec::new()
             }
             Err(_) => {
@@ -133,6 +139,18 @@ impl Plan {
                 Vec::new()
             }
         }
+    }
+
+    /// Whether a recorder has deleted a segment: its file is gone, or has another name by now, and the log says so.
+    pub(super) fn is_deleted(&self, number: u64) -> bool {
+        if self.catalog.segment_path(number).exists() {
+            return false;
+        }
+        let mut deleted = self.deleted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !deleted.contains(&number) {
+            *deleted = history(&self.catalog.paths).deleted;
+        }
+        deleted.contains(&number)
     }
 
     /// Whether the roll-up of a segment has neither its times nor its keys to offer.
@@ -285,7 +303,7 @@ impl Plan {
         // Of a segment that was cut nobody knows how many chunks it had.
         let damaged = damaged + u64::from(*len < self.catalog.segment_len);
         // A segment that was recycled meanwhile has chunks of another number, or none yet.
-        if damaged > 0 && self.catalog.segment_path(*number).exists() {
+        if damaged > 0 && !self.is_deleted(*number) {
             account.places_damaged += damaged;
         }
         Ok((places, unfinished_from))

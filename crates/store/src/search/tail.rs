@@ -60,7 +60,9 @@ impl Plan {
                     tail.open = Some(Arc::new(segment));
                 }
                 Err(_) if !is_sealed => return Vec::new(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => account.segments_gone += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_deleted(tail.number) => {
+                    account.segments_gone += 1;
+                }
                 Err(_) => account.segments_unreadable += 1,
             }
         }

@@ -255,6 +255,20 @@ fn a_hold_that_nobody_released_is_missed() {
 }
 
 #[test]
+fn a_segment_that_somebody_takes_under_a_search_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let numbers = recycled(root);
+    let catalog = Catalog::open(root).unwrap();
+    let mut search = search(root, Window::ALL);
+    let path = catalog.segment_path(numbers[1]);
+    fs::rename(&path, path.with_extension("old")).unwrap();
+    found(&mut search);
+    let account = search.account();
+    assert_eq!((account.segments_gone, account.segments_unreadable, account.unread()), (0, 1, 1));
+}
+
+#[test]
 fn segments_that_a_smaller_store_gives_up_are_not_missing() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();

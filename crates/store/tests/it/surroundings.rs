@@ -1,6 +1,7 @@
 //! What happens around a store: it is moved and copied, its files go while somebody searches, a second recorder comes.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +86,8 @@ fn segments_deleted_under_a_search_are_told() {
             // The last one goes with its index, the one before it loses the index only.
             let of = |number: u64, ending: &str| store.join(format!("seg/{number:08}.{ending}"));
             let [.., before, last] = segments[..] else { panic!("two at least") };
+            let mut log = fs::OpenOptions::new().append(true).open(store.join("log")).unwrap();
+            writeln!(log, "{{\"event\":\"recycled\",\"segment\":{last}}}").unwrap();
             fs::remove_file(of(last, "pcapng")).unwrap();
             fs::remove_file(of(last, "tix")).unwrap();
             fs::remove_file(of(before, "tix")).unwrap();
