@@ -28,7 +28,7 @@ mod value;
 
 use crate::cfg::{Cfg, Terminator};
 use forward::{Removal, forward};
-use value::Values;
+use value::{Register, Values};
 pub use value::{compute, outcome};
 
 /// So often at most what a sweep removed is taken as a reason to look again. Arithmetic through scratch cells needs
@@ -37,17 +37,52 @@ const SWEEPS_MAX: usize = 4;
 
 /// A graph that answers as `cfg` does, with less.
 pub fn simplify(cfg: &Cfg) -> Cfg {
-    let mut values = Values::new(cfg.blocks.len());
+    with_values(cfg, Values::new(cfg.blocks.len()))
+}
+
+fn with_values(cfg: &Cfg, mut values: Values) -> Cfg {
     let mut first = forward(cfg, &mut values, Removal::AllButA, &[]);
     regroup::regroup(&mut first);
     let mut pass = forward(&first.cfg, &mut values, Removal::All, &first.tested);
     for _ in 0..SWEEPS_MAX {
-        if !backward::sweep(&mut pass.cfg, &pass.order, &pass.safe) {
+        if !backward::sweep(&mut pass.cfg, &pass.order, &pass.safe, values.folds) {
             break;
         }
         pass = forward(&pass.cfg, &mut values, Removal::All, &first.tested);
     }
     merge::merge(pass.cfg, &pass.order)
+}
+
+/// Whether libpcap's optimiser proves that a graph rejects every packet. It moves branches in a first round, in which
+/// arithmetic, and loads behind an index, are known by their form alone (`opt_loop` without statements); in a second
+/// one it works them out, and then only follows the tests from the entry on that numbers decide (`opt_root`). So
+/// `ip and 2 + 1 = 4` is not proven, and `2 + 1 = 4 and ip` is.
+pub fn is_proven_to_reject_all(cfg: &Cfg) -> bool {
+    let first = with_values(cfg, Values::unfolded(cfg.blocks.len()));
+    let mut values = Values::new(0);
+    let mut registers = [Values::ZERO; Register::COUNT];
+    let mut at = first.entry;
+    loop {
+        let block = &first[at];
+        for &statement in &block.statements {
+            let (register, value) = values.effect(statement, &registers);
+            registers[usize::from(register.0)] = value.unwrap_or_else(|| values.fresh(register));
+        }
+        // Blocks never repeat, so this ends.
+        at = match block.terminator {
+            Terminator::Return(k) => return k == 0,
+            Terminator::ReturnA => return false,
+            Terminator::Goto(next) => next,
+            Terminator::Branch { test, operand, on_true, on_false } => {
+                let right = values.operand(operand, &registers);
+                match (values.constant(registers[0]), values.constant(right)) {
+                    (Some(left), Some(right)) if outcome(test, left, right) => on_true,
+                    (Some(_), Some(_)) => on_false,
+                    _ => return false,
+                }
+            }
+        };
+    }
 }
 
 /// Whether a simplified graph rejects every packet: libpcap refuses such filters.

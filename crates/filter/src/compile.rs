@@ -11,17 +11,18 @@ use tapline_packet::LinkType;
 use crate::ast::Ast;
 use crate::contradiction::{contradicts_itself, never_true};
 use crate::gather::gather;
-use crate::generate::generate;
+use crate::generate::{generate, generate_as_written};
 use crate::options::Options;
 use crate::parse::parse;
 use crate::predicate::{Base, FieldOffset, Predicates, TestedField};
-use crate::resolve::lower;
+use crate::resolve::state::Probe;
+use crate::resolve::{lower, lower_observed};
 use crate::witness::accepts_some;
 use tapline_bpf::Program;
 use tapline_bpf::assemble;
 use tapline_bpf::cfg::{Cfg, Width};
 use tapline_bpf::initialise;
-use tapline_bpf::simplify::{rejects_all, simplify};
+use tapline_bpf::simplify::{is_proven_to_reject_all, simplify};
 use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
@@ -58,7 +59,7 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
     gather(&mut predicates);
     let cfg = generate(&predicates, options.snap_len);
     let witness = || accepts_some(&cfg);
-    if ours || predicates.provable && is_proven_never_true(&ast, &predicates, options, witness)? {
+    if ours || predicates.provable && is_proven_never_true(&ast, text, options, witness) {
         return Err(never_true(&ast, text, options));
     }
     Ok(simplify(&cfg))
@@ -67,18 +68,18 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
 /// Whether the optimiser for the accumulator machine proves that the text is never true. A witness, a packet that is
 /// accepted, settles that it is not. Without one the optimiser looks at the text as it was written and at the text
 /// gathered: each shows contradictions that the other hides.
-fn is_proven_never_true(
-    ast: &Ast,
-    gathered: &Predicates,
-    options: &Options,
-    witness: impl Fn() -> bool,
-) -> Result<bool, Error> {
-    let rejects = |predicates: &Predicates| rejects_all(&simplify(&generate(predicates, options.snap_len)));
+fn is_proven_never_true(ast: &Ast, text: &str, options: &Options, witness: impl Fn() -> bool) -> bool {
     if witness() {
-        return Ok(false);
+        return false;
     }
-    let written = lower(ast, options)?;
-    Ok(rejects(&written) || rejects(gathered) || never_by_family(&written, options, rejects))
+    let rejects = |predicates: &Predicates| is_proven_to_reject_all(&generate_as_written(predicates));
+    // Arithmetic that is worked out takes no scratch cells; as it is written it may take more than there are.
+    let Ok(written) = lower_observed(ast, options, &mut Probe::keeping_arithmetic(text)) else {
+        return false;
+    };
+    let mut gathered = written.clone();
+    gather(&mut gathered);
+    rejects(&written) || rejects(&gathered) || never_by_family(&written, options, rejects)
 }
 
 /// The same, with each address family in turn as the one that the packet has. In loopback files IP has up to eight

@@ -22,10 +22,19 @@ use tapline_bpf::cfg::{BlockId, Cfg, Operand, Statement, Terminator};
 
 /// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
 pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
+    make(predicates, snap_len, false)
+}
+
+/// The same with arithmetic as libpcap's code generator writes it.
+pub(crate) fn generate_as_written(predicates: &Predicates) -> Cfg {
+    make(predicates, 1, true)
+}
+
+fn make(predicates: &Predicates, snap_len: u32, is_written: bool) -> Cfg {
     let mut cfg = Cfg::constant(0);
     let reject = cfg.entry;
     let accept = cfg.push(Vec::new(), Terminator::Return(snap_len));
-    let mut generator = Generator { cfg, first_free_cell: predicates.cells };
+    let mut generator = Generator { cfg, first_free_cell: predicates.cells, is_written };
     generator.cfg.entry = generator.predicate(&predicates.root, Exits { yes: accept, no: reject });
     generator.cfg
 }
@@ -40,6 +49,7 @@ struct Exits {
 struct Generator {
     cfg: Cfg,
     first_free_cell: u8,
+    is_written: bool,
 }
 
 impl Generator {

@@ -90,7 +90,7 @@ pub(super) fn may_reject(statement: Statement) -> bool {
 /// where it fits. `safe` says for each block which of its statements cannot reject where they stand. Returns whether
 /// anything went that stood between other statements: a load that has become useless leaves nothing behind to look at
 /// again.
-pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>]) -> bool {
+pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>], folds: bool) -> bool {
     let mut removed = false;
     let mut demand = Demand { wanted: vec![0; cfg.blocks.len()], needed: vec![0; cfg.blocks.len()] };
     for &id in order.iter().rev() {
@@ -111,7 +111,7 @@ pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>]) -> boo
         kept.reverse();
         block.statements = kept;
         if block.terminator.successors().all(|next| demand.wanted(next) & Register::A.bit() == 0) {
-            fold_into_test(block);
+            fold_into_test(block, folds);
         }
         demand.wanted[id.0 as usize] = wanted;
         demand.needed[id.0 as usize] = needed;
@@ -120,15 +120,15 @@ pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>]) -> boo
 }
 
 /// `A & m`, then `= 0`, is one test for bits; `A - k` or `A - X`, then `=`, is one comparison. A must not be read
-/// afterwards.
-fn fold_into_test(block: &mut Block) {
+/// afterwards. Without `folds` an `and` with X stays: what X holds is worked out later.
+fn fold_into_test(block: &mut Block, folds: bool) {
     let Terminator::Branch { test: JumpTest::Equal, operand: Operand::K(k), on_true, on_false } =
         block.terminator
     else {
         return;
     };
     block.terminator = match block.statements.last() {
-        Some(&Statement::Alu(Alu::And, operand)) if k == 0 => {
+        Some(&Statement::Alu(Alu::And, operand)) if k == 0 && (folds || operand != Operand::X) => {
             Terminator::Branch { test: JumpTest::AnySet, operand, on_true: on_false, on_false: on_true }
         }
         Some(&Statement::Alu(Alu::Sub, Operand::K(less))) => {

@@ -289,7 +289,7 @@ impl Pass<'_> {
 
     /// The statement in its simplest form; `None` if it rejects every packet.
     fn shorter(&mut self, statement: Statement, value: Value, registers: &Registers) -> Option<Statement> {
-        let x = self.values.constant(registers[1]);
+        let x = self.values.constant(registers[1]).filter(|_| self.values.folds);
         Some(match (statement, self.values.expr(value)) {
             (
                 Statement::LoadCell(_) | Statement::Alu(..) | Statement::Negate | Statement::Txa,

@@ -31,6 +31,8 @@ pub(super) enum Expr {
     Indexed(Width, u32, Value),
     HeaderLen(u32),
     Alu(Alu, Value, Value),
+    /// Arithmetic with a constant operand, where it is told apart from the same with a register.
+    AluConst(Alu, Value, u32),
     Negate(Value),
     Join(BlockId, Register),
 }
@@ -64,6 +66,8 @@ pub(super) type Registers = [Value; Register::COUNT];
 pub(super) struct Values {
     numbers: Map<Expr, Value>,
     exprs: Vec<Expr>,
+    /// Whether arithmetic on numbers and loads behind numbers are worked out. If not, each is known by its form alone.
+    pub(super) folds: bool,
 }
 
 impl Values {
@@ -72,10 +76,15 @@ impl Values {
 
     /// Values of a graph with this number of blocks.
     pub(super) fn new(blocks: usize) -> Values {
-        let mut values = Values { numbers: Map::default(), exprs: Vec::new() };
+        let mut values = Values { numbers: Map::default(), exprs: Vec::new(), folds: true };
         values.numbers.reserve(blocks);
         values.number(Expr::Const(0));
         values
+    }
+
+    /// The same for what an optimiser knows that works out no arithmetic.
+    pub(super) fn unfolded(blocks: usize) -> Values {
+        Values { folds: false, ..Values::new(blocks) }
     }
 
     pub(super) fn number(&mut self, expr: Expr) -> Value {
@@ -141,6 +150,8 @@ impl Values {
             Statement::LoadXHeaderLen(k) => (Register::X, Expr::HeaderLen(k)),
             Statement::Store(n) => return (Register::cell(n), Some(a)),
             Statement::StoreX(n) => return (Register::cell(n), Some(x)),
+            Statement::Alu(op, Operand::K(k)) if !self.folds => (Register::A, Expr::AluConst(op, a, k)),
+            Statement::Negate if !self.folds => (Register::A, Expr::Negate(a)),
             Statement::Alu(op, operand) => {
                 let operand = self.operand(operand, registers);
                 return (Register::A, Some(self.arithmetic(op, a, operand)));
@@ -158,12 +169,15 @@ impl Values {
     /// plain loads can say.
     fn indexed(&self, width: Width, k: u32, x: Value) -> Expr {
         match self.constant(x).and_then(|x| x.checked_add(k)) {
-            Some(sum) if sum < ancillary::BASE => Expr::Packet(width, sum),
+            Some(sum) if self.folds && sum < ancillary::BASE => Expr::Packet(width, sum),
             _ => Expr::Indexed(width, k, x),
         }
     }
 
     fn arithmetic(&mut self, op: Alu, a: Value, b: Value) -> Value {
+        if !self.folds {
+            return self.number(Expr::Alu(op, a, b));
+        }
         match (self.constant(a), self.constant(b)) {
             (Some(left), Some(right)) => match compute(op, left, right) {
                 Some(k) => self.number(Expr::Const(k)),

@@ -17,14 +17,18 @@ impl Generator {
     /// A = the value.
     pub(super) fn value(&self, value: &NumberExpr) -> Vec<Statement> {
         let mut code = Vec::new();
-        emit(value, self.first_free_cell, &mut code);
+        emit(value, self.cells(), &mut code);
         code
+    }
+
+    fn cells(&self) -> Cells {
+        Cells { free: self.first_free_cell, is_written: self.is_written }
     }
 
     /// A = the left value; the right one is the operand.
     pub(super) fn pair(&self, left: &NumberExpr, right: &NumberExpr) -> (Vec<Statement>, Operand) {
         let mut code = Vec::new();
-        let operand = emit_pair(left, right, self.first_free_cell, &mut code);
+        let operand = emit_pair(left, right, self.cells(), &mut code);
         (code, operand)
     }
 }
@@ -34,14 +38,28 @@ pub(crate) fn cells_needed(left: &NumberExpr, right: &NumberExpr) -> usize {
     pair_cells(left, right)
 }
 
-fn emit(value: &NumberExpr, free: u8, code: &mut Vec<Statement>) {
+/// The cells that are free, and the way in which code is made.
+#[derive(Clone, Copy)]
+struct Cells {
+    free: u8,
+    /// Whether the code is libpcap's: an operand or an index that is a number is loaded first.
+    is_written: bool,
+}
+
+impl Cells {
+    fn next(self) -> Cells {
+        Cells { free: self.free.saturating_add(1), ..self }
+    }
+}
+
+fn emit(value: &NumberExpr, cells: Cells, code: &mut Vec<Statement>) {
     match value {
         NumberExpr::Constant(constant) => code.push(Statement::LoadConst(*constant)),
         NumberExpr::Len => code.push(Statement::LoadLen),
         NumberExpr::Cell(cell) => code.push(Statement::LoadCell(cell.0)),
-        NumberExpr::Load { index, place, width } => emit_load(index, *place, *width, free, code),
+        NumberExpr::Load { index, place, width } => emit_load(index, *place, *width, cells, code),
         NumberExpr::Negate(inner) => {
-            emit(inner, free, code);
+            emit(inner, cells, code);
             code.push(Statement::Negate);
         }
         NumberExpr::Binary(op @ (Alu::Shl | Alu::Shr), left, right)
@@ -49,14 +67,19 @@ fn emit(value: &NumberExpr, free: u8, code: &mut Vec<Statement>) {
         {
             // No constant shift reaches 32 in a valid program. The left side stays, for its loads.
             debug_assert!(matches!(op, Alu::Shl | Alu::Shr));
-            emit(left, free, code);
+            emit(left, cells, code);
             code.push(Statement::LoadConst(0));
         }
         NumberExpr::Binary(op, left, right) => {
-            let operand = match (op, emit_pair(left, right, free, code)) {
+            let operand = match (op, emit_pair(left, right, cells, code)) {
                 // A division by a constant 0 is no valid instruction; by an X of 0 it rejects the packet.
                 (Alu::Div | Alu::Mod, Operand::K(0)) => {
                     code.push(Statement::LoadXConst(0));
+                    Operand::X
+                }
+                // libpcap's code generator puts each right operand into X.
+                (_, Operand::K(constant)) if cells.is_written => {
+                    code.push(Statement::LoadXConst(constant));
                     Operand::X
                 }
                 (_, operand) => operand,
@@ -66,8 +89,8 @@ fn emit(value: &NumberExpr, free: u8, code: &mut Vec<Statement>) {
     }
 }
 
-fn emit_pair(left: &NumberExpr, right: &NumberExpr, free: u8, code: &mut Vec<Statement>) -> Operand {
-    emit(left, free, code);
+fn emit_pair(left: &NumberExpr, right: &NumberExpr, cells: Cells, code: &mut Vec<Statement>) -> Operand {
+    emit(left, cells, code);
     match right {
         NumberExpr::Constant(constant) => Operand::K(*constant),
         NumberExpr::Cell(cell) => {
@@ -79,10 +102,10 @@ fn emit_pair(left: &NumberExpr, right: &NumberExpr, free: u8, code: &mut Vec<Sta
             Operand::X
         }
         right => {
-            code.push(Statement::Store(free));
-            emit(right, free.saturating_add(1), code);
+            code.push(Statement::Store(cells.free));
+            emit(right, cells.next(), code);
             code.push(Statement::Tax);
-            code.push(Statement::LoadCell(free));
+            code.push(Statement::LoadCell(cells.free));
             Operand::X
         }
     }
@@ -98,19 +121,20 @@ pub fn folded(place: FieldOffset, index: u32) -> Option<FieldOffset> {
     Some(FieldOffset { offset, ..place })
 }
 
-fn emit_load(index: &NumberExpr, place: FieldOffset, width: Width, free: u8, code: &mut Vec<Statement>) {
+fn emit_load(index: &NumberExpr, place: FieldOffset, width: Width, cells: Cells, code: &mut Vec<Statement>) {
     if let NumberExpr::Constant(index) = index
+        && !cells.is_written
         && let Some(place) = folded(place, *index)
     {
         code.extend(load(place, width));
         return;
     }
-    emit(index, free, code);
+    emit(index, cells, code);
     if let Base::Ipv4Len { cell: Some(_), .. } = place.base {
         // Finding the header's length takes A.
-        code.push(Statement::Store(free));
+        code.push(Statement::Store(cells.free));
         code.extend(base_to_x(place.base).unwrap_or_default());
-        code.push(Statement::LoadCell(free));
+        code.push(Statement::LoadCell(cells.free));
         code.push(Statement::Alu(Alu::Add, Operand::X));
     } else if let Some(base) = base_to_x(place.base) {
         code.extend(base);

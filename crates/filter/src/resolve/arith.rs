@@ -72,7 +72,9 @@ impl Scope<'_> {
             Arith::Negate(inner) => {
                 let Guarded { value, guard } = self.arith(inner)?;
                 let value = match value {
-                    NumberExpr::Constant(number) => NumberExpr::Constant(number.wrapping_neg()),
+                    NumberExpr::Constant(number) if !self.probe.keeps_arithmetic => {
+                        NumberExpr::Constant(number.wrapping_neg())
+                    }
                     value => NumberExpr::Negate(Box::new(value)),
                 };
                 Ok(Guarded { value, guard })
@@ -85,10 +87,11 @@ impl Scope<'_> {
                 let left = self.arith(left)?;
                 let right = self.arith(right)?;
                 self.note_optimiser_error(*op, &left.value, &right.value, *span);
-                Ok(Guarded {
-                    value: NumberExpr::binary(alu(*op), left.value, right.value),
-                    guard: left.guard,
-                })
+                let value = match self.probe.keeps_arithmetic {
+                    true => NumberExpr::Binary(alu(*op), Box::new(left.value), Box::new(right.value)),
+                    false => NumberExpr::binary(alu(*op), left.value, right.value),
+                };
+                Ok(Guarded { value, guard: left.guard })
             }
         }
     }
@@ -125,13 +128,11 @@ impl Scope<'_> {
     /// A constant index and the offset add up with a wrap, as libpcap's optimiser adds them: `ip[-1]` is the byte
     /// before the header. Offsets that the kernel takes for its metadata are that on a live capture only; elsewhere
     /// they are outside of every packet.
-    fn load_at(&mut self, place: FieldOffset, index: NumberExpr, width: Width) -> NumberExpr {
+    fn load_at(&self, place: FieldOffset, index: NumberExpr, width: Width) -> NumberExpr {
         match index {
-            NumberExpr::Constant(index) if place.base == Base::Packet => {
+            NumberExpr::Constant(index) if place.base == Base::Packet && !self.probe.keeps_arithmetic => {
                 let offset = place.offset.wrapping_add(index);
                 if offset >= ancillary::BASE && self.options.handle != HandleKind::Live {
-                    // libpcap's optimiser does not know that.
-                    self.provable = false;
                     let outside = Box::new(NumberExpr::Constant(offset));
                     return NumberExpr::Load {
                         index: outside,

@@ -79,11 +79,16 @@ impl Scope<'_> {
     }
 }
 
+/// The most operators of a text whose arithmetic [`Probe::keeping_arithmetic`] keeps.
+const KEPT_OPERATORS_MAX: usize = 256;
+
 /// Leaves parts of a filter out, and notes what each part asks: to find out which parts contradict each other.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     /// Whether parts are noted.
     noting: bool,
+    /// Whether arithmetic stays as it is written, as libpcap's code generator has it.
+    pub(super) keeps_arithmetic: bool,
     /// The parts that count, by number; `None`: all.
     kept: Option<Vec<bool>>,
     /// The parts in the order of the text.
@@ -112,6 +117,12 @@ impl Probe {
     /// Notes every part.
     pub(crate) fn noting() -> Probe {
         Probe { noting: true, ..Probe::default() }
+    }
+
+    /// Works out no arithmetic of the text, unless there is so much that values would nest deeply.
+    pub(crate) fn keeping_arithmetic(text: &str) -> Probe {
+        let operators = text.bytes().filter(|byte| b"+-*/%&|^<>".contains(byte)).count();
+        Probe { keeps_arithmetic: operators <= KEPT_OPERATORS_MAX, ..Probe::default() }
     }
 
     /// Leaves out the parts that are not `kept`.

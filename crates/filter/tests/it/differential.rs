@@ -95,6 +95,49 @@ fn same_verdicts_as_libpcap() {
     assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
 }
 
+/// Filters that are never true, of which libpcap's optimiser proves some: we refuse those, and no others.
+#[test]
+fn proofs_end_where_those_of_libpcap_end() {
+    let pcap = match Libpcap::get() {
+        Ok(pcap) => pcap,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    const ETHERNET: i32 = 1;
+    const RAW: i32 = 12;
+    const IPV6: i32 = 229;
+    const LINUX_SLL2: i32 = 276;
+    let texts = [
+        (ETHERNET, "udp and 2 < (17 & 8)"),
+        (ETHERNET, "udp and 2 < 0"),
+        (ETHERNET, "2 < (17 & 8)"),
+        (ETHERNET, "sctp and not (84 * 2031) >= 69"),
+        (ETHERNET, "sctp and not 100 >= 69"),
+        (RAW, "ip6[0] & 0xf0 = 0x40"),
+        (IPV6, "pim and 0xff < (0x800 & 255)"),
+        (LINUX_SLL2, "not (stp or (not 0xffff < (0xf * 6)))"),
+        (RAW, "arp src net 10.0.0.50/32 and (ip[0xffffffff] | sctp[4:2]) <= (69 / 0xf)"),
+        (ETHERNET, "ip and ether[12:2] = 0x806"),
+        (ETHERNET, "ether[12:2] = 0x800 and ether[12:2] = 0x806"),
+        (ETHERNET, "ether[12:2] & 0xff = 0 and ether[12:2] & 0xff = 6"),
+        (ETHERNET, "ether[12:2] = 0x800 and ether[12:2] & 0xffff = 0x806"),
+        (ETHERNET, "ip[0] = 4 and ether[14] = 5"),
+        (ETHERNET, "ip[0] & 0 = 5"),
+        (ETHERNET, "ether[3] * 0 = 5"),
+        (ETHERNET, "tcp and 0 - 1 = 4"),
+        (ETHERNET, "tcp and tcp[-1 + 1] = 5 and tcp[0] = 4"),
+        (ETHERNET, "tcp port 80 and tcp[0:2] = 90 and tcp[2:2] = 90"),
+        (ETHERNET, "tcp[0] = 4 and tcp[0] = 5"),
+        (ETHERNET, "(2 + 1 = 3 or ip) and (2 + 1 = 4)"),
+        (ETHERNET, "arp[0xffffffff] = 1 and ip and ip6"),
+        (ETHERNET, "ip[0xffffffff] = 1"),
+    ];
+    for (dlt, text) in texts {
+        let theirs = pcap.compile(text, CompileSettings::new(dlt)).err();
+        let ours = compile_ours(text, dlt, true).err();
+        assert_eq!(ours, theirs, "{dlt}: {text}");
+    }
+}
+
 /// Judges again the pair that `TAPLINE_FILTER_CASE` describes.
 #[test]
 fn one_case() {
