@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tapline_metrics::{Address, Collector, Format, Server, write_file};
 use tapline_tap::socket_path;
 
@@ -56,9 +55,7 @@ pub(crate) struct MetricsArgs {
 pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
     let collector = Collector::new(&socket_path(args.socket.as_deref()), env!("CARGO_PKG_VERSION"));
     let is_over = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&is_over))?;
-    }
+    signals::end_service(&is_over)?;
     if let Some(text) = &args.listen {
         return listen(&Address::parse(text)?, collector, &is_over);
     }

@@ -1,7 +1,10 @@
-//! Signals as orders to the loop: Ctrl-C, SIGTERM and SIGHUP end it cleanly, SIGUSR1 asks for the account,
-//! SIGUSR2 pauses and resumes.
+//! Signals as orders to the loop: Ctrl-C and SIGTERM end it cleanly, SIGUSR1 asks for the account, SIGUSR2 pauses and
+//! resumes. SIGHUP ends captures and senders, as it ends tcpdump; commands that run as services read and open their
+//! files again, as logrotate and `systemctl reload` want it, unless their terminal was closed.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use tapline_graph::Control;
+use tapline_sys::Poller;
 
 use crate::session::clock;
 
@@ -42,6 +46,44 @@ pub(crate) struct CaughtSignals {
     while_opening: SigId,
     /// Set by the handlers of the signals that end a run.
     has_ended: Arc<AtomicBool>,
+    terminal: Terminal,
+}
+
+/// The terminal of the session in which the program was started, if there was one.
+struct Terminal(Option<File>);
+
+impl Terminal {
+    fn of_process() -> Terminal {
+        Terminal(File::open("/dev/tty").ok())
+    }
+
+    /// Whether it was closed since.
+    fn is_gone(&self) -> bool {
+        let Some(terminal) = &self.0 else { return false };
+        let mut poller = Poller::new();
+        poller.add(terminal.as_fd());
+        poller.wait(Duration::ZERO).is_ok() && poller.has_hung_up(0)
+    }
+}
+
+/// Has SIGINT and SIGTERM end a service, and SIGHUP too if its terminal is gone: `is_over` is set.
+///
+/// # Errors
+/// If a handler cannot be installed, or there can be no thread for it.
+pub(crate) fn end_service(is_over: &Arc<AtomicBool>) -> io::Result<()> {
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(is_over))?;
+    }
+    let (mut signals, terminal) = (Signals::new([SIGHUP])?, Terminal::of_process());
+    let is_over = Arc::clone(is_over);
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in &mut signals {
+            if terminal.is_gone() {
+                is_over.store(true, Ordering::Relaxed);
+            }
+        }
+    })?;
+    Ok(())
 }
 
 /// Catches signals from now on, so that none ends the program unaccounted. They wait until [`CaughtSignals::obey`]; but
@@ -59,7 +101,7 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
         flag::register(signal, Arc::clone(&has_ended))?;
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ])?;
-    Ok(CaughtSignals { signals, gives_up, while_opening, has_ended })
+    Ok(CaughtSignals { signals, gives_up, while_opening, has_ended, terminal: Terminal::of_process() })
 }
 
 impl CaughtSignals {
@@ -74,7 +116,7 @@ impl CaughtSignals {
         self.obey_with(control, move || stopping.stop())
     }
 
-    /// The same, with something else to do on SIGHUP.
+    /// The same, with something else to do on SIGHUP, unless the terminal is gone.
     ///
     /// # Errors
     /// If there can be no thread for it.
@@ -83,7 +125,7 @@ impl CaughtSignals {
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        let CaughtSignals { mut signals, gives_up, while_opening, has_ended } = self;
+        let CaughtSignals { mut signals, gives_up, while_opening, has_ended, terminal } = self;
         control.set_signal_flag(has_ended);
         low_level::unregister(while_opening);
         gives_up.store(false, Ordering::Relaxed);
@@ -93,6 +135,7 @@ impl CaughtSignals {
                 match signal {
                     SIGUSR1 => control.request_report(),
                     SIGUSR2 => pause_or_resume(&control),
+                    SIGHUP if terminal.is_gone() => control.stop(),
                     SIGHUP => on_hangup(),
                     SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                     _ => control.stop(),

@@ -30,7 +30,7 @@ pub(crate) struct LostPackets {
 }
 
 impl LostPackets {
-    fn new(place: &str, count: u64) -> LostPackets {
+    pub(crate) fn new(place: &str, count: u64) -> LostPackets {
         LostPackets { place: place.to_owned(), count: Count::Known(count) }
     }
 }

@@ -91,6 +91,11 @@ impl Poller {
         self.fds.get(index).is_some_and(|fd| fd.revents & libc::POLLIN != 0)
     }
 
+    /// Whether the other end of the descriptor at `index` is gone: a terminal was closed.
+    pub fn has_hung_up(&self, index: usize) -> bool {
+        self.fds.get(index).is_some_and(|fd| fd.revents & libc::POLLHUP != 0)
+    }
+
     /// Whether the descriptor at `index` has an error.
     pub fn has_error(&self, index: usize) -> bool {
         self.fds.get(index).is_some_and(|fd| fd.revents & (libc::POLLERR | libc::POLLNVAL) != 0)

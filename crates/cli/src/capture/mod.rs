@@ -110,7 +110,7 @@ fn open_input(
     let input = input::open(args, filtering, control)?;
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
     for source in &input.sources {
-        filtering.check(source.interfaces())?;
+        filtering.check(source.interfaces(), input.may_grow)?;
         program.map_or(Ok(()), |program| program.check(source.interfaces()))?;
     }
     Ok((input, caught))

@@ -176,11 +176,9 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
             reloader.reload();
             reloader.control.reloads().request();
         })?;
-    } else if plan.nodes.iter().any(|node| matches!(node.class.name, "rules" | "watch")) {
+    } else {
         let reloading = Arc::clone(&control);
         caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
-    } else {
-        caught.obey(Arc::clone(&control))?;
     }
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));

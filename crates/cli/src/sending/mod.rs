@@ -15,6 +15,7 @@ use tapline_capture::transmit::{
 use tapline_syntax::units::count_in;
 use tapline_sys::timer;
 
+use crate::strict::StrictArgs;
 pub(crate) use report::{Outcome, SendInput, conclude};
 pub(crate) use reporting::Reporting;
 
@@ -40,6 +41,8 @@ pub(crate) struct SendArgs {
     /// on a wire
     #[arg(long, value_name = "MS", value_parser = count_in::<u32>(..), help_heading = "Sending", default_value_t = 500)]
     patience: u32,
+    #[command(flatten)]
+    pub(crate) strict: StrictArgs,
 }
 
 /// Pace of packets.

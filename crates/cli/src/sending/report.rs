@@ -10,6 +10,7 @@ use tapline_capture::transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, T
 use tapline_graph::grouped;
 
 use super::SendTarget;
+use crate::strict::{LostPackets, StrictArgs};
 
 /// Content of the report.
 pub(crate) struct Outcome<'a> {
@@ -104,8 +105,13 @@ impl ReportNumbers {
 }
 
 /// Tells how it went, and the failure that ended it: as JSON, a key beside the account. Gives the exit status.
-pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>) -> Result<ExitCode> {
+pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, strict: StrictArgs) -> Result<ExitCode> {
     let numbers = ReportNumbers::of(outcome);
+    let none_sent = (numbers.sent == 0 && numbers.unsent > 0).then(|| {
+        let packets = grouped(numbers.unsent);
+        format!("nothing was sent: {packets} packets could not be, for the causes in the account")
+    });
+    let failure = failure.or(none_sent.as_deref());
     if outcome.json {
         let mut object = to_json(&numbers, outcome);
         if let Some(failure) = failure {
@@ -115,9 +121,21 @@ pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>) -> Result<E
     } else {
         io::stderr().write_all(to_text(&numbers, outcome).as_bytes())?;
     }
-    let Some(failure) = failure else { return Ok(ExitCode::SUCCESS) };
+    let Some(failure) = failure else { return Ok(strict.code(ExitCode::SUCCESS, &losses(outcome))) };
     let _ = writeln!(io::stderr(), "tapline: {failure}");
     Ok(ExitCode::FAILURE)
+}
+
+/// Packets that were to be sent and were not, by cause, and those that the driver dropped.
+fn losses(outcome: &Outcome<'_>) -> Vec<LostPackets> {
+    let interface = &outcome.place.interface;
+    let causes = outcome.sent.causes.iter().filter(|(cause, _)| cause.is_loss());
+    let mut losses: Vec<LostPackets> = causes
+        .map(|(cause, packets)| LostPackets::new(&format!("{interface} ({})", cause.words()), packets))
+        .collect();
+    let dropped = outcome.dropped_later.filter(|packets| *packets > 0);
+    losses.extend(dropped.map(|packets| LostPackets::new(&format!("{interface} (driver)"), packets)));
+    losses
 }
 
 /// Tells how it goes, on standard error.

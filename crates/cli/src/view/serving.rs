@@ -14,7 +14,6 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tapline_pages::{Feed, Rights};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
@@ -23,7 +22,7 @@ use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Ser
 
 use super::ViewArgs;
 use super::packets::Sources;
-use crate::{output, privileges};
+use crate::{output, privileges, signals};
 
 /// Runs the command.
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
@@ -65,9 +64,7 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         write_address(path, &with_token)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    signals::end_service(&stop)?;
     // Before the process gives up the right to open the socket of systemd.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     confine(folder, stores);

@@ -372,6 +372,42 @@ fn flows_of_an_interface_reach_a_collector() {
     assert!(written > 0);
 }
 
+/// SIGHUP, as logrotate sends it, ends no probe: a file of lines that was renamed is opened again.
+#[test]
+fn a_hang_up_opens_files_again_and_ends_nothing() {
+    const TEST: &str = "a_hang_up_opens_files_again_and_ends_nothing";
+    if !namespaces_or_skip(TEST) {
+        return;
+    }
+    let namespace = Namespace::with_pair("hup").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [file, old] = ["flows.csv", "flows.csv.1"].map(|name| folder.path().join(name));
+    let to = format!("csv:{}", file.display());
+    let mut command = support::tapline(["probe", "--netns", namespace.name(), "-i", FAR, "--json"]);
+    command.args(["--idle-timeout", "500ms", "--export", &to]);
+    let live = Live::start_command(&namespace, 1, &mut command);
+    let lines = |path: &Path| fs::read_to_string(path).unwrap_or_default().lines().count();
+    let send = |seed: u64| {
+        Sender::near(&namespace)
+            .unwrap()
+            .send(&support::frames(seed, 100), 100, Pace::PerSecond(20_000))
+            .unwrap();
+    };
+    send(1);
+    wait_for("flows in the file", || lines(&file) > 1);
+    fs::rename(&file, &old).unwrap();
+    live.signal("HUP");
+    wait_for("the new file", || file.exists());
+    let before = lines(&old);
+    send(2);
+    wait_for("flows in the new file", || lines(&file) > 1);
+    assert_eq!(lines(&old), before, "nothing more comes into the file before");
+    let header = |path: &Path| fs::read_to_string(path).unwrap().lines().next().map(str::to_owned);
+    assert_eq!(header(&file), header(&old), "each file of CSV has its header");
+    let finished = live.interrupt().succeeded();
+    assert!(finished.stderr.contains("opened again"), "{}", finished.stderr);
+}
+
 /// The values of fields that tshark finds in a file of messages: one line for each field.
 fn tshark(path: &Path, fields: &[&str]) -> Vec<String> {
     let mut command = Command::new("tshark");

@@ -186,8 +186,15 @@ fn unsent_packets_are_counted_by_cause() {
         (&account["unsent"]["too_long"], &account["sent"]),
         (&long.into(), &(frames.len() - long).into())
     );
+    let strict = replay(&namespace, &file, &["--top-speed", "--strict"]);
+    assert_eq!(strict.status.code(), Some(3), "{}", strict.stderr);
+    assert!(strict.stderr.contains("--strict: packets were lost") && strict.stderr.contains("longer than"));
     namespace.ip(&["link", "set", NEAR, "down"]).unwrap();
-    let (_, account) = report(replay(&namespace, &file, &["--top-speed"]));
+    // That nothing was sent is an error without the option, too.
+    let nothing = replay(&namespace, &file, &["--top-speed"]);
+    assert_eq!(nothing.status.code(), Some(1));
+    nothing.failed_saying(&["nothing was sent"]);
+    let account = nothing.account().value;
     // Which of two reasons is named first is the back end's.
     let unsent = |cause: &str| account["unsent"][cause].as_u64().unwrap_or(0);
     assert_eq!((unsent("down") + unsent("too_long"), &account["sent"]), (frames.len() as u64, &0.into()));

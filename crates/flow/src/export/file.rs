@@ -47,6 +47,22 @@ impl MessageFile {
         Ok(MessageFile { file, packer, len: 0, is_torn: false, is_ours: true })
     }
 
+    /// Goes on with another file if `path` is no longer this one: it was renamed or removed, as logrotate does. Returns
+    /// whether it is another one now; the file before is complete then.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); then this file stays.
+    pub fn reopen(&mut self, path: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt as _;
+        let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let own = number(self.file.metadata()?);
+        if !self.is_ours || std::fs::metadata(path).is_ok_and(|there| number(there) == own) {
+            return Ok(false);
+        }
+        *self = MessageFile::create(path)?;
+        Ok(true)
+    }
+
     /// Standard output.
     ///
     /// # Errors
@@ -115,6 +131,21 @@ mod tests {
         drop(first);
         MessageFile::create(&path).expect("the lock is released");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"");
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_opened_again() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let [path, old] = ["flows.json", "flows.json.1"].map(|name| folder.path().join(name));
+        let mut file = MessageFile::create(&path).expect("it can be made");
+        file.add(b"before\n").expect("there is room");
+        assert!(!file.reopen(&path).expect("it is there"), "it is the same");
+        std::fs::rename(&path, &old).expect("it is there");
+        file.add(b"meanwhile\n").expect("there is room");
+        assert!(file.reopen(&path).expect("it can be made"));
+        file.add(b"after\n").expect("there is room");
+        assert_eq!(std::fs::read(&old).expect("it is there"), b"before\nmeanwhile\n");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"after\n");
     }
 
     #[test]

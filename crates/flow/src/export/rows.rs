@@ -87,11 +87,7 @@ impl RowWriter {
         let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
         let file = if is_stdout { MessageFile::standard_output() } else { MessageFile::create(path) };
         let file = file.map_err(|source| Error::Open { collector: name.clone(), source })?;
-        let mut text = String::new();
-        if format == RowFormat::Csv {
-            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-            text = names.join(",") + "\n";
-        }
+        let text = if format == RowFormat::Csv { header(&columns) } else { String::new() };
         let account = ExportAccount::default();
         Ok(RowWriter {
             file,
@@ -185,6 +181,28 @@ impl RowWriter {
         written.map_err(|source| Error::Write { collector: self.name.clone(), source })
     }
 
+    /// Goes on with another file if this one was renamed or removed. Returns whether it is another one now.
+    ///
+    /// # Errors
+    /// If what waits cannot be written, or there can be no other file; then this one stays.
+    pub fn reopen(&mut self) -> Result<bool, Error> {
+        self.flush()?;
+        let reopened = self.file.reopen(Path::new(&self.name));
+        let is_another = reopened.map_err(|source| Error::Open { collector: self.name.clone(), source })?;
+        if is_another {
+            self.text = self.header();
+        }
+        Ok(is_another)
+    }
+
+    /// The names of the columns, where the format has them in front.
+    fn header(&self) -> String {
+        match self.format {
+            RowFormat::Csv => header(&self.columns),
+            RowFormat::Json => String::new(),
+        }
+    }
+
     /// Counters of the flows.
     pub fn account(&self) -> ExportAccount {
         self.account
@@ -246,6 +264,12 @@ fn reverse(column: &Column) -> Option<Column> {
         what: ColumnSource::Element { element, is_reverse: true },
         version: column.version,
     })
+}
+
+/// The first line of CSV.
+fn header(columns: &[Column]) -> String {
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    names.join(",") + "\n"
 }
 
 /// A field that the flow does not have is left out.

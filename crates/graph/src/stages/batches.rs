@@ -169,7 +169,8 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let mut exporter = BatchExporter::start(shape, blocks, carrier, spool, limits).map_err(text)?;
     exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
     let batches = Batches { exporter, is_live: false, name: to.to_string() };
-    Ok(stage("batches", batches, DELAY, site.common.place_files.open(arguments, site)?))
+    let files = site.common.place_files.open(arguments, site)?;
+    Ok(stage("batches", batches, DELAY, files, site.control))
 }
 
 /// The template, of which the default is another for messages that have fewer fields.

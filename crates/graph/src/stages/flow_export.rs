@@ -15,6 +15,7 @@ use tapline_places::Places;
 
 use super::places::PlaceReader;
 use crate::catalog::Arguments;
+use crate::engine::Control;
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters, StageStatus, TickContext};
@@ -86,6 +87,10 @@ pub(super) trait Destination: Send {
     fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
         self.flush(now)
     }
+    /// Goes on with another file if its own was renamed. Returns whether it did.
+    fn reopen(&mut self) -> Result<bool, tapline_flow::Error> {
+        Ok(false)
+    }
     fn account(&self) -> ExportAccount;
     fn names(&self) -> &str;
     /// Takes the events that are to be shown to the user.
@@ -124,6 +129,7 @@ pub(super) fn stage(
     exporter: impl Destination + 'static,
     delay: Duration,
     places: Option<PlaceReader>,
+    control: &Arc<Control>,
 ) -> Box<dyn Stage> {
     let ticks_waiting = (delay.as_millis() as u64 * TICKS_A_SECOND / 1000).clamp(1, u32::MAX.into()) as u32;
     Box::new(ExportStage {
@@ -143,6 +149,10 @@ pub(super) fn stage(
         absorbed: ExportAccount::default(),
         losses_absorbed: Vec::new(),
         counters_absorbed: Vec::new(),
+        reloads: control.reloads().count(),
+        control: Arc::clone(control),
+        events: Vec::new(),
+        notices: Vec::new(),
     })
 }
 
@@ -169,6 +179,11 @@ struct ExportStage {
     absorbed: ExportAccount,
     losses_absorbed: Vec<(String, u64, u64)>,
     counters_absorbed: Vec<(&'static str, u64)>,
+    /// Requests to read and open files again that were obeyed.
+    reloads: u64,
+    control: Arc<Control>,
+    events: Vec<String>,
+    notices: Vec<String>,
 }
 
 /// Adds counters by name.
@@ -202,6 +217,15 @@ pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
 }
 
 impl ExportStage {
+    /// Opens the file again if it was renamed; one that cannot be opened is told, and the one before stays.
+    fn reopen(&mut self) {
+        match self.exporter.reopen() {
+            Ok(true) => self.notices.push(format!("{} opened again", self.exporter.names())),
+            Ok(false) => {}
+            Err(error) => self.events.push(format!("{error}; the file before stays")),
+        }
+    }
+
     fn checked(&self, result: Result<(), tapline_flow::Error>) -> Result<(), Error> {
         result.map_err(|error| match error {
             // As for lines of packets: the reader of the pipe has closed it.
@@ -242,6 +266,10 @@ impl Stage for ExportStage {
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.ticks += 1;
+        let reloads = self.control.reloads().count();
+        if std::mem::replace(&mut self.reloads, reloads) != reloads {
+            self.reopen();
+        }
         if self.is_live && self.ticks.is_multiple_of(self.ticks_waiting) {
             let flushed = self.exporter.flush(tick.now);
             self.checked(flushed)?;
@@ -296,8 +324,13 @@ impl Stage for ExportStage {
         Some(table)
     }
 
+    fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
     fn events(&mut self) -> Vec<String> {
         let mut events = self.exporter.take_events();
+        events.append(&mut self.events);
         events.extend(self.places.iter().flat_map(PlaceReader::take_messages));
         events
     }

@@ -94,14 +94,14 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     };
     let files = site.common.place_files.open(arguments, site)?;
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
-        return make_parquet(arguments, &options, files);
+        return make_parquet(arguments, &options, files, site);
     }
     if site.common.workers > 1 {
         return Err("several workers cannot write one file: leave --workers out".to_owned());
     }
     let format = if arguments.text("format") == "csv" { RowFormat::Csv } else { RowFormat::Json };
     let rows = RowWriter::create(Path::new(arguments.text("to")), format, &options);
-    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?, DELAY, files))
+    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?, DELAY, files, site.control))
 }
 
 #[cfg(feature = "parquet")]
@@ -109,17 +109,23 @@ fn make_parquet(
     arguments: &Arguments,
     options: &ExportOptions,
     files: Option<PlaceReader>,
+    site: &BuildContext<'_>,
 ) -> Result<Box<dyn Stage>, String> {
     let limits = ParquetLimits {
         size: arguments.number("parquet_size"),
         time: Duration::from_nanos(arguments.nanoseconds("parquet_time")),
     };
     let writer = ParquetWriter::create(Path::new(arguments.text("to")), options, limits);
-    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?, DELAY, files))
+    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?, DELAY, files, site.control))
 }
 
 #[cfg(not(feature = "parquet"))]
-fn make_parquet(_: &Arguments, _: &ExportOptions, _: Option<PlaceReader>) -> Result<Box<dyn Stage>, String> {
+fn make_parquet(
+    _: &Arguments,
+    _: &ExportOptions,
+    _: Option<PlaceReader>,
+    _: &BuildContext<'_>,
+) -> Result<Box<dyn Stage>, String> {
     Err(tapline_flow::Error::NoParquet.to_string())
 }
 
@@ -135,6 +141,10 @@ impl Destination for RowWriter {
 
     fn export(&mut self, flows: &[Flow], _: Timestamp) -> Result<(), tapline_flow::Error> {
         RowWriter::export(self, flows)
+    }
+
+    fn reopen(&mut self) -> Result<bool, tapline_flow::Error> {
+        RowWriter::reopen(self)
     }
 
     fn flush(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {

@@ -188,7 +188,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
     }
     let files = site.common.place_files.open(arguments, site)?;
-    Ok(stage("ipfix", exporter, Duration::from_nanos(arguments.nanoseconds("delay")), files))
+    Ok(stage("ipfix", exporter, Duration::from_nanos(arguments.nanoseconds("delay")), files, site.control))
 }
 
 fn tls_files(arguments: &Arguments) -> Result<TlsFiles, String> {
