@@ -9,7 +9,7 @@ use std::time::Duration;
 use tapline_file::{FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
 use tapline_packet::{Batch, Interface, InterfaceId};
 
-use crate::{Advance, Count, Error, InterfaceAccount, Loss, LossPoint, Source};
+use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 /// One or more capture files.
 pub struct FileInput {
@@ -19,6 +19,8 @@ pub struct FileInput {
     stopped: bool,
     /// All of the files was read.
     is_read: bool,
+    /// What is wrong with the files was told.
+    is_remarked: bool,
 }
 
 impl FileInput {
@@ -40,7 +42,13 @@ impl FileInput {
 
     /// Files as one source, in this order.
     pub fn new(files: Vec<FileSource>, order: MergeOrder) -> FileInput {
-        FileInput { files: MergedSource::new(files, order), lent: Vec::new(), stopped: false, is_read: false }
+        FileInput {
+            files: MergedSource::new(files, order),
+            lent: Vec::new(),
+            stopped: false,
+            is_read: false,
+            is_remarked: false,
+        }
     }
 
     /// Counts what was just lent. The files' own counters run ahead: they count what is parsed.
@@ -138,6 +146,17 @@ impl Source for FileInput {
         }
         accounts.sort_by_key(|(id, _)| *id); // the order of the table, in which files may take turns
         accounts.into_iter().map(|(_, account)| account).collect()
+    }
+
+    /// Remarks on the files, once they were read.
+    fn events(&mut self) -> Vec<Event> {
+        if !(self.is_read || self.stopped) || std::mem::replace(&mut self.is_remarked, true) {
+            return Vec::new();
+        }
+        let remark = |file: &FileSource| {
+            Some(Event { interface: file.name().to_owned(), text: file.remark()?, is_warning: true })
+        };
+        self.files.files().filter_map(remark).collect()
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

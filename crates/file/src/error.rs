@@ -3,8 +3,6 @@
 use std::fmt;
 use std::io;
 
-use tapline_packet::LinkType;
-
 /// A position in a file: a byte, counted from 0, of the file itself or of the data that it unpacks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition {
@@ -157,21 +155,6 @@ pub enum WriteError {
         name: String,
         /// The system's answer.
         source: io::Error,
-    },
-    /// A pcap file holds packets of one link type only.
-    #[error(
-        "{name} is a pcap file, which holds one link type, here {have}; \
-         a packet of {interface} is {got}: write pcapng (a name that ends in .pcapng) or select one interface"
-    )]
-    LinkTypes {
-        /// The file.
-        name: String,
-        /// The link type in the file's header.
-        have: LinkType,
-        /// The packet's.
-        got: LinkType,
-        /// The interface of the packet.
-        interface: String,
     },
     /// The settings contradict each other.
     #[error("{0}")]

@@ -249,6 +249,14 @@ impl FileSource {
         }
     }
 
+    /// A sentence about what breaks a rule of the format and was read all the same, as far as the file was read.
+    pub fn remark(&self) -> Option<String> {
+        match &self.parser {
+            Parser::Pcapng(parser) => parser.remark(),
+            _ => None,
+        }
+    }
+
     /// The interface statistics of a pcapng file, as far as it was read: all of a file that has few, of others at
     /// least the last of each interface.
     pub fn statistics(&self) -> &[InterfaceStatistics] {

@@ -7,6 +7,8 @@ use crate::{InterfaceId, Timestamp};
 pub struct Meta {
     /// The time of reception or sending.
     pub timestamp: Timestamp,
+    /// Whether its source knows no time; `timestamp` is then 1970-01-01, and means nothing.
+    pub is_untimed: bool,
     /// Its length on the wire in bytes, with the link-layer header, without a VLAN tag that stands in `vlan`.
     pub wire_len: u32,
     /// The interface of the capture: an index into its source's interfaces.

@@ -135,6 +135,7 @@ pub(super) fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) 
         rx_hash: u32_at::<28>(headers),
         drops_before: 0,
         label: 0,
+        is_untimed: false,
     };
     // Bytes past the block are not ours to read.
     let room = block.len().saturating_sub(offset).min(u32::MAX as usize) as u32;
@@ -226,6 +227,7 @@ mod tests {
             rx_hash: 0xabcd,
             drops_before: 0,
             label: 0,
+            is_untimed: false,
         };
         assert_eq!(meta, expected);
     }

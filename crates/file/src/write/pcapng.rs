@@ -14,6 +14,7 @@ use crate::byte_order::ByteOrder;
 use crate::read::pcapng::option::{self, Options};
 use crate::read::pcapng::{
     BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
+    SIMPLE_PACKET,
 };
 use crate::section::{self, InterfaceStatistics, Section};
 
@@ -22,6 +23,9 @@ const PACKET_HEADER_LEN: usize = 28;
 
 /// The resolution that we write: 10^-9 s.
 const NANOSECONDS: u8 = 9;
+
+/// The comment of a packet whose block must have a time where the packet has none.
+const UNTIMED: &str = "the time of this packet is unknown";
 
 /// A section of unknown length.
 const LENGTH_UNKNOWN: u64 = u64::MAX;
@@ -89,6 +93,9 @@ pub(crate) fn packet(
     limit: u32,
     options: &[u8],
 ) {
+    if is_simple(packet, limit, options) {
+        return simple_packet(buffer, packet);
+    }
     // A frame of three parts goes to the stack in words and is read in wider ones, before they are there: by perf a
     // tenth of the time in which packets of 60 bytes are recorded.
     if packet.meta.vlan.is_none() {
@@ -99,6 +106,30 @@ pub(crate) fn packet(
     let frame = Frame::new(packet, link_type, limit);
     let write = |buffer: &mut Vec<u8>| frame.write(buffer);
     packet_block(buffer, packet, (frame.len(), frame.wire_len), options, write);
+}
+
+/// Whether a packet without a time can be a simple packet block, which has none either: of interface 0, with nothing
+/// beside its bytes, of which there are as many as the block's reader will take to be captured (draft, section 4.4).
+#[inline]
+fn is_simple(packet: &Packet<'_>, limit: u32, options: &[u8]) -> bool {
+    let Meta { is_untimed, interface, wire_len, vlan, direction, drops_before, .. } = *packet.meta;
+    let expected = if limit == 0 { wire_len } else { wire_len.min(limit) };
+    is_untimed
+        && interface.0 == 0
+        && vlan.is_none()
+        && direction == Direction::Unknown
+        && drops_before == 0
+        && options.is_empty()
+        && packet.data.len() == expected as usize
+}
+
+/// Appends a simple packet block.
+fn simple_packet(buffer: &mut Vec<u8>, packet: &Packet<'_>) {
+    let block = Block::begin(buffer, SIMPLE_PACKET);
+    buffer.extend_from_slice(&packet.meta.wire_len.to_ne_bytes());
+    buffer.extend_from_slice(packet.data);
+    buffer.extend_from_slice(&[0; 3][..packet.data.len().wrapping_neg() % 4]);
+    block.end(buffer);
 }
 
 /// Appends the block of a packet with these lengths, captured and on the wire; `write` appends the captured bytes.
@@ -129,7 +160,8 @@ fn packet_block(
     buffer.extend_from_slice(&header);
     write(buffer);
     buffer.extend_from_slice(&[0; 3][..padding]);
-    if options.is_empty() && packet.meta.direction == Direction::Unknown && packet.meta.drops_before == 0 {
+    let Meta { direction, drops_before, is_untimed, .. } = *packet.meta;
+    if options.is_empty() && direction == Direction::Unknown && drops_before == 0 && !is_untimed {
         buffer.extend_from_slice(&numbers[1].to_ne_bytes());
     } else {
         packet_options(buffer, packet.meta, options);
@@ -152,6 +184,9 @@ fn packet_options(buffer: &mut Vec<u8>, meta: &Meta, kept: &[u8]) {
     }
     if !has_drop_count && meta.drops_before > 0 {
         options.value(option::EPB_DROP_COUNT, &meta.drops_before.to_ne_bytes());
+    }
+    if meta.is_untimed {
+        options.text(option::COMMENT, UNTIMED);
     }
     options.end();
 }
@@ -205,7 +240,7 @@ pub(crate) fn interface_statistics(buffer: &mut Vec<u8>, statistics: &InterfaceS
 pub(crate) fn block_len(records: &[u8]) -> Option<(usize, bool)> {
     let kind = u32::from_ne_bytes(*records.first_chunk()?);
     let len = u32::from_ne_bytes(*records.get(4..)?.first_chunk()?);
-    Some((len as usize, kind == ENHANCED_PACKET))
+    Some((len as usize, matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET)))
 }
 
 /// The upper half, then the lower one.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, LinkType, Selection};
+use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Selection};
 use tapline_sys::open_files;
 
 use super::blocks::{Blocks, Next};
@@ -19,6 +19,9 @@ use crate::section::InterfaceStatistics;
 /// example `file_copy` (CPU time, user and system, medians of 7 interleaved runs, ext4): 128 KiB 0.89 s, 256 KiB 0.80
 /// s, 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
 const BUFFER_LEN: usize = 256 << 10;
+
+/// Interfaces whose packets a file cannot hold that are told of; the packets of all are counted.
+const UNFIT_TOLD_MAX: usize = 64;
 
 /// Whether the writer takes more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,13 @@ pub struct FileWriter {
     gathered: u64,
     written: u64,
     lost: u64,
+    /// Packets that the format cannot hold; among those lost.
+    unfit: u64,
+    /// Interfaces whose packets the format cannot hold, as far as that was told.
+    unfit_told: Vec<InterfaceId>,
+    /// Whether a packet without a time was told of.
+    is_untimed_told: bool,
+    notices: Vec<String>,
     statistics: Vec<InterfaceStatistics>,
     /// The time of the next statistics, by the steady clock.
     statistics_due_ns: i64,
@@ -141,6 +151,10 @@ impl FileWriter {
             gathered: 0,
             written: 0,
             lost: 0,
+            unfit: 0,
+            unfit_told: Vec::new(),
+            is_untimed_told: false,
+            notices: Vec::new(),
             statistics: Vec::new(),
             statistics_due_ns: now.steady_ns.saturating_add(options.statistics_interval_ns),
             blocks,
@@ -159,6 +173,28 @@ impl FileWriter {
     /// Packets that were given to [`write`](Self::write) but are in no file.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Of the packets lost, those that the format cannot hold: of another link type than the file's, or of too many
+    /// interfaces.
+    pub fn unfit(&self) -> u64 {
+        self.unfit
+    }
+
+    /// Notes that packets of this interface may come, so that [`notices`](Self::notices) says it if the file cannot
+    /// hold them.
+    pub fn expect(&mut self, id: InterfaceId, interface: &Interface) {
+        let Some(reason) = self.misfit(id, interface) else { return };
+        if !self.unfit_told.contains(&id) && self.unfit_told.len() < UNFIT_TOLD_MAX {
+            self.unfit_told.push(id);
+            let name = if interface.label().is_empty() { "another interface" } else { interface.label() };
+            self.notices.push(format!("packets of {name} are left out: {reason}"));
+        }
+    }
+
+    /// Takes the sentences about interfaces whose packets the file cannot hold, since the last call.
+    pub fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
     }
 
     /// Packets gathered but not written yet; 0 after [`finish`](Self::finish).
@@ -254,7 +290,9 @@ impl FileWriter {
             if current.len > size_max {
                 self.next_file_by_size()?;
             }
-            self.encode(batch, index, interfaces)?;
+            if !self.encode(batch, index, interfaces)? {
+                self.leave_out(batch.packet(index).meta.interface, interfaces);
+            }
             if self.buffer.len() >= BUFFER_LEN {
                 self.write_buffer()?;
             }
@@ -262,13 +300,43 @@ impl FileWriter {
         if self.options.is_flushed_each_batch { self.flush() } else { Ok(()) }
     }
 
+    /// Counts a packet that the format cannot hold.
+    fn leave_out(&mut self, id: InterfaceId, interfaces: &[Interface]) {
+        self.lost += 1;
+        self.unfit += 1;
+        if let Some(interface) = interfaces.get(id.0 as usize).filter(|_| !self.unfit_told.contains(&id)) {
+            self.expect(id, interface);
+        }
+    }
+
+    /// The reason why the file cannot hold packets of this interface; `None` if it can.
+    fn misfit(&self, id: InterfaceId, interface: &Interface) -> Option<String> {
+        match &self.encoder {
+            Encoder::Pcap { encoder, .. } if encoder.link_type != interface.link_type => Some(format!(
+                "a pcap file holds one link type, here {}, and theirs is {}; write pcapng (a name that ends in .pcapng), or have all of one type (-y LINUX_SLL2)",
+                encoder.link_type, interface.link_type
+            )),
+            Encoder::Erf if !erf::holds(interface.link_type) => {
+                Some(format!("ERF has no record for link type {}; write pcapng", interface.link_type))
+            }
+            Encoder::Erf if id.0 >= erf::INTERFACES_MAX => {
+                let most = erf::INTERFACES_MAX;
+                Some(format!(
+                    "ERF tells {most} interfaces apart, and this one comes after them; write pcapng"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends a packet. Returns whether the format can hold it.
     #[inline]
     fn encode(
         &mut self,
         batch: &Batch<'_>,
         index: usize,
         interfaces: &[Interface],
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         let packet = batch.packet(index);
         let id = packet.meta.interface;
         let before = self.buffer.len();
@@ -279,8 +347,7 @@ impl FileWriter {
                     _ => {
                         let interface = interface(interfaces, id)?;
                         if interface.link_type != encoder.link_type {
-                            let have = encoder.link_type;
-                            return Err(link_types(self.path(), have, interface));
+                            return Ok(false);
                         }
                         let limit = match self.options.keeps_all_bytes {
                             true => encoder.limit(0),
@@ -303,7 +370,7 @@ impl FileWriter {
             Encoder::Erf => {
                 let interface = interface(interfaces, id)?;
                 if !erf::holds(interface.link_type) || id.0 >= erf::INTERFACES_MAX {
-                    return Err(not_for_erf(self.path(), interface));
+                    return Ok(false);
                 }
                 let limit = pcapng::limit(interface, self.options.snap_len);
                 erf::packet(&mut self.buffer, &packet, interface, limit);
@@ -313,7 +380,22 @@ impl FileWriter {
             current.len += (self.buffer.len() - before) as u64;
         }
         self.gathered += 1;
-        Ok(())
+        if packet.meta.is_untimed {
+            self.note_untimed();
+        }
+        Ok(true)
+    }
+
+    /// Says once that the format gives packets a time that they do not have.
+    #[cold]
+    fn note_untimed(&mut self) {
+        if matches!(self.encoder, Encoder::Pcapng { .. })
+            || std::mem::replace(&mut self.is_untimed_told, true)
+        {
+            return;
+        }
+        let text = "some packets have no time, and the format of this file must give them one: 1970-01-01; write pcapng";
+        self.notices.push(text.to_owned());
     }
 
     fn describe_new_interfaces(&mut self, interfaces: &[Interface]) {
@@ -549,25 +631,4 @@ fn interface(interfaces: &[Interface], id: InterfaceId) -> Result<&Interface, Wr
         let count = interfaces.len();
         WriteError::Options(format!("a packet names interface {}, but only {count} are known", id.0))
     })
-}
-
-fn not_for_erf(path: &Path, interface: &Interface) -> WriteError {
-    let reason = if erf::holds(interface.link_type) {
-        format!("ERF tells {} interfaces apart, and this one comes after them", erf::INTERFACES_MAX)
-    } else {
-        format!("ERF has no record for link type {}", interface.link_type)
-    };
-    let name = path.display();
-    let shown = if interface.name.is_empty() { "the packets" } else { &interface.name };
-    WriteError::Options(format!("{name}: {shown} cannot be written: {reason}; write pcapng"))
-}
-
-fn link_types(path: &Path, have: LinkType, interface: &Interface) -> WriteError {
-    let shown = if interface.name.is_empty() { "another interface" } else { &interface.name };
-    WriteError::LinkTypes {
-        name: path.display().to_string(),
-        have,
-        got: interface.link_type,
-        interface: shown.to_owned(),
-    }
 }

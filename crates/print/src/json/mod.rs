@@ -50,8 +50,10 @@ pub fn packet(packet: Packet<'_>, interface: &Interface, number: u64, out: &mut 
 /// Writes the packet's metadata.
 fn record(json: &mut Writer, packet: Packet<'_>, interface: &Interface) {
     let meta = packet.meta;
-    json.string_field("time", |part| time::rfc3339(meta.timestamp, part));
-    json.string_field("time_ns", |part| time::nanoseconds(meta.timestamp, part));
+    if !meta.is_untimed {
+        json.string_field("time", |part| time::rfc3339(meta.timestamp, part));
+        json.string_field("time_ns", |part| time::nanoseconds(meta.timestamp, part));
+    }
     if !interface.name.is_empty() {
         json.text_field("interface", interface.name.as_bytes());
     }

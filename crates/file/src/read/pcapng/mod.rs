@@ -47,7 +47,7 @@ pub(crate) const SECTION_HEADER_TYPE: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
 const PACKET: u32 = 2;
-const SIMPLE_PACKET: u32 = 3;
+pub(crate) const SIMPLE_PACKET: u32 = 3;
 pub(crate) const INTERFACE_STATISTICS: u32 = 5;
 pub(crate) const ENHANCED_PACKET: u32 = 6;
 
@@ -111,6 +111,9 @@ pub(crate) struct Parser {
     /// Bytes of the current block that are still to be passed over, and how many it had.
     skip: u64,
     skipped: u64,
+    /// Blocks whose length is no multiple of 4, and that of the first.
+    pub(crate) odd_blocks: u64,
+    odd_len: u32,
     block_len_max: u32,
     /// Where blocks besides packets go that a copy of the file has to have.
     pub(crate) copies: Option<BlockQueue>,
@@ -147,6 +150,8 @@ impl Parser {
             known: Known::default(),
             skip: 0,
             skipped: 0,
+            odd_blocks: 0,
+            odd_len: 0,
             block_len_max: BLOCK_LEN_MAX,
             copies: None,
             sections: Vec::new(),
@@ -184,15 +189,20 @@ impl Parser {
                 return Ok(Stop::Full);
             }
             if !is_read(block.kind) {
+                let written_len = self.order.u32(rest, 4);
                 match self.copy(block, window) {
                     Some(stop) => return Ok(stop),
-                    None => continue,
+                    None => {
+                        self.count_odd(written_len);
+                        continue;
+                    }
                 }
             }
             if rest.len() < block.len {
                 return Ok(Stop::need(block_name(block.kind), block.len));
             }
             self.check_trailer(&rest[..block.len])?;
+            self.count_odd(self.order.u32(rest, 4));
             self.read(block, window, found)?;
             window.at += block.len;
             is_told |= tells(block.kind);
@@ -201,6 +211,27 @@ impl Parser {
             }
         }
         Ok(Stop::Full)
+    }
+
+    /// Counts a block if its length breaks the rule that it is a multiple of 4 (draft, section 3.1).
+    #[inline]
+    fn count_odd(&mut self, len: u32) {
+        if len % 4 != 0 {
+            self.odd_len = if self.odd_blocks == 0 { len } else { self.odd_len };
+            self.odd_blocks += 1;
+        }
+    }
+
+    /// A sentence about blocks that break a rule of the format and were read all the same.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let (count, len) = (self.odd_blocks, self.odd_len);
+        let blocks = if count == 1 { "1 block has".to_owned() } else { format!("{count} blocks have") };
+        (count > 0).then(|| {
+            format!(
+                "{blocks} a length that is no multiple of 4, the first one {len}; they were read as if their padding counted \
+                 (other programs may refuse the file)"
+            )
+        })
     }
 
     /// A parser that stands before a block, whatever it has passed over.
@@ -459,7 +490,13 @@ impl Parser {
         check_cap_len(cap_len, interface)?;
         let offset = start + SIMPLE_HEADER_LEN;
         swap_pseudo_header(bytes, offset, cap_len, interface);
-        let meta = Meta { timestamp: Timestamp::EPOCH, wire_len, interface: interface.id, ..Meta::default() };
+        let meta = Meta {
+            timestamp: Timestamp::EPOCH,
+            is_untimed: true,
+            wire_len,
+            interface: interface.id,
+            ..Meta::default()
+        };
         Ok(Record { offset, cap_len, options_len: 0, meta })
     }
 
