@@ -13,6 +13,8 @@
 
 use std::fmt;
 
+use tapline_packet::LinkType;
+
 use crate::transmit::DropReasons;
 
 /// A counter, or the statement that it is not counted anywhere.
@@ -337,6 +339,31 @@ pub struct FilterAccount {
     pub compiled_after: Option<u64>,
     /// Reason why a filter has no native code; `None` if none was tried, or all have it.
     pub reason: Option<String>,
+    /// Link types that cannot have the filter, and their packets, which were refused.
+    pub unfit: Vec<UnfitLinkType>,
+}
+
+/// A link type that cannot have a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfitLinkType {
+    /// The link type.
+    pub link_type: LinkType,
+    /// Reason why, as the compiler gives it.
+    pub reason: String,
+    /// Packets that were refused because of it.
+    pub packets: u64,
+}
+
+impl UnfitLinkType {
+    /// The reason in one line.
+    pub fn clause(&self) -> String {
+        unfit_clause(self.link_type, self.reason.lines().next().unwrap_or_default())
+    }
+}
+
+/// A clause about an interface whose link type cannot have the filter.
+pub(crate) fn unfit_clause(link_type: LinkType, reason: &str) -> String {
+    format!("its link type {link_type} cannot have this filter, so its packets are not accepted: {reason}")
 }
 
 impl FilterAccount {
@@ -346,6 +373,12 @@ impl FilterAccount {
         self.compiled += other.compiled;
         self.compiled_after = [self.compiled_after, other.compiled_after].into_iter().flatten().min();
         self.reason = self.reason.take().or(other.reason);
+        for theirs in other.unfit {
+            match self.unfit.iter_mut().find(|ours| ours.link_type == theirs.link_type) {
+                Some(ours) => ours.packets += theirs.packets,
+                None => self.unfit.push(theirs),
+            }
+        }
     }
 }
 

@@ -21,9 +21,10 @@ mod source;
 mod store_input;
 pub mod transmit;
 
+pub(crate) use account::unfit_clause;
 pub use account::{
     Account, Balance, Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount,
-    RingAccount, TapAccount, XdpAccount,
+    RingAccount, TapAccount, UnfitLinkType, XdpAccount,
 };
 pub use error::Error;
 pub use file::FileInput;

@@ -1,5 +1,6 @@
 //! Text from packets, files and peers, made safe for a terminal.
 
+use tapline_capture::Event;
 use tapline_flow::is_plain;
 
 /// The text with control and invisible characters as escapes (`\u{1b}`). Names of interfaces and files may hold them.
@@ -33,6 +34,19 @@ pub(crate) fn plain_json(json: &str) -> String {
     text
 }
 
+/// The line of an event, without a line break.
+pub(crate) fn event_line(event: &Event) -> String {
+    let sign = if event.is_warning { "warning: " } else { "" };
+    let separator = if event.interface.is_empty() { "" } else { ": " };
+    format!("{sign}{}{separator}{}", plain(&event.interface), one_line(&event.text))
+}
+
+/// The text in one line. Messages of some errors have several, the further ones of which explain.
+pub(crate) fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    plain(&lines.collect::<Vec<_>>().join("; "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +68,13 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(plain("eth0\x1b[2J\u{202e}é"), "eth0\\u{1b}[2J\\u{202e}é");
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let event = |text: &str| Event { interface: "vpn0".into(), text: text.to_owned(), is_warning: true };
+        let text = "appeared but cannot be captured: no \x1b right\n  use sudo\n";
+        let line = "warning: vpn0: appeared but cannot be captured: no \\u{1b} right; use sudo";
+        assert_eq!(event_line(&event(text)), line);
     }
 }

@@ -18,11 +18,12 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tapline_capture::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
-    TapAccount, XdpAccount,
+    TapAccount, UnfitLinkType, XdpAccount,
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
 
 use crate::escape::plain;
+use crate::live::link_type_text;
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
@@ -51,6 +52,7 @@ fn table(account: &Account) -> String {
     }
     table.row("delivered", Count::Known(account.delivered), "");
     table.row("filtered", Count::Known(account.filtered), &engine(&account.filter));
+    table.unfit(&account.filter);
     table.row("accepted", Count::Known(account.accepted), "");
     if account.unexamined > 0 {
         table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
@@ -64,7 +66,7 @@ fn table(account: &Account) -> String {
 
 /// Engine of the filters; nothing if no filter runs in user space.
 fn engine(filter: &FilterAccount) -> String {
-    let FilterAccount { interpreted, compiled, compiled_after, reason } = filter;
+    let FilterAccount { interpreted, compiled, compiled_after, reason, .. } = filter;
     let native = compiled_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
     let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match (native, *interpreted) {
@@ -138,6 +140,7 @@ fn graph_table(account: &GraphAccount) -> String {
     }
     for stage in &account.stages {
         table.stage(stage);
+        stage.counters.filter.iter().for_each(|filter| table.unfit(filter));
     }
     table.text
 }
@@ -158,7 +161,7 @@ pub(crate) fn graph_json(account: &GraphAccount) -> Value {
 }
 
 fn stage_json(stage: &StageAccount) -> Value {
-    json!({
+    let mut value = json!({
         "name": stage.name,
         "class": stage.class,
         "received": stage.received,
@@ -172,7 +175,11 @@ fn stage_json(stage: &StageAccount) -> Value {
         "recordings_lost": stage.counters.recordings_lost,
         "filter": stage.counters.filter.as_ref().map(filter_json),
         "output": stage.counters.output.as_ref().map(output_json),
-    })
+    });
+    if let Some(filter) = stage.counters.filter.as_ref().filter(|filter| !filter.unfit.is_empty()) {
+        value["unfit_link_types"] = unfit_json(filter);
+    }
+    value
 }
 
 /// Equations of an account that do not hold.
@@ -334,6 +341,14 @@ impl Table {
         }
     }
 
+    /// Link types that cannot have a filter, of the packets filtered.
+    fn unfit(&mut self, filter: &FilterAccount) {
+        for UnfitLinkType { link_type, packets, .. } in &filter.unfit {
+            let place = format!("  of link type {link_type}");
+            self.row(&place, Count::Known(*packets), "which cannot have this filter");
+        }
+    }
+
     /// Packets received by a stage, and those not handed on.
     fn stage(&mut self, stage: &StageAccount) {
         let StageAccount { name, received, counters, .. } = stage;
@@ -377,7 +392,7 @@ impl Table {
 /// The account as one JSON object, `{"account": ...}`; what is unknown is null.
 pub(crate) fn to_json(account: &Account) -> Value {
     let balance = account.balance();
-    json!({"account": {
+    let mut value = json!({"account": {
         "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
         "delivered": account.delivered,
         "filtered": account.filtered,
@@ -388,7 +403,23 @@ pub(crate) fn to_json(account: &Account) -> Value {
         "lost": account.lost(),
         "balanced": balance == Balance::Balanced,
         "faults": faults(balance),
-    }})
+    }});
+    if !account.filter.unfit.is_empty() {
+        value["account"]["unfit_link_types"] = unfit_json(&account.filter);
+    }
+    value
+}
+
+/// Link types that cannot have a filter.
+fn unfit_json(filter: &FilterAccount) -> Value {
+    let of = |unfit: &UnfitLinkType| {
+        json!({
+            "link_type": link_type_text(unfit.link_type),
+            "packets": unfit.packets,
+            "reason": unfit.reason,
+        })
+    };
+    filter.unfit.iter().map(of).collect()
 }
 
 pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
@@ -446,7 +477,7 @@ fn output_json(output: &OutputAccount) -> Value {
 
 /// The engines by number, null without a filter in user space.
 fn filter_json(filter: &FilterAccount) -> Value {
-    let FilterAccount { interpreted, compiled, compiled_after, reason } = filter;
+    let FilterAccount { interpreted, compiled, compiled_after, reason, .. } = filter;
     if interpreted + compiled == 0 {
         return Value::Null;
     }

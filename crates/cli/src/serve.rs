@@ -12,7 +12,7 @@ mod viewing;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -295,21 +295,29 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     let way = live::Way::of(names.iter().copied())?;
     let taken = way.clone();
     let text = rule.filter.clone();
-    let filter = (!text.trim().is_empty()).then(|| {
-        Arc::new(move |interface: &Interface| {
-            let handle = if taken.is_xdp() { HandleKind::Savefile } else { HandleKind::Live };
-            let options = Options { link_type: interface.link_type, handle, ..Options::default() };
-            let program = tapline_filter::compile(&text, &options);
-            program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
-        }) as af_packet::CompileFilter
-    });
+    let first = OnceLock::new();
+    let filter = Arc::new(move |interface: &Interface| {
+        let have = *first.get_or_init(|| interface.link_type);
+        if interface.link_type != have {
+            let why = format!("a buffer holds packets of one link type, here {have}; make two captures");
+            return Err(tapline_capture::Error::Filter(why));
+        }
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let handle = if taken.is_xdp() { HandleKind::Savefile } else { HandleKind::Live };
+        let options = Options { link_type: interface.link_type, handle, ..Options::default() };
+        let program = tapline_filter::compile(&text, &options);
+        program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
+    }) as af_packet::CompileFilter;
     let settings = AfPacketSettings {
         netns: rule.netns.clone(),
-        filter,
+        filter: Some(filter),
         filter_text: rule.filter.clone(),
         snap_len: rule.snap_len,
         promiscuous: rule.promiscuous,
         ring_len: rule.kernel_buffer.map(|mib| u64::from(mib) << 20),
+        is_restrictable: true,
         timestamps: match rule.time_stamps {
             TimeStamps::Host => TimestampSource::Host,
             TimeStamps::Adapter => TimestampSource::Adapter,

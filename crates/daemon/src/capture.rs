@@ -139,8 +139,8 @@ impl Capture {
         if let Some(file) = file {
             nameless.for_each(|interface| interface.description = file.to_string_lossy().into_owned());
         }
-        let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
+        let link_type = link_type(&rule.name, &interfaces, is_file)?;
         let handle = handle.unwrap_or(if is_file { HandleKind::Savefile } else { HandleKind::Live });
         // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
@@ -506,9 +506,10 @@ fn told(account: &InterfaceAccount, is_doubtful: bool) -> u64 {
     losses.filter_map(|loss| loss.count.known()).fold(0, u64::saturating_add)
 }
 
-fn one_link_type(capture: &str, interfaces: &[Interface]) -> Result<LinkType, Error> {
+/// The link type of a capture. A live source refuses packets of interfaces that have another one; a file cannot.
+fn link_type(capture: &str, interfaces: &[Interface], is_file: bool) -> Result<LinkType, Error> {
     let first = interfaces.first().ok_or_else(|| Error::NoInterface { capture: capture.to_owned() })?;
-    match interfaces.iter().find(|other| other.link_type != first.link_type) {
+    match interfaces.iter().find(|other| is_file && other.link_type != first.link_type) {
         None => Ok(first.link_type),
         Some(other) => Err(Error::LinkTypes {
             capture: capture.to_owned(),

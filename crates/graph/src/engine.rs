@@ -346,7 +346,7 @@ impl<'e> Engine<'e> {
     /// Gives graph-wide numbers to interfaces that a source has found since.
     fn learn_interfaces(&mut self, at: usize) {
         let is_only = self.inlets.len() == 1 || self.inlets[at].is_merged;
-        let Inlet { source, ids, .. } = &mut self.inlets[at];
+        let Inlet { source, node, ids, .. } = &mut self.inlets[at];
         let known = if is_only { self.interfaces.len() } else { ids.len() };
         for (index, interface) in source.interfaces().iter().enumerate().skip(known) {
             if !is_only {
@@ -354,6 +354,9 @@ impl<'e> Engine<'e> {
             }
             self.interfaces.push(interface.clone());
             self.filtered.push(source.is_filtered(InterfaceId(index as u32)));
+        }
+        if source.interfaces().len() > known {
+            self.graph.join(*node, &self.interfaces);
         }
     }
 

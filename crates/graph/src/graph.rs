@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use tapline_capture::{Error, Event, InterfaceAccount};
+use tapline_packet::Interface;
 use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
 
@@ -224,6 +225,22 @@ impl Graph {
     pub fn push(&mut self, source: NodeId, packets: &mut Packets<'_>, start: u64) -> Result<(), Error> {
         let mut rest = Rest { nodes: &mut self.nodes, first: 0, is_measured: self.is_measured };
         rest.run(source.0, packets, start).1
+    }
+
+    /// Tells the stages that packets of `source` reach of interfaces that have joined its table.
+    pub(crate) fn join(&mut self, source: NodeId, interfaces: &[Interface]) {
+        let mut reached = vec![false; self.nodes.len()];
+        reached[source.0] = true;
+        for at in source.0..self.nodes.len() {
+            let node = &mut self.nodes[at];
+            if !reached[at] {
+                continue;
+            }
+            node.stage.join(interfaces);
+            if !node.stage.has_own_interfaces() {
+                node.ports.iter().flat_map(|port| &port.successors).for_each(|&next| reached[next] = true);
+            }
+        }
     }
 
     /// The source has nothing to lend.

@@ -19,6 +19,7 @@ extern crate self as tapline_graph;
 mod account;
 pub mod catalog;
 mod chain;
+mod cooked_source;
 mod delegate;
 mod engine;
 mod generated;
@@ -40,6 +41,7 @@ mod worker_merge;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
+pub use cooked_source::CookedSource;
 pub use engine::{Control, Engine, GraphChange, Inlet, OrderRefused, RunEnd, RunOutcome, RunReport};
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};

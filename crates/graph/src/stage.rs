@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
 use tapline_flow::{Flow, Journal, Sampling, Statistics};
-use tapline_packet::{ClockReading, Timestamp};
+use tapline_packet::{ClockReading, Interface, Timestamp};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -63,6 +63,15 @@ pub trait Stage: Send {
     /// As for [`push`](Stage::push).
     fn changes(&mut self, changes: &FlowChanges<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         out.pass_changes(changes)
+    }
+
+    /// Called with the table of interfaces when it has grown, before packets of the new ones come. Stages behind one
+    /// that makes interfaces of its own ([`has_own_interfaces`](Stage::has_own_interfaces)) are not called.
+    fn join(&mut self, _interfaces: &[Interface]) {}
+
+    /// Whether packets that the stage hands on belong to interfaces of its own.
+    fn has_own_interfaces(&self) -> bool {
+        false
     }
 
     /// Called when the source has no packets: buffered output is flushed.

@@ -37,6 +37,8 @@ pub struct Interface {
     pub resolution: Resolution,
     /// The kernel's interface index; 0 where there is none.
     pub if_index: u32,
+    /// The kernel's hardware type (`ARPHRD_*` of linux/if_arp.h), of live interfaces.
+    pub hardware_type: Option<u16>,
     /// Bits per second, if known.
     pub speed: Option<u64>,
     /// The filter in force while it was captured, as text; empty if none.
@@ -57,6 +59,7 @@ impl Interface {
             snap_len: 0,
             resolution: Resolution::NANO,
             if_index: 0,
+            hardware_type: None,
             speed: None,
             filter: String::new(),
             fcs_len: None,

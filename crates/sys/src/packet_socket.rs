@@ -46,6 +46,8 @@ pub enum FanoutMode {
     Cpu,
     /// By the NIC's receive queue. Keeps flows together where the NIC hashes symmetrically.
     QueueMapping,
+    /// By a program ([`choose_member`](PacketSocket::choose_member)). Minimum kernel: 4.3.
+    Program,
 }
 
 impl FanoutMode {
@@ -55,6 +57,7 @@ impl FanoutMode {
             FanoutMode::LoadBalance => libc::PACKET_FANOUT_LB,
             FanoutMode::Cpu => libc::PACKET_FANOUT_CPU,
             FanoutMode::QueueMapping => libc::PACKET_FANOUT_QM,
+            FanoutMode::Program => libc::PACKET_FANOUT_CBPF,
         }
     }
 }
@@ -303,6 +306,25 @@ impl PacketSocket {
         let joined: u32 =
             option::get(self.as_fd(), SOL_PACKET, libc::PACKET_FANOUT, "getsockopt(PACKET_FANOUT)")?;
         Ok(joined as u16)
+    }
+
+    /// Has all packets of a group with [`FanoutMode::Program`] go to one member, by the order in which members joined.
+    /// On return no packet is on its way to another one: the kernel waits for that when it replaces a program.
+    ///
+    /// # Errors
+    /// `EINVAL` for a socket in no group.
+    pub fn choose_member(&self, member: u32) -> Result<(), SyscallError> {
+        const CALL: &str = "setsockopt(PACKET_FANOUT_DATA)";
+        let program = [Insn::new(code::RET | code::K, member)];
+        let program = libc::sock_fprog { len: 1, filter: program.as_ptr().cast_mut().cast() };
+        let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+        let value = std::ptr::from_ref(&program).cast();
+        // SAFETY: as in `attach_filter`: `value` points to a sock_fprog and that to one instruction, both of which live
+        // through the call.
+        let result = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), SOL_PACKET, libc::PACKET_FANOUT_DATA, value, size)
+        };
+        check(CALL, result).map(|_| ())
     }
 
     /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Without room

@@ -52,9 +52,8 @@ impl AfPacket {
     /// else those that a sample left out.
     fn kernel_filtered(&self, book: &Book) -> Count {
         let settings = &self.opener.settings;
-        let nothing_refused = settings.filter.is_none() || !book.is_filtered;
         let is_known =
-            nothing_refused && !self.opener.was_restricted() && settings.direction == CaptureDirection::Both;
+            !book.refuses && !self.opener.was_restricted() && settings.direction == CaptureDirection::Both;
         let tally = settings.tally.as_ref().filter(|_| self.is_first);
         let left_out = tally.map_or(0, super::KernelTally::left_out);
         if is_known { Count::Known(left_out) } else { Count::Unknown }

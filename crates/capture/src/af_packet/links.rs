@@ -139,7 +139,9 @@ impl AfPacket {
             tap.state == LinkState::Gone && tap.name == link.name && tap.hardware_type == link.hardware_type
         };
         match self.taps.iter().position(came_back) {
-            Some(index) if self.opener.settings.workers == 1 => self.rebind(index, link),
+            Some(index) if self.opener.settings.workers == 1 && !self.taps[index].is_in_group => {
+                self.rebind(index, link)
+            }
             Some(index) => self.replace(index, link),
             None => self.open_new(link),
         }

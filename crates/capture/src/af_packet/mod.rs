@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `pattern` | which interfaces are meant |
 //! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
+//! | `growing` | rings that begin small |
 //! | `tap` | one socket on one interface: ring, counters, state of the link |
 //! | `block`, `vlan`, `offload` | what a block says of its packets |
 //! | `kernel_filter`, `extended` | the program in the kernel; the same as eBPF where it is too large |
@@ -30,6 +31,7 @@ mod counting;
 mod counts;
 mod error;
 mod extended;
+mod growing;
 mod hardware;
 mod kernel_filter;
 mod links;
@@ -71,6 +73,7 @@ pub use single::{LinkLayerAddress, LinkLayerAddresses, SingleCount, SingleSettin
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
+use growing::Growth;
 use opener::{Opened, Opener, Shared};
 use tap::Tap;
 
@@ -96,6 +99,8 @@ pub struct AfPacket {
     interfaces: Vec<Interface>,
     books: Vec<Book>,
     taps: Vec<Tap>,
+    /// Rings that are being made.
+    growing: Vec<Growth>,
     /// The tap whose block is lent; the next search begins with it.
     current: usize,
     is_lent: bool,
@@ -120,6 +125,8 @@ pub struct AfPacket {
 #[derive(Debug)]
 struct Book {
     is_filtered: bool,
+    /// Whether the program in the kernel may refuse packets.
+    refuses: bool,
     losses: LossWatch,
     /// Sums of closed taps.
     closed: RingAccount,
@@ -185,6 +192,7 @@ impl AfPacket {
             interfaces: Vec::new(),
             books: Vec::new(),
             taps: Vec::new(),
+            growing: Vec::new(),
             current: 0,
             is_lent: false,
             is_holding: false,
@@ -200,7 +208,8 @@ impl AfPacket {
             has_lent: false,
         };
         source.open_present()?;
-        source.opener.keep_spares();
+        let growable = source.taps.iter().filter(|tap| tap.growable.is_some()).count();
+        source.opener.keep_spares(growable);
         Ok(source)
     }
 
@@ -212,11 +221,15 @@ impl AfPacket {
             patterns.is_named(&link.name) || (link.is_up() && patterns.matches(&link.name))
         };
         let meant: Vec<_> = links.iter().filter(is_meant).cloned().collect();
+        let (mut fits, mut unfit) = (false, None);
         for link in &meant {
-            let opened = self.opener.open(link, self.next_id(), meant.len() as u64)?;
+            let mut opened = self.opener.open(link, self.next_id(), meant.len() as u64)?;
+            fits |= opened.unfit.is_none();
+            unfit = unfit.or(opened.unfit.take());
             self.enter(opened);
         }
-        Ok(())
+        // A filter that no interface can have is a mistake; one that some cannot have is told of.
+        unfit.filter(|_| !fits).map_or(Ok(()), |reason| Err(Error::Filter(reason)))
     }
 
     fn next_id(&self) -> InterfaceId {
@@ -225,7 +238,7 @@ impl AfPacket {
 
     /// Takes a tap on an interface that is new to the table.
     fn enter(&mut self, opened: Opened) {
-        let Opened { tap, interface, is_filtered, events } = opened;
+        let Opened { tap, interface, is_filtered, refuses, events, .. } = opened;
         let Opener { route, control, .. } = &mut self.opener;
         let losses = match self.is_first {
             true => LossWatch::start(&tap.name, tap.if_index, route, control),
@@ -234,6 +247,7 @@ impl AfPacket {
         self.interfaces.push(interface);
         self.books.push(Book {
             is_filtered,
+            refuses,
             losses,
             closed: RingAccount::default(),
             closed_delivered: 0,
@@ -253,6 +267,9 @@ impl AfPacket {
             self.current = index;
             let tap = &mut self.taps[index];
             tap.fill(until, &mut self.records);
+            if tap.take_crowded() {
+                self.grow(index);
+            }
             if !self.records.is_empty() {
                 (self.is_lent, self.has_lent) = (true, true);
                 return Ok(true);
@@ -391,6 +408,9 @@ impl Source for AfPacket {
         if std::mem::take(&mut self.is_lent) {
             self.taps[self.current].release();
         }
+        if !self.growing.is_empty() {
+            self.finish_growing(false);
+        }
         if self.fill()? {
             return Ok(Advance::Batch);
         }
@@ -415,6 +435,7 @@ impl Source for AfPacket {
         if self.phase != Phase::Running {
             return Ok(());
         }
+        self.finish_growing(true);
         for tap in &self.taps {
             tap.socket.attach_drop_all().map_err(|e| call_error(&tap.name, e))?;
         }
@@ -475,6 +496,30 @@ impl Source for AfPacket {
         self.tell_oddities();
         std::mem::take(&mut self.events)
     }
+}
+
+/// Sockets that one thread closes at most.
+const CLOSED_IN_TURN: usize = 4;
+
+/// The kernel takes milliseconds to close a socket, as it waits for all processors; several at once wait together.
+impl Drop for AfPacket {
+    fn drop(&mut self) {
+        self.finish_growing(true);
+        let mut taps = std::mem::take(&mut self.taps);
+        let mut spares = self.opener.take_spares();
+        std::thread::scope(|scope| {
+            while taps.len() + spares.len() > CLOSED_IN_TURN {
+                let (some, more) = (last(&mut taps), last(&mut spares));
+                // Without a thread they are closed here.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop((some, more)));
+            }
+        });
+    }
+}
+
+/// Takes the last few of a list.
+fn last<T>(list: &mut Vec<T>) -> Vec<T> {
+    list.split_off(list.len().saturating_sub(CLOSED_IN_TURN))
 }
 
 fn call_error(interface: &str, source: SyscallError) -> Error {

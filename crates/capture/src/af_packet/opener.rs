@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapline_bpf::Insn;
+use tapline_bpf::{Insn, code};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::{
@@ -24,11 +24,12 @@ use tapline_sys::{
 use super::block::Frame;
 use super::counting::{Counting, KernelTally};
 use super::extended::{Accepted, Loaded, text};
+use super::growing::{self, Growable};
 use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
 use super::{AfPacketError, AfPacketSettings, CaptureDirection, hardware, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
-use crate::{Error, Event};
+use crate::{Error, Event, unfit_clause};
 
 /// Sockets kept for interfaces that come later.
 const SPARES: usize = 16;
@@ -37,9 +38,16 @@ const SPARES: usize = 16;
 const LINK_HEADER_LEN: u32 = 22;
 /// Bytes of a ring that no packet comes to.
 const UNUSED_RING_LEN: u64 = 64 << 10;
+/// Bytes that are kept of packets whose interface cannot have the filter: they are counted, and nothing reads them.
+const UNFIT_SNAP_LEN: u32 = 1;
+/// Bytes of a ring for such packets: thousands of them, as each takes about a hundred bytes.
+const UNFIT_RING_LEN: u64 = 512 << 10;
 
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
+
+/// The filter of an interface whose packets are all refused.
+const REFUSE_ALL: [Insn; 1] = [Insn::new(code::RET | code::K, 0)];
 
 /// State that workers share.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +87,35 @@ pub(super) struct Opened {
     pub(super) interface: Interface,
     /// Whether the filter runs in the kernel.
     pub(super) is_filtered: bool,
+    /// Whether the program in the kernel may refuse packets.
+    pub(super) refuses: bool,
+    /// Why the interface cannot have the filter, if so: its packets are lent to be counted.
+    pub(super) unfit: Option<String>,
     pub(super) events: Vec<Event>,
+}
+
+/// The filter of one interface.
+enum InterfaceFilter {
+    AcceptAll,
+    Program(CompiledFilter),
+    /// The interface's link type cannot have the capture filter; the compiler's message.
+    Unfit(String),
+}
+
+impl InterfaceFilter {
+    fn program(&self) -> Option<&CompiledFilter> {
+        match self {
+            InterfaceFilter::Program(program) => Some(program),
+            _ => None,
+        }
+    }
+
+    fn unfit(&self) -> Option<&str> {
+        match self {
+            InterfaceFilter::Unfit(reason) => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 /// The program for the kernel.
@@ -116,10 +152,10 @@ impl Opener {
         self.route.links().map_err(|e| AfPacketError::of_call("network interfaces", e))
     }
 
-    /// Opens sockets in advance, where some may be needed later.
-    pub(super) fn keep_spares(&mut self) {
+    /// Opens sockets in advance, where some may be needed later; `growable` of them for rings that grow.
+    pub(super) fn keep_spares(&mut self, growable: usize) {
         let is_needed = self.patterns.is_open() || self.settings.workers > 1;
-        while is_needed && self.spares.len() < SPARES {
+        while is_needed && self.spares.len() < SPARES + growable {
             match self.new_socket() {
                 Ok(socket) => self.spares.push(socket),
                 Err(_) => return,
@@ -127,13 +163,24 @@ impl Opener {
         }
     }
 
+    /// Takes what [`keep_spares`](Self::keep_spares) opened and nothing used.
+    pub(super) fn take_spares(&mut self) -> Vec<PacketSocket> {
+        std::mem::take(&mut self.spares)
+    }
+
     /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
     pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<Opened, Error> {
+        self.open_ring(link, id, rings, true)
+    }
+
+    /// The same; `grows` says that the ring may begin small.
+    fn open_ring(&mut self, link: &Link, id: InterfaceId, rings: u64, grows: bool) -> Result<Opened, Error> {
         let mut events = Vec::new();
         let name = link.name.as_str();
         let speed = self.control.speed(name).ok().flatten();
         let interface = self.describe(link, speed);
-        let program = self.wanted(&interface)?;
+        let filter = self.wanted(&interface)?;
+        events.extend(filter.unfit().map(|reason| unfit_event(&interface, reason)));
         self.check_queue(link).map_err(|error| Error::source(name, error))?;
         let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
 
@@ -141,10 +188,13 @@ impl Opener {
         if self.settings.vnet_header {
             socket.set_vnet_header(true).map_err(fail)?;
         }
-        let programs = self.programs(link.is_loopback(), &socket, program.as_ref());
+        let programs = self.programs(link.is_loopback(), &socket, &filter);
         let is_shared = self.settings.workers > 1;
         let starts_closed = is_shared || rings > 1;
-        let counting = self.attach_counting(&socket, &programs, name, &mut events)?;
+        let counting = match self.is_lent_unfit(&filter) {
+            true => None,
+            false => self.attach_counting(&socket, &programs, name, &mut events)?,
+        };
         let attached = match &counting {
             Some(counting) => Some(Accepted::Counting(Arc::clone(counting))),
             None => self.attach_watched(&socket, &programs),
@@ -158,7 +208,14 @@ impl Opener {
         }
         let is_unused =
             counting.is_some() && self.settings.tally.as_ref().is_some_and(KernelTally::ends_packets);
-        let geometry = self.geometry(speed, rings, is_unused, link.mtu);
+        let only_len = match (is_unused, filter.unfit()) {
+            (true, _) => Some(UNUSED_RING_LEN),
+            (false, Some(_)) => Some(UNFIT_RING_LEN),
+            (false, None) => None,
+        };
+        let whole = self.geometry(speed, rings, only_len, link.mtu);
+        let first = if only_len.is_none() && grows { self.first_ring(link, whole, rings) } else { None };
+        let geometry = first.unwrap_or(whole);
         let (ring, geometry) = map_ring(&socket, geometry, self.settings.receive_hash, name, &mut events)?;
         let settings = Arc::clone(&self.settings);
         timestamps::set_up(settings.timestamps, name, &mut self.control, &socket)
@@ -168,12 +225,24 @@ impl Opener {
         if is_shared {
             self.join_group(link, &socket).map_err(fail)?;
         }
-        let frame =
-            Frame { interface: id, has_vnet_header: settings.vnet_header, snap_len: settings.snap_len() };
+        let mut growable = None;
+        if first.is_some() {
+            let Ok(group) = growing::make_group(&socket, self.ignores_sent(link.is_loopback())) else {
+                // An old kernel: the ring is whole from the start.
+                drop((socket, ring));
+                return self.open_ring(link, id, rings, false);
+            };
+            growable = Some(Growable { geometry: whole, group });
+        }
+        let snap_len = self.snap_len(&filter);
+        let frame = Frame { interface: id, has_vnet_header: settings.vnet_header, snap_len };
         let program = starts_closed.then_some(accepted);
-        let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, counting, program });
+        let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, counting, program, growable });
         events.extend(state_event(&tap));
-        Ok(Opened { tap, interface, is_filtered, events })
+        let is_filtered = is_filtered && !self.is_lent_unfit(&filter);
+        let refuses = is_filtered && !matches!(filter, InterfaceFilter::AcceptAll);
+        let unfit = filter.unfit().map(str::to_owned);
+        Ok(Opened { tap, interface, is_filtered, refuses, unfit, events })
     }
 
     /// Refuses a receive queue that the interface does not have.
@@ -188,9 +257,7 @@ impl Opener {
 
     /// Asks again for what the interface lost when it was removed.
     pub(super) fn join_promiscuous(&self, link: &Link, socket: &PacketSocket, events: &mut Vec<Event>) {
-        let is_wanted =
-            self.settings.promiscuous && self.patterns.is_chosen(&link.name) && !link.is_loopback();
-        if !is_wanted {
+        if !self.joins_promiscuous(&link.name, link.is_loopback()) {
             return;
         }
         if let Err(error) = socket.join_promiscuous(link.index) {
@@ -204,6 +271,7 @@ impl Opener {
         interface.description.clone_from(&link.alias);
         interface.snap_len = self.settings.snap_len();
         interface.if_index = link.index;
+        interface.hardware_type = Some(link.hardware_type);
         interface.speed = speed;
         interface.filter.clone_from(&self.settings.filter_text);
         interface
@@ -220,12 +288,30 @@ impl Opener {
         }
     }
 
-    /// The filter of an interface; `None` accepts all packets.
-    fn wanted(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
-        match &*self.restriction.borrow() {
-            Restriction::To(program) => Ok(Some(program.clone())),
-            _ => self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(interface)),
+    /// The filter of an interface.
+    fn wanted(&self, interface: &Interface) -> Result<InterfaceFilter, Error> {
+        let compiled = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(interface));
+        match (compiled, &*self.restriction.borrow()) {
+            (Ok(_), Restriction::To(program)) => Ok(InterfaceFilter::Program(program.clone())),
+            (Ok(program), _) => Ok(program.map_or(InterfaceFilter::AcceptAll, InterfaceFilter::Program)),
+            (Err(Error::Filter(reason)), _) => Ok(InterfaceFilter::Unfit(reason)),
+            (Err(error), _) => Err(error),
         }
+    }
+
+    /// Whether packets of an interface that cannot have the filter are lent, so that they are counted. The kernel
+    /// refuses them where sockets share a count in the kernel, so that none may lend, and where the caller narrows the
+    /// filter.
+    fn is_lent_unfit(&self, filter: &InterfaceFilter) -> bool {
+        let is_counted_together = |tally: &KernelTally| tally.is_shared() && tally.is_in_kernel();
+        let is_together = self.settings.tally.as_ref().is_some_and(is_counted_together);
+        filter.unfit().is_some() && !is_together && !self.settings.is_restrictable
+    }
+
+    /// The most bytes that are kept of packets.
+    fn snap_len(&self, filter: &InterfaceFilter) -> u32 {
+        let snap_len = self.settings.snap_len();
+        if filter.unfit().is_some() { snap_len.min(UNFIT_SNAP_LEN) } else { snap_len }
     }
 
     /// Whether something else than the capture filter decided since the start.
@@ -241,19 +327,14 @@ impl Opener {
 
     /// Gives a socket that captures the program that is wanted by now.
     pub(super) fn attach_again(&self, tap: &Tap, interface: &Interface) -> Result<(), Error> {
-        let program = self.wanted(interface)?;
-        let programs = self.programs(tap.is_loopback, &tap.socket, program.as_ref());
+        let filter = self.wanted(interface)?;
+        let programs = self.programs(tap.is_loopback, &tap.socket, &filter);
         let fail = |source| Error::source(&tap.name, AfPacketError::of_call(&tap.name, source));
         // If the kernel refuses it, all packets come: callers that restrict also filter.
         attach(&tap.socket, programs, &self.shared.loaded, &mut Vec::new(), &tap.name).map(drop).map_err(fail)
     }
 
-    fn programs(
-        &self,
-        is_loopback: bool,
-        socket: &PacketSocket,
-        program: Option<&CompiledFilter>,
-    ) -> Programs {
+    fn programs(&self, is_loopback: bool, socket: &PacketSocket, filter: &InterfaceFilter) -> Programs {
         // A packet sent on a loopback interface comes back as received: one of the two copies is enough (as libpcap
         // has it).
         let direction = match self.settings.direction {
@@ -261,13 +342,16 @@ impl Opener {
             direction => direction,
         };
         let drops_sent = direction == CaptureDirection::In && socket.set_ignore_outgoing(true).is_ok();
-        let AfPacketSettings { queue, .. } = *self.settings;
-        let build =
-            |insns| kernel_filter::program(insns, direction, drops_sent, queue, self.settings.snap_len());
+        let (AfPacketSettings { queue, .. }, snap_len) = (&*self.settings, self.snap_len(filter));
+        let build = |insns| kernel_filter::program(insns, direction, drops_sent, *queue, snap_len);
+        let refuses_all = filter.unfit().is_some() && !self.is_lent_unfit(filter);
         Programs {
-            wanted: build(program.map(CompiledFilter::insns)),
+            wanted: match refuses_all {
+                true => build(Some(&REFUSE_ALL)),
+                false => build(filter.program().map(CompiledFilter::insns)),
+            },
             fallback: build(None),
-            has_filter: program.is_some(),
+            has_filter: filter.program().is_some(),
         }
     }
 
@@ -309,10 +393,11 @@ impl Opener {
         }
     }
 
-    fn geometry(&self, speed: Option<u64>, rings: u64, is_unused: bool, mtu: u32) -> RingGeometry {
+    /// The ring of an interface; of `only_len` bytes if that is given.
+    fn geometry(&self, speed: Option<u64>, rings: u64, only_len: Option<u64>, mtu: u32) -> RingGeometry {
         let AfPacketSettings { ring_len, latency_ms, workers, min_packets, .. } = *self.settings;
         let packet_len = mtu.saturating_add(LINK_HEADER_LEN).min(self.settings.snap_len());
-        let ring_len = if is_unused { Some(UNUSED_RING_LEN) } else { ring_len };
+        let ring_len = only_len.or(ring_len);
         let workers = workers.max(1) as u64;
         size::geometry(&size::Wish {
             ring_len,
@@ -325,10 +410,51 @@ impl Opener {
         })
     }
 
+    /// Whether packets that this host sends are kept away by the kernel.
+    pub(super) fn ignores_sent(&self, is_loopback: bool) -> bool {
+        match self.settings.direction {
+            CaptureDirection::In => true,
+            CaptureDirection::Both => is_loopback,
+            CaptureDirection::Out => false,
+        }
+    }
+
+    /// Another socket for the interface of a tap, which lets nothing in and is not bound, and its filter.
+    pub(super) fn second_socket(
+        &mut self,
+        tap: &Tap,
+        interface: &Interface,
+    ) -> Result<(PacketSocket, Accepted), Error> {
+        let name = tap.name.as_str();
+        let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
+        let filter = self.wanted(interface)?;
+        let socket = self.socket().map_err(fail)?;
+        if self.settings.vnet_header {
+            socket.set_vnet_header(true).map_err(fail)?;
+        }
+        let programs = self.programs(tap.is_loopback, &socket, &filter);
+        let accepted = match self.attach_watched(&socket, &programs) {
+            Some(accepted) => accepted,
+            None => attach(&socket, programs, &self.shared.loaded, &mut Vec::new(), name).map_err(fail)?.0,
+        };
+        socket.attach_drop_all().map_err(fail)?;
+        let timestamps = self.settings.timestamps;
+        timestamps::set_up(timestamps, name, &mut self.control, &socket)
+            .map_err(|error| Error::source(name, error))?;
+        if self.joins_promiscuous(name, tap.is_loopback) {
+            // What was refused before was told then.
+            let _ = socket.join_promiscuous(tap.if_index);
+        }
+        Ok((socket, accepted))
+    }
+
+    fn joins_promiscuous(&self, name: &str, is_loopback: bool) -> bool {
+        self.settings.promiscuous && self.patterns.is_chosen(name) && !is_loopback
+    }
+
     fn join_group(&self, link: &Link, socket: &PacketSocket) -> Result<(), SyscallError> {
         let mut groups = self.shared.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        let ignore_sent = self.settings.direction == CaptureDirection::In
-            || (self.settings.direction == CaptureDirection::Both && link.is_loopback());
+        let ignore_sent = self.ignores_sent(link.is_loopback());
         let known = groups.get(&link.index).copied();
         let group = socket.join_fanout(known, self.settings.fanout, ignore_sent)?;
         groups.insert(link.index, group);
@@ -401,6 +527,13 @@ fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event 
     let kib = |geometry: &RingGeometry| geometry.len() >> 10;
     let text = format!("no memory for a ring of {} KiB; it has {} KiB", kib(wanted), kib(got));
     Event { interface: name.to_owned(), text, is_warning: true }
+}
+
+/// The event for an interface whose link type cannot have the filter.
+fn unfit_event(interface: &Interface, reason: &str) -> Event {
+    let reason = reason.lines().next().unwrap_or_default();
+    let text = unfit_clause(interface.link_type, reason);
+    Event { interface: interface.name.clone(), text, is_warning: true }
 }
 
 /// The event for a link that does not run at the start.

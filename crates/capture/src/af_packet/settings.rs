@@ -65,6 +65,9 @@ pub struct AfPacketSettings {
     pub direction: CaptureDirection,
     /// Bytes of each ring; `None` to choose from link speed and memory.
     pub ring_len: Option<u64>,
+    /// Whether [`Source::restrict`](crate::Source::restrict) will be called. Packets of interfaces that cannot have the
+    /// filter then end in the kernel, and are not counted; all rings have their whole length from the start.
+    pub is_restrictable: bool,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
     /// The least number of packets to hand over together, unless their time ([`latency_ms`](Self::latency_ms)) is over
@@ -112,6 +115,7 @@ impl AfPacketSettings {
             promiscuous: true,
             direction: CaptureDirection::default(),
             ring_len: None,
+            is_restrictable: false,
             latency_ms: LATENCY_INTERACTIVE_MS,
             min_packets: None,
             timestamps: TimestampSource::default(),

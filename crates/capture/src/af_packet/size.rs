@@ -67,6 +67,18 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
     RingGeometry { block_len: block_len as u32, block_count: block_count as u32, retire_ms: wish.retire_ms }
 }
 
+/// Bytes of rings that begin small, all together.
+const FIRST_SUM_LEN: u64 = 128 * MIB;
+/// The least and the most bytes of one of them.
+const FIRST_LEN_MIN: u64 = MIB;
+const FIRST_LEN_MAX: u64 = 4 * MIB;
+
+/// The ring to begin with where `whole` is what it may grow to, one of `rings`.
+pub(super) fn first(whole: &RingGeometry, rings: u64) -> RingGeometry {
+    let len = (FIRST_SUM_LEN / rings.max(1)).clamp(FIRST_LEN_MIN, FIRST_LEN_MAX);
+    geometry(&Wish { ring_len: Some(len), retire_ms: whole.retire_ms, ..Wish::default() })
+}
+
 /// Sets up the largest ring that there is memory for, from `wanted` down, on the interface `name`; `map` sets one up.
 /// Gives the size that it got, too.
 pub(super) fn largest<T>(

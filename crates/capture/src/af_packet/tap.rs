@@ -19,6 +19,7 @@ use tapline_sys::{BlockRing, Link, PacketSocket, RingGeometry, SyscallError};
 use super::block::{self, Cursor, Frame, Oddities};
 use super::counting::Counting;
 use super::extended::Accepted;
+use super::growing::{Growable, Grown};
 use crate::link_state::LinkState;
 use crate::{CountedPackets, RingAccount};
 
@@ -49,6 +50,12 @@ pub(super) struct Tap {
     counting: Option<Arc<Counting>>,
     /// The program that starts the capture, where the socket was opened closed.
     program: Option<Accepted>,
+    /// The larger ring that it may have.
+    pub(super) growable: Option<Growable>,
+    /// Whether the socket is a member of a fanout group: it can then not be bound again.
+    pub(super) is_in_group: bool,
+    /// Whether a block was full before its time since this was looked at.
+    is_crowded: bool,
 }
 
 /// The parts of a tap.
@@ -60,11 +67,12 @@ pub(super) struct Parts {
     pub(super) frame: Frame,
     pub(super) counting: Option<Arc<Counting>>,
     pub(super) program: Option<Accepted>,
+    pub(super) growable: Option<Growable>,
 }
 
 impl Tap {
     pub(super) fn new(link: &Link, parts: Parts) -> Tap {
-        let Parts { id, socket, ring, geometry, frame, counting, program } = parts;
+        let Parts { id, socket, ring, geometry, frame, counting, program, growable } = parts;
         Tap {
             id,
             name: link.name.clone(),
@@ -84,7 +92,45 @@ impl Tap {
             blocks_since_reading: 0,
             counting,
             program,
+            growable,
+            is_in_group: growable.is_some(),
+            is_crowded: false,
         }
+    }
+
+    /// The tap that goes on with a larger ring. This one gives up its name, and is closed once it is empty.
+    pub(super) fn succeeded_by(&mut self, grown: Grown) -> Tap {
+        let Grown { socket, ring, geometry } = grown;
+        let (name, state) = (std::mem::take(&mut self.name), self.state);
+        self.state = LinkState::Gone;
+        Tap {
+            id: self.id,
+            name,
+            if_index: self.if_index,
+            hardware_type: self.hardware_type,
+            is_loopback: self.is_loopback,
+            state,
+            socket,
+            geometry,
+            oddities: Oddities::default(),
+            ring,
+            frame: self.frame,
+            cursor: Cursor::default(),
+            counted: RingAccount::default(),
+            delivered: 0,
+            drops_pending: 0,
+            blocks_since_reading: 0,
+            counting: None,
+            program: None,
+            growable: None,
+            is_in_group: true,
+            is_crowded: false,
+        }
+    }
+
+    /// Whether the ring should grow: since the last call a block was full before its time.
+    pub(super) fn take_crowded(&mut self) -> bool {
+        std::mem::take(&mut self.is_crowded) && self.growable.is_some()
     }
 
     /// Lets packets in, if the socket was opened closed.
@@ -105,6 +151,7 @@ impl Tap {
             self.ring.give_back();
             let Some(head) = self.ring.take() else { return Ok(false) };
             self.cursor = Cursor { at: head.first_offset as usize, left: head.packets };
+            self.is_crowded |= !head.is_timed_out || head.is_losing;
             self.blocks_since_reading += 1;
             if head.is_losing || self.blocks_since_reading >= BLOCKS_PER_READING {
                 self.read_statistics()?;

@@ -85,7 +85,7 @@ pub(crate) struct CaptureArgs {
     /// strictly by time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
-    /// Link type to capture as, one that -L lists.
+    /// Link type to capture as, one that -L lists. LINUX_SLL2 makes all interfaces fit into one pcap file.
     #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
     pub(crate) linktype: Option<String>,
     /// Source of time stamps, one that -J lists.

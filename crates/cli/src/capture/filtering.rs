@@ -8,7 +8,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
 use super::args::CaptureArgs;
-use crate::compiler::{Compiler, filter_text};
+use crate::compiler::{Compiler, filter_text, fits_any};
 use crate::stored::UnfitLinkTypes;
 
 /// The filter of a capture.
@@ -66,11 +66,10 @@ impl Filtering {
         self.compiler.program(&self.text, interface)
     }
 
-    /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
-    pub(super) fn check(&self, interfaces: &[Interface]) -> Result<()> {
-        for interface in interfaces {
-            self.compile(interface)?;
-        }
-        Ok(())
+    /// Compiles for the interfaces known at the start, so that a mistake shows before anything is opened for writing:
+    /// an error if none of them can have the filter, unless others may come.
+    pub(super) fn check(&self, interfaces: &[Interface], may_grow: bool) -> Result<()> {
+        let checked = fits_any(interfaces, |interface| self.compile(interface));
+        if may_grow { Ok(()) } else { Ok(checked?) }
     }
 }

@@ -9,8 +9,8 @@ use tapline_capture::af_packet::{
 };
 use tapline_capture::{FileInput, Source};
 use tapline_export::TopicAddress;
-use tapline_file::{BlockQueue, FileSource, MergeOrder};
-use tapline_graph::{Control, RestampedSource, StampTicks};
+use tapline_file::{BlockQueue, MergeOrder};
+use tapline_graph::{Control, CookedSource, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
 use tapline_store::StoreName;
@@ -29,6 +29,8 @@ pub(super) struct Input {
     pub(super) is_live: bool,
     /// The search of a store.
     pub(super) search: Option<Asked>,
+    /// Interfaces may follow that nothing tells of yet: further blocks of a pcapng file describe them.
+    pub(super) may_grow: bool,
     /// Blocks besides packets that files bring along, for a copy of them.
     pub(super) blocks: BlockQueue,
 }
@@ -62,6 +64,7 @@ fn open_topic(args: &CaptureArgs, topic: &TopicAddress) -> Result<Input> {
         announcements: vec![format!("reading from {topic}")],
         is_live: false,
         search: None,
+        may_grow: false,
         blocks: BlockQueue::default(),
     })
 }
@@ -81,6 +84,7 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         announcements,
         is_live: false,
         search: Some(asked),
+        may_grow: false,
         blocks: BlockQueue::default(),
     })
 }
@@ -106,19 +110,29 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.write.as_deref().is_some_and(|path| stored::directory(path).is_none()) {
         files.iter_mut().for_each(|file| file.copy_blocks_to(&blocks));
     }
-    check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
+    let may_grow = files.iter().any(|file| file.format_name() == "pcapng");
     let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
-    Ok(Input {
-        sources: vec![Box::new(FileInput::new(files, order))],
-        announcements,
-        is_live: false,
-        search: None,
-        blocks,
-    })
+    let source = with_link_type(args, Box::new(FileInput::new(files, order)))?;
+    Ok(Input { sources: vec![source], announcements, is_live: false, search: None, may_grow, blocks })
 }
 
-/// Whether all interfaces have the link type that -y asks for. No interface of Linux offers more than one.
+/// The source with packets of the link type that -y asks for: a cooked one can be made of others.
+fn with_link_type(args: &CaptureArgs, source: Box<dyn Source>) -> Result<Box<dyn Source>> {
+    if let Some(link_type) = cooked_link_type(args) {
+        return Ok(CookedSource::wrap(source, link_type));
+    }
+    check_link_type(args, source.interfaces().iter())?;
+    Ok(source)
+}
+
+/// The cooked link type that -y asks for, if it does.
+fn cooked_link_type(args: &CaptureArgs) -> Option<LinkType> {
+    let wanted = args.linktype.as_deref().and_then(LinkType::from_name);
+    wanted.filter(|link_type| CookedSource::makes(*link_type))
+}
+
+/// Whether all interfaces have the link type that -y asks for.
 fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a Interface>) -> Result<()> {
     let Some(name) = &args.linktype else { return Ok(()) };
     let Some(wanted) = LinkType::from_name(name) else {
@@ -135,14 +149,23 @@ fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a 
 fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     let (settings, way) = settings(args, filtering)?;
     let Live { sources, mut announcements } = live::open(settings, &way, args.xdp, &args.tap)?;
-    check_link_type(args, sources.iter().flat_map(|source| source.interfaces()))?;
     if announcements.is_empty() {
         let names = chosen_interfaces(args)?.join(", ");
         announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
     }
+    announcements
+        .extend(cooked_link_type(args).map(|to| format!("packets are given {}", link_type_text(to))));
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
-    let sources = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks)).collect();
-    Ok(Input { sources, announcements, is_live: true, search: None, blocks: BlockQueue::default() })
+    let stamped = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks));
+    let sources = stamped.map(|source| with_link_type(args, source)).collect::<Result<_>>()?;
+    Ok(Input {
+        sources,
+        announcements,
+        is_live: true,
+        search: None,
+        may_grow: false,
+        blocks: BlockQueue::default(),
+    })
 }
 
 fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketSettings, Way)> {
@@ -150,7 +173,13 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
     let way = Way::of(names.iter().copied())?;
     let taken = way.clone();
-    let filter = (!filtering.text().trim().is_empty()).then(|| {
+    let cooked = cooked_link_type(args);
+    // The filter is for packets as outputs get them, and the XDP program would take what it does not refuse.
+    if let Some(link_type) = cooked.filter(|_| way.is_xdp()) {
+        bail!("-y {link_type}: packets that AF_XDP takes keep their link type; leave xdp: out");
+    }
+    let is_cooked = cooked.is_some();
+    let filter = (!filtering.text().trim().is_empty() && !is_cooked).then(|| {
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| match taken.is_xdp() {
             true => filtering.compile_in_front(interface),
@@ -175,7 +204,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
         // JSON shows it, and nothing else does.
         receive_hash: args.json && args.prints(),
         order: af_packet::MergeOrder::Time,
-        tally: args.only_counts().then(af_packet::KernelTally::of_count),
+        tally: (args.only_counts() && !is_cooked).then(af_packet::KernelTally::of_count),
         ..AfPacketSettings::new(&names)
     };
     if let Some(wish) = args.wake.wake {

@@ -39,7 +39,10 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
     for interface in chosen(args, &names)? {
         if args.list_data_link_types {
             writeln!(out, "link types of {} (use option -y):", interface.name)?;
-            writeln!(out, "  {}", link_type_line(interface.link_type))?;
+            let cooked = [LinkType::LINUX_SLL, LinkType::LINUX_SLL2].into_iter();
+            for link_type in [interface.link_type].into_iter().chain(cooked) {
+                writeln!(out, "  {}", link_type_line(link_type))?;
+            }
         }
         if args.list_time_stamp_types {
             writeln!(out, "time stamp types of {} (use option -j):", interface.name)?;

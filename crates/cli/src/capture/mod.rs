@@ -90,7 +90,11 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if let Some(settings) = receiver {
         outputs.push(outputs::open_receiver(settings, &control)?);
     }
-    caught.obey(Arc::clone(&control))?;
+    match &args.recorder {
+        // A recorder has no file to read or open again.
+        Some(_) => caught.obey_with(Arc::clone(&control), || {})?,
+        None => caught.obey(Arc::clone(&control))?,
+    }
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }

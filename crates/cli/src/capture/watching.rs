@@ -7,7 +7,7 @@ use tapline_capture::Account;
 use tapline_graph::{RunReport, grouped};
 
 use super::args::CaptureArgs;
-use crate::escape::plain;
+use crate::escape::event_line;
 use crate::report;
 
 /// Tells people how the work goes.
@@ -52,10 +52,7 @@ impl Watcher {
         state.accounts[worker] = watch.account.of_capture();
         for event in watch.events {
             state.clear_line();
-            let sign = if event.is_warning { "warning: " } else { "" };
-            let separator = if event.interface.is_empty() { "" } else { ": " };
-            let (interface, text) = (plain(&event.interface), plain(&event.text));
-            let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
+            let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
         }
         if worker == 0 {
             self.report(&mut state, watch);

@@ -18,6 +18,7 @@ use tapline_sys::bpf::RunTimeStatistics;
 use super::{DURATION, ProfileArgs, text};
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
+use crate::escape::event_line;
 use crate::live::bare_name;
 use crate::run::settings::RunSettings;
 use crate::run::{code, opening, sending};
@@ -108,6 +109,6 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
 /// Tells warnings of interfaces.
 fn warn(watch: &RunReport<'_>) {
     for event in watch.events.iter().filter(|event| event.is_warning) {
-        let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
+        let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
     }
 }

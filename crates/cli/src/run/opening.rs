@@ -31,7 +31,7 @@ use tapline_sys::privilege::Identity;
 use super::sending;
 use super::settings::RunSettings;
 use crate::args::FormatArg;
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, fits_any};
 use crate::live::{self, TapArgs, Way, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
@@ -255,12 +255,11 @@ pub(crate) fn check_filters(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &
     check_rules(plan, compiler, interfaces)?;
     // Link types that a store was asked about in vain have no packets here.
     let fit = interfaces.iter().filter(|interface| !compiler.unfit().has(interface.link_type));
+    let fit: Vec<Interface> = fit.cloned().collect();
     for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
-        for interface in fit.clone() {
-            compiler
-                .compile(node.arguments.text("text"), interface)
-                .with_context(|| format!("{} on {}", node.name, interface.name))?;
-        }
+        let compile = |interface: &Interface| compiler.compile(node.arguments.text("text"), interface);
+        let names = || fit.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
+        fits_any(&fit, compile).with_context(|| format!("{} on {}", node.name, names()))?;
     }
     Ok(())
 }

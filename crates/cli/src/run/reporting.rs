@@ -11,7 +11,7 @@ use tapline_graph::{GraphAccount, RunReport, Table, grouped};
 use tapline_sys::TerminalSize;
 
 use super::args::RunArgs;
-use crate::escape::plain;
+use crate::escape::event_line;
 use crate::stored::UnfitLinkTypes;
 use crate::{flows, output, report, session};
 
@@ -105,10 +105,7 @@ impl Watcher {
         }
         for event in watch.events {
             state.clear();
-            let sign = if event.is_warning { "warning: " } else { "" };
-            let separator = if event.interface.is_empty() { "" } else { ": " };
-            let (interface, text) = (plain(&event.interface), plain(&event.text));
-            let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
+            let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
         }
         if watch.is_requested || watch.is_last {
             state.results[worker] = watch.results.clone();

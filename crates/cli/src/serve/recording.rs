@@ -28,6 +28,7 @@ use tapline_sys::privilege::{self, Identity};
 use tapline_tap::protocol::{AttachRequest, RecordingStatus};
 use tapline_tap::{Client, WakeThreshold};
 
+use crate::escape::one_line;
 use crate::session::clocks;
 use crate::strict::{self, LostPackets};
 use crate::{report, store, stored};
@@ -184,7 +185,7 @@ impl RecordingThread {
                 "{}, recorder of {}: {}",
                 event.interface,
                 self.rule.to.display(),
-                event.text
+                one_line(&event.text)
             ));
         }
     }

@@ -10,6 +10,7 @@ mod counting;
 mod doctor;
 mod extcap;
 mod hostile_daemon;
+mod link_types;
 mod metrics;
 mod probe;
 mod profile;

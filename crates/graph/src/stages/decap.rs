@@ -292,6 +292,10 @@ fn wire_len(outer: Packet<'_>, inside: &Inside) -> u32 {
 }
 
 impl Stage for Decap {
+    fn has_own_interfaces(&self) -> bool {
+        true
+    }
+
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let mut lending = std::mem::take(&mut self.lending);
         lending.records.clear();

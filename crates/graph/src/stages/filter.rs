@@ -9,14 +9,14 @@
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Error, FilterAccount};
+use tapline_capture::{Error, FilterAccount, UnfitLinkType};
 use tapline_ir::CompiledFilter;
 use tapline_jit::{NATIVE_AFTER, Native};
 use tapline_packet::{Batch, Interface, InterfaceId, Selection};
 
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, TickContext};
 
 /// Compiles the filter for an interface; `None` accepts every packet.
 pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
@@ -30,8 +30,13 @@ pub struct FilterStage {
     filters: Filters,
     /// Whether it stands next to the source, which may have run it already.
     is_first: bool,
-    /// Packets of interfaces for which the filter does not compile.
+    /// Packets that came when the filter could not be made.
     unexamined: u64,
+    /// Link types that cannot have the filter.
+    unfit: Vec<UnfitLinkType>,
+    /// For each interface, the place in `unfit`; `None` for those that have the filter.
+    unfit_of: Vec<Option<usize>>,
+    events: Vec<String>,
 }
 
 impl FilterStage {
@@ -39,7 +44,15 @@ impl FilterStage {
     /// such packets pass.
     pub fn new(compile: CompileFilter, is_first: bool) -> FilterStage {
         let filters = Filters::new(Arc::new(native));
-        FilterStage { compile, filters, is_first, unexamined: 0 }
+        FilterStage {
+            compile,
+            filters,
+            is_first,
+            unexamined: 0,
+            unfit: Vec::new(),
+            unfit_of: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     /// The same in the interpreter for good.
@@ -53,10 +66,44 @@ impl FilterStage {
         let mut programs = Vec::new();
         for (index, interface) in packets.interfaces.iter().enumerate().skip(self.filters.len()) {
             let is_done = self.is_first && packets.is_filtered(InterfaceId(index as u32));
-            programs.push(if is_done { None } else { (self.compile)(interface)? });
+            let compiled = if is_done { Ok(None) } else { (self.compile)(interface) };
+            let (program, unfit) = match compiled {
+                Ok(program) => (program, None),
+                Err(Error::Filter(reason)) => (None, Some(self.note_unfit(interface, reason))),
+                Err(error) => return Err(error),
+            };
+            programs.push(program);
+            self.unfit_of.push(unfit);
         }
         self.filters.extend(programs);
         Ok(())
+    }
+
+    /// Notes that an interface cannot have the filter. Returns the place of its link type.
+    fn note_unfit(&mut self, interface: &Interface, reason: String) -> usize {
+        let known = self.unfit.iter().position(|unfit| unfit.link_type == interface.link_type);
+        let at = known.unwrap_or_else(|| {
+            self.unfit.push(UnfitLinkType { link_type: interface.link_type, reason, packets: 0 });
+            self.unfit.len() - 1
+        });
+        // A live source said so when the interface joined.
+        if interface.if_index == 0 || !self.is_first {
+            let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
+            self.events.push(format!("{name}: {}", self.unfit[at].clause()));
+        }
+        at
+    }
+
+    /// Refuses packets of interfaces that cannot have the filter, and counts them.
+    fn refuse_unfit(&mut self, packets: &mut Packets<'_>) {
+        let FilterStage { unfit, unfit_of, .. } = self;
+        let batch = packets.batch;
+        packets.selection.retain(|index| {
+            let id = batch.records()[index].meta.interface.0 as usize;
+            let at = unfit_of.get(id).copied().flatten();
+            at.into_iter().for_each(|at| unfit[at].packets += 1);
+            at.is_none()
+        });
     }
 }
 
@@ -68,14 +115,31 @@ impl Stage for FilterStage {
             self.unexamined += packets.len() as u64;
             return Err(error);
         }
+        if !self.unfit.is_empty() {
+            self.refuse_unfit(packets);
+        }
         self.filters.select(&packets.batch, &mut packets.selection);
         out.pass(packets)
+    }
+
+    /// A filter that no interface can have is an error.
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        match self.unfit.first() {
+            Some(unfit) if self.unfit_of.iter().all(Option::is_some) => {
+                Err(Error::Filter(unfit.reason.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
     }
 
     fn counters(&self) -> StageCounters {
         StageCounters {
             unexamined: self.unexamined,
-            filter: Some(self.filters.account()),
+            filter: Some(FilterAccount { unfit: self.unfit.clone(), ..self.filters.account() }),
             ..StageCounters::default()
         }
     }
@@ -198,7 +262,41 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tapline_bpf::{Insn, Program};
-    use tapline_packet::{InterfaceId, Meta, Packet, Record};
+    use tapline_packet::{ClockReading, InterfaceId, LinkType, Meta, Packet, Record};
+
+    /// Pushes a packet of each of two interfaces; how many go on, if the stage takes them.
+    fn pushed(stage: &mut FilterStage, interfaces: &[Interface]) -> u64 {
+        let record = |interface| {
+            let meta = Meta { interface: InterfaceId(interface), ..Meta::default() };
+            Record { meta, ..Record::default() }
+        };
+        let records = [record(0), record(1), record(1)];
+        let mut packets = Packets::all(Batch::new(&[], &records), interfaces, ClockReading::default());
+        stage.push(&mut packets, &mut Out::nowhere()).expect("what some cannot have ends nothing");
+        packets.len() as u64
+    }
+
+    #[test]
+    fn what_a_link_type_cannot_have_affects_its_packets_only() {
+        let interfaces = [Interface::new("eth0", LinkType::ETHERNET), Interface::new("vpn0", LinkType::RAW)];
+        let compile: CompileFilter = Arc::new(|interface: &Interface| match interface.link_type {
+            LinkType::ETHERNET => Ok(Some(returning(1))),
+            _ => Err(Error::Filter("no Ethernet\nhere".to_owned())),
+        });
+        let mut stage = FilterStage::new(Arc::clone(&compile), true);
+        assert_eq!(pushed(&mut stage, &interfaces), 1);
+        assert_eq!(pushed(&mut stage, &interfaces), 1);
+        let [told] = &stage.events()[..] else { panic!("one event") };
+        assert!(told.starts_with("vpn0: its link type RAW") && told.ends_with(": no Ethernet"), "{told}");
+        let unfit = &stage.counters().filter.unwrap().unfit;
+        assert_eq!((unfit.len(), unfit[0].packets, unfit[0].link_type), (1, 4, LinkType::RAW));
+        let tick = TickContext::new(ClockReading::default(), &[]);
+        assert!(stage.finish(&tick, &mut Out::nowhere()).is_ok());
+        // A filter that no interface can have is an error at the end.
+        let mut stage = FilterStage::new(compile, true);
+        assert_eq!(pushed(&mut stage, &[interfaces[1].clone(), interfaces[1].clone()]), 0);
+        assert!(matches!(stage.finish(&tick, &mut Out::nowhere()), Err(Error::Filter(_))));
+    }
 
     fn returning(k: u32) -> CompiledFilter {
         Program::new(vec![Insn { code: 0x06, jt: 0, jf: 0, k }]).expect("a valid program").into()

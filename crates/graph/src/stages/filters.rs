@@ -12,6 +12,7 @@ use tapline_filter::Options;
 use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, FragmentOutcome, MatchPolicy, Matches};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
+use super::unfit::UnfitFilters;
 use crate::catalog::{
     Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
     StageClass, StageInput,
@@ -118,6 +119,7 @@ pub(crate) fn of_texts(
         late: Vec::new(),
         matched: 0,
         unexamined: 0,
+        unfit: UnfitFilters::default(),
     })
 }
 
@@ -142,6 +144,7 @@ struct Filters {
     /// Packets that at least one filter accepted.
     matched: u64,
     unexamined: u64,
+    unfit: UnfitFilters,
 }
 
 /// A copy of a fragment that arrived before its first fragment.
@@ -169,10 +172,9 @@ impl Filters {
             let options = (self.options)(interface);
             let mut set = FilterSet::new(self.policy);
             let mut ids = Vec::new();
-            for (text, priority) in self.texts.iter().zip(&self.priorities) {
-                let filter = compile(text, &options);
-                let filter = filter.map_err(|error| Error::Filter(error.render(text)))?;
-                ids.push(set.insert(filter, *priority));
+            for (place, (text, priority)) in self.texts.iter().zip(&self.priorities).enumerate() {
+                let made = compile(text, &options).map_err(|error| error.render(text));
+                ids.push(set.insert(self.unfit.or_reject(place, interface, made)?, *priority));
             }
             if self.follows {
                 set.follow_fragments(interface.link_type, Some(FragmentLimits::default()))
@@ -267,7 +269,11 @@ impl Stage for Filters {
     /// Fragments that still wait for their first fragment are refused.
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.early.clear();
-        Ok(())
+        self.unfit.check()
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.unfit.take_events()
     }
 
     fn counters(&self) -> StageCounters {

@@ -62,6 +62,7 @@ pub(crate) mod switch;
 pub(crate) mod tee;
 pub(crate) mod top;
 pub(crate) mod trailer;
+mod unfit;
 pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod watch;

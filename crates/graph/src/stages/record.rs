@@ -1,8 +1,9 @@
 //! `record`: packets into capture files.
 
+use tapline_capture::transmit::{DropReason, DropReasons};
 use tapline_capture::{Count, Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
-use tapline_packet::{InterfaceId, Timestamp};
+use tapline_packet::{Interface, InterfaceId, Timestamp};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -13,13 +14,15 @@ pub struct FileOutput {
     writer: FileWriter,
     name: String,
     start: Option<Timestamp>,
+    /// Interfaces that have joined.
+    joined: usize,
 }
 
 impl FileOutput {
     /// Stores packets with `writer`. `name` is what the account calls it; `start` is when the
     /// capture began, if it is ours.
     pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
-        FileOutput { writer, name: name.to_owned(), start }
+        FileOutput { writer, name: name.to_owned(), start, joined: 0 }
     }
 }
 
@@ -74,6 +77,19 @@ impl Stage for FileOutput {
         Ok(self.writer.write(&packets.batch, &packets.selection, packets.interfaces)?)
     }
 
+    /// What a live interface cannot have is told when it joins; a file may describe interfaces without packets.
+    fn join(&mut self, interfaces: &[Interface]) {
+        let new = interfaces.iter().enumerate().skip(self.joined);
+        for (index, interface) in new.filter(|(_, interface)| interface.if_index != 0) {
+            self.writer.expect(InterfaceId(index as u32), interface);
+        }
+        self.joined = self.joined.max(interfaces.len());
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.writer.notices()
+    }
+
     fn idle(&mut self) -> Result<(), Error> {
         Ok(self.writer.flush()?)
     }
@@ -92,12 +108,14 @@ impl Stage for FileOutput {
     }
 
     fn counters(&self) -> StageCounters {
+        let mut unsent = DropReasons::default();
+        unsent.add(DropReason::LinkType, self.writer.unfit());
         StageCounters::of_output(OutputAccount {
             name: self.name.clone(),
             written: self.writer.written(),
             lost: self.writer.lost(),
             buffered: self.writer.buffered(),
-            ..OutputAccount::default()
+            unsent,
         })
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_capture::{Account, Error, InterfaceAccount, OutputAccount};
-use tapline_packet::ClockReading;
+use tapline_packet::{ClockReading, Interface};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -98,6 +98,10 @@ impl Stage for SharedOutput {
         Ok(())
     }
 
+    fn join(&mut self, interfaces: &[Interface]) {
+        self.lock().output.join(interfaces);
+    }
+
     fn idle(&mut self) -> Result<(), Error> {
         self.lock().output.idle()
     }
@@ -118,6 +122,14 @@ impl Stage for SharedOutput {
             0 => inner.output.finish(&TickContext { interfaces: &sum, ..*tick }, out),
             _ => inner.output.idle(),
         }
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.lock().output.events()
+    }
+
+    fn notices(&mut self) -> Vec<String> {
+        self.lock().output.notices()
     }
 
     fn counters(&self) -> StageCounters {

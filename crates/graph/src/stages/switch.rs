@@ -10,16 +10,17 @@ use tapline_capture::Error;
 use tapline_filter::Options;
 use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
 use tapline_packet::headers::Headers;
-use tapline_packet::{BATCH_MAX, LinkType, Packet};
+use tapline_packet::{BATCH_MAX, Interface, LinkType, Packet};
 
 use super::filters::of_indices;
+use super::unfit::UnfitFilters;
 use crate::catalog::{
     Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
     StageClass, StageInput,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Stage, StageCounters};
+use crate::stage::{Stage, StageCounters, TickContext};
 
 /// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
@@ -72,6 +73,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
                 sets: Vec::new(),
                 by_interface: Vec::new(),
                 matches: Matches::new(),
+                unfit: UnfitFilters::default(),
             }))
         }
         "label" if list.is_empty() => Decider::Label,
@@ -156,6 +158,7 @@ struct First {
     sets: Vec<(LinkType, FilterSet)>,
     by_interface: Vec<usize>,
     matches: Matches,
+    unfit: UnfitFilters,
 }
 
 impl First {
@@ -166,7 +169,8 @@ impl First {
             let at = match known {
                 Some(at) => at,
                 None => {
-                    let set = set(&self.texts, &(self.options)(interface))?;
+                    let options = (self.options)(interface);
+                    let set = set(&self.texts, interface, &options, &mut self.unfit)?;
                     self.sets.push((interface.link_type, set));
                     self.sets.len() - 1
                 }
@@ -193,12 +197,17 @@ impl First {
 }
 
 /// The filters in order: in a new set their indices are their places.
-fn set(texts: &[String], options: &Options) -> Result<FilterSet, Error> {
+fn set(
+    texts: &[String],
+    interface: &Interface,
+    options: &Options,
+    unfit: &mut UnfitFilters,
+) -> Result<FilterSet, Error> {
     let mut set = FilterSet::new(MatchPolicy::All);
-    for text in texts {
+    for (place, text) in texts.iter().enumerate() {
         let native = |filter| tapline_jit::NativeResiduals::shared().ready(filter);
-        let filter = Filter::compile_with(text, options, &native);
-        set.insert(filter.map_err(|error| Error::Filter(error.render(text)))?, 0);
+        let made = Filter::compile_with(text, options, &native).map_err(|error| error.render(text));
+        set.insert(unfit.or_reject(place, interface, made)?, 0);
     }
     Ok(set)
 }
@@ -238,6 +247,20 @@ impl Stage for Switch {
             result = result.and(out.pass_to(output, &mut packets.narrowed_to(of_indices(share))));
         }
         result
+    }
+
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        match &self.decider {
+            Decider::Filter(first) => first.unfit.check(),
+            _ => Ok(()),
+        }
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        match &mut self.decider {
+            Decider::Filter(first) => first.unfit.take_events(),
+            _ => Vec::new(),
+        }
     }
 
     fn counters(&self) -> StageCounters {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tapline_bpf::PacketFilter;
 use tapline_capture::{Error, FilterAccount};
 use tapline_cells::SharedCells;
-use tapline_packet::{Batch, Interface, Selection};
+use tapline_packet::{Batch, Interface, Packet, Selection};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -25,14 +25,36 @@ pub struct FplStage {
     engines: Vec<Arc<dyn PacketFilter>>,
     /// All interfaces have the same.
     is_uniform: bool,
-    /// Packets of interfaces for which nothing can decide.
+    /// Packets that came when an engine could not be made.
     unexamined: u64,
+    /// The reason why a link type cannot have the program, if one was met; and whether another one can.
+    unfit: Option<String>,
+    fits: bool,
+    events: Vec<String>,
+}
+
+/// Decides over packets of a link type that cannot have the program.
+struct Refusing;
+
+impl PacketFilter for Refusing {
+    fn accepts(&self, _: Packet<'_>) -> bool {
+        false
+    }
 }
 
 impl FplStage {
     /// Lets `decide` say what decides for each interface.
     pub fn new(decide: CompileFpl) -> FplStage {
-        FplStage { decide, shared: None, engines: Vec::new(), is_uniform: true, unexamined: 0 }
+        FplStage {
+            decide,
+            shared: None,
+            engines: Vec::new(),
+            is_uniform: true,
+            unexamined: 0,
+            unfit: None,
+            fits: false,
+            events: Vec::new(),
+        }
     }
 
     /// The memory of what decides is shared with other processes: they are served between two batches.
@@ -44,10 +66,31 @@ impl FplStage {
     /// Asks for those of interfaces that are new.
     fn extend(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
         for interface in interfaces.iter().skip(self.engines.len()) {
-            self.engines.push((self.decide)(interface)?);
+            let engine = match (self.decide)(interface) {
+                Ok(engine) => {
+                    self.fits = true;
+                    engine
+                }
+                Err(Error::Filter(reason)) => {
+                    self.note_unfit(interface, reason);
+                    Arc::new(Refusing)
+                }
+                Err(error) => return Err(error),
+            };
+            self.engines.push(engine);
         }
         self.is_uniform = self.engines.windows(2).all(|pair| Arc::ptr_eq(&pair[0], &pair[1]));
         Ok(())
+    }
+
+    /// Notes that an interface cannot have the program: its packets are refused.
+    fn note_unfit(&mut self, interface: &Interface, reason: String) {
+        let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
+        let (link_type, why) = (interface.link_type, reason.lines().next().unwrap_or_default());
+        self.events.push(format!(
+            "{name}: its link type {link_type} cannot have this program, so its packets are not accepted: {why}"
+        ));
+        self.unfit.get_or_insert(reason);
     }
 
     /// Leaves in the selection what is accepted.
@@ -88,6 +131,16 @@ impl Stage for FplStage {
         Ok(StageStatus::Running)
     }
 
+    /// A program that no interface can have is an error.
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let reason = self.unfit.clone().filter(|_| !self.fits);
+        reason.map_or(Ok(()), |reason| Err(Error::Filter(reason)))
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
+    }
+
     fn counters(&self) -> StageCounters {
         // The engine never changes, so there is no change to report.
         StageCounters {
@@ -102,7 +155,7 @@ impl Stage for FplStage {
 mod tests {
     use super::*;
     use std::sync::Mutex;
-    use tapline_packet::{InterfaceId, LinkType, Meta, Packet, Record};
+    use tapline_packet::{InterfaceId, LinkType, Meta, Record};
 
     /// Accepts packets of the lengths that it has not seen before.
     #[derive(Default)]

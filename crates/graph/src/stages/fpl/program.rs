@@ -131,12 +131,16 @@ impl FplProgram {
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
     ///
     /// # Errors
-    /// The error of the program for a link type of these interfaces.
+    /// The error of the program for the first of these interfaces, if none of them can have it.
     pub fn check(&self, interfaces: &[Interface]) -> Result<(), Error> {
-        interfaces.iter().try_for_each(|interface| {
-            self.compile(&self.workers[0], interface.link_type)?;
-            Ok(())
-        })
+        let mut first = None;
+        for interface in interfaces {
+            match self.compile(&self.workers[0], interface.link_type) {
+                Ok(_) => return Ok(()),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        first.map_or(Ok(()), Err)
     }
 
     /// The engine for the packets of an interface that a worker reads.

@@ -1,0 +1,65 @@
+//! Filters of a set that a link type cannot have: they accept none of its packets, and an event says so.
+
+use std::sync::Arc;
+
+use tapline_bpf::{Insn, Program, code};
+use tapline_capture::Error;
+use tapline_filterset::Filter;
+use tapline_ir::CompiledFilter;
+use tapline_packet::Interface;
+
+/// Filters of one stage, by their places, and whether some link type could have them.
+#[derive(Default)]
+pub(super) struct UnfitFilters {
+    places: Vec<Place>,
+    events: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+struct Place {
+    fits: bool,
+    /// The message of the first link type that cannot have it.
+    reason: Option<String>,
+}
+
+impl UnfitFilters {
+    /// The filter at a place for an interface: the one that was made, or one that accepts nothing.
+    pub(super) fn or_reject(
+        &mut self,
+        place: usize,
+        interface: &Interface,
+        made: Result<Filter, String>,
+    ) -> Result<Filter, Error> {
+        if self.places.len() <= place {
+            self.places.resize(place + 1, Place::default());
+        }
+        let known = &mut self.places[place];
+        let reason = match made {
+            Ok(filter) => {
+                known.fits = true;
+                return Ok(filter);
+            }
+            Err(reason) => reason,
+        };
+        let link_type = interface.link_type;
+        let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
+        let why = reason.lines().next().unwrap_or_default();
+        self.events.push(format!(
+            "{name}: its link type {link_type} cannot have filter {place}, which accepts none of its packets: {why}"
+        ));
+        known.reason.get_or_insert(reason);
+        let program = Program::new(vec![Insn::new(code::RET | code::K, 0)]);
+        let program = program.map_err(|error| Error::Filter(error.to_string()))?;
+        Ok(Filter::from_program(Arc::new(CompiledFilter::from(program))))
+    }
+
+    /// An error if some filter fits no link type that was met.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let never = self.places.iter().filter(|place| !place.fits).find_map(|place| place.reason.clone());
+        never.map_or(Ok(()), |reason| Err(Error::Filter(reason)))
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
+    }
+}
