@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! opened:   small ring, alone in a fanout group whose program chooses member 0
-//! crowded:  a block was full before its time: a thread sets up the whole ring on a socket that drops all,
-//!           joins the group, attaches the filter, has the program choose member 1, and waits for receive paths
+//! crowded:  a block was full before its time, or half of the blocks were handed over in a second
+//! then:     a thread sets up the whole ring on a socket that drops all, joins the group, attaches the filter, has the
+//!           program choose member 1, and waits for receive paths
 //! after:    the small ring is lent empty and closed
 //! ```
 //!

@@ -185,8 +185,12 @@ impl AfPacket {
 
     fn open_new(&mut self, link: &Link) -> Result<(), Error> {
         let Some(opened) = self.try_open(link, self.next_id())? else { return Ok(()) };
+        let is_unfit = opened.unfit.is_some();
         self.enter(opened);
-        self.tell(&link.name, "appeared and is captured too".to_owned(), false);
+        // Of one that cannot have the filter, the event about that says it all.
+        if !is_unfit {
+            self.tell(&link.name, "appeared and is captured too".to_owned(), false);
+        }
         Ok(())
     }
 

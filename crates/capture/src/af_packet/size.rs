@@ -176,6 +176,16 @@ mod tests {
     }
 
     #[test]
+    fn rings_that_begin_small_take_little_together() {
+        let whole = geometry(&Wish { ring_len: Some(32 * MIB), retire_ms: 20, ..Wish::default() });
+        let lens = [1, 60, 1000].map(|rings| first(&whole, rings).len());
+        assert_eq!(lens[0], 4 * MIB);
+        assert!(lens[1] * 60 <= FIRST_SUM_LEN + 60 * MIB && lens[1] >= 2 * MIB, "{lens:?}");
+        assert_eq!(lens[2], MIB);
+        assert_eq!(first(&whole, 60).retire_ms, 20);
+    }
+
+    #[test]
     fn a_requested_size_is_kept_within_limits() {
         let asked = |len| Wish { ring_len: Some(len), memory: GIB, retire_ms: 200, ..Wish::default() };
         assert_eq!(len(asked(4 * MIB)), (4 * MIB, 512 << 10));

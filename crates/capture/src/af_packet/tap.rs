@@ -26,6 +26,8 @@ use crate::{CountedPackets, RingAccount};
 /// Blocks after which statistics are read in any case: far before a counter of 32 bits can wrap.
 const BLOCKS_PER_READING: u32 = 64;
 
+const SECOND_NS: i64 = 1_000_000_000;
+
 /// One socket on one interface.
 #[derive(Debug)]
 pub(super) struct Tap {
@@ -54,8 +56,10 @@ pub(super) struct Tap {
     pub(super) growable: Option<Growable>,
     /// Whether the socket is a member of a fanout group: it can then not be bound again.
     pub(super) is_in_group: bool,
-    /// Whether a block was full before its time since this was looked at.
+    /// Whether blocks were full before their time, or many, since this was looked at.
     is_crowded: bool,
+    /// The beginning of a second by the packets' clock, and the blocks handed over in it.
+    second: (Timestamp, u32),
 }
 
 /// The parts of a tap.
@@ -95,6 +99,7 @@ impl Tap {
             growable,
             is_in_group: growable.is_some(),
             is_crowded: false,
+            second: (Timestamp::EPOCH, 0),
         }
     }
 
@@ -125,6 +130,7 @@ impl Tap {
             growable: None,
             is_in_group: true,
             is_crowded: false,
+            second: (Timestamp::EPOCH, 0),
         }
     }
 
@@ -151,13 +157,26 @@ impl Tap {
             self.ring.give_back();
             let Some(head) = self.ring.take() else { return Ok(false) };
             self.cursor = Cursor { at: head.first_offset as usize, left: head.packets };
-            self.is_crowded |= !head.is_timed_out || head.is_losing;
+            if self.growable.is_some() {
+                self.is_crowded |= !head.is_timed_out || head.is_losing || self.is_often_handed_over();
+            }
             self.blocks_since_reading += 1;
             if head.is_losing || self.blocks_since_reading >= BLOCKS_PER_READING {
                 self.read_statistics()?;
             }
         }
         Ok(true)
+    }
+
+    /// Whether a second's hand-overs take half of the ring's blocks, however little they hold: a reader that pauses for
+    /// a second should lose nothing. To be asked once for each block.
+    fn is_often_handed_over(&mut self) -> bool {
+        let time = self.next_time().unwrap_or_default();
+        if !(0..SECOND_NS).contains(&time.since(self.second.0)) {
+            self.second = (time, 0);
+        }
+        self.second.1 += 1;
+        self.second.1 >= self.geometry.block_count / 2
     }
 
     /// Whether half of the ring or more waits to be lent.

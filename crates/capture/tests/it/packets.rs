@@ -262,7 +262,9 @@ fn several_interfaces_each_with_its_own_number() {
     let Some(namespace) = bench("several_interfaces_each_with_its_own_number") else { return };
     namespace.add_pair("left0", "right0").unwrap();
     for order in [MergeOrder::Block, MergeOrder::Time] {
-        let settings = AfPacketSettings { order, ..settings(&namespace, &[FAR, "r*0"]) };
+        // Nobody reads while packets are sent: a ring that begins small could not grow.
+        let ring_len = Some(32 << 20);
+        let settings = AfPacketSettings { order, ring_len, ..settings(&namespace, &[FAR, "r*0"]) };
         let mut source = AfPacket::open(settings).unwrap();
         let names: Vec<_> = source.interfaces().iter().map(|interface| interface.name.clone()).collect();
         assert!(names.len() == 2 && names.contains(&FAR.to_owned()) && names.contains(&"right0".to_owned()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use tapline_capture::Error;
 use tapline_ir::CompiledFilter;
-use tapline_packet::Interface;
+use tapline_packet::{Interface, LinkType};
 
 use super::args::CaptureArgs;
 use crate::compiler::{Compiler, filter_text, fits_any};
@@ -67,9 +67,12 @@ impl Filtering {
     }
 
     /// Compiles for the interfaces known at the start, so that a mistake shows before anything is opened for writing:
-    /// an error if none of them can have the filter, unless others may come.
+    /// an error if none of them can have the filter; where others may come, if neither Ethernet nor IP can.
     pub(super) fn check(&self, interfaces: &[Interface], may_grow: bool) -> Result<()> {
-        let checked = fits_any(interfaces, |interface| self.compile(interface));
-        if may_grow { Ok(()) } else { Ok(checked?) }
+        let mut all = interfaces.to_vec();
+        if may_grow {
+            all.extend([LinkType::ETHERNET, LinkType::RAW].map(|link_type| Interface::new("", link_type)));
+        }
+        Ok(fits_any(&all, |interface| self.compile(interface))?)
     }
 }

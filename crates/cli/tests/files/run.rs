@@ -428,3 +428,41 @@ fn a_signal_has_rules_read_again_while_packets_flow() {
     assert_eq!(rule_row(&results, "removed")["packets"], 5);
     assert_eq!(packets(&folder.path().join("out.pcap")), 3);
 }
+
+/// A pcapng file of an Ethernet and a raw IP interface, with a packet of each.
+fn two_link_types(path: &Path) {
+    let block = |kind: u32, body: &[u8]| {
+        let len = (12 + body.len() as u32).to_ne_bytes();
+        [&kind.to_ne_bytes()[..], &len, body, &len].concat()
+    };
+    let interface = |link_type: u32| block(1, &[link_type.to_ne_bytes(), [0; 4]].concat());
+    let packet = |id: u32| {
+        let header = [id, 0x0006_0000, 0, 60, 60].map(u32::to_ne_bytes).concat();
+        block(6, &[&header[..], &[0x45; 60]].concat())
+    };
+    let section = [&0x1a2b_3c4d_u32.to_ne_bytes()[..], &1_u16.to_ne_bytes(), &[0; 2], &[0xff; 8]].concat();
+    let blocks = [block(0x0a0d_0d0a, &section), interface(1), interface(101), packet(0), packet(1)];
+    fs::write(path, blocks.concat()).unwrap();
+}
+
+/// What raw IP cannot be asked affects packets of raw IP, whatever stage asks.
+#[test]
+fn stages_refuse_packets_whose_link_type_they_cannot_judge() {
+    let folder = tempfile::tempdir().unwrap();
+    two_link_types(&folder.path().join("two.pcapng"));
+    let text = "ether multicast or not ether multicast";
+    fs::write(folder.path().join("r.rules"), format!("rule: {text} => pass\ndefault drop\n")).unwrap();
+    let graphs = [
+        format!("file(two.pcapng) -> filter(\"{text}\") -> c :: count"),
+        format!("file(two.pcapng) -> filter(\"{text}\", fragments=follow) -> c :: count"),
+        format!("s :: switch(\"{text}\"); file(two.pcapng) -> s; s[0] -> c :: count; s[1] -> rest :: count"),
+        "r :: rules(\"r.rules\"); file(two.pcapng) -> r -> c :: count".to_owned(),
+    ];
+    for graph in graphs {
+        let finished = tapline(folder.path(), &["run", "--json", "-e", &graph]);
+        let (_, account) = results(&finished);
+        assert_eq!(stage(&account, "c")["received"], 1, "{graph}: {account}");
+        let told = finished.stderr.lines().filter(|line| line.contains("its link type RAW cannot have"));
+        assert_eq!(told.count(), 1, "{graph}: {}", finished.stderr);
+    }
+}

@@ -139,7 +139,8 @@ fn cooked_packets_of_all_interfaces_fit_into_one_pcap_file() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("any.pcap");
     let mut vpn = Vpn::start(&namespace);
-    let arguments = ["-i", "any", "-y", "LINUX_SLL2", "-w", out.to_str().unwrap(), "--json", "host 198.51.100.9"];
+    let arguments =
+        ["-i", "any", "-y", "LINUX_SLL2", "-w", out.to_str().unwrap(), "--json", "host 198.51.100.9"];
     let live = Live::start(&namespace, 3, &arguments);
     vpn.send(6);
     send(&namespace, 20);

@@ -242,7 +242,9 @@ fn a_filter_that_fails_keeps_the_account_whole() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(refuse, &mut Counting::new(3, 10), None, sinks);
     assert!(matches!(outcome.ended, RunEnd::Failed(Error::Filter(_))));
-    assert_eq!((outcome.account.delivered, outcome.account.unexamined), (20, 20));
+    let account = &outcome.account;
+    assert_eq!((account.delivered, account.filtered, account.unexamined), (30, 30, 0));
+    assert_eq!(account.filter.unfit[0].packets, 30);
 }
 
 #[test]

@@ -2,11 +2,33 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::{Insn, Program, code};
+use tapline_bpf::PacketFilter;
 use tapline_capture::Error;
 use tapline_filterset::Filter;
-use tapline_ir::CompiledFilter;
-use tapline_packet::Interface;
+use tapline_packet::{Interface, Packet};
+
+/// A sentence about a filter that an interface cannot have.
+pub(super) fn unfit_text(interface: &Interface, filter: &str, reason: &str) -> String {
+    let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
+    let (link_type, why) = (interface.link_type, reason.lines().next().unwrap_or_default());
+    format!(
+        "{name}: its link type {link_type} cannot have {filter}, which accepts none of its packets: {why}"
+    )
+}
+
+/// A filter that accepts nothing.
+pub(super) fn rejecting() -> Filter {
+    Filter::from_program(Arc::new(Rejecting))
+}
+
+/// The program of [`rejecting`].
+pub(super) struct Rejecting;
+
+impl PacketFilter for Rejecting {
+    fn accepts(&self, _: Packet<'_>) -> bool {
+        false
+    }
+}
 
 /// Filters of one stage, by their places, and whether some link type could have them.
 #[derive(Default)]
@@ -41,16 +63,9 @@ impl UnfitFilters {
             }
             Err(reason) => reason,
         };
-        let link_type = interface.link_type;
-        let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
-        let why = reason.lines().next().unwrap_or_default();
-        self.events.push(format!(
-            "{name}: its link type {link_type} cannot have filter {place}, which accepts none of its packets: {why}"
-        ));
+        self.events.push(unfit_text(interface, &format!("filter {place}"), &reason));
         known.reason.get_or_insert(reason);
-        let program = Program::new(vec![Insn::new(code::RET | code::K, 0)]);
-        let program = program.map_err(|error| Error::Filter(error.to_string()))?;
-        Ok(Filter::from_program(Arc::new(CompiledFilter::from(program))))
+        Ok(rejecting())
     }
 
     /// An error if some filter fits no link type that was met.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use tapline_bpf::PacketFilter;
 use tapline_capture::{Error, FilterAccount};
 use tapline_cells::SharedCells;
-use tapline_packet::{Batch, Interface, Packet, Selection};
+use tapline_packet::{Batch, Interface, Selection};
 
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
+use crate::stages::unfit::{Rejecting, unfit_text};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
 pub type CompileFpl = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
@@ -31,15 +32,6 @@ pub struct FplStage {
     unfit: Option<String>,
     fits: bool,
     events: Vec<String>,
-}
-
-/// Decides over packets of a link type that cannot have the program.
-struct Refusing;
-
-impl PacketFilter for Refusing {
-    fn accepts(&self, _: Packet<'_>) -> bool {
-        false
-    }
 }
 
 impl FplStage {
@@ -73,7 +65,7 @@ impl FplStage {
                 }
                 Err(Error::Filter(reason)) => {
                     self.note_unfit(interface, reason);
-                    Arc::new(Refusing)
+                    Arc::new(Rejecting)
                 }
                 Err(error) => return Err(error),
             };
@@ -85,11 +77,7 @@ impl FplStage {
 
     /// Notes that an interface cannot have the program: its packets are refused.
     fn note_unfit(&mut self, interface: &Interface, reason: String) {
-        let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
-        let (link_type, why) = (interface.link_type, reason.lines().next().unwrap_or_default());
-        self.events.push(format!(
-            "{name}: its link type {link_type} cannot have this program, so its packets are not accepted: {why}"
-        ));
+        self.events.push(unfit_text(interface, "this program", &reason));
         self.unfit.get_or_insert(reason);
     }
 
@@ -155,7 +143,7 @@ impl Stage for FplStage {
 mod tests {
     use super::*;
     use std::sync::Mutex;
-    use tapline_packet::{InterfaceId, LinkType, Meta, Record};
+    use tapline_packet::{InterfaceId, LinkType, Meta, Packet, Record};
 
     /// Accepts packets of the lengths that it has not seen before.
     #[derive(Default)]

@@ -264,7 +264,12 @@ impl Stage for Rules {
     }
 
     fn events(&mut self) -> Vec<String> {
-        if self.is_first { self.shared.take_messages() } else { Vec::new() }
+        let mut events = std::mem::take(&mut self.prepared.told);
+        match self.is_first {
+            true => events.extend(self.shared.take_messages()),
+            false => events.clear(),
+        }
+        events
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tapline_bpf::{Insn, Program, code};
 use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType, Selection};
 use tapline_rules::RuleSet;
 
@@ -11,6 +13,7 @@ use crate::catalog::InterfaceOptions;
 use crate::packets::Packets;
 use crate::stages::filter::{Filters, native};
 use crate::stages::filters::compile;
+use crate::stages::unfit::{rejecting, unfit_text};
 
 /// Filters of a list, by link type: compiled once for all workers.
 pub(super) type Compiled = HashMap<LinkType, Vec<Arc<Filter>>>;
@@ -23,12 +26,14 @@ pub(super) struct Prepared {
     sets: Vec<(LinkType, FilterSet)>,
     /// Which set is for each interface.
     by_interface: Vec<usize>,
+    /// Sentences about rules that an interface cannot have.
+    pub(super) told: Vec<String>,
 }
 
 impl Prepared {
     pub(super) fn new(rules: Arc<RuleSet>) -> Prepared {
         let filter = Filters::new(Arc::new(native));
-        Prepared { rules, filter, sets: Vec::new(), by_interface: Vec::new() }
+        Prepared { rules, filter, sets: Vec::new(), by_interface: Vec::new(), told: Vec::new() }
     }
 
     /// Number of interfaces whose filters are compiled.
@@ -57,13 +62,24 @@ impl Prepared {
         for interface in interfaces.iter().skip(self.known()) {
             let options = options(interface);
             let filter = (!text.is_empty()).then(|| tapline_filter::compile(text, &options)).transpose();
-            let filter =
-                filter.map_err(|error| at_line(rules.file().filter_line, interface, &error.render(text)))?;
+            // What the first interface cannot have is a mistake; of those that join, it affects only them.
+            let is_first = self.by_interface.is_empty();
+            let filter = match filter {
+                Ok(filter) => filter,
+                Err(error) if is_first => {
+                    return Err(at_line(rules.file().filter_line, interface, &error.render(text)));
+                }
+                Err(error) => {
+                    self.told.push(unfit_text(interface, "the filter of the rules", &error.render(text)));
+                    Some(reject_all()?)
+                }
+            };
             let set = self.sets.iter().position(|(link_type, _)| *link_type == interface.link_type);
             let set = match set {
                 Some(set) => set,
                 None => {
-                    let filters = filters(&rules, interface, &options, compiled)?;
+                    let told = if is_first { None } else { Some(&mut self.told) };
+                    let filters = filters(&rules, interface, &options, compiled, told)?;
                     self.sets.push((interface.link_type, set_of(filters)));
                     self.sets.len() - 1
                 }
@@ -104,6 +120,12 @@ fn at_line(line: usize, interface: &Interface, why: &str) -> String {
     }
 }
 
+/// A program that accepts nothing.
+fn reject_all() -> Result<CompiledFilter, String> {
+    let program = Program::new(vec![Insn::new(code::RET | code::K, 0)]);
+    program.map(CompiledFilter::from).map_err(|error| error.to_string())
+}
+
 fn set_of(filters: &[Arc<Filter>]) -> FilterSet {
     let mut set = FilterSet::new(MatchPolicy::All);
     for filter in filters {
@@ -118,17 +140,21 @@ fn filters<'c>(
     interface: &Interface,
     options: &tapline_filter::Options,
     compiled: &'c mut Compiled,
+    mut told: Option<&mut Vec<String>>,
 ) -> Result<&'c [Arc<Filter>], String> {
     use std::collections::hash_map::Entry;
     let filters = match compiled.entry(interface.link_type) {
         Entry::Occupied(there) => there.into_mut(),
         Entry::Vacant(place) => {
             let rules = rules.file().list.iter();
-            let filter = |rule: &tapline_rules::ListRule| {
-                let filter = compile(&rule.filter, options);
-                filter
-                    .map(Arc::new)
-                    .map_err(|error| at_line(rule.line, interface, &error.render(&rule.filter)))
+            let filter = |rule: &tapline_rules::ListRule| match (compile(&rule.filter, options), &mut told) {
+                (Ok(filter), _) => Ok(Arc::new(filter)),
+                (Err(error), Some(told)) => {
+                    let shown = format!("the rule in line {}", rule.line);
+                    told.push(unfit_text(interface, &shown, &error.render(&rule.filter)));
+                    Ok(Arc::new(rejecting()))
+                }
+                (Err(error), None) => Err(at_line(rule.line, interface, &error.render(&rule.filter))),
             };
             place.insert(rules.map(filter).collect::<Result<_, String>>()?)
         }

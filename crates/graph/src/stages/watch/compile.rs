@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_bpf::PacketFilter;
 use tapline_filterset::Filter;
@@ -14,29 +14,66 @@ use super::holds;
 use crate::catalog::InterfaceOptions;
 use crate::stages::filters;
 use crate::stages::fpl::FplProgram;
+use crate::stages::unfit::{Rejecting, rejecting, unfit_text};
 
 /// Cells of memory of a rule in FPL.
 const CELLS: u32 = 1 << 16;
 
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Makes filters native code where there is any.
 pub(super) struct WatchCompiler {
     options: InterfaceOptions,
+    /// Texts that some link type could have: for one that cannot, they accept nothing.
+    fit: Mutex<HashSet<String>>,
+    told: Mutex<Vec<String>>,
 }
 
 impl WatchCompiler {
     pub(super) fn new(options: InterfaceOptions) -> WatchCompiler {
-        WatchCompiler { options }
+        WatchCompiler { options, fit: Mutex::default(), told: Mutex::default() }
+    }
+
+    /// Takes the sentences about rules that an interface cannot have.
+    pub(super) fn take_told(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.told))
+    }
+
+    /// What was made of a text for an interface, or what accepts nothing, if another link type could have the text.
+    fn or_reject<T>(
+        &self,
+        text: &str,
+        interface: &Interface,
+        made: Result<T, String>,
+        rejecting: impl FnOnce() -> T,
+    ) -> Result<T, String> {
+        match made {
+            Ok(made) => {
+                lock(&self.fit).insert(text.to_owned());
+                Ok(made)
+            }
+            Err(reason) if lock(&self.fit).contains(text) => {
+                let shown = format!("the condition `{}`", text.lines().next().unwrap_or_default());
+                lock(&self.told).push(unfit_text(interface, &shown, &reason));
+                Ok(rejecting())
+            }
+            Err(reason) => Err(reason),
+        }
     }
 }
 
 impl Compile for WatchCompiler {
     fn filter(&self, text: &str, interface: &Interface) -> Result<Filter, String> {
-        filters::compile(text, &(self.options)(interface)).map_err(|error| error.render(text))
+        let made = filters::compile(text, &(self.options)(interface)).map_err(|error| error.render(text));
+        self.or_reject(text, interface, made, rejecting)
     }
 
     fn fpl(&self, text: &str, interface: &Interface) -> Result<Arc<dyn PacketFilter>, String> {
         let program = FplProgram::new("fpl", text, CELLS, Vec::new()).map_err(|error| error.to_string())?;
-        program.engine(0, interface).map_err(|error| error.to_string())
+        let made = program.engine(0, interface).map_err(|error| error.to_string());
+        self.or_reject(text, interface, made, || Arc::new(Rejecting))
     }
 }
 

@@ -99,7 +99,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let program = Program::new(read(&path)?, compile::folder(&path), &[], compile.clone())?;
     let actions = Actions::new(program.rules(), arguments, &directory)?;
     let watch = Watch::new(program, directory)?;
-    let loader = Loader::start(path, compile, Arc::clone(site.control))
+    let loader = Loader::start(path, Arc::clone(&compile), Arc::clone(site.control))
         .map_err(|error| format!("no thread for the rules: {error}"))?;
     let name = site.name.to_owned();
     Ok(Box::new(WatchStage {
@@ -107,6 +107,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         watch,
         actions,
         loader,
+        compile,
         known: 0,
         received: 0,
         is_live: false,
@@ -123,6 +124,7 @@ struct WatchStage {
     watch: Watch,
     actions: Actions,
     loader: Loader,
+    compile: Arc<WatchCompiler>,
     /// Interfaces that the loader knows.
     known: usize,
     received: u64,
@@ -276,6 +278,7 @@ impl Stage for WatchStage {
     }
 
     fn events(&mut self) -> Vec<String> {
+        self.told.extend(self.compile.take_told());
         std::mem::take(&mut self.told)
     }
 
