@@ -5,7 +5,7 @@
 //! input := settings 1 { source 1 | length 2 | datagram }
 //! ```
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use tapline_collect::{Collector, CollectorSettings, DatagramFault, RefusedCause};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
@@ -27,7 +27,7 @@ pub fn collected(data: &[u8]) {
         let len = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
         let (datagram, behind) = behind.split_at(len);
         rest = behind;
-        let from = Ipv4Addr::new(192, 0, 2, source % 4).into();
+        let from = SocketAddr::from((Ipv4Addr::new(192, 0, 2, source % 4), u16::from(source >> 4)));
         let before = flows.len();
         let read = collector.read(from, now, datagram, &mut flows);
         assert!(read.is_ok() || flows.len() == before, "a refused datagram has no flows");
@@ -36,7 +36,8 @@ pub fn collected(data: &[u8]) {
     collector.finish();
     let refused: u64 = DatagramFault::ALL.into_iter().map(|fault| collector.refused(fault)).sum();
     assert_eq!(collector.datagrams() + refused, datagrams);
-    let sources = collector.sources();
+    let mut sources = collector.sources();
+    sources.push(&collector.forgotten().account);
     assert_eq!(sources.iter().map(|source| source.flows).sum::<u64>(), flows.len() as u64);
     assert_eq!(sources.iter().map(|source| source.datagrams).sum::<u64>(), collector.datagrams());
     let packets: u64 = flows.iter().map(Flow::packets).sum();
@@ -72,7 +73,9 @@ fn export(flows: &[Flow], choice: u8, now: Timestamp) {
     assert_eq!(account.written + account.lost, flows.iter().map(Flow::packets).sum::<u64>());
     let (mut again, mut collector) = (Vec::new(), Collector::new(CollectorSettings::default(), None));
     messages(&socket).iter().for_each(|message| {
-        collector.read(Ipv4Addr::LOCALHOST.into(), now, message, &mut again).expect("we make whole messages");
+        collector
+            .read((Ipv4Addr::LOCALHOST, 4739).into(), now, message, &mut again)
+            .expect("we make whole messages");
     });
     let source = collector.sources().into_iter().next().cloned();
     let Some(source) = source.filter(|source| source.lost == 0) else { return };

@@ -3,7 +3,7 @@
 //! ```text
 //! slot   := headroom | datagram             the headroom gets the IP and UDP headers that the datagram came with
 //! packet := IPv4 20 or IPv6 40 | UDP 8 | datagram                                    (link type RAW)
-//! socket:  received = lost (no room in the socket) + delivered
+//! socket:  received = lost (no room in the socket) + unread at the stop + delivered
 //! ```
 //!
 //! The kernel gives addresses and ports, not headers: those here are made, without checksums of UDP over IPv4. So
@@ -28,6 +28,9 @@ const SLOT_LEN: usize = HEADROOM + 65_536;
 const RECEIVE_BUFFER: u32 = 32 << 20;
 /// Interval at which the kernel's counters are read, which have 32 bits, in calls that found datagrams.
 const COUNT_INTERVAL: u32 = 1024;
+/// How long after a stop the datagrams that wait are still delivered. Those that are left then are counted: a sender
+/// whose datagrams cost much cannot put the end off.
+const DRAIN_NS: u64 = 5_000_000_000;
 const UDP: u8 = 17;
 const TTL: u8 = 64;
 
@@ -44,6 +47,8 @@ pub struct Listener {
     next: usize,
     calls: u32,
     is_stopping: bool,
+    /// The time, by the steady clock, until which datagrams are delivered after a stop.
+    drained_until_ns: u64,
     has_batch: bool,
 }
 
@@ -52,6 +57,8 @@ struct Listening {
     socket: DatagramSocket,
     delivered: u64,
     dropped: u64,
+    /// Datagrams that were discarded after the stop.
+    unread: u64,
 }
 
 impl Listener {
@@ -92,7 +99,7 @@ impl Listener {
             let _ = socket.set_receive_buffer(RECEIVE_BUFFER);
             let name = format!("{}{}", Listener::SCHEME, socket.local());
             interfaces.push(Interface { fcs_len: Some(0), ..Interface::new(&name, LinkType::RAW) });
-            sockets.push(Listening { socket, delivered: 0, dropped: 0 });
+            sockets.push(Listening { socket, delivered: 0, dropped: 0, unread: 0 });
         }
         let wakeup = Wakeup::new().map_err(|source| Error::source("listener", source))?;
         Ok(Listener {
@@ -106,6 +113,7 @@ impl Listener {
             next: 0,
             calls: 0,
             is_stopping: false,
+            drained_until_ns: u64::MAX,
             has_batch: false,
         })
     }
@@ -115,7 +123,7 @@ impl Listener {
         for _ in 0..self.sockets.len() {
             let at = self.next;
             self.next = (self.next + 1) % self.sockets.len();
-            let Listening { socket, delivered, dropped } = &mut self.sockets[at];
+            let Listening { socket, delivered, dropped, .. } = &mut self.sockets[at];
             let received = socket.receive(&mut self.memory, SLOT_LEN, HEADROOM, &mut self.received);
             received.map_err(|source| Error::source(&self.interfaces[at].name, source))?;
             if self.received.is_empty() {
@@ -143,6 +151,21 @@ impl Listener {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Takes what still waits in the sockets, and counts it as unread.
+    fn discard(&mut self) -> Result<(), Error> {
+        for (Listening { socket, unread, .. }, interface) in self.sockets.iter_mut().zip(&self.interfaces) {
+            loop {
+                let received = socket.receive(&mut self.memory, SLOT_LEN, HEADROOM, &mut self.received);
+                received.map_err(|source| Error::source(&interface.name, source))?;
+                if self.received.is_empty() {
+                    break;
+                }
+                *unread += self.received.len() as u64;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -217,6 +240,11 @@ impl Source for Listener {
     }
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        if self.is_stopping && clock::monotonic_ns() >= self.drained_until_ns {
+            self.has_batch = false;
+            self.discard()?;
+            return Ok(Advance::End);
+        }
         self.has_batch = self.receive()?;
         if !self.has_batch && !self.is_stopping && !wait.is_zero() {
             self.poller.clear();
@@ -241,6 +269,7 @@ impl Source for Listener {
 
     fn stop(&mut self) -> Result<(), Error> {
         self.is_stopping = true;
+        self.drained_until_ns = clock::monotonic_ns().saturating_add(DRAIN_NS);
         for (Listening { socket, dropped, .. }, interface) in self.sockets.iter_mut().zip(&self.interfaces) {
             *dropped = socket.drops();
             // From here on nothing comes in, and what is refused is not counted as lost.
@@ -255,8 +284,9 @@ impl Source for Listener {
             if !is_stopping {
                 listening.dropped = listening.socket.drops();
             }
-            let Listening { delivered, dropped, .. } = *listening;
-            let ring = RingAccount { received: delivered + dropped, dropped, ..RingAccount::default() };
+            let Listening { delivered, dropped, unread, .. } = *listening;
+            let received = delivered + dropped + unread;
+            let ring = RingAccount { received, dropped, unread, ..RingAccount::default() };
             InterfaceAccount {
                 ring: Some(ring),
                 is_socket: true,
@@ -318,6 +348,28 @@ mod tests {
             let account = listener.account().remove(0);
             assert_eq!((account.delivered, account.lost(), account.imbalance()), (2, 0, None));
         }
+    }
+
+    /// Once the time for them is over, datagrams that wait end as a count.
+    #[test]
+    fn the_end_is_not_put_off_by_what_waits() {
+        let mut listener = Listener::open(&Listener::addresses("127.0.0.1:0").unwrap()).unwrap();
+        let (to, sender) = (listener.sockets[0].socket.local(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        (0..100).for_each(|_| {
+            sender.send_to(b"flow export", to).unwrap();
+        });
+        listener.stop().unwrap();
+        assert_eq!(listener.advance(Duration::ZERO).unwrap(), Advance::Batch);
+        let delivered = listener.batch().len() as u64;
+        listener.drained_until_ns = 0;
+        assert_eq!(listener.advance(Duration::ZERO).unwrap(), Advance::End);
+        assert_eq!(listener.batch().len(), 0);
+        let account = listener.account().remove(0);
+        let unread = account.ring.as_ref().map(|ring| ring.unread);
+        assert_eq!(
+            (account.delivered, unread, account.imbalance()),
+            (delivered, Some(100 - delivered), None)
+        );
     }
 
     #[test]

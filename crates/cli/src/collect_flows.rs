@@ -1,7 +1,7 @@
 //! `tapline collect-flows`: messages of routers and probes to flows. What was typed becomes a graph, as that of `probe`.
 //!
 //! ```text
-//! listen(udp://:4739) | file | device -> filter("...") -> sources :: collect(...) -> export :: ipfix(...)  -> top :: flowtop(...)
+//! listen(udp://:4739) | file | device -> filter("messages") -> sources :: collect(filter="flows") -> export :: ipfix(...)  -> top :: flowtop(...)
 //! ```
 
 use std::io::{self, Write};
@@ -32,10 +32,11 @@ Examples:
   tapline collect-flows --listen udp://:6343 --scale                   sFlow, its samples multiplied by their rates
   tapline collect-flows --listen udp://:4739 --templates known        templates kept over restarts
   tapline collect-flows -r export.pcap                                 messages in a capture file
-  tapline collect-flows -i eth0 'udp port 2055'                        messages to another collector, seen on an interface
+  tapline collect-flows -i eth0 --messages 'udp port 2055'             messages to another collector, seen on an interface
+  tapline collect-flows --listen udp://:2055 'not net 10.0.0.0/8'      only flows with an address elsewhere
   tapline probe -r trace.pcap --export 127.0.0.1:4739                  something to collect
 
-The protocol of a datagram is told by its first bytes: IPFIX, NetFlow v9, NetFlow v5, sFlow v5. A source is an exporter's address with one
+The protocol of a datagram is told by its first bytes: IPFIX, NetFlow v9, NetFlow v5, sFlow v5. A source is an exporter's address and port with one
 of its domains (observation domain, source id, engine, sub-agent). Columns of the sources: lost, what is missing by the sequence numbers, in
 the unit that the protocol counts; remarks tell of sampling, of messages that came late, and of what was refused by cause.
 The account is of packets: datagrams up to the stage `sources`, behind it the packets that the flows count.
@@ -47,6 +48,11 @@ const TOP: u32 = 10;
 /// Elements beside the default ones: what a collected flow has and a metered one has not.
 const COLLECTED: &str =
     "exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,bgpDestinationAsNumber,ipNextHopIPv4Address";
+
+/// Elements of address translation and of firewalls, which lines have where a record has them. Messages would have zeros in
+/// every other record.
+const EVENTS: &str = "postNATSourceIPv4Address,postNATDestinationIPv4Address,postNAPTSourceTransportPort,\
+    postNAPTDestinationTransportPort,natEvent,firewallEvent";
 
 #[derive(Debug, Args)]
 pub(crate) struct CollectArgs {
@@ -60,6 +66,10 @@ pub(crate) struct CollectArgs {
     /// Read messages in a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     read: Option<PathBuf>,
+    /// Read only messages whose own packets this filter accepts, such as 'udp port 2055' on an interface, or
+    /// 'src host 192.0.2.1', the exporter. FILTER is asked about the flows in them.
+    #[arg(long, value_name = "FILTER", help_heading = "Input")]
+    messages: Option<String>,
     /// Listen in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
@@ -75,7 +85,8 @@ pub(crate) struct CollectArgs {
     /// then carry the interval 1.
     #[arg(long, help_heading = "Flows")]
     scale: bool,
-    /// The most sources, each an exporter's address and one of its domains. Datagrams of others are refused.
+    /// The most sources, each an exporter's address and port and one of its domains. When there are more, those are
+    /// forgotten that have not proved to be exporters, or are silent for the longest time.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sources_max: u64,
     #[command(flatten)]
@@ -143,7 +154,8 @@ pub(crate) struct CollectArgs {
     strict: StrictArgs,
     #[command(flatten)]
     language: LanguageArgs,
-    /// Read only messages whose packets this filter accepts, in the pcap-filter language.
+    /// Report only flows that this filter accepts, in the pcap-filter language. It is asked about the addresses, protocol,
+    /// ports, TCP flags and VLAN of each flow. Others are counted as filtered.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }
@@ -199,9 +211,10 @@ fn check(args: &CollectArgs) -> Result<()> {
     if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("standard output takes one thing: name files for the others");
     }
-    let filter = args.filter.join(" ");
-    if let Err(error) = tapline_filter::parse(&filter) {
-        bail!("{}", error.render(&filter));
+    for filter in [args.filter.join(" "), args.messages.clone().unwrap_or_default()] {
+        if let Err(error) = tapline_filter::parse(&filter) {
+            bail!("{}", error.render(&filter));
+        }
     }
     Ok(())
 }
@@ -220,11 +233,10 @@ fn graph(args: &CollectArgs) -> String {
         sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
     // All sources meet in the first stage, which is declared once.
     let way = collector(args);
-    let mut text = match args.filter.is_empty() {
-        false => format!("{first} -> only :: filter({}) -> {way};", quoted(&args.filter.join(" "))),
-        true => format!("{first} -> {way};"),
+    let (mut text, meeting) = match &args.messages {
+        Some(filter) => (format!("{first} -> only :: filter({}) -> {way};", quoted(filter)), "only"),
+        None => (format!("{first} -> {way};"), "sources"),
     };
-    let meeting = if args.filter.is_empty() { "sources" } else { "only" };
     for source in others {
         text += &format!(" {source} -> {meeting};");
     }
@@ -242,7 +254,7 @@ fn graph(args: &CollectArgs) -> String {
         );
     }
     for (at, (format, path)) in to.rows.iter().enumerate() {
-        let (to, template, biflow) = (quoted(path), quoted(&of_rows(args, format)), yes(args.biflow));
+        let (to, template, biflow) = (quoted(path), quoted(&of_rows(args)), yes(args.biflow));
         text += &format!(
             " sources -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}, exporter=records, \
              parquet_size={}, parquet_time={}{});",
@@ -252,7 +264,7 @@ fn graph(args: &CollectArgs) -> String {
             args.places.argument(),
         );
     }
-    let (template, biflow) = (quoted(&of_rows(args, "json")), yes(args.biflow));
+    let (template, biflow) = (quoted(&of_rows(args)), yes(args.biflow));
     let more = format!(
         ", template={template}, biflow={biflow}, domain={}, exporter=records{}",
         args.domain,
@@ -271,11 +283,13 @@ fn graph(args: &CollectArgs) -> String {
 
 fn collector(args: &CollectArgs) -> String {
     let templates = args.templates.as_ref().map(|path| quoted(&path.to_string_lossy()));
+    let filter = args.filter.join(" ");
     format!(
-        "sources :: collect(scale={}, sources={}{}{})",
+        "sources :: collect(scale={}, sources={}{}{}{})",
         yes(args.scale),
         args.sources_max,
         templates.map(|path| format!(", templates={path}")).unwrap_or_default(),
+        if filter.trim().is_empty() { String::new() } else { format!(", filter={}", quoted(&filter)) },
         if args.view { ", view=yes" } else { "" },
     )
 }
@@ -289,12 +303,13 @@ fn of_messages(args: &CollectArgs) -> String {
     args.places.of_messages(&template, &args.version)
 }
 
-/// The template of lines, or of Parquet, whose default has domain and interval already.
-fn of_rows(args: &CollectArgs, format: &str) -> String {
-    let template = match (args.template.as_str(), format) {
-        ("default", "parquet") => format!("default,egressInterface,{COLLECTED}"),
-        ("default", _) => format!("default,egressInterface,observationDomainId,samplingInterval,{COLLECTED}"),
-        (template, _) => template.to_owned(),
+/// The template of lines, Parquet and batches: the default of each, and what collected flows have beside it.
+fn of_rows(args: &CollectArgs) -> String {
+    let template = match args.template.as_str() {
+        "default" => {
+            format!("default,egressInterface,observationDomainId,samplingInterval,{COLLECTED},{EVENTS}")
+        }
+        template => template.to_owned(),
     };
     args.places.of_rows(&template)
 }

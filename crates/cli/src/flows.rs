@@ -51,15 +51,24 @@ pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option
 
 /// The sources of collected flows, with what is worth a remark.
 fn sources_text(table: &Table) -> String {
+    let at = |name: &str| table.columns.iter().position(|column| *column == name);
+    // Sessions of one exporter and domain are told apart by their ports.
+    let session =
+        |row: &Vec<Cell>| ["exporter", "protocol", "domain"].map(|name| row.get(at(name)?).cloned());
+    let has_port = |row: &Vec<Cell>| {
+        let is_same = |other: &&Vec<Cell>| session(other) == session(row);
+        table.rows.iter().filter(is_same).count() > 1
+    };
     let row = |row: &Vec<Cell>| -> Vec<Entry> {
-        let cell = |name: &str| row.get(table.columns.iter().position(|column| *column == name)?);
+        let cell = |name: &str| row.get(at(name)?);
         let number = |name: &str| if let Some(Cell::Number(number)) = cell(name) { *number } else { 0 };
         let word = |name: &str| cell(name).map(Cell::to_string).unwrap_or_default();
         let mut remarks = Vec::new();
         if number("sampling") > 1 {
             remarks.push(format!("1 in {} sampled", number("sampling")));
         }
-        let told = ["late", "restarts", "held", "retimed"].into_iter();
+        let told =
+            ["late", "restarts", "held", "filtered", "unscaled", "totals_forgotten", "retimed"].into_iter();
         for name in told.chain(RefusedCause::ALL.map(RefusedCause::name)).filter(|name| number(name) > 0) {
             remarks.push(format!("{} {}", amount(number(name), ""), name.replace('_', " ")));
         }
@@ -68,9 +77,15 @@ fn sources_text(table: &Table) -> String {
             lost => format!("{} {}", amount(lost, ""), word("unit")),
         };
         vec![
-            Entry::left("exporter", word("exporter")),
+            Entry::left(
+                "exporter",
+                match has_port(row) {
+                    true => format!("{} port {}", word("exporter"), number("port")),
+                    false => word("exporter"),
+                },
+            ),
             Entry::left("protocol", word("protocol")),
-            Entry::right("domain", number("domain").to_string()),
+            Entry::right("domain", word("domain").replace(',', "")),
             Entry::right("datagrams", amount(number("datagrams"), "")),
             Entry::right("flows", amount(number("flows"), "")),
             Entry::right("packets", amount(number("packets"), "")),
@@ -250,7 +265,7 @@ fn length(text: &str) -> usize {
 fn time_of(cell: &Cell) -> Option<i64> {
     match cell {
         Cell::Time(ns) => Some(*ns),
-        Cell::Number(_) | Cell::Text(_) => None,
+        Cell::Number(_) | Cell::Text(_) | Cell::Unknown => None,
     }
 }
 
@@ -281,6 +296,15 @@ fn totals(meters: &[&Table]) -> String {
     };
     let number = |cell: &Cell| if let Cell::Number(number) = cell { *number } else { 0 };
     let sum = |name: &str| cells(name).into_iter().map(number).sum::<u64>();
+    // Sources have columns of other meanings with the same names.
+    let of_meters = |name: &str| -> u64 {
+        let meters = meters.iter().filter(|table| !table.columns.contains(&"exporter"));
+        let numbers = meters.flat_map(|table| {
+            let at = table.columns.iter().position(|column| *column == name);
+            table.rows.iter().filter_map(move |row| row.get(at?)).map(number)
+        });
+        numbers.sum()
+    };
     let times = |name: &str| cells(name).into_iter().filter_map(time_of);
     let (flows, packets, all_bytes) = (sum("flows"), sum("packets"), sum("bytes"));
     let span = times("first_ns").min().zip(times("last_ns").max());
@@ -312,7 +336,7 @@ fn totals(meters: &[&Table]) -> String {
         ("full", "flows ended because the table was full: --flows-max gives it more room"),
         ("no_room", "details found no room: --flows-max gives them more, or ask for fewer with --details"),
     ] {
-        let count = sum(name);
+        let count = of_meters(name);
         if count > 0 {
             text += &format!("{} {what}\n", amount(count, ""));
         }

@@ -259,6 +259,9 @@ impl Table {
         } else if let Some(ring) = interface.ring.filter(|_| interface.is_socket) {
             self.row(&format!("{name}  received"), Count::Known(ring.received), "");
             self.row(&format!("{name}  LOST"), Count::Known(ring.dropped), "no room in the socket");
+            if ring.unread > 0 {
+                self.row(&format!("{name}  unread"), Count::Known(ring.unread), "at the stop");
+            }
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);

@@ -3,10 +3,10 @@
 //! ```text
 //! datagrams   received = read + refused by DatagramFault                                    (all sources together)
 //! sets        without their template: held until it comes, then decoded; else refused
-//! records     decoded = flows handed on + options + refused by RefusedCause
+//! records     decoded = flows handed on + flows filtered out + options + refused by RefusedCause
 //! ```
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use tapline_packet::Timestamp;
 
@@ -56,21 +56,17 @@ pub enum DatagramFault {
     NotExport = 0,
     /// It ends within its header, or before the length that the header tells; or it is a fragment of a datagram.
     Short = 1,
-    /// It is of a new source, and the table of sources is full.
-    NoRoom = 2,
 }
 
 impl DatagramFault {
     /// All faults.
-    pub const ALL: [DatagramFault; 3] =
-        [DatagramFault::NotExport, DatagramFault::Short, DatagramFault::NoRoom];
+    pub const ALL: [DatagramFault; 2] = [DatagramFault::NotExport, DatagramFault::Short];
 
     /// The fault in a few words.
     pub const fn name(self) -> &'static str {
         match self {
             DatagramFault::NotExport => "no flow export",
             DatagramFault::Short => "cut short",
-            DatagramFault::NoRoom => "too many sources",
         }
     }
 }
@@ -91,17 +87,20 @@ pub enum RefusedCause {
     NotIp = 4,
     /// Records with counters greater than any router's: sums would no longer be right.
     TooGreat = 5,
+    /// Records of fewer octets than any description of a flow has: one datagram would have tens of thousands.
+    TooShort = 6,
 }
 
 impl RefusedCause {
     /// All causes.
-    pub const ALL: [RefusedCause; 6] = [
+    pub const ALL: [RefusedCause; 7] = [
         RefusedCause::NoTemplate,
         RefusedCause::Malformed,
         RefusedCause::NoRoom,
         RefusedCause::NoCounters,
         RefusedCause::NotIp,
         RefusedCause::TooGreat,
+        RefusedCause::TooShort,
     ];
 
     /// The cause as one word.
@@ -113,6 +112,7 @@ impl RefusedCause {
             RefusedCause::NoCounters => "no_counters",
             RefusedCause::NotIp => "not_ip",
             RefusedCause::TooGreat => "too_great",
+            RefusedCause::TooShort => "too_short",
         }
     }
 }
@@ -122,6 +122,8 @@ impl RefusedCause {
 pub struct SourceAccount {
     /// The exporter's address; of sFlow the agent's.
     pub exporter: IpAddr,
+    /// The port that it sends from; 0 of sFlow, whose agents are told apart by their address alone.
+    pub port: u16,
     /// The protocol.
     pub protocol: Protocol,
     /// Observation domain (IPFIX), source id (v9), engine type and id (v5), sub-agent (sFlow).
@@ -132,6 +134,8 @@ pub struct SourceAccount {
     pub flows: u64,
     /// Records of options, and samples of counters, which are not flows.
     pub options: u64,
+    /// Flows that a filter refused. They are not among the flows.
+    pub filtered: u64,
     /// Packets that the flows count.
     pub packets: u64,
     /// Bytes that the flows count.
@@ -146,8 +150,10 @@ pub struct SourceAccount {
     pub templates: u64,
     /// Sets held for want of their template.
     pub held: u64,
-    /// The sampling interval that was told last; 1 if none was.
-    pub sampling: u32,
+    /// The sampling interval that was told last; `None` if none was.
+    pub sampling: Option<u32>,
+    /// Flows that were to be multiplied by their sampling interval, and were not: it is not known.
+    pub unscaled: u64,
     /// Flows whose times were no times of their message, more than a week before it or an hour behind: they have that of
     /// the message.
     pub retimed: u64,
@@ -158,14 +164,16 @@ pub struct SourceAccount {
 }
 
 impl SourceAccount {
-    pub(crate) fn new(exporter: IpAddr, protocol: Protocol, domain: u32) -> SourceAccount {
+    pub(crate) fn new(exporter: IpAddr, port: u16, protocol: Protocol, domain: u32) -> SourceAccount {
         SourceAccount {
             exporter,
+            port,
             protocol,
             domain,
             datagrams: 0,
             flows: 0,
             options: 0,
+            filtered: 0,
             packets: 0,
             bytes: 0,
             lost: 0,
@@ -173,7 +181,8 @@ impl SourceAccount {
             restarts: 0,
             templates: 0,
             held: 0,
-            sampling: 1,
+            sampling: None,
+            unscaled: 0,
             retimed: 0,
             span: None,
             refused: [0; RefusedCause::ALL.len()],
@@ -182,5 +191,50 @@ impl SourceAccount {
 
     pub(crate) fn refuse(&mut self, cause: RefusedCause) {
         self.refused[cause as usize] += 1;
+    }
+
+    pub(crate) fn extend_span(&mut self, span: Option<(Timestamp, Timestamp)>) {
+        let Some((first, last)) = span else { return };
+        self.span = Some(self.span.map_or((first, last), |span| (span.0.min(first), span.1.max(last))));
+    }
+}
+
+/// Sources that were forgotten for want of room, and the sums of their counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Times that a source was forgotten.
+    pub sources: u64,
+    /// Sums of the counters. Address, protocol, domain and sampling interval have no meaning; losses are in the units of
+    /// each protocol.
+    pub account: SourceAccount,
+}
+
+impl Default for Forgotten {
+    fn default() -> Forgotten {
+        let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Forgotten { sources: 0, account: SourceAccount::new(nobody, 0, Protocol::Ipfix, 0) }
+    }
+}
+
+impl Forgotten {
+    pub(crate) fn add(&mut self, account: &SourceAccount) {
+        if account.datagrams == 0 {
+            return;
+        }
+        self.sources += 1;
+        let sum = &mut self.account;
+        sum.datagrams += account.datagrams;
+        sum.flows += account.flows;
+        sum.options += account.options;
+        sum.filtered += account.filtered;
+        sum.packets += account.packets;
+        sum.bytes += account.bytes;
+        sum.lost += account.lost;
+        sum.late += account.late;
+        sum.restarts += account.restarts;
+        sum.unscaled += account.unscaled;
+        sum.retimed += account.retimed;
+        sum.extend_span(account.span);
+        sum.refused.iter_mut().zip(account.refused).for_each(|(sum, count)| *sum += count);
     }
 }

@@ -1,30 +1,35 @@
 //! Datagrams of many sources, in order of their arrival.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::collections::VecDeque;
+use std::mem;
+use std::net::SocketAddr;
 
 use tapline_flow::{Endpoint, Flow};
 use tapline_packet::Timestamp;
 
-use crate::account::{DatagramFault, Protocol, RefusedCause, SourceAccount};
+use crate::account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
 use crate::bytes::Bytes;
 use crate::draft::{Draft, MessageTime};
-use crate::sampling::SamplingRates;
-use crate::sequence::Sequence;
+use crate::sampling::SharedRates;
 use crate::sets::{self, Set};
+use crate::sources::{HeldSet, Source, SourceKey, Sources};
 use crate::template::{self, Form, Template, Told};
+use crate::template_file::{Entry, Keeping};
 use crate::{TemplateFile, netflow5, sflow};
 
-/// Templates of one source at most.
+/// Templates of one source at most, and their fields.
 const TEMPLATES_MAX: usize = 4096;
-/// Fields of the templates of all sources at most: some 30 MB.
-const FIELDS_MAX: usize = 1 << 20;
-/// Octets of sets that one source has held at most, and all sources together.
-const HELD_OF_SOURCE_MAX: usize = 256 << 10;
-const HELD_MAX: usize = 16 << 20;
-/// Sets that one source has held at most, and what each takes beside its octets.
+const FIELDS_MAX: usize = 1 << 16;
+/// Memory of a field, and of a template beside its fields, in bytes, about.
+const FIELD_LEN: usize = 24;
+const TEMPLATE_LEN: usize = 160;
+/// Sets that one source has held at most, their octets, and what each takes beside these.
 const HELD_SETS_MAX: usize = 256;
+const HELD_OCTETS_MAX: usize = 256 << 10;
 const HELD_SET_LEN: usize = 64;
+/// Octets of a record of a flow at least: two counters of two octets, and four octets that say what they count. Shorter
+/// ones describe nothing, and a datagram would have tens of thousands of them.
+const RECORD_LEN_MIN: usize = 8;
 /// Packets and bytes of one record at most: half an hour at 1 Tbit/s is 2.7e12 packets and 2.3e14 bytes.
 const PACKETS_MAX: u64 = 1 << 42;
 const BYTES_MAX: u64 = 1 << 48;
@@ -37,7 +42,7 @@ const BEHIND_NS: i64 = 3600 * 1_000_000_000;
 /// How datagrams are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorSettings {
-    /// Sources at most, each an exporter's address and one of its domains.
+    /// Sources at most, each an exporter's address and port and one of its domains.
     pub sources_max: usize,
     /// Whether packets and bytes are multiplied by the sampling interval, as an estimate.
     pub scales: bool,
@@ -49,17 +54,13 @@ impl Default for CollectorSettings {
     }
 }
 
-/// An exporter's address, its protocol and its domain.
-type SourceKey = (IpAddr, Protocol, u32);
-
 /// Makes flows of datagrams. Its memory is bounded: see [`CollectorSettings`] and the constants of this file.
 #[derive(Debug)]
 pub struct Collector {
     settings: CollectorSettings,
-    sources: HashMap<SourceKey, Source>,
-    templates: Templates,
-    /// Octets of sets that are held.
-    held: usize,
+    sources: Sources,
+    /// Keeps templates.
+    file: Option<TemplateFile>,
     /// Datagrams that were refused whole, by [`DatagramFault`].
     refused: [u64; DatagramFault::ALL.len()],
     read: u64,
@@ -67,53 +68,16 @@ pub struct Collector {
     sums: (u64, u64),
 }
 
-/// Templates of all sources: their number of fields, and the file that keeps them.
-#[derive(Debug, Default)]
-struct Templates {
-    fields: usize,
-    file: Option<TemplateFile>,
+/// A datagram, and where and when it came from.
+#[derive(Clone, Copy)]
+struct Arrival {
+    from: SocketAddr,
+    received: Timestamp,
 }
 
-/// Counters of the templates of all sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TemplateAccount {
-    /// Fields of all templates that are known.
-    pub fields: usize,
-    /// Templates that the file did not keep.
-    pub not_kept: u64,
-}
-
-#[derive(Debug)]
-struct Source {
-    account: SourceAccount,
-    sequence: Sequence,
-    rates: SamplingRates,
-    templates: BTreeMap<u16, Template>,
-    /// The time at which the uptime was 0, if options told it.
-    boot_ns: Option<i64>,
-    held: VecDeque<HeldSet>,
-    held_octets: usize,
-}
-
-/// A set of records whose template has not come.
-#[derive(Debug)]
-struct HeldSet {
-    id: u16,
-    time: MessageTime,
-    octets: Box<[u8]>,
-}
-
-impl Source {
-    fn new((exporter, protocol, domain): SourceKey) -> Source {
-        Source {
-            account: SourceAccount::new(exporter, protocol, domain),
-            sequence: Sequence::default(),
-            rates: SamplingRates::default(),
-            templates: BTreeMap::new(),
-            boot_ns: None,
-            held: VecDeque::new(),
-            held_octets: 0,
-        }
+impl Arrival {
+    fn key(self, protocol: Protocol, domain: u32) -> SourceKey {
+        SourceKey { exporter: self.from.ip(), port: self.from.port(), protocol, domain }
     }
 }
 
@@ -122,21 +86,29 @@ impl Collector {
     pub fn new(settings: CollectorSettings, file: Option<TemplateFile>) -> Collector {
         let mut collector = Collector {
             settings,
-            sources: HashMap::new(),
-            templates: Templates::default(),
-            held: 0,
+            sources: Sources::new(settings.sources_max),
+            file: None,
             refused: [0; DatagramFault::ALL.len()],
             read: 0,
             sums: (0, 0),
         };
         if let Some(mut file) = file {
-            for kept in file.take_kept() {
-                let key = (kept.exporter, kept.protocol, kept.domain);
-                if let Some(source) = source(&mut collector.sources, settings.sources_max, key) {
-                    collector.templates.insert(source, kept.id, kept.template);
-                }
+            for (key, entry) in file.take_kept() {
+                collector.sources.with(key, key.exporter, Timestamp::EPOCH, |source, shared| match entry {
+                    Entry::Template(id, template) => {
+                        insert(source, id, template);
+                    }
+                    Entry::Interval(scope, interval) => {
+                        let memory = source.rates.memory();
+                        if let Some(before) = source.rates.set(scope, interval) {
+                            shared.learn(scope, interval, before);
+                        }
+                        source.memory = source.memory - memory + source.rates.memory();
+                    }
+                    Entry::Proven => source.is_proven = true,
+                });
             }
-            collector.templates.file = Some(file);
+            collector.file = Some(file);
         }
         collector
     }
@@ -148,12 +120,12 @@ impl Collector {
     /// The reason for which all of it was refused, which is counted too.
     pub fn read(
         &mut self,
-        from: IpAddr,
+        from: SocketAddr,
         received: Timestamp,
         datagram: &[u8],
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
-        let read = self.read_datagram(from, received, datagram, flows);
+        let read = self.read_datagram(Arrival { from, received }, datagram, flows);
         match read {
             Ok(()) => self.read += 1,
             Err(fault) => self.refuse(fault),
@@ -164,6 +136,16 @@ impl Collector {
     /// Counts a datagram that was not given to [`read`](Self::read), such as a fragment.
     pub fn refuse(&mut self, fault: DatagramFault) {
         self.refused[fault as usize] += 1;
+    }
+
+    /// Counts a flow of the datagram that was read last as filtered out.
+    pub fn filter_out(&mut self, flow: &Flow) {
+        if let Some(account) = self.sources.last_used() {
+            account.flows -= 1;
+            account.packets -= flow.packets();
+            account.bytes -= flow.bytes();
+            account.filtered += 1;
+        }
     }
 
     /// Datagrams that were read.
@@ -178,147 +160,190 @@ impl Collector {
 
     /// Gives up the sets that are held: their templates will not come. They are counted as refused.
     pub fn finish(&mut self) {
-        for source in self.sources.values_mut() {
-            source.account.refused[RefusedCause::NoTemplate as usize] += source.held.len() as u64;
-            source.account.held = 0;
-            source.held.clear();
-            source.held_octets = 0;
-        }
-        self.held = 0;
+        self.sources.finish();
     }
 
-    /// The sources that have sent a datagram, by address, protocol and domain.
+    /// The sources that are known and have sent a datagram, by address, protocol, domain and port.
     pub fn sources(&self) -> Vec<&SourceAccount> {
-        let mut all: Vec<&SourceAccount> = self
-            .sources
-            .values()
-            .map(|source| &source.account)
-            .filter(|source| source.datagrams > 0)
-            .collect();
-        all.sort_by_key(|source| (source.exporter, source.protocol, source.domain));
+        let mut all: Vec<&SourceAccount> = self.sources.seen().collect();
+        all.sort_by_key(|source| (source.exporter, source.protocol, source.domain, source.port));
         all
     }
 
-    /// Counters of the templates of all sources.
-    pub fn templates(&self) -> TemplateAccount {
-        let not_kept = self.templates.file.as_ref().map_or(0, TemplateFile::refused);
-        TemplateAccount { fields: self.templates.fields, not_kept }
+    /// The sources that were forgotten, together.
+    pub fn forgotten(&self) -> &Forgotten {
+        self.sources.forgotten()
+    }
+
+    /// Templates that the file did not keep.
+    pub fn templates_not_kept(&self) -> u64 {
+        self.file.as_ref().map_or(0, TemplateFile::refused)
     }
 
     fn read_datagram(
         &mut self,
-        from: IpAddr,
-        received: Timestamp,
+        arrival: Arrival,
         datagram: &[u8],
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let mut bytes = Bytes(datagram);
         let version = bytes.u16().ok_or(DatagramFault::NotExport)?;
         match version {
-            5 => self.read_netflow5(from, bytes, flows),
-            9 => self.read_sets(from, Protocol::NetFlow9, sets::header9(&mut bytes), bytes, flows),
-            10 => self.read_sets(from, Protocol::Ipfix, sets::header10(&mut bytes), bytes, flows),
+            5 => self.read_netflow5(arrival, bytes, flows),
+            9 => self.read_sets(arrival, Protocol::NetFlow9, sets::header9(&mut bytes), bytes, flows),
+            10 => self.read_sets(arrival, Protocol::Ipfix, sets::header10(&mut bytes), bytes, flows),
             // sFlow's version has four octets.
-            0 if bytes.u16() == Some(5) => self.read_sflow(received, bytes, flows),
+            0 if bytes.u16() == Some(5) => self.read_sflow(arrival, bytes, flows),
             _ => Err(DatagramFault::NotExport),
         }
     }
 
     fn read_netflow5(
         &mut self,
-        from: IpAddr,
+        arrival: Arrival,
         mut bytes: Bytes<'_>,
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = netflow5::header(&mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
-        let key = (from, Protocol::NetFlow5, header.engine.into());
-        let source = source(sources, settings.sources_max, key).ok_or(DatagramFault::NoRoom)?;
+        let key = arrival.key(Protocol::NetFlow5, header.engine.into());
+        let Arrival { from, received } = arrival;
         let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
-        let account = &mut source.account;
-        account.datagrams += 1;
-        account.sampling = header.interval.max(1);
-        source.sequence.note(header.sequence, Some(header.count.into()), account);
-        for _ in 0..header.count {
-            let Some(record) = bytes.take(netflow5::RECORD_LEN).and_then(<[u8]>::first_chunk) else {
-                account.refuse(RefusedCause::Malformed);
-                break;
-            };
-            let mut draft = netflow5::record(record);
-            draft.sampled.interval = header.interval;
-            sink.add(&draft, account, &source.rates);
-        }
+        sources.with(key, from.ip(), received, |source, shared| {
+            source.account.datagrams += 1;
+            source.account.sampling = (header.interval > 0).then_some(header.interval);
+            source.note_sequence(header.sequence, Some(header.count.into()), received);
+            for _ in 0..header.count {
+                let Some(record) = bytes.take(netflow5::RECORD_LEN).and_then(<[u8]>::first_chunk) else {
+                    return source.account.refuse(RefusedCause::Malformed);
+                };
+                let mut draft = netflow5::record(record);
+                draft.sampled.interval = header.interval;
+                sink.add(&draft, &mut source.account, source.rates.of(&draft, shared));
+            }
+        });
         Ok(())
     }
 
     fn read_sflow(
         &mut self,
-        received: Timestamp,
+        arrival: Arrival,
         mut bytes: Bytes<'_>,
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = sflow::header(&mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
-        let key = (header.agent, Protocol::SFlow5, header.sub_agent);
-        let source = source(sources, settings.sources_max, key).ok_or(DatagramFault::NoRoom)?;
+        let protocol = Protocol::SFlow5;
+        let key = SourceKey { exporter: header.agent, port: 0, protocol, domain: header.sub_agent };
+        let Arrival { from, received } = arrival;
         let time = MessageTime { export_ns: received.as_nanos(), uptime: None };
         let mut sink = FlowSink { time, scales: settings.scales, sums, flows };
-        let account = &mut source.account;
-        account.datagrams += 1;
-        source.sequence.note(header.sequence, Some(1), account);
-        for _ in 0..header.samples {
-            match sflow::sample(&mut bytes) {
-                Some(sflow::Sample::Packet(draft)) => {
-                    account.sampling = draft.sampled.interval.max(1);
-                    sink.add(&draft, account, &source.rates);
-                }
-                Some(sflow::Sample::NotIp) => account.refuse(RefusedCause::NotIp),
-                Some(sflow::Sample::Other) => account.options += 1,
-                None => {
-                    account.refuse(RefusedCause::Malformed);
-                    break;
+        sources.with(key, from.ip(), received, |source, _| {
+            source.account.datagrams += 1;
+            source.note_sequence(header.sequence, Some(1), received);
+            let account = &mut source.account;
+            for _ in 0..header.samples {
+                match sflow::sample(&mut bytes) {
+                    Some(sflow::Sample::Packet(draft)) => {
+                        let interval = draft.sampled.told();
+                        account.sampling = interval;
+                        sink.add(&draft, account, interval);
+                    }
+                    Some(sflow::Sample::NotIp) => account.refuse(RefusedCause::NotIp),
+                    Some(sflow::Sample::Other) => account.options += 1,
+                    None => return account.refuse(RefusedCause::Malformed),
                 }
             }
-        }
+        });
         Ok(())
     }
 
     fn read_sets(
         &mut self,
-        from: IpAddr,
+        arrival: Arrival,
         protocol: Protocol,
         header: Option<sets::Header>,
         mut bytes: Bytes<'_>,
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = header.ok_or(DatagramFault::Short)?;
-        let Collector { settings, sources, templates, held, sums, .. } = self;
-        let key = (from, protocol, header.domain);
-        let source = source(sources, settings.sources_max, key).ok_or(DatagramFault::NoRoom)?;
-        source.account.datagrams += 1;
-        let mut reader = SetReader {
-            source,
-            templates,
-            held,
-            form: header.form,
-            records: Some(0),
-            sink: FlowSink { time: header.time, scales: settings.scales, sums, flows },
-        };
-        while let Some(set) = sets::next(&mut bytes, header.form) {
-            reader.read(set);
+        let Arrival { from, received } = arrival;
+        let key = arrival.key(protocol, header.domain);
+        self.adopt(key);
+        let Collector { settings, sources, file, sums, .. } = self;
+        let sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
+        let mut keeping = Keeping::Kept;
+        sources.with(key, from.ip(), received, |source, shared| {
+            source.account.datagrams += 1;
+            let mut reader = SetReader {
+                source,
+                shared,
+                file,
+                keeping: &mut keeping,
+                form: header.form,
+                records: Some(0),
+                sink,
+            };
+            while let Some(set) = sets::next(&mut bytes, header.form) {
+                reader.read(set);
+            }
+            let units = if protocol == Protocol::NetFlow9 { Some(1) } else { reader.records };
+            if source.note_sequence(header.sequence, units, received)
+                && let Some(file) = file
+            {
+                keeping = keeping.and(file.keep(source.key(), &Entry::Proven));
+            }
+        });
+        if keeping == Keeping::Full {
+            self.rewrite_file();
         }
-        let units = if protocol == Protocol::NetFlow9 { Some(1) } else { reader.records };
-        source.sequence.note(header.sequence, units, &mut source.account);
         Ok(())
+    }
+
+    /// Files of earlier versions have templates without the exporter's port: they are those of the first session.
+    fn adopt(&mut self, key: SourceKey) {
+        let without_port = SourceKey { port: 0, ..key };
+        if key.port == 0 || self.sources.contains(key) {
+            return;
+        }
+        if let Some(kept) = self.sources.remove_unseen(without_port) {
+            self.sources.with(key, key.exporter, Timestamp::EPOCH, |source, _| {
+                kept.templates.into_iter().for_each(|(id, template)| {
+                    insert(source, id, template);
+                });
+            });
+        }
+    }
+
+    /// Writes the file of templates anew: those of the sources that are known.
+    fn rewrite_file(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        file.rewrite(self.sources.by_worth().into_iter().flat_map(|source| {
+            let key = source.key();
+            let proven = source.is_proven.then_some((key, Entry::Proven));
+            let intervals = source.rates.all().into_iter();
+            let intervals = intervals.map(move |(scope, interval)| (key, Entry::Interval(scope, interval)));
+            let templates = source.templates.iter();
+            let templates =
+                templates.map(move |(id, template)| (key, Entry::Template(*id, template.clone())));
+            proven.into_iter().chain(intervals).chain(templates)
+        }));
     }
 }
 
-/// The source of a key, made if there is room.
-fn source(sources: &mut HashMap<SourceKey, Source>, most: usize, key: SourceKey) -> Option<&mut Source> {
-    if sources.len() >= most && !sources.contains_key(&key) {
-        return None;
+/// Takes a template of a source; `false` if there is no room for it.
+fn insert(source: &mut Source, id: u16, template: Template) -> bool {
+    let len_of = |template: &Template| TEMPLATE_LEN + FIELD_LEN * template.raw.len();
+    let known = source.templates.get(&id);
+    let fields = source.fields - known.map_or(0, |known| known.raw.len()) + template.raw.len();
+    if fields > FIELDS_MAX || known.is_none() && source.templates.len() >= TEMPLATES_MAX {
+        return false;
     }
-    Some(sources.entry(key).or_insert_with(|| Source::new(key)))
+    source.memory = source.memory - known.map_or(0, len_of) + len_of(&template);
+    source.fields = fields;
+    source.templates.insert(id, template);
+    source.account.templates = source.templates.len() as u64;
+    true
 }
 
 /// What becomes of the flows of a message.
@@ -333,12 +358,11 @@ struct FlowSink<'f> {
 impl FlowSink<'_> {
     /// Makes a flow of a record, and counts it.
     #[inline]
-    fn add(&mut self, draft: &Draft, account: &mut SourceAccount, rates: &SamplingRates) {
-        if !draft.is_counted() {
+    fn add(&mut self, draft: &Draft, account: &mut SourceAccount, sampling: Option<u32>) {
+        if !draft.is_counted() && !draft.has_event() {
             return account.refuse(RefusedCause::NoCounters);
         }
-        let mut flow =
-            draft.flow(self.time, (account.exporter, account.domain), rates.of(draft), self.scales);
+        let mut flow = draft.flow(self.time, (account.exporter, account.domain), sampling, self.scales);
         let both = |of: fn(&Endpoint) -> u64| flow.endpoints.iter().map(of).fold(0, u64::saturating_add);
         let (packets, bytes) = (both(|side| side.packets), both(|side| side.bytes));
         let sums = (self.sums.0.saturating_add(packets), self.sums.1.saturating_add(bytes));
@@ -348,15 +372,16 @@ impl FlowSink<'_> {
         *self.sums = sums;
         if let Some(time) = self.misplaced(&flow) {
             account.retimed += 1;
-            for side in flow.endpoints.iter_mut().filter(|side| side.has_sent()) {
-                (side.first, side.last) = (time, time);
+            for side in flow.senders() {
+                (flow.endpoints[side].first, flow.endpoints[side].last) = (time, time);
             }
         }
+        account.unscaled += u64::from(self.scales && sampling.is_none());
         account.flows += 1;
         account.packets += packets;
         account.bytes += bytes;
         let (first, last) = (flow.first(), flow.last());
-        account.span = Some(account.span.map_or((first, last), |span| (span.0.min(first), span.1.max(last))));
+        account.extend_span(Some((first, last)));
         self.flows.push(flow);
     }
 
@@ -370,37 +395,14 @@ impl FlowSink<'_> {
     }
 }
 
-impl Templates {
-    /// Takes a template of a source; `false` if there is no room for it.
-    fn insert(&mut self, source: &mut Source, id: u16, template: Template) -> bool {
-        let known = source.templates.get(&id).map_or(0, |known| known.raw.len());
-        let fields = self.fields - known + template.raw.len();
-        if fields > FIELDS_MAX || known == 0 && source.templates.len() >= TEMPLATES_MAX {
-            return false;
-        }
-        self.fields = fields;
-        source.templates.insert(id, template);
-        source.account.templates = source.templates.len() as u64;
-        true
-    }
-
-    fn learn(&mut self, source: &mut Source, id: u16, template: Template) -> bool {
-        if source.templates.get(&id) == Some(&template) {
-            return true;
-        }
-        let SourceAccount { exporter, protocol, domain, .. } = source.account;
-        if let Some(file) = &mut self.file {
-            file.keep(exporter, protocol, domain, id, &template);
-        }
-        self.insert(source, id, template)
-    }
-}
-
 /// The sets of one message.
 struct SetReader<'r> {
     source: &'r mut Source,
-    templates: &'r mut Templates,
-    held: &'r mut usize,
+    /// What the exporter told under any of its domains.
+    shared: &'r mut SharedRates,
+    file: &'r mut Option<TemplateFile>,
+    /// Whether the file keeps what the message has told.
+    keeping: &'r mut Keeping,
     form: Form,
     /// Data records so far; `None` once a set could not be counted.
     records: Option<u32>,
@@ -426,9 +428,7 @@ impl SetReader<'_> {
         while bytes.len() >= 4 && bytes.0.iter().any(|octet| *octet != 0) {
             match template::next(&mut bytes, self.form, is_options) {
                 Some(Told::Template(id, told)) => {
-                    if !self.templates.learn(self.source, id, told) {
-                        self.source.account.refuse(RefusedCause::NoRoom);
-                    }
+                    self.learn(id, told);
                     self.release(id);
                 }
                 Some(Told::Withdrawal) => {}
@@ -438,18 +438,31 @@ impl SetReader<'_> {
         }
     }
 
+    fn learn(&mut self, id: u16, template: Template) {
+        if self.source.templates.get(&id) == Some(&template) {
+            return;
+        }
+        let kept = Entry::Template(id, template.clone());
+        if !insert(self.source, id, template) {
+            return self.source.account.refuse(RefusedCause::NoRoom);
+        }
+        if let Some(file) = self.file {
+            *self.keeping = self.keeping.and(file.keep(self.source.key(), &kept));
+        }
+    }
+
     /// Decodes the sets that were held for want of this template.
     fn release(&mut self, id: u16) {
         if !self.source.held.iter().any(|set| set.id == id) {
             return;
         }
         let (ready, rest): (VecDeque<HeldSet>, _) =
-            std::mem::take(&mut self.source.held).into_iter().partition(|set| set.id == id);
+            mem::take(&mut self.source.held).into_iter().partition(|set| set.id == id);
         self.source.held = rest;
         let (time, records) = (self.sink.time, self.records);
         for set in ready {
             self.source.held_octets -= set.octets.len() + HELD_SET_LEN;
-            *self.held -= set.octets.len() + HELD_SET_LEN;
+            self.source.memory -= set.octets.len() + HELD_SET_LEN;
             self.sink.time = set.time;
             self.read_records(id, Bytes(&set.octets));
         }
@@ -459,15 +472,18 @@ impl SetReader<'_> {
     }
 
     fn read_records(&mut self, id: u16, mut bytes: Bytes<'_>) {
-        let SetReader { source, sink, .. } = self;
-        let Source { templates, account, rates, boot_ns, .. } = &mut **source;
+        let SetReader { source, sink, shared, file, keeping, .. } = self;
+        let key = source.key();
+        let Source { templates, account, rates, boot_ns, memory, .. } = &mut **source;
         let Some(template) = templates.get(&id) else {
             self.records = None;
             return self.hold(id, bytes);
         };
+        let memory_before = rates.memory();
         let mut count = 0_u32;
         // Less than the shortest record is padding.
         while bytes.len() >= template.record_len {
+            let before = bytes.len();
             let mut draft = Draft::new();
             draft.boot_ns = *boot_ns;
             let read =
@@ -475,32 +491,40 @@ impl SetReader<'_> {
             if read.is_none() {
                 account.refuse(RefusedCause::Malformed);
                 self.records = None;
-                return;
+                break;
             }
             count += 1;
             if template.is_options() {
                 account.options += 1;
                 *boot_ns = draft.boot_ns;
-                if let Some(interval) = rates.learn(&draft) {
-                    account.sampling = interval;
+                if let Some(learnt) = rates.learn(&draft) {
+                    account.sampling = Some(learnt.interval);
+                    shared.learn(learnt.scope, learnt.interval, learnt.before);
+                    if learnt.before != Some(learnt.interval)
+                        && let Some(file) = file
+                    {
+                        let entry = Entry::Interval(learnt.scope, learnt.interval);
+                        **keeping = keeping.and(file.keep(key, &entry));
+                    }
                 }
+            } else if before - bytes.len() < RECORD_LEN_MIN {
+                account.refuse(RefusedCause::TooShort);
             } else {
-                sink.add(&draft, account, rates);
+                sink.add(&draft, account, rates.of(&draft, shared));
             }
         }
+        *memory = *memory - memory_before + rates.memory();
         self.records = self.records.map(|records| records.saturating_add(count));
     }
 
     fn hold(&mut self, id: u16, bytes: Bytes<'_>) {
         let (source, len) = (&mut *self.source, bytes.len() + HELD_SET_LEN);
-        let has_room = source.held.len() < HELD_SETS_MAX
-            && source.held_octets + len <= HELD_OF_SOURCE_MAX
-            && *self.held + len <= HELD_MAX;
+        let has_room = source.held.len() < HELD_SETS_MAX && source.held_octets + len <= HELD_OCTETS_MAX;
         if !has_room {
             return source.account.refuse(RefusedCause::NoTemplate);
         }
         source.held_octets += len;
-        *self.held += len;
+        source.memory += len;
         source.held.push_back(HeldSet { id, time: self.sink.time, octets: bytes.0.into() });
         source.account.held = source.held.len() as u64;
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tapline_flow::{Collected, EndReason, Endpoint, Flow, FlowContext};
+use tapline_flow::{Collected, EndReason, Endpoint, Flow, FlowContext, KnownField, KnownFields};
 use tapline_packet::Timestamp;
 
 use crate::bytes::number;
@@ -25,25 +25,47 @@ pub(crate) struct MessageTime {
     pub(crate) uptime: Option<(u32, i64)>,
 }
 
-/// What a record says of the sampling of its counters.
+/// What a record says of the sampling of its counters. What it does not say is 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sampled {
-    /// 0 if the record does not say.
+    /// Of `interval` packets one was taken.
     pub(crate) interval: u32,
-    /// Of `interval + space` packets `interval` were taken (RFC 5477).
+    /// Of `packets + space` packets `packets` were taken (RFC 5477, 8.2.2 and 8.2.3).
     pub(crate) packets: u32,
     pub(crate) space: u32,
+    /// Of `population` packets `size` were taken (8.2.6, 8.2.7).
+    size: u32,
+    population: u32,
+    /// The share of packets that were taken (8.2.8).
+    probability: f64,
+    /// `selectorAlgorithm`: which of these count, where a record has several.
+    algorithm: u16,
     /// The sampler whose interval the options tell.
     pub(crate) sampler: Option<u64>,
+    /// The options are of the exporter, whatever its domains.
+    pub(crate) is_of_system: bool,
 }
 
+/// Selector algorithms (IANA, PSAMP parameters).
+const RANDOM_OF_POPULATION: u16 = 3;
+const UNIFORM_PROBABILITY: u16 = 4;
+
 impl Sampled {
-    /// The interval N (1 packet in N), if it is told.
+    /// The interval N (1 packet in N), if it is told, rounded to the next whole number.
     pub(crate) fn told(&self) -> Option<u32> {
-        match (self.interval, self.packets) {
-            (0, 0) => None,
-            (0, packets) => Some((packets.saturating_add(self.space) / packets).max(1)),
-            (interval, _) => Some(interval),
+        let ratio = |taken: u32, of: u64| {
+            let taken = u64::from(taken);
+            (taken > 0 && of >= taken).then(|| u32::try_from((of + taken / 2) / taken).unwrap_or(u32::MAX))
+        };
+        let systematic = ratio(self.packets, u64::from(self.packets) + u64::from(self.space));
+        let random = ratio(self.size, self.population.into());
+        let share = self.probability;
+        let uniform = (share > 0.0 && share <= 1.0).then(|| (1.0 / share).round() as u32);
+        let direct = (self.interval > 0).then_some(self.interval);
+        match self.algorithm {
+            RANDOM_OF_POPULATION => random.or(direct).or(uniform).or(systematic),
+            UNIFORM_PROBABILITY => uniform.or(direct).or(random).or(systematic),
+            _ => direct.or(systematic).or(random).or(uniform),
         }
     }
 }
@@ -62,9 +84,11 @@ pub(crate) struct Side {
     pub(crate) tos: u8,
 }
 
-/// A flow while the fields of its record are read. What no field tells stays 0.
+/// A flow while the fields of its record are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
+    /// The fields that were read. What no field tells stays 0 or `None`.
+    pub(crate) known: KnownFields,
     /// Forward and reverse.
     pub(crate) sides: [Side; 2],
     pub(crate) addresses: [Option<IpAddr>; 2],
@@ -89,12 +113,18 @@ pub(crate) struct Draft {
     pub(crate) autonomous_systems: [u32; 2],
     pub(crate) next_hop: Option<IpAddr>,
     exporter: Option<IpAddr>,
+    /// Addresses and ports behind address translation, and events.
+    post_addresses: [Option<IpAddr>; 2],
+    post_ports: [Option<u16>; 2],
+    nat_event: Option<u8>,
+    firewall_event: Option<u8>,
     pub(crate) sampled: Sampled,
 }
 
 impl Draft {
     pub(crate) fn new() -> Draft {
         Draft {
+            known: KnownFields::default(),
             sides: [Side::default(); 2],
             addresses: [None; 2],
             ports: [0; 2],
@@ -117,44 +147,94 @@ impl Draft {
             autonomous_systems: [0; 2],
             next_hop: None,
             exporter: None,
+            post_addresses: [None; 2],
+            post_ports: [None; 2],
+            nat_event: None,
+            firewall_event: None,
             sampled: Sampled::default(),
         }
+    }
+
+    /// Marks a field of a direction as known, or of the flow with the direction 0.
+    #[inline]
+    pub(crate) fn know(&mut self, field: KnownField, side: usize) {
+        self.known.add(field, side);
     }
 
     /// Takes the value of a field.
     #[inline]
     pub(crate) fn set(&mut self, field: Field, is_reverse: bool, bytes: &[u8]) {
-        let side = &mut self.sides[usize::from(is_reverse)];
+        let at = usize::from(is_reverse);
+        let side = &mut self.sides[at];
         let ms = |bytes: &[u8]| (number(bytes) as i64).saturating_mul(MS);
-        match field {
-            Field::Octets => side.bytes = number(bytes),
-            Field::Packets => side.packets = number(bytes),
-            Field::PostOctets => side.post_bytes = number(bytes),
-            Field::PostPackets => side.post_packets = number(bytes),
-            // Of two octets the low one has the flags (RFC 9565).
-            Field::TcpFlags => side.tcp_flags |= number(bytes) as u8,
+        let known = match field {
+            Field::Octets => {
+                side.bytes = number(bytes);
+                (KnownField::Bytes, at)
+            }
+            Field::Packets => {
+                side.packets = number(bytes);
+                (KnownField::Packets, at)
+            }
+            Field::PostOctets => {
+                side.post_bytes = number(bytes);
+                (KnownField::Bytes, at)
+            }
+            Field::PostPackets => {
+                side.post_packets = number(bytes);
+                (KnownField::Packets, at)
+            }
+            Field::TcpFlags => {
+                // Of two octets the low one has the flags (RFC 9565).
+                side.tcp_flags |= number(bytes) as u8;
+                (KnownField::TcpFlags, at)
+            }
             Field::TcpFlagsFirst => {
                 side.tcp_flags_first = number(bytes) as u8;
                 side.tcp_flags |= side.tcp_flags_first;
+                (KnownField::TcpFlagsFirst, at)
             }
-            Field::ClassOfService => side.tos = number(bytes) as u8,
-            Field::TtlMin => side.ttl_min = number(bytes) as u8,
-            Field::TtlMax => side.ttl_max = number(bytes) as u8,
-            Field::Ttl => (side.ttl_min, side.ttl_max) = (number(bytes) as u8, number(bytes) as u8),
-            Field::SourceAddress => set_address(&mut self.addresses[0], bytes),
-            Field::DestinationAddress => set_address(&mut self.addresses[1], bytes),
-            Field::SourcePort => self.ports[0] = number(bytes) as u16,
-            Field::DestinationPort => self.ports[1] = number(bytes) as u16,
-            Field::Protocol => self.protocol = number(bytes) as u8,
-            Field::IcmpTypeCode => set_icmp(&mut self.icmp, 0, number(bytes) as u16),
-            Field::IcmpType => set_icmp(&mut self.icmp, 0x00ff, (number(bytes) as u16) << 8),
-            Field::IcmpCode => set_icmp(&mut self.icmp, 0xff00, number(bytes) as u16 & 0xff),
-            Field::StartUptime => self.uptimes[0] = Some(number(bytes) as u32),
-            Field::EndUptime => self.uptimes[1] = Some(number(bytes) as u32),
-            Field::StartMilliseconds => self.start = Some(ms(bytes)),
-            Field::EndMilliseconds => self.end = Some(ms(bytes)),
-            _ => self.set_rare(field, bytes),
-        }
+            Field::ClassOfService => {
+                side.tos = number(bytes) as u8;
+                (KnownField::Tos, at)
+            }
+            Field::TtlMin => {
+                side.ttl_min = number(bytes) as u8;
+                (KnownField::TtlMin, at)
+            }
+            Field::TtlMax => {
+                side.ttl_max = number(bytes) as u8;
+                (KnownField::TtlMax, at)
+            }
+            Field::Ttl => {
+                (side.ttl_min, side.ttl_max) = (number(bytes) as u8, number(bytes) as u8);
+                self.known.add(KnownField::TtlMax, at);
+                (KnownField::TtlMin, at)
+            }
+            Field::SourceAddress => return set_address(&mut self.addresses[0], bytes),
+            Field::DestinationAddress => return set_address(&mut self.addresses[1], bytes),
+            Field::SourcePort => {
+                self.ports[0] = number(bytes) as u16;
+                (KnownField::Port, 0)
+            }
+            Field::DestinationPort => {
+                self.ports[1] = number(bytes) as u16;
+                (KnownField::Port, 1)
+            }
+            Field::Protocol => {
+                self.protocol = number(bytes) as u8;
+                (KnownField::Protocol, 0)
+            }
+            Field::IcmpTypeCode => return set_icmp(&mut self.icmp, 0, number(bytes) as u16),
+            Field::IcmpType => return set_icmp(&mut self.icmp, 0x00ff, (number(bytes) as u16) << 8),
+            Field::IcmpCode => return set_icmp(&mut self.icmp, 0xff00, number(bytes) as u16 & 0xff),
+            Field::StartUptime => return self.uptimes[0] = Some(number(bytes) as u32),
+            Field::EndUptime => return self.uptimes[1] = Some(number(bytes) as u32),
+            Field::StartMilliseconds => return self.start = Some(ms(bytes)),
+            Field::EndMilliseconds => return self.end = Some(ms(bytes)),
+            _ => return self.set_rare(field, bytes),
+        };
+        self.known.add(known.0, known.1);
     }
 
     #[inline(never)]
@@ -164,8 +244,23 @@ impl Draft {
         match field {
             Field::SourcePrefix => self.prefix_lens[0] = value as u8,
             Field::DestinationPrefix => self.prefix_lens[1] = value as u8,
-            Field::Ingress => self.ingress = low,
-            Field::Egress => self.egress = low,
+            Field::Ingress => {
+                self.ingress = low;
+                self.know(KnownField::Ingress, 0);
+            }
+            Field::Egress => {
+                self.egress = low;
+                self.know(KnownField::Egress, 0);
+            }
+            // The interface below a logical one, for records that do not tell that.
+            Field::IngressPhysical if self.ingress == 0 => {
+                self.ingress = low;
+                self.know(KnownField::Ingress, 0);
+            }
+            Field::EgressPhysical if self.egress == 0 => {
+                self.egress = low;
+                self.know(KnownField::Egress, 0);
+            }
             Field::SourceAs => self.autonomous_systems[0] = low,
             Field::DestinationAs => self.autonomous_systems[1] = low,
             Field::NextHop => {
@@ -178,11 +273,31 @@ impl Draft {
                 set_address(&mut address, bytes);
                 self.exporter = address.filter(|address| !address.is_unspecified()).or(self.exporter);
             }
-            Field::Vlan if value > 0 => self.vlan = value as u16 & 0x0fff,
-            Field::Direction => self.direction = value as u8,
-            Field::MplsTop => self.mpls = low >> 4,
+            Field::Vlan => {
+                if value > 0 {
+                    self.vlan = value as u16 & 0x0fff;
+                }
+                self.know(KnownField::Vlan, 0);
+            }
+            Field::Direction => {
+                self.direction = value as u8;
+                self.know(KnownField::Direction, 0);
+            }
+            Field::MplsTop => {
+                self.mpls = low >> 4;
+                self.know(KnownField::Label, 0);
+            }
             Field::EndReason => self.end_reason = value as u8,
-            Field::Tunnel => self.tunnel = low,
+            Field::Tunnel => {
+                self.tunnel = low;
+                self.know(KnownField::Tunnel, 0);
+            }
+            Field::PostSourceAddress => set_address(&mut self.post_addresses[0], bytes),
+            Field::PostDestinationAddress => set_address(&mut self.post_addresses[1], bytes),
+            Field::PostSourcePort => self.post_ports[0] = Some(value as u16),
+            Field::PostDestinationPort => self.post_ports[1] = Some(value as u16),
+            Field::NatEvent => self.nat_event = Some(value as u8),
+            Field::FirewallEvent => self.firewall_event = Some(value as u8),
             Field::StartSeconds => self.start = Some(signed.saturating_mul(1000 * MS)),
             Field::EndSeconds => self.end = Some(signed.saturating_mul(1000 * MS)),
             Field::StartNtp => self.start = Some(of_ntp(value)),
@@ -197,7 +312,12 @@ impl Draft {
             Field::SamplingInterval => self.sampled.interval = low,
             Field::SamplingPackets => self.sampled.packets = low,
             Field::SamplingSpace => self.sampled.space = low,
+            Field::SamplingSize => self.sampled.size = low,
+            Field::SamplingPopulation => self.sampled.population = low,
+            Field::SamplingProbability => self.sampled.probability = float(bytes),
+            Field::SelectorAlgorithm => self.sampled.algorithm = value as u16,
             Field::Sampler => self.sampled.sampler = Some(value),
+            Field::System => self.sampled.is_of_system = true,
             _ => {}
         }
     }
@@ -208,16 +328,24 @@ impl Draft {
         self.sides.iter().any(|side| any(side) != 0)
     }
 
-    /// The flow. `exporter` and `domain` are those of the message; `sampling` is the interval of the counters, by which
-    /// they are multiplied if `scales`.
+    /// Whether it reports an event, which need not count anything.
+    pub(crate) fn has_event(&self) -> bool {
+        self.nat_event.is_some() || self.firewall_event.is_some()
+    }
+
+    /// The flow. `exporter` and `domain` are those of the message; `sampling` is the interval of the counters, if it is
+    /// known, by which they are multiplied if `scales`.
     pub(crate) fn flow(
         &self,
         time: MessageTime,
         (exporter, domain): (IpAddr, u32),
-        sampling: u32,
+        sampling: Option<u32>,
         scales: bool,
     ) -> Flow {
-        let factor = if scales { u64::from(sampling.max(1)) } else { 1 };
+        let factor = if scales { u64::from(sampling.unwrap_or(1)) } else { 1 };
+        let mut known = self.known;
+        let given = (0..2).filter(|side| self.addresses[*side].is_some());
+        given.for_each(|side| known.add(KnownField::Address, side));
         let (first, last) = self.times(time);
         let is_v6 = self.addresses.iter().flatten().any(IpAddr::is_ipv6);
         let none = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
@@ -229,12 +357,23 @@ impl Draft {
         let mut ports = self.ports;
         if let Some(icmp) = self.icmp.filter(|_| matches!(self.protocol, ICMP | ICMPV6)) {
             ports = [0, icmp];
+            known.add(KnownField::Port, 0);
+            known.add(KnownField::Port, 1);
         }
+        if known.has(KnownField::Port, 1) {
+            // Without an element of its own the type is in the destination's port.
+            known.add(KnownField::IcmpTypeCode, 0);
+        }
+        if self.reason() != EndReason::Unknown {
+            known.add(KnownField::EndReason, 0);
+        }
+        let counts_nothing = !self.is_counted();
         let endpoint = |at: usize| {
             let side = &self.sides[at];
             let or = |count: u64, post: u64| if count == 0 { post } else { count }.saturating_mul(factor);
             let (packets, bytes) = (or(side.packets, side.post_packets), or(side.bytes, side.post_bytes));
-            let has_sent = packets > 0 || bytes > 0;
+            // An event without counters has its time at the first side.
+            let has_sent = packets > 0 || bytes > 0 || counts_nothing && at == 0;
             Endpoint {
                 address: address(at),
                 port: ports[at],
@@ -257,14 +396,22 @@ impl Draft {
             ..FlowContext::NONE
         };
         let collected = Collected {
+            known,
             exporter: self.exporter.unwrap_or(exporter),
             domain,
-            sampling: if scales { 1 } else { sampling.max(1) },
+            sampling: if scales { sampling.and(Some(1)) } else { sampling },
             egress: self.egress,
             direction: self.direction,
             prefix_lens: self.prefix_lens,
             autonomous_systems: self.autonomous_systems,
             next_hop: self.next_hop,
+            post_addresses: self.post_addresses.map(|address| match address {
+                Some(IpAddr::V4(address)) if is_v6 => Some(IpAddr::V6(address.to_ipv6_mapped())),
+                address => address,
+            }),
+            post_ports: self.post_ports,
+            nat_event: self.nat_event,
+            firewall_event: self.firewall_event,
         };
         Flow {
             endpoints: [endpoint(0), endpoint(1)],
@@ -311,6 +458,15 @@ impl Draft {
             return Some(boot.saturating_add((i64::from(now) - ago).saturating_mul(MS)));
         }
         Some(self.boot_ns?.saturating_add(i64::from(uptime) * MS))
+    }
+}
+
+/// A number of IEEE 754, of four octets or eight; 0 for other lengths.
+fn float(bytes: &[u8]) -> f64 {
+    match (<[u8; 4]>::try_from(bytes), <[u8; 8]>::try_from(bytes)) {
+        (Ok(single), _) => f32::from_be_bytes(single).into(),
+        (_, Ok(double)) => f64::from_be_bytes(double),
+        _ => 0.0,
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Field {
     DestinationPrefix,
     Ingress,
     Egress,
+    IngressPhysical,
+    EgressPhysical,
     NextHop,
     SourceAs,
     DestinationAs,
@@ -67,13 +69,28 @@ pub(crate) enum Field {
     SamplingInterval,
     SamplingPackets,
     SamplingSpace,
+    SamplingSize,
+    SamplingPopulation,
+    SamplingProbability,
+    SelectorAlgorithm,
     Sampler,
+    /// The scope of version 9 that means all of the exporter.
+    System,
+    PostSourceAddress,
+    PostDestinationAddress,
+    PostSourcePort,
+    PostDestinationPort,
+    NatEvent,
+    FirewallEvent,
 }
 
 impl Field {
     /// The meaning of an element, and whether it is of the reverse direction; `None` for elements that are skipped.
     pub(crate) fn of(enterprise: u32, id: u16) -> Option<(Field, bool)> {
         match enterprise {
+            // What the responder sent, as Cisco's firewalls have it (NSEL).
+            0 if id == 232 => Some((Field::Octets, true)),
+            0 if id == 299 => Some((Field::Packets, true)),
             0 => Some((Field::of_iana(id)?, false)),
             REVERSE => Some((Field::of_iana(id)?, true)),
             CERT => match id & !CERT_REVERSE {
@@ -87,12 +104,16 @@ impl Field {
 
     /// The meaning of a scope of version 9 (RFC 3954, 6.1), whose types have numbers of their own.
     pub(crate) fn of_scope9(kind: u16) -> Option<(Field, bool)> {
-        (kind == 2).then_some((Field::Ingress, false))
+        match kind {
+            1 => Some((Field::System, false)),
+            2 => Some((Field::Ingress, false)),
+            _ => None,
+        }
     }
 
     fn of_iana(id: u16) -> Option<Field> {
         Some(match id {
-            // Cisco's firewalls have octets and packets as 231 and 298 (NSEL).
+            // Cisco's firewalls have what the initiator sent as 231 and 298 (NSEL).
             1 | 85 | 231 => Field::Octets,
             2 | 86 | 298 => Field::Packets,
             23 => Field::PostOctets,
@@ -108,6 +129,8 @@ impl Field {
             13 | 30 => Field::DestinationPrefix,
             10 => Field::Ingress,
             14 => Field::Egress,
+            252 => Field::IngressPhysical,
+            253 => Field::EgressPhysical,
             15 | 62 => Field::NextHop,
             16 => Field::SourceAs,
             17 => Field::DestinationAs,
@@ -141,7 +164,17 @@ impl Field {
             34 | 50 => Field::SamplingInterval,
             305 => Field::SamplingPackets,
             306 => Field::SamplingSpace,
+            304 => Field::SelectorAlgorithm,
+            309 => Field::SamplingSize,
+            310 => Field::SamplingPopulation,
+            311 => Field::SamplingProbability,
             48 | 302 => Field::Sampler,
+            225 | 281 => Field::PostSourceAddress,
+            226 | 282 => Field::PostDestinationAddress,
+            227 => Field::PostSourcePort,
+            228 => Field::PostDestinationPort,
+            230 => Field::NatEvent,
+            233 => Field::FirewallEvent,
             _ => return None,
         })
     }

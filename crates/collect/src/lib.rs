@@ -27,10 +27,11 @@ mod sampling;
 mod sequence;
 mod sets;
 mod sflow;
+mod sources;
 mod template;
 mod template_file;
 
-pub use account::{DatagramFault, Protocol, RefusedCause, SourceAccount};
-pub use collector::{Collector, CollectorSettings, TemplateAccount};
+pub use account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
+pub use collector::{Collector, CollectorSettings};
 pub use error::Error;
 pub use template_file::TemplateFile;

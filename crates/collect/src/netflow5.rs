@@ -8,6 +8,8 @@
 
 use std::net::IpAddr;
 
+use tapline_flow::KnownField;
+
 use crate::bytes::Bytes;
 use crate::draft::{Draft, MessageTime};
 use crate::field::Field;
@@ -16,6 +18,16 @@ pub(crate) const RECORD_LEN: usize = 48;
 /// The low bits of the header's sampling field: the interval. The top two are the mode.
 const INTERVAL_BITS: u16 = 0x3fff;
 
+/// The fields that each record gives; packets, octets and addresses are taken as fields.
+const GIVEN: [KnownField; 6] = [
+    KnownField::Protocol,
+    KnownField::Ingress,
+    KnownField::Egress,
+    KnownField::Port,
+    KnownField::TcpFlags,
+    KnownField::Tos,
+];
+
 /// The header of a message.
 pub(crate) struct Header {
     pub(crate) count: u16,
@@ -23,7 +35,7 @@ pub(crate) struct Header {
     pub(crate) sequence: u32,
     /// Engine type and id.
     pub(crate) engine: u16,
-    /// 0 if nothing was sampled.
+    /// 0 if the exporter does not say.
     pub(crate) interval: u32,
 }
 
@@ -40,6 +52,8 @@ pub(crate) fn header(bytes: &mut Bytes<'_>) -> Option<Header> {
 /// A record.
 pub(crate) fn record(record: &[u8; RECORD_LEN]) -> Draft {
     let mut draft = Draft::new();
+    GIVEN.iter().for_each(|field| draft.know(*field, 0));
+    draft.know(KnownField::Port, 1);
     let u16_at = |at: usize| u16::from_be_bytes([record[at], record[at + 1]]);
     let address = |at: usize| IpAddr::from([record[at], record[at + 1], record[at + 2], record[at + 3]]);
     draft.addresses = [Some(address(0)), Some(address(4))];

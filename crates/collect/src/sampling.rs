@@ -1,4 +1,10 @@
-//! Sampling intervals, as options tell them: of the whole source, of an interface, of a sampler.
+//! Sampling intervals, as options tell them: of the whole source, of an interface, of a sampler. What no option tells is
+//! unknown, which is not 1.
+//!
+//! ```text
+//! interval of a record :=  its own | that of its sampler | of its sampler in other domains of the exporter | of its interface
+//!                          | of the source | of the only sampler of the source | of the exporter
+//! ```
 
 use std::collections::HashMap;
 
@@ -6,10 +12,18 @@ use crate::draft::Draft;
 
 /// Interfaces and samplers of a source at most.
 const SCOPES_MAX: usize = 4096;
+/// Samplers at most that the domains of an exporter share.
+const SHARED_MAX: usize = 256;
+/// Memory of each, in bytes, about.
+const SCOPE_LEN: usize = 48;
 
 /// The part of a source that an interval is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Scope {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    /// The source.
+    Whole,
+    /// All domains of the exporter.
+    System,
     Interface(u32),
     Sampler(u64),
 }
@@ -17,49 +31,118 @@ enum Scope {
 /// The sampling intervals of a source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SamplingRates {
-    /// 0 until it is told.
-    pub(crate) whole: u32,
+    whole: Option<u32>,
+    system: Option<u32>,
     scoped: HashMap<Scope, u32>,
     samplers: usize,
     /// The interval of the sampler that came last: of records that name none, where there is but one.
-    last: u32,
+    last: Option<u32>,
+}
+
+/// Intervals that all domains of an exporter share: line cards export under domains of their own what the router tells
+/// of its samplers under another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedRates {
+    system: Option<u32>,
+    /// `None` for a sampler of which domains tell different intervals.
+    samplers: HashMap<u64, Option<u32>>,
+}
+
+impl SharedRates {
+    /// Bytes of memory, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.samplers.len() * SCOPE_LEN
+    }
+
+    /// Takes an interval that one domain told. The others know it from then on.
+    pub(crate) fn learn(&mut self, scope: Scope, interval: u32, before: Option<u32>) {
+        let has_room = self.samplers.len() < SHARED_MAX;
+        match scope {
+            Scope::System => self.system = Some(interval),
+            Scope::Sampler(sampler) => match self.samplers.get_mut(&sampler) {
+                // A domain may change its own mind.
+                Some(known) if known.is_some() && *known == before => *known = Some(interval),
+                Some(known) if *known == Some(interval) => {}
+                Some(known) => *known = None,
+                None if has_room => {
+                    self.samplers.insert(sampler, Some(interval));
+                }
+                None => {}
+            },
+            Scope::Whole | Scope::Interface(_) => {}
+        }
+    }
+}
+
+/// An interval that an option told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Learnt {
+    pub(crate) scope: Scope,
+    pub(crate) interval: u32,
+    /// The interval of this scope before.
+    pub(crate) before: Option<u32>,
 }
 
 impl SamplingRates {
-    /// Takes a record of options; the interval, if it tells one.
-    pub(crate) fn learn(&mut self, options: &Draft) -> Option<u32> {
+    /// Bytes of memory, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.scoped.len() * SCOPE_LEN
+    }
+
+    /// Takes a record of options; the interval, if it tells one and there is room for it.
+    pub(crate) fn learn(&mut self, options: &Draft) -> Option<Learnt> {
         let interval = options.sampled.told()?;
         let scope = match (options.sampled.sampler, options.ingress) {
             (Some(sampler), _) => Scope::Sampler(sampler),
             (None, interface @ 1..) => Scope::Interface(interface),
-            (None, 0) => {
-                self.whole = interval;
-                return Some(interval);
-            }
+            (None, 0) if options.sampled.is_of_system => Scope::System,
+            (None, 0) => Scope::Whole,
         };
-        if self.scoped.len() < SCOPES_MAX || self.scoped.contains_key(&scope) {
-            let is_new = self.scoped.insert(scope, interval).is_none();
-            if matches!(scope, Scope::Sampler(_)) {
-                self.samplers += usize::from(is_new);
-                self.last = interval;
-            }
-        }
-        Some(interval)
+        let before = self.set(scope, interval)?;
+        Some(Learnt { scope, interval, before })
     }
 
-    /// The interval of a record: its own, that of its sampler, of its interface, of the source; 1 if none is told.
+    /// Sets the interval of a scope; the one before, or `None` if there is no room.
+    pub(crate) fn set(&mut self, scope: Scope, interval: u32) -> Option<Option<u32>> {
+        match scope {
+            Scope::Whole => return Some(self.whole.replace(interval)),
+            Scope::System => return Some(self.system.replace(interval)),
+            Scope::Interface(_) | Scope::Sampler(_) => {}
+        }
+        if self.scoped.len() >= SCOPES_MAX && !self.scoped.contains_key(&scope) {
+            return None;
+        }
+        let before = self.scoped.insert(scope, interval);
+        if matches!(scope, Scope::Sampler(_)) {
+            self.samplers += usize::from(before.is_none());
+            self.last = Some(interval);
+        }
+        Some(before)
+    }
+
+    /// All intervals, in order.
+    pub(crate) fn all(&self) -> Vec<(Scope, u32)> {
+        let mut all: Vec<(Scope, u32)> =
+            self.scoped.iter().map(|(scope, interval)| (*scope, *interval)).collect();
+        all.extend(self.whole.map(|interval| (Scope::Whole, interval)));
+        all.extend(self.system.map(|interval| (Scope::System, interval)));
+        all.sort_unstable();
+        all
+    }
+
+    /// The interval of a record; `None` if none is told.
     #[inline]
-    pub(crate) fn of(&self, record: &Draft) -> u32 {
+    pub(crate) fn of(&self, record: &Draft, shared: &SharedRates) -> Option<u32> {
         if let Some(interval) = record.sampled.told() {
-            return interval;
+            return Some(interval);
         }
-        if self.scoped.is_empty() {
-            return self.whole.max(1);
-        }
-        let of_sampler = record.sampled.sampler.and_then(|sampler| self.scoped.get(&Scope::Sampler(sampler)));
-        let of_interface = || self.scoped.get(&Scope::Interface(record.ingress));
-        let of_rest = || if self.whole == 0 && self.samplers == 1 { self.last } else { self.whole };
-        of_sampler.or_else(of_interface).copied().unwrap_or_else(of_rest).max(1)
+        let of_sampler = record.sampled.sampler.and_then(|sampler| {
+            let own = self.scoped.get(&Scope::Sampler(sampler)).copied();
+            own.or_else(|| shared.samplers.get(&sampler).copied().flatten())
+        });
+        let of_interface = || self.scoped.get(&Scope::Interface(record.ingress)).copied();
+        let only = || self.last.filter(|_| self.samplers == 1);
+        of_sampler.or_else(of_interface).or(self.whole).or(self.system).or_else(only).or(shared.system)
     }
 }
 
@@ -77,15 +160,55 @@ mod tests {
     #[test]
     fn the_nearest_scope_decides() {
         let mut rates = SamplingRates::default();
-        assert_eq!(rates.of(&draft(&[])), 1);
+        let of = |rates: &SamplingRates, fields: &[(Field, u32)]| {
+            rates.of(&draft(fields), &SharedRates::default())
+        };
+        assert_eq!(of(&rates, &[]), None, "unknown is not 1");
         rates.learn(&draft(&[(Field::Sampler, 7), (Field::SamplingPackets, 1), (Field::SamplingSpace, 99)]));
-        assert_eq!(rates.of(&draft(&[])), 100, "the only sampler");
+        assert_eq!(of(&rates, &[]), Some(100), "the only sampler");
         rates.learn(&draft(&[(Field::SamplingInterval, 10)]));
         rates.learn(&draft(&[(Field::Ingress, 3), (Field::SamplingInterval, 20)]));
-        assert_eq!(rates.of(&draft(&[])), 10);
-        assert_eq!(rates.of(&draft(&[(Field::Ingress, 3)])), 20);
-        assert_eq!(rates.of(&draft(&[(Field::Ingress, 3), (Field::Sampler, 7)])), 100);
-        assert_eq!(rates.of(&draft(&[(Field::Ingress, 3), (Field::SamplingInterval, 5)])), 5);
+        assert_eq!(of(&rates, &[]), Some(10));
+        assert_eq!(of(&rates, &[(Field::Ingress, 3)]), Some(20));
+        assert_eq!(of(&rates, &[(Field::Ingress, 3), (Field::Sampler, 7)]), Some(100));
+        assert_eq!(of(&rates, &[(Field::Ingress, 3), (Field::SamplingInterval, 5)]), Some(5));
         assert_eq!(rates.learn(&draft(&[(Field::Ingress, 3)])), None);
+    }
+
+    /// RFC 5477, 8.2: which elements count follows from the algorithm.
+    #[test]
+    fn each_algorithm_has_its_elements() {
+        let told = |fields: &[(Field, u32)]| draft(fields).sampled.told();
+        let systematic = [(Field::SamplingPackets, 1), (Field::SamplingSpace, 0)];
+        let random = [(Field::SamplingSize, 1), (Field::SamplingPopulation, 256)];
+        assert_eq!(told(&[systematic, random].concat()), Some(1));
+        let algorithm = [(Field::SelectorAlgorithm, 3)];
+        assert_eq!(told(&[&systematic[..], &random, &algorithm].concat()), Some(256));
+        assert_eq!(told(&random), Some(256));
+        assert_eq!(
+            told(&[(Field::SamplingSize, 4), (Field::SamplingPopulation, 10)]),
+            Some(3),
+            "2.5, rounded"
+        );
+        assert_eq!(told(&[(Field::SamplingSize, 4), (Field::SamplingPopulation, 1)]), None);
+        assert_eq!(told(&[(Field::SamplingProbability, 0.01_f32.to_bits())]), Some(100));
+        for nonsense in [0.0_f32, -1.0, 2.0, f32::NAN, f32::INFINITY] {
+            assert_eq!(told(&[(Field::SamplingProbability, nonsense.to_bits())]), None);
+        }
+    }
+
+    #[test]
+    fn domains_share_samplers_unless_they_differ() {
+        let (mut shared, none) = (SharedRates::default(), SamplingRates::default());
+        let record = draft(&[(Field::Sampler, 7)]);
+        shared.learn(Scope::Sampler(7), 100, None);
+        shared.learn(Scope::Sampler(7), 100, None);
+        assert_eq!(none.of(&record, &shared), Some(100));
+        shared.learn(Scope::Sampler(7), 200, Some(100));
+        assert_eq!(none.of(&record, &shared), Some(200), "it was changed");
+        shared.learn(Scope::Sampler(7), 300, None);
+        assert_eq!(none.of(&record, &shared), None, "which one is not known");
+        shared.learn(Scope::System, 50, None);
+        assert_eq!(none.of(&draft(&[]), &shared), Some(50));
     }
 }

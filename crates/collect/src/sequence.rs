@@ -32,17 +32,18 @@ struct Gap {
 }
 
 impl Sequence {
-    /// Notes a message of `number`, with `units` units; `None` if they are unknown.
-    pub(crate) fn note(&mut self, number: u32, units: Option<u32>, account: &mut SourceAccount) {
+    /// Notes a message of `number`, with `units` units; `None` if they are unknown. Whether it goes on from the one
+    /// before.
+    pub(crate) fn note(&mut self, number: u32, units: Option<u32>, account: &mut SourceAccount) -> bool {
         let after = units.map(|units| number.wrapping_add(units));
         let Some(next) = self.next else {
             self.next = after;
-            return;
+            return false;
         };
         if self.anew == Some(number) && number != next {
             account.restarts += 1;
             *self = Sequence { next: after, ..Sequence::default() };
-            return;
+            return true;
         }
         let ahead = number.wrapping_sub(next);
         if ahead == 0 {
@@ -59,6 +60,7 @@ impl Sequence {
         } else {
             self.anew = after;
         }
+        ahead == 0
     }
 }
 
@@ -68,9 +70,11 @@ mod tests {
     use crate::Protocol;
 
     fn noted(messages: &[(u32, Option<u32>)]) -> (u64, u64, u64) {
-        let mut account = SourceAccount::new([192, 0, 2, 1].into(), Protocol::Ipfix, 0);
+        let mut account = SourceAccount::new([192, 0, 2, 1].into(), 4739, Protocol::Ipfix, 0);
         let mut sequence = Sequence::default();
-        messages.iter().for_each(|&(number, units)| sequence.note(number, units, &mut account));
+        for &(number, units) in messages {
+            sequence.note(number, units, &mut account);
+        }
         (account.lost, account.late, account.restarts)
     }
 

@@ -11,6 +11,7 @@
 
 use std::net::IpAddr;
 
+use tapline_flow::KnownField;
 use tapline_packet::LinkType;
 use tapline_packet::headers::{Headers, IpVersion};
 
@@ -71,8 +72,14 @@ fn packet_sample(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Sample> {
     let (rate, _pool, _drops) = (bytes.u32()?, bytes.u32()?, bytes.u32()?);
     let mut draft = Box::new(Draft::new());
     draft.sampled.interval = rate;
-    draft.ingress = interface(bytes, is_expanded)?;
-    draft.egress = interface(bytes, is_expanded)?;
+    if let Some(ingress) = interface(bytes, is_expanded)? {
+        draft.ingress = ingress;
+        draft.know(KnownField::Ingress, 0);
+    }
+    if let Some(egress) = interface(bytes, is_expanded)? {
+        draft.egress = egress;
+        draft.know(KnownField::Egress, 0);
+    }
     let records = bytes.u32()?.min(RECORDS_MAX);
     let mut is_ip = false;
     for _ in 0..records {
@@ -83,8 +90,8 @@ fn packet_sample(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Sample> {
     Some(if is_ip { Sample::Packet(draft) } else { Sample::NotIp })
 }
 
-/// The number of an interface; 0 where the field tells of a discard or of several.
-fn interface(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<u32> {
+/// The number of an interface; `None` within for one that is not known, a discard, or several.
+fn interface(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Option<u32>> {
     let (format, value) = match is_expanded {
         true => (bytes.u32()?, bytes.u32()?),
         false => {
@@ -92,7 +99,7 @@ fn interface(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<u32> {
             (both >> 30, both & 0x3fff_ffff)
         }
     };
-    Some(if format == 0 && value != 0x3fff_ffff && value != u32::MAX { value } else { 0 })
+    Some((format == 0 && ![0, 0x3fff_ffff, u32::MAX].contains(&value)).then_some(value))
 }
 
 /// Takes a record. Whether it told addresses; `None` if it is cut short.
@@ -107,6 +114,7 @@ fn record(format: u32, mut bytes: Bytes<'_>, draft: &mut Draft) -> Option<bool> 
             let vlan = bytes.u32()?;
             if (1..4095).contains(&vlan) {
                 draft.vlan = vlan as u16;
+                draft.know(KnownField::Vlan, 0);
             }
             Some(false)
         }
@@ -148,12 +156,30 @@ fn raw_header(bytes: &mut Bytes<'_>, draft: &mut Draft) -> Option<bool> {
         11 | 12 => LinkType::RAW,
         _ => return Some(false),
     };
+    let link_len = frame_len.saturating_sub(stripped);
+    packet_head(link_type, data, link_len, draft)
+}
+
+/// Takes the first bytes of a packet whose frame has `frame_len` bytes in all. Whether it is IP; `None` if it is cut short
+/// within its headers.
+pub(crate) fn packet_head(
+    link_type: LinkType,
+    data: &[u8],
+    frame_len: u32,
+    draft: &mut Draft,
+) -> Option<bool> {
     let headers = Headers::parse_data(link_type, data);
     let (Some(l3), Some((source, destination))) = (headers.l3(), headers.addresses(data)) else {
         return Some(false);
     };
     draft.addresses = [Some(source), Some(destination)];
-    draft.protocol = headers.protocol().unwrap_or(0);
+    if let Some(protocol) = headers.protocol() {
+        draft.protocol = protocol;
+        draft.know(KnownField::Protocol, 0);
+    }
+    if link_type == LinkType::ETHERNET {
+        draft.know(KnownField::Vlan, 0);
+    }
     if let Some(vlan) = headers.vlans().first() {
         draft.vlan = vlan.id();
     }
@@ -172,18 +198,28 @@ fn raw_header(bytes: &mut Bytes<'_>, draft: &mut Draft) -> Option<bool> {
     };
     // Of merged segments the header has no length: then the frame's, without what stands before IP.
     if side.bytes == 0 || side.bytes == 40 && headers.ip() == Some(IpVersion::V6) {
-        side.bytes = u64::from(frame_len.saturating_sub(stripped)).saturating_sub(l3 as u64).max(side.bytes);
+        side.bytes = u64::from(frame_len).saturating_sub(l3 as u64).max(side.bytes);
     }
     side.ttl_max = side.ttl_min;
-    if let Some((source, destination)) = headers.ports(data) {
-        draft.ports = [source, destination];
-    } else if let Some([kind, code]) = headers.l4().and_then(|l4| data.get(l4..)?.first_chunk())
+    let of_ip =
+        [KnownField::Packets, KnownField::Bytes, KnownField::Tos, KnownField::TtlMin, KnownField::TtlMax];
+    of_ip.iter().for_each(|field| draft.know(*field, 0));
+    let mut ports = headers.ports(data).map(|(source, destination)| [source, destination]);
+    if ports.is_none()
+        && let Some([kind, code]) = headers.l4().and_then(|l4| data.get(l4..)?.first_chunk())
         && matches!(draft.protocol, 1 | 58)
     {
-        draft.ports = [0, u16::from_be_bytes([*kind, *code])];
+        ports = Some([0, u16::from_be_bytes([*kind, *code])]);
+    }
+    if let Some(ports) = ports {
+        draft.ports = ports;
+        (0..2).for_each(|side| draft.know(KnownField::Port, side));
     }
     let flags = headers.l4().filter(|_| draft.protocol == TCP).and_then(|l4| data.get(l4 + 13));
-    draft.sides[0].tcp_flags = flags.copied().unwrap_or(0);
+    if let Some(flags) = flags {
+        draft.sides[0].tcp_flags = *flags;
+        draft.know(KnownField::TcpFlags, 0);
+    }
     Some(true)
 }
 
@@ -204,6 +240,16 @@ fn ip_fields(bytes: &mut Bytes<'_>, draft: &mut Draft, address_len: usize) -> Op
         (draft.addresses, draft.ports, draft.protocol) = (addresses, ports, protocol as u8);
         let side = &mut draft.sides[0];
         (side.packets, side.bytes, side.tcp_flags, side.tos) = (1, len.into(), flags, tos);
+        let given = [
+            KnownField::Protocol,
+            KnownField::Port,
+            KnownField::Packets,
+            KnownField::Bytes,
+            KnownField::TcpFlags,
+            KnownField::Tos,
+        ];
+        given.iter().for_each(|field| draft.know(*field, 0));
+        draft.know(KnownField::Port, 1);
     }
     Some(true)
 }

@@ -5,6 +5,8 @@
 //! IPFIX    id 2 | fields 2 | (number 2, length 2, enterprise 4 if the top bit is set)*  options: id | fields 2 | scopes 2
 //! ```
 
+use std::collections::HashSet;
+
 use crate::bytes::Bytes;
 use crate::field::Field;
 
@@ -73,13 +75,20 @@ impl Template {
             return None;
         }
         let mut at = 0;
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut seen = HashSet::new();
         for (place, field) in raw.iter().enumerate() {
-            let known = match form == Form::V9 && place < usize::from(scopes) {
+            let is_scope9 = form == Form::V9 && place < usize::from(scopes);
+            let known = match is_scope9 {
                 true => Field::of_scope9(field.id),
                 false => Field::of(field.enterprise, field.id),
             };
-            if is_variable || known.is_some() {
+            // Of elements that are repeated the first is that of the outer header (RFC 7012, 4.1 and RFC 7011, 8): all of
+            // them together are one packet, the others are of what it carries.
+            let known = known.filter(|_| seen.insert((is_scope9, field.enterprise, field.id)));
+            let is_system = matches!(known, Some((Field::System, _)));
+            // A field of no octets costs a datagram nothing, so it must cost us nothing.
+            if is_system || field.len > 0 && (is_variable || known.is_some()) {
                 steps.push(Step { at, len: field.len, field: known });
             }
             at = at.saturating_add(field.len);

@@ -2,26 +2,34 @@
 //!
 //! ```text
 //! tapline-templates 1
-//! 192.0.2.1 ipfix 1 256 0 8:4 12:4 1:8 29305/1:8        exporter, protocol, domain, id, scopes, enterprise/number:octets
-//! 192.0.2.1 v9 0 257 1 2:4 34:4                         of a variable length: 65535
+//! 192.0.2.1:4711 ipfix 1 256 0 8:4 12:4 1:8 29305/1:8   exporter, protocol, domain, id, scopes, enterprise/number:octets
+//! 192.0.2.1:4711 v9 0 257 1 2:4 34:4                    of a variable length: 65535
+//! 192.0.2.1:4711 v9 0 sampling sampler:7 100            1 packet in 100; of: domain, exporter, interface:N, sampler:N
+//! 192.0.2.1:4711 v9 0 proven                            the source has sent messages in order for a while
 //! ```
 //!
-//! Lines are only added, so a crash leaves at most half a line at the end, which is cut off. `docs/format/templates.md` has
-//! the whole of it.
+//! Lines are added, so a crash leaves at most half a line at the end, which is cut off. A full file is written anew with
+//! what the collector knows then. `docs/format/templates.md` has the whole of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use tapline_sys::output_file;
 
+use crate::sampling::Scope;
+use crate::sources::SourceKey;
 use crate::template::{FIELDS_MAX, Form, LEAST_ID, RawField, Template};
 use crate::{Error, Protocol};
 
 const HEAD: &str = "tapline-templates 1";
 /// The file takes no more than this, in bytes: an exporter whose templates never stay the same cannot fill a disk.
 const LEN_MAX: u64 = 16 << 20;
+/// Marks a proven source.
+const PROVEN: &str = "proven";
+/// Begins a sampling interval.
+const SAMPLING: &str = "sampling";
 
 /// A file that keeps templates over restarts.
 #[derive(Debug)]
@@ -31,18 +39,32 @@ pub struct TemplateFile {
     len: u64,
     /// Templates that were not kept: the file is full, or could not be written.
     refused: u64,
-    line: String,
-    kept: Vec<Kept>,
+    kept: Vec<(SourceKey, Entry)>,
 }
 
-/// A template as it is kept.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) exporter: IpAddr,
-    pub(crate) protocol: Protocol,
-    pub(crate) domain: u32,
-    pub(crate) id: u16,
-    pub(crate) template: Template,
+/// What the file keeps of a source.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Entry {
+    /// A template, with its id.
+    Template(u16, Template),
+    /// A sampling interval.
+    Interval(Scope, u32),
+    /// The source is proven (see `sources.rs`).
+    Proven,
+}
+
+/// Whether the file kept an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Kept,
+    /// There is no room for it.
+    Full,
+}
+
+impl Keeping {
+    pub(crate) fn and(self, other: Keeping) -> Keeping {
+        if self == Keeping::Full { self } else { other }
+    }
 }
 
 impl TemplateFile {
@@ -54,14 +76,7 @@ impl TemplateFile {
         let fault = |source| Error::File { path: path.to_owned(), source };
         let file = output_file::open(path, OpenOptions::new().read(true).append(true).create(true));
         let file = file.map_err(fault)?;
-        let mut opened = TemplateFile {
-            path: path.to_owned(),
-            file,
-            len: 0,
-            refused: 0,
-            line: String::new(),
-            kept: Vec::new(),
-        };
+        let mut opened = TemplateFile { path: path.to_owned(), file, len: 0, refused: 0, kept: Vec::new() };
         opened.read()?;
         if opened.len == 0 {
             opened.add_line(HEAD).map_err(fault)?;
@@ -74,8 +89,8 @@ impl TemplateFile {
         self.refused
     }
 
-    /// The templates that the file had when it was opened, in their order.
-    pub(crate) fn take_kept(&mut self) -> Vec<Kept> {
+    /// The entries that the file had when it was opened, in their order.
+    pub(crate) fn take_kept(&mut self) -> Vec<(SourceKey, Entry)> {
         std::mem::take(&mut self.kept)
     }
 
@@ -114,28 +129,35 @@ impl TemplateFile {
         Error::Line { path: self.path.clone(), line: 1, what }
     }
 
-    /// Keeps a template.
-    pub(crate) fn keep(
-        &mut self,
-        exporter: IpAddr,
-        protocol: Protocol,
-        domain: u32,
-        id: u16,
-        template: &Template,
-    ) {
-        let mut line = std::mem::take(&mut self.line);
-        line.clear();
-        line += &format!("{exporter} {} {domain} {id} {}", protocol.name(), template.scopes);
-        for RawField { enterprise, id, len } in &template.raw {
-            line += &match enterprise {
-                0 => format!(" {id}:{len}"),
-                enterprise => format!(" {enterprise}/{id}:{len}"),
-            };
+    /// Keeps an entry of a source.
+    pub(crate) fn keep(&mut self, key: SourceKey, entry: &Entry) -> Keeping {
+        let line = text_of(key, entry);
+        if self.len + line.len() as u64 >= LEN_MAX {
+            return Keeping::Full;
         }
-        if self.len + line.len() as u64 >= LEN_MAX || self.add_line(&line).is_err() {
+        if self.add_line(&line).is_err() {
             self.refused += 1;
         }
-        self.line = line;
+        Keeping::Kept
+    }
+
+    /// Writes the file anew, with as many of the entries as fill half of it, the first ones of all.
+    pub(crate) fn rewrite(&mut self, entries: impl Iterator<Item = (SourceKey, Entry)>) {
+        let mut text = format!("{HEAD}\n");
+        for (key, entry) in entries {
+            let line = text_of(key, &entry);
+            if text.len() + line.len() >= LEN_MAX as usize / 2 {
+                self.refused += 1;
+                continue;
+            }
+            text += &line;
+            text.push('\n');
+        }
+        self.len = 0;
+        match self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes())) {
+            Ok(()) => self.len = text.len() as u64,
+            Err(_) => self.refused += 1,
+        }
     }
 
     fn add_line(&mut self, line: &str) -> io::Result<()> {
@@ -146,22 +168,77 @@ impl TemplateFile {
     }
 }
 
+/// The line of an entry.
+fn text_of(key: SourceKey, entry: &Entry) -> String {
+    let SourceKey { exporter, port, protocol, domain } = key;
+    let exporter = match port {
+        0 => exporter.to_string(),
+        port => SocketAddr::new(exporter, port).to_string(),
+    };
+    let mut line = format!("{exporter} {} {domain} ", protocol.name());
+    match entry {
+        Entry::Proven => line += PROVEN,
+        Entry::Interval(scope, interval) => {
+            line += &match scope {
+                Scope::Whole => format!("{SAMPLING} domain {interval}"),
+                Scope::System => format!("{SAMPLING} exporter {interval}"),
+                Scope::Interface(interface) => format!("{SAMPLING} interface:{interface} {interval}"),
+                Scope::Sampler(sampler) => format!("{SAMPLING} sampler:{sampler} {interval}"),
+            };
+        }
+        Entry::Template(id, template) => {
+            line += &format!("{id} {}", template.scopes);
+            for RawField { enterprise, id, len } in &template.raw {
+                line += &match enterprise {
+                    0 => format!(" {id}:{len}"),
+                    enterprise => format!(" {enterprise}/{id}:{len}"),
+                };
+            }
+        }
+    }
+    line
+}
+
 /// A line; `None` for one that is damaged, which is passed over.
-fn parse(line: &str) -> Option<Kept> {
+fn parse(line: &str) -> Option<(SourceKey, Entry)> {
     let mut words = line.split(' ');
-    let exporter = words.next()?.parse().ok()?;
+    let exporter = words.next()?;
+    let (exporter, port) = match exporter.parse::<SocketAddr>() {
+        Ok(address) => (address.ip(), address.port()),
+        Err(_) => (exporter.parse::<IpAddr>().ok()?, 0),
+    };
     let (protocol, form) = match words.next()? {
         "v9" => (Protocol::NetFlow9, Form::V9),
         "ipfix" => (Protocol::Ipfix, Form::Ipfix),
         _ => return None,
     };
     let domain = words.next()?.parse().ok()?;
-    let id = words.next()?.parse().ok().filter(|id| *id >= LEAST_ID)?;
+    let key = SourceKey { exporter, port, protocol, domain };
+    let kind = words.next()?;
+    if kind == PROVEN {
+        return Some((key, Entry::Proven));
+    }
+    if kind == SAMPLING {
+        let scope = scope(words.next()?)?;
+        let interval = words.next()?.parse().ok().filter(|interval| *interval > 0)?;
+        return Some((key, Entry::Interval(scope, interval)));
+    }
+    let id = kind.parse().ok().filter(|id| *id >= LEAST_ID)?;
     let scopes = words.next()?.parse().ok()?;
     let fields =
         words.map(field).collect::<Option<Vec<RawField>>>().filter(|fields| fields.len() <= FIELDS_MAX)?;
     let template = Template::new(fields.into(), scopes, form)?;
-    Some(Kept { exporter, protocol, domain, id, template })
+    Some((key, Entry::Template(id, template)))
+}
+
+fn scope(word: &str) -> Option<Scope> {
+    match word.split_once(':') {
+        Some(("interface", number)) => Some(Scope::Interface(number.parse().ok()?)),
+        Some(("sampler", number)) => Some(Scope::Sampler(number.parse().ok()?)),
+        None if word == "domain" => Some(Scope::Whole),
+        None if word == "exporter" => Some(Scope::System),
+        _ => None,
+    }
 }
 
 fn field(word: &str) -> Option<RawField> {
@@ -175,8 +252,17 @@ mod tests {
     use super::*;
 
     fn read(path: &Path) -> Vec<(u16, Template)> {
-        let kept = TemplateFile::open(path).unwrap().take_kept();
-        kept.into_iter().map(|kept| (kept.id, kept.template)).collect()
+        let kept = TemplateFile::open(path).unwrap().take_kept().into_iter();
+        let template = |(_, entry)| match entry {
+            Entry::Template(id, template) => Some((id, template)),
+            Entry::Interval(..) | Entry::Proven => None,
+        };
+        kept.filter_map(template).collect()
+    }
+
+    fn key(domain: u32) -> SourceKey {
+        let exporter = "2001:db8::1".parse().unwrap();
+        SourceKey { exporter, port: 4711, protocol: Protocol::Ipfix, domain }
     }
 
     #[test]
@@ -186,19 +272,42 @@ mod tests {
         let raw = |enterprise, id, len| RawField { enterprise, id, len };
         let fields = vec![raw(0, 8, 4), raw(29305, 1, 8), raw(0, 96, u16::MAX)];
         let template = Template::new(fields.into(), 1, Form::Ipfix).unwrap();
-        let exporter = "2001:db8::1".parse().unwrap();
-        TemplateFile::open(&path).unwrap().keep(exporter, Protocol::Ipfix, 7, 300, &template);
+        let keep = |id| {
+            let entry = Entry::Template(id, template.clone());
+            assert_eq!(TemplateFile::open(&path).unwrap().keep(key(7), &entry), Keeping::Kept);
+        };
+        keep(300);
         assert_eq!(read(&path), [(300, template.clone())]);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "tapline-templates 1\n2001:db8::1 ipfix 7 300 1 8:4 29305/1:8 96:65535\n");
+        assert_eq!(text, "tapline-templates 1\n[2001:db8::1]:4711 ipfix 7 300 1 8:4 29305/1:8 96:65535\n");
         // Cut anywhere, the file is read, and can be added to.
         for len in HEAD.len() + 1..text.len() {
             std::fs::write(&path, &text[..len]).unwrap();
             assert!(read(&path).is_empty());
-            TemplateFile::open(&path).unwrap().keep(exporter, Protocol::Ipfix, 7, 301, &template);
+            keep(301);
             let ids: Vec<u16> = read(&path).iter().map(|(id, _)| *id).collect();
             assert_eq!(ids, [301], "{len}");
         }
+    }
+
+    #[test]
+    fn a_full_file_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("templates");
+        let fields: Vec<RawField> = (0..512).map(|id| RawField { enterprise: 0, id, len: 1 }).collect();
+        let template = Template::new(fields.into(), 0, Form::Ipfix).unwrap();
+        let entry = Entry::Template(300, template);
+        let mut file = TemplateFile::open(&path).unwrap();
+        let forged = (0..).find(|domain| file.keep(key(*domain), &entry) == Keeping::Full).unwrap();
+        assert!(forged > 4000);
+        let scopes = [Scope::Whole, Scope::System, Scope::Interface(3), Scope::Sampler(1 << 40)];
+        let mut entries = scopes.map(|scope| (key(0), Entry::Interval(scope, 100))).to_vec();
+        entries.extend([(key(0), Entry::Proven), (key(0), entry.clone())]);
+        file.rewrite(entries.iter().cloned());
+        assert_eq!((file.refused(), file.keep(key(1), &entry)), (0, Keeping::Kept));
+        let kept = TemplateFile::open(&path).unwrap().take_kept();
+        entries.push((key(1), entry));
+        assert_eq!(kept, entries);
     }
 
     #[test]

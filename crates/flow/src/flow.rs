@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
 
-use crate::{Collected, Details};
+use crate::{Collected, Details, KnownField};
 
 /// An expired flow (RFC 7011, 5.1), with both directions (a biflow, RFC 5103).
 #[derive(Clone, Debug, PartialEq)]
@@ -155,7 +155,23 @@ impl Flow {
         self.times(|side| side.last).max().unwrap_or_default()
     }
 
+    /// The endpoints that a record is due of: those that sent, and the first one of an event that counts nothing.
+    #[inline]
+    pub fn senders(&self) -> impl Iterator<Item = usize> + use<> {
+        let [first, second] = self.endpoints.each_ref().map(Endpoint::has_sent);
+        let first =
+            first || !second && self.collected.as_ref().is_some_and(|collected| collected.has_event());
+        [first, second].into_iter().enumerate().filter_map(|(side, is_due)| is_due.then_some(side))
+    }
+
+    /// Whether a field of an endpoint is known, or with `side` 0 one that belongs to none. A meter knows all of them;
+    /// other exporters leave some out.
+    #[inline]
+    pub fn knows(&self, field: KnownField, side: usize) -> bool {
+        self.collected.as_ref().is_none_or(|collected| collected.known.has(field, side))
+    }
+
     fn times(&self, of: fn(&Endpoint) -> Timestamp) -> impl Iterator<Item = Timestamp> {
-        self.endpoints.iter().filter(|side| side.has_sent()).map(of)
+        self.senders().map(move |side| of(&self.endpoints[side]))
     }
 }

@@ -31,7 +31,7 @@ mod statistics;
 mod table;
 mod wheel;
 
-pub use collected::Collected;
+pub use collected::{Collected, KnownField, KnownFields};
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, LABELS_KEPT, LabelStack,
     LinkHeader, MacAddress, PAYLOAD_MAX, RefusedDetails, SIZES, SizeCounts, Tcp, TcpSide, Tls,

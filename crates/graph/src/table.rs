@@ -22,11 +22,19 @@ pub enum Cell {
     Time(i64),
     /// A word, left-aligned.
     Text(String),
+    /// A value that is not known: `-` for people, `null` in JSON.
+    Unknown,
 }
 
 impl From<u64> for Cell {
     fn from(number: u64) -> Cell {
         Cell::Number(number)
+    }
+}
+
+impl From<Option<u64>> for Cell {
+    fn from(number: Option<u64>) -> Cell {
+        number.map_or(Cell::Unknown, Cell::Number)
     }
 }
 
@@ -57,6 +65,7 @@ impl Table {
                     Cell::Number(number) => Value::from(*number),
                     Cell::Time(ns) => Value::from(*ns),
                     Cell::Text(text) => Value::from(text.as_str()),
+                    Cell::Unknown => Value::Null,
                 };
                 ((*name).to_owned(), value)
             });
@@ -83,6 +92,7 @@ impl fmt::Display for Cell {
                 write!(f, "{sign}{}", grouped(ns.unsigned_abs()))
             }
             Cell::Text(text) => f.write_str(text),
+            Cell::Unknown => f.write_str("-"),
         }
     }
 }

@@ -92,15 +92,15 @@ impl Flows {
 
 /// Frames made of flows, so that filters can be asked about them.
 #[derive(Debug, Default)]
-pub(crate) struct FlowFrames {
+pub struct FlowFrames {
     bytes: Vec<u8>,
     records: Vec<Record>,
 }
 
 impl FlowFrames {
-    /// A frame for each flow, from the side that began it: addresses, protocol, ports, TCP flags of that side, VLAN; no
-    /// payload.
-    pub(crate) fn make(&mut self, flows: &[Flow]) -> Batch<'_> {
+    /// A frame of Ethernet for each flow, of [`BATCH_MAX`] at most, from the side that began it: addresses, protocol,
+    /// ports, TCP flags of that side, VLAN; no payload.
+    pub fn make(&mut self, flows: &[Flow]) -> Batch<'_> {
         self.bytes.clear();
         self.records.clear();
         for flow in flows.iter().take(BATCH_MAX) {

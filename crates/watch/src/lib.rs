@@ -62,6 +62,7 @@ pub use delivery::{Commands, DeliveryCounts, END_TIME, counted};
 pub use error::RuleError;
 pub use event::{Event, EventKind};
 pub use filters::Compile;
+pub use flows::FlowFrames;
 pub use holding::{HoldRequest, Holds, KeepHold};
 pub use key::{KeyField, Subject};
 pub use limit::Limit;

@@ -223,6 +223,73 @@ fn behind_first_packet(bytes: &[u8]) -> usize {
     24 + 16 + u32::from_le_bytes(len) as usize
 }
 
+/// Messages of a trace, in a file.
+fn messages_of(trace: &Path, folder: &Path) -> PathBuf {
+    let kept = folder.join("export.pcap");
+    let graph = format!("listen(\"udp://127.0.0.1:0\") -> record(\"{}\")", kept.display());
+    let listening = Listening::start(&["run", "-e", &graph]);
+    run(["probe", "-r", text(trace), "--export", &listening.to()]).succeeded();
+    listening.interrupt();
+    kept
+}
+
+/// A filter is asked about the flows, that of `--messages` about the datagrams.
+#[test]
+fn the_filter_is_asked_about_flows() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let kept = messages_of(&trace(folder.path()), folder.path());
+    let lines = folder.path().join("lines.json");
+    let collected = |more: &[&str]| {
+        let to = format!("json:{}", lines.display());
+        let told = run([&["collect-flows", "-r", text(&kept), "--json", "--export", &to], more].concat());
+        let (results, account) = results(&String::from_utf8_lossy(&told.succeeded().stdout));
+        assert_eq!(account["balanced"], true, "{account}");
+        let protocols = fs::read_to_string(&lines).expect("lines were written");
+        let protocols = protocols.lines().map(|line| {
+            let record: Value = serde_json::from_str(line).expect("an object a line");
+            record["protocolIdentifier"].as_u64().expect("a number")
+        });
+        let number = |name: &str| results["sources"][0][name].as_u64().unwrap_or(0);
+        (protocols.collect::<Vec<u64>>(), number("flows"), number("filtered"))
+    };
+    let (all, flows, filtered) = collected(&[]);
+    let tcp = all.iter().filter(|protocol| **protocol == 6).count() as u64;
+    assert!(tcp > 0 && tcp < flows && filtered == 0 && flows == all.len() as u64, "{all:?}");
+    let (some, flows, filtered) = collected(&["tcp"]);
+    assert!(some.iter().all(|protocol| *protocol == 6));
+    assert_eq!((some.len() as u64, flows, filtered), (tcp, tcp, all.len() as u64 - tcp));
+    assert_eq!(collected(&["not net 127.0.0.0/8"]).0, all, "the exporter is no end of a flow");
+    assert_eq!(collected(&["--messages", "udp and net 127.0.0.0/8"]).0, all);
+    assert!(collected(&["--messages", "tcp"]).0.is_empty());
+    run(["collect-flows", "-r", text(&kept), "--messages", "udp prot 1"]).failed_saying(&["prot"]);
+}
+
+/// Each format takes what each command gives it without a template.
+#[test]
+fn every_format_takes_the_defaults() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let trace = trace(folder.path());
+    let kept = messages_of(&trace, folder.path());
+    for (command, input) in [("collect-flows", &kept), ("probe", &trace)] {
+        for format in ["json", "goflow", "ipfix", "native"] {
+            let path = folder.path().join(format!("{command}.{format}"));
+            let to = format!("batch+file:{}?format={format}", path.display());
+            run([command, "-r", text(input), "--export", &to]).succeeded();
+            assert!(fs::metadata(&path).expect("it was written").len() > 1000, "{command} {format}");
+        }
+        for version in ["5", "9", "10"] {
+            let listening = Listening::collector(&["--json"]);
+            run([command, "-r", text(input), "--version", version, "--export", &listening.to()]).succeeded();
+            let (results, _) = results(&listening.interrupt().0);
+            assert!(results["sources"][0]["flows"].as_u64() > Some(0), "{command} {version}: {results}");
+        }
+        for format in ["json", "csv", "file"] {
+            let to = format!("{format}:{}", folder.path().join(format).display());
+            run([command, "-r", text(input), "--export", &to]).succeeded();
+        }
+    }
+}
+
 #[test]
 fn mistakes_are_told() {
     run(["collect-flows"]).failed_saying(&["no messages", "--listen udp://:4739"]);

@@ -2,13 +2,13 @@
 
 mod messages;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use messages::{ipfix, netflow5, netflow9, sflow};
 use tapline_collect::{
     Collector, CollectorSettings, DatagramFault, Protocol, RefusedCause, SourceAccount, TemplateFile,
 };
-use tapline_flow::{EndReason, Flow};
+use tapline_flow::{EndReason, Flow, KnownField};
 use tapline_packet::Timestamp;
 
 const EXPORTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
@@ -21,8 +21,12 @@ fn collector() -> Collector {
 
 fn read(collector: &mut Collector, datagram: &[u8]) -> Vec<Flow> {
     let mut flows = Vec::new();
-    let _ = collector.read(EXPORTER, Timestamp::from_parts(NOW, 0), datagram, &mut flows);
+    let _ = collector.read(from(EXPORTER), Timestamp::from_parts(NOW, 0), datagram, &mut flows);
     flows
+}
+
+fn from(exporter: IpAddr) -> SocketAddr {
+    SocketAddr::new(exporter, 2055)
 }
 
 fn only(collector: &Collector) -> SourceAccount {
@@ -138,9 +142,127 @@ fn sampling_is_told_or_applied() {
         let flows = flows.records(256, &[vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3]]);
         let flows = read(&mut collector, &flows.octets());
         let collected = flows[0].collected.as_ref().expect("it was collected");
-        assert_eq!((flows[0].packets(), collected.sampling), (packets, interval));
-        assert_eq!((only(&collector).sampling, only(&collector).options), (100, 1));
+        assert_eq!((flows[0].packets(), collected.sampling), (packets, Some(interval)));
+        assert_eq!((only(&collector).sampling, only(&collector).options), (Some(100), 1));
     }
+}
+
+/// The only flow of a message.
+fn flow_of(collector: &mut Collector, message: &messages::Message) -> Flow {
+    let mut flows = read(collector, &message.octets());
+    assert_eq!(flows.len(), 1);
+    flows.remove(0)
+}
+
+fn sampling(flow: &Flow) -> Option<u32> {
+    flow.collected.as_ref().expect("it was collected").sampling
+}
+
+/// An interval that no one told is unknown: flows are not multiplied, and do not say that they were.
+#[test]
+fn an_unreported_interval_is_unknown() {
+    let fields = &[(8, 4), (12, 4), (2, 4)];
+    let record = || vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3];
+    for scales in [false, true] {
+        let mut collector =
+            Collector::new(CollectorSettings { scales, ..CollectorSettings::default() }, None);
+        let message = netflow9(1, 1000).template(256, fields).records(256, &[record()]);
+        let flow = flow_of(&mut collector, &message);
+        assert_eq!((flow.packets(), sampling(&flow)), (3, None));
+        let account = only(&collector);
+        assert_eq!((account.sampling, account.unscaled), (None, u64::from(scales)));
+        let flows = read(&mut collector, &netflow5(0, 0, &[(1, 1)]));
+        assert_eq!(sampling(&flows[0]), None, "version 5");
+    }
+}
+
+/// 1 of 256 at random: elements 309 and 310 (RFC 5477), beside 305 of another algorithm.
+#[test]
+fn a_population_is_an_interval() {
+    let mut collector = collector();
+    let selector = ipfix(0).options_template(257, &[(302, 4)], &[(305, 4), (304, 2), (309, 4), (310, 4)]);
+    let selector = selector.records(257, &[vec![0, 0, 0, 1, 0, 0, 0, 1, 0, 3, 0, 0, 0, 1, 0, 0, 1, 0]]);
+    read(&mut collector, &selector.octets());
+    let message = ipfix(1).template(256, &[(8, 4), (12, 4), (2, 4), (302, 8)]);
+    let message = message.records(256, &[vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1]]);
+    let flow = flow_of(&mut collector, &message);
+    assert_eq!((sampling(&flow), only(&collector).sampling), (Some(256), Some(256)));
+}
+
+/// The router tells of its samplers under one source id, line cards export under theirs.
+#[test]
+fn samplers_are_shared_by_the_domains_of_an_exporter() {
+    let mut collector = collector();
+    let options = netflow9(0, 1000).of_domain(6).options_template(258, &[(1, 4)], &[(48, 1), (50, 4)]);
+    read(&mut collector, &options.records(258, &[vec![0, 0, 0, 0, 1, 0, 0, 0, 100]]).octets());
+    let system = netflow9(1, 1000).of_domain(6).options_template(259, &[(1, 0)], &[(34, 4)]);
+    read(&mut collector, &system.records(259, &[vec![0, 0, 0, 50]]).octets());
+    let message = netflow9(0, 1000).of_domain(512).template(256, &[(8, 4), (12, 4), (2, 4), (48, 1)]);
+    let message = message.records(256, &[vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 1]]);
+    assert_eq!(sampling(&flow_of(&mut collector, &message)), Some(100));
+    let message = netflow9(0, 1000).of_domain(513).template(256, &[(8, 4), (12, 4), (2, 4)]);
+    let message = message.records(256, &[vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3]]);
+    assert_eq!(sampling(&flow_of(&mut collector, &message)), Some(50), "of the system");
+}
+
+/// Intervals outlast the collector as templates do.
+#[test]
+fn intervals_are_kept_over_restarts() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("templates");
+    let with_file = || {
+        let file = TemplateFile::open(&path).expect("the file of templates");
+        Collector::new(CollectorSettings { scales: true, ..CollectorSettings::default() }, Some(file))
+    };
+    let options = netflow9(0, 1000).options_template(258, &[(1, 4)], &[(48, 1), (50, 4)]);
+    let told = options.records(258, &[vec![0, 0, 0, 1, 1, 0, 0, 0, 100]]);
+    let told = told.template(256, &[(8, 4), (12, 4), (2, 4), (48, 1)]);
+    read(&mut with_file(), &told.octets());
+    let len = std::fs::metadata(&path).expect("the file").len();
+    let record = || vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 1];
+    let mut second = with_file();
+    let flow = flow_of(&mut second, &netflow9(1, 1000).records(256, &[record()]));
+    assert_eq!((flow.packets(), sampling(&flow), only(&second).unscaled), (300, Some(1), 0));
+    read(&mut second, &told.octets());
+    assert_eq!(std::fs::metadata(&path).expect("the file").len(), len, "what is known is not kept twice");
+}
+
+/// What the record does not have is unknown, and what it has as 0 is 0.
+#[test]
+fn fields_that_are_not_given_are_unknown() {
+    let mut collector = collector();
+    let flow = flow_of(
+        &mut collector,
+        &ipfix(0)
+            .template(256, &[(8, 4), (1, 4), (252, 4), (253, 4), (58, 2)])
+            .records(256, &[vec![10, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0]]),
+    );
+    let known = [
+        (KnownField::Address, 0),
+        (KnownField::Bytes, 0),
+        (KnownField::Ingress, 0),
+        (KnownField::Egress, 0),
+        (KnownField::Vlan, 0),
+    ];
+    let unknown = [
+        (KnownField::Address, 1),
+        (KnownField::Port, 0),
+        (KnownField::Port, 1),
+        (KnownField::Packets, 0),
+        (KnownField::Bytes, 1),
+        (KnownField::TcpFlags, 0),
+        (KnownField::TtlMin, 0),
+        (KnownField::Protocol, 0),
+        (KnownField::EndReason, 0),
+    ];
+    known.iter().for_each(|&(field, side)| assert!(flow.knows(field, side), "{field:?}"));
+    unknown.iter().for_each(|&(field, side)| assert!(!flow.knows(field, side), "{field:?}"));
+    let egress = flow.collected.as_ref().map(|collected| collected.egress);
+    assert_eq!((flow.context.interface, egress), (5, Some(6)), "physical interfaces");
+    let flows = read(&mut collector, &sflow(5, 512));
+    let of_sample = [KnownField::Vlan, KnownField::TtlMax, KnownField::Ingress, KnownField::Tos];
+    of_sample.iter().for_each(|&field| assert!(flows[0].knows(field, 0), "{field:?}"));
+    assert!(!flows[0].knows(KnownField::TcpFlags, 0), "UDP has none");
 }
 
 #[test]
@@ -152,7 +274,7 @@ fn version_5_has_fixed_fields() {
     let collected = flow.collected.as_ref().expect("it was collected");
     assert_eq!(
         (collected.egress, collected.autonomous_systems, collected.sampling),
-        (9, [65_000, 65_001], 100)
+        (9, [65_000, 65_001], Some(100))
     );
     assert_eq!((flow.context.interface, flow.endpoints[0].tcp_flags), (8, 0x1b));
     assert_eq!(flow.first(), Timestamp::from_parts(NOW - 20, 0));
@@ -170,7 +292,7 @@ fn samples_of_packets_become_flows() {
     assert_eq!((flows[0].protocol, flows[0].context.vlan, flows[0].context.interface), (17, 42, 3));
     let account = only(&collector);
     assert_eq!(account.exporter.to_string(), "198.51.100.9", "the agent, not the sender");
-    assert_eq!((account.flows, account.options, account.sampling), (1, 1, 512));
+    assert_eq!((account.flows, account.options, account.sampling), (1, 1, Some(512)));
     read(&mut collector, &sflow(8, 512));
     assert_eq!(only(&collector).lost, 2);
 }
@@ -198,7 +320,7 @@ fn templates_are_kept_over_restarts() {
 fn what_is_no_flow_is_counted_by_cause() {
     let mut collector = collector();
     let mut fault =
-        |datagram: &[u8]| collector.read(EXPORTER, Timestamp::EPOCH, datagram, &mut Vec::new()).err();
+        |datagram: &[u8]| collector.read(from(EXPORTER), Timestamp::EPOCH, datagram, &mut Vec::new()).err();
     assert_eq!(fault(b""), Some(DatagramFault::NotExport));
     assert_eq!(fault(b"GET / HTTP/1.1"), Some(DatagramFault::NotExport));
     assert_eq!(fault(&[0, 10, 0, 40, 0, 0]), Some(DatagramFault::Short));
@@ -221,14 +343,78 @@ fn what_is_no_flow_is_counted_by_cause() {
     assert_eq!((collector.datagrams(), collector.refused(DatagramFault::Short)), (2, 2));
 }
 
+/// Whoever forges addresses or domains fills the table, but no exporter finds it closed.
 #[test]
-fn sources_have_a_bound() {
-    let settings = CollectorSettings { sources_max: 2, ..CollectorSettings::default() };
+fn a_full_table_has_room_for_later_sources() {
+    let settings = CollectorSettings { sources_max: 16, ..CollectorSettings::default() };
     let mut collector = Collector::new(settings, None);
-    for domain in 0..5 {
-        read(&mut collector, &ipfix(0).of_domain(domain).octets());
+    for domain in 0..500 {
+        read(&mut collector, &ipfix(0).of_domain(domain).template(256, FIELDS).octets());
     }
-    assert_eq!((collector.sources().len(), collector.refused(DatagramFault::NoRoom)), (2, 3));
+    let message = ipfix(0).of_domain(9999).template(256, FIELDS).records(256, &[record(7)]);
+    assert_eq!(read(&mut collector, &message.octets()).len(), 1);
+    assert_eq!(read(&mut collector, &ipfix(1).of_domain(9999).records(256, &[record(7)]).octets()).len(), 1);
+    let sources = collector.sources().len() as u64;
+    assert!(sources <= 16 && collector.forgotten().sources == 501 - sources, "{sources}");
+    let known: u64 = collector.sources().iter().map(|source| source.datagrams).sum();
+    assert_eq!(known + collector.forgotten().account.datagrams, collector.datagrams());
+}
+
+/// The file of templates of an attack, with 20,000 sources, is no obstacle after a restart.
+#[test]
+fn a_file_of_forged_templates_locks_nobody_out() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("templates");
+    let lines = (0..20_000).map(|at| format!("10.1.{}.{}:2055 ipfix 1 256 0 4:1 1:8\n", at / 256, at % 256));
+    std::fs::write(&path, format!("tapline-templates 1\n{}", lines.collect::<String>()))
+        .expect("there is room");
+    let settings = CollectorSettings { sources_max: 1000, ..CollectorSettings::default() };
+    let file = TemplateFile::open(&path).expect("the file of templates");
+    let mut collector = Collector::new(settings, Some(file));
+    let message = ipfix(0).template(256, FIELDS).records(256, &[record(7)]);
+    assert_eq!(read(&mut collector, &message.octets()).len(), 1);
+}
+
+/// Templates, sampling intervals and sets of forged sources take no more memory than there is for all.
+#[test]
+fn memory_of_all_sources_has_a_bound() {
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number")
+    };
+    let before = resident();
+    let mut collector = collector();
+    for domain in 0..1500 {
+        // 4,096 samplers in each source, which are 48 bytes.
+        let message =
+            netflow9(0, 1000).of_domain(domain).options_template(258, &[(1, 4)], &[(48, 4), (34, 4)]);
+        let records = (0..4096_u32).map(|sampler| [[0; 4], sampler.to_be_bytes(), [0, 0, 0, 100]].concat());
+        let message = message.records(258, &records.collect::<Vec<_>>());
+        read(&mut collector, &message.octets());
+    }
+    assert!(collector.forgotten().sources > 0);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 160 << 10, "{grown} KiB");
+}
+
+/// 65,000 octets that say nothing become no 65,000 flows.
+#[test]
+fn records_without_content_are_refused() {
+    let mut collector = collector();
+    let fields: &[&[(u16, u16)]] =
+        &[&[(2, 1)], &[(4, 1), (2, 1)], &[(4, 0), (2, 1), (8, 0)], &[(7, 2), (1, 5)]];
+    for (at, fields) in fields.iter().enumerate() {
+        let message = ipfix(0).of_domain(at as u32).template(256, fields).records(256, &[vec![1; 60_000]]);
+        assert!(read(&mut collector, &message.octets()).is_empty());
+        let too_short = refused(collector.sources()[at], RefusedCause::TooShort);
+        let len: u16 = fields.iter().map(|(_, len)| len).sum();
+        assert_eq!(too_short, 60_000 / u64::from(len), "{fields:?}");
+    }
+    // Records of variable length are measured one by one.
+    let message = ipfix(0).of_domain(9).template(256, &[(2, 4), (96, 65535)]);
+    let message = message.records(256, &[vec![0, 0, 0, 1, 0], vec![0, 0, 0, 1, 3, b'd', b'n', b's']]);
+    assert_eq!(read(&mut collector, &message.octets()).len(), 1);
 }
 
 /// Times that cannot be right are those of the message: a folder for each hour of a forged year would be made.

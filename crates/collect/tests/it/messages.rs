@@ -55,14 +55,17 @@ impl Message {
         self.set(2, &content)
     }
 
-    /// Of version 9.
     pub(crate) fn options_template(self, id: u16, scopes: &[(u16, u16)], fields: &[(u16, u16)]) -> Message {
         let mut content = Vec::new();
-        words(&mut content, &[id, scopes.len() as u16 * 4, fields.len() as u16 * 4]);
+        let is_v9 = self.version == 9;
+        match is_v9 {
+            true => words(&mut content, &[id, scopes.len() as u16 * 4, fields.len() as u16 * 4]),
+            false => words(&mut content, &[id, (scopes.len() + fields.len()) as u16, scopes.len() as u16]),
+        }
         scopes.iter().chain(fields).for_each(|(number, len)| words(&mut content, &[*number, *len]));
         // Filled up to a multiple of four.
         content.extend([0, 0]);
-        self.set(1, &content)
+        self.set(if is_v9 { 1 } else { 3 }, &content)
     }
 
     pub(crate) fn records(self, id: u16, records: &[Vec<u8>]) -> Message {

@@ -16,7 +16,7 @@ use sha1::{Digest as _, Sha1};
 
 use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6};
 
-use crate::Flow;
+use crate::{Flow, KnownField};
 
 /// Protocols with ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
@@ -24,9 +24,22 @@ const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const ANSWERS: [(u16, u16); 5] = [(0, 8), (13, 14), (15, 16), (17, 18), (9, 10)];
 const ANSWERS_V6: [(u16, u16); 6] = [(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)];
 
-/// The text of a flow, with the seed 0.
-pub(super) fn of_flow(flow: &Flow) -> String {
-    community_id(flow.protocol, flow.endpoints.each_ref().map(|end| (end.address, end.port)))
+/// The text of a flow, with the seed 0; `None` if a part of it is not known.
+pub(super) fn of_flow(flow: &Flow) -> Option<String> {
+    let ends = || flow.endpoints.each_ref().map(|end| (end.address, end.port));
+    is_known(flow).then(|| community_id(flow.protocol, ends()))
+}
+
+/// Whether all of a flow is known that the text is made of.
+pub(super) fn is_known(flow: &Flow) -> bool {
+    let has_ports = WITH_PORTS.contains(&flow.protocol);
+    let is_icmp = matches!(flow.protocol, ICMP | ICMPV6);
+    let knows =
+        |side| flow.knows(KnownField::Address, side) && (!has_ports || flow.knows(KnownField::Port, side));
+    flow.knows(KnownField::Protocol, 0)
+        && knows(0)
+        && knows(1)
+        && (!is_icmp || flow.knows(KnownField::IcmpTypeCode, 0))
 }
 
 /// Community ID (version 1, seed 0) of a flow or packet: protocol, source and destination with their ports. Of ICMP type *
@@ -101,6 +114,7 @@ mod tests {
             details: None,
             collected: None,
         })
+        .expect("all is known")
     }
 
     /// Of the specification.

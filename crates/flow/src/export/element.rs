@@ -9,7 +9,7 @@ use super::ExportOptions;
 use crate::{DetailFields, Error};
 pub(crate) use places::PlaceLookup;
 pub(crate) use record::{
-    FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, mac_text, millis, ntp, variable,
+    FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, is_known, mac_text, millis, ntp, variable,
 };
 pub use registry::ELEMENTS;
 
@@ -88,6 +88,12 @@ pub(crate) enum Value {
     FlowSelector,
     GreatestHash,
     Throughput,
+    PostSourceAddress,
+    PostDestinationAddress,
+    PostSourcePort,
+    PostDestinationPort,
+    NatEvent,
+    FirewallEvent,
     Place(PlaceField),
     Detail(Detail),
 }
@@ -192,20 +198,27 @@ impl Element {
     pub const VARIABLE: u16 = u16::MAX;
 
     /// Names of a template: its words with commas between them, where `default` stands for those of `default`, and the
-    /// word of a group of details, or `places`, for those of its elements that do not stand before it.
+    /// word of a group of details, or `places`, for those of its elements that do not stand before it. A name beside
+    /// `default` that is one of its names is no second field: defaults differ from format to format.
     pub(crate) fn names(template: &str, default: &str) -> Vec<String> {
-        let mut names = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        let mut of_default: Vec<String> = Vec::new();
         for word in template.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let lower = word.to_ascii_lowercase();
             let of_group: Vec<&Element> = match DetailFields::of_word(&lower) {
                 Some(group) => ELEMENTS.iter().filter(|element| element.is_of(group)).collect(),
                 None if lower == PLACES => ELEMENTS.iter().filter(|element| element.has_place()).collect(),
                 None if lower == "default" => {
-                    names.extend(Element::names(default, ""));
+                    of_default = Element::names(default, "");
+                    let is_new = |name: &&String| !names.iter().any(|known| known.eq_ignore_ascii_case(name));
+                    let new: Vec<String> = of_default.iter().filter(is_new).cloned().collect();
+                    names.extend(new);
                     continue;
                 }
                 None => {
-                    names.push(word.to_owned());
+                    if !of_default.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+                        names.push(word.to_owned());
+                    }
                     continue;
                 }
             };
@@ -334,7 +347,8 @@ impl Element {
 
     pub(crate) fn is_address(&self) -> bool {
         let of_flow = matches!(self.value, Value::SourceAddress | Value::DestinationAddress | Value::NextHop);
-        of_flow || self.is_exporter()
+        let is_post = matches!(self.value, Value::PostSourceAddress | Value::PostDestinationAddress);
+        of_flow || is_post || self.is_exporter()
     }
 
     /// Whether it is the exporter's address.
@@ -381,8 +395,18 @@ impl Element {
 
     /// The element of the other IP version, for those that differ.
     pub(crate) fn for_family(self, version: IpFamily) -> Element {
-        const PAIRS: [(u16, u16); 8] =
-            [(8, 27), (9, 29), (12, 28), (13, 30), (15, 62), (32, 139), (176, 178), (177, 179)];
+        const PAIRS: [(u16, u16); 10] = [
+            (8, 27),
+            (9, 29),
+            (12, 28),
+            (13, 30),
+            (15, 62),
+            (32, 139),
+            (176, 178),
+            (177, 179),
+            (225, 281),
+            (226, 282),
+        ];
         let is_ianas = self.registry == Registry::Iana;
         let pair = PAIRS.iter().find(|(v4, v6)| is_ianas && [*v4, *v6].contains(&self.id));
         let Some((v4, v6)) = pair else { return self };
@@ -431,6 +455,11 @@ mod tests {
         assert_eq!((names[0].as_str(), names[1].as_str()), ("octetDeltaCount", "gapMinimumNanoseconds"));
         assert_eq!(Element::needs_of("default,gaps,tlsServerName,octetDeltaCount").words(), "gaps,tls");
         assert_eq!(Element::names("", "octetDeltaCount"), ["octetDeltaCount"]);
+        let twice = ["default,vlanId,octetdeltacount", "octetDeltaCount,default,vlanId"];
+        twice.iter().for_each(|template| {
+            assert_eq!(Element::names(template, "octetDeltaCount"), ["octetDeltaCount", "vlanId"])
+        });
+        assert_eq!(Element::names("vlanId,vlanId", "vlanId").len(), 2, "a fault of the user's");
         for word in
             ["tcp", "sizes", "gaps", "dns", "tls", "http", "application", "payload", "ethernet", "mpls"]
         {

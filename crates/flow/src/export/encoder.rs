@@ -234,10 +234,10 @@ impl Templates {
         }
         let views = [0, 1].map(|from| {
             let side = &flow.endpoints[from];
-            (view(from, side.first, side.last), side)
+            view(from, side.first, side.last)
         });
-        for (view, side) in views.iter().filter(|(_, side)| side.has_sent()) {
-            self.record(view, side.packets, sink);
+        for from in flow.senders() {
+            self.record(&views[from], flow.endpoints[from].packets, sink);
         }
     }
 

@@ -44,8 +44,8 @@ pub use rows::{RowFormat, RowWriter};
 #[cfg(feature = "arrow")]
 pub use table::ArrowEncoder;
 pub use table::{
-    EncodedRows, FlowTable, GOFLOW_TEMPLATE, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
-    SpareBuffers, TableEncoder, TableShape,
+    EncodedRows, FlowTable, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, SpareBuffers,
+    TableEncoder, TableShape, goflow_template,
 };
 
 use crate::{Error, Flow, Sampling};

@@ -346,9 +346,10 @@ impl ColumnSource {
         }
     }
 
-    /// `None` of what is no element.
+    /// `None` of what is no element, and is known.
     fn field_value<'f>(&self, view: &RecordView<'f>) -> Option<FieldValue<'f>> {
         match self {
+            ColumnSource::CommunityId if !community::is_known(view.flow) => Some(FieldValue::Absent),
             ColumnSource::CommunityId => None,
             ColumnSource::Element { element, is_reverse } => {
                 Some(view.field_value(element.value, *is_reverse))
@@ -360,7 +361,9 @@ impl ColumnSource {
 /// A value as RFC 7373 writes it; texts apart, none has a character that JSON or CSV would have to quote.
 fn value(what: &ColumnSource, field_value: Option<FieldValue<'_>>, view: &RecordView<'_>, out: &mut String) {
     let ColumnSource::Element { element, .. } = what else {
-        let _ = write!(out, "{}", community::of_flow(view.flow));
+        if field_value.is_none() {
+            out.extend(community::of_flow(view.flow));
+        }
         return;
     };
     let _ = match field_value {
@@ -399,7 +402,7 @@ impl ExportOptions {
 mod tests {
 
     use super::*;
-    use crate::{EndReason, Endpoint, FlowContext};
+    use crate::{Collected, EndReason, Endpoint, FlowContext, KnownField, KnownFields};
 
     fn side(address: &str, port: u16, packets: u64) -> Endpoint {
         Endpoint {
@@ -465,6 +468,74 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["octetDeltaCount"], &line["reverseOctetDeltaCount"]), (&300.into(), &200.into()));
         assert_eq!((account.records, account.written), (1, 5));
+    }
+
+    /// A flow of another exporter, which gave these fields and no others.
+    fn collected(known: &[KnownField]) -> Flow {
+        let mut fields = KnownFields::default();
+        known.iter().for_each(|field| fields.add(*field, 0));
+        let collected = Collected {
+            known: fields,
+            exporter: "192.0.2.1".parse().unwrap(),
+            domain: 7,
+            sampling: None,
+            egress: 0,
+            direction: 0,
+            prefix_lens: [0; 2],
+            autonomous_systems: [0; 2],
+            next_hop: None,
+            post_addresses: [None, Some("203.0.113.1".parse().unwrap())],
+            post_ports: [None, Some(40_000)],
+            nat_event: None,
+            firewall_event: None,
+        };
+        Flow {
+            collected: Some(Box::new(collected)),
+            ..flow(side("10.0.0.1", 0, 3), Endpoint { packets: 0, bytes: 0, ..side("0.0.0.0", 0, 0) })
+        }
+    }
+
+    /// What an exporter did not give is in no field: 0 would be a value.
+    #[test]
+    fn unknown_fields_are_left_out() {
+        let known = [KnownField::Address, KnownField::Bytes, KnownField::Vlan];
+        let mut flow = collected(&known);
+        let all = "default,egressInterface,flowDirection,ipVersion,samplingInterval,samplingAlgorithm,layer2SegmentId,\
+            mplsTopLabelStackSection,postNATDestinationIPv4Address,postNAPTDestinationTransportPort,natEvent,firewallEvent";
+        let options = ExportOptions { is_collected: true, ..ExportOptions::of_rows(all, false) };
+        let names = |flow: &Flow| -> Vec<String> {
+            let (text, _) = written(RowFormat::Json, &options, std::slice::from_ref(flow));
+            let line: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+            line.into_iter().map(|(name, _)| name).collect()
+        };
+        let expected = [
+            "flowEndNanoseconds",
+            "flowStartNanoseconds",
+            "ipVersion",
+            "octetDeltaCount",
+            "postNAPTDestinationTransportPort",
+            "postNATDestinationIPv4Address",
+            "sourceIPv4Address",
+            "vlanId",
+        ];
+        let mut found = names(&flow);
+        found.sort();
+        assert_eq!(found, expected);
+        let (text, _) = written(RowFormat::Csv, &options, std::slice::from_ref(&flow));
+        let values = text.lines().nth(1).unwrap().split(',').filter(|value| !value.is_empty());
+        assert_eq!(values.count(), expected.len());
+        // An event that counts nothing is a row too.
+        flow.endpoints[0] = Endpoint { packets: 0, bytes: 0, ..flow.endpoints[0] };
+        assert_eq!(written(RowFormat::Json, &options, std::slice::from_ref(&flow)).0, "");
+        if let Some(collected) = &mut flow.collected {
+            collected.nat_event = Some(1);
+            collected.known = KnownFields::default();
+        }
+        let found = names(&flow);
+        assert!(
+            found.contains(&"natEvent".to_owned()) && !found.contains(&"octetDeltaCount".to_owned()),
+            "{found:?}"
+        );
     }
 
     #[test]

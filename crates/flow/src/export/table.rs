@@ -33,7 +33,7 @@ use crate::{Error, Flow, Sampling};
 #[cfg(feature = "arrow")]
 pub use arrow::ArrowEncoder;
 pub(super) use cells::{Cell, Cells};
-pub use goflow::{GOFLOW_TEMPLATE, GoflowEncoder};
+pub use goflow::{GoflowEncoder, goflow_template};
 pub use ipfix::IpfixEncoder;
 pub use json::JsonEncoder;
 pub use native::NativeEncoder;
@@ -189,7 +189,10 @@ impl Values {
     fn push_field(&mut self, column: &Column, view: &RecordView<'_>) -> usize {
         match &column.what {
             _ if column.version.is_some_and(|only| only != version_of(view.flow)) => self.push_null(),
-            ColumnSource::CommunityId => self.push_text(&community::of_flow(view.flow)),
+            ColumnSource::CommunityId => match community::of_flow(view.flow) {
+                Some(text) => self.push_text(&text),
+                None => self.push_null(),
+            },
             ColumnSource::Element { element, is_reverse } => {
                 self.push(view.field_value(element.value, *is_reverse))
             }
@@ -360,8 +363,7 @@ impl FlowTable {
             self.rows.bytes += values.push_flows(column, flows, context, &places);
         }
         for flow in flows {
-            let senders = flow.endpoints.iter().filter(|side| side.has_sent()).count();
-            self.rows.rows += if shape.is_biflow { 1 } else { senders };
+            self.rows.rows += if shape.is_biflow { 1 } else { flow.senders().count() };
             let (rows, packets, first, last) = (self.rows.rows, flow.packets(), flow.first(), flow.last());
             self.rows.packets += packets;
             self.ends.push(FlowEnd { rows, packets, first, last });

@@ -9,8 +9,8 @@ use tapline_export::{
     Sensor, Spool,
 };
 use tapline_flow::export::{
-    ExportAccount, ExportOptions, GOFLOW_TEMPLATE, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
-    TableEncoder, TableShape,
+    ExportAccount, ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder,
+    TableShape, goflow_template,
 };
 use tapline_flow::{Flow, Sampling};
 use tapline_packet::Timestamp;
@@ -176,13 +176,11 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
 /// The template, of which the default is another for messages that have fewer fields.
 fn template(arguments: &Arguments, encoding: Encoding) -> String {
     let template = arguments.text("template");
-    let further =
-        template.strip_prefix("default").filter(|further| further.is_empty() || further.starts_with(','));
-    match further.filter(|_| encoding == Encoding::Goflow) {
-        Some(further) => format!("{GOFLOW_TEMPLATE}{further}"),
+    match encoding {
+        Encoding::Goflow => goflow_template(template),
         #[cfg(feature = "parquet")]
-        None if encoding == Encoding::Parquet => tapline_flow::export::parquet_template(template),
-        None => template.to_owned(),
+        Encoding::Parquet => tapline_flow::export::parquet_template(template),
+        _ => template.to_owned(),
     }
 }
 

@@ -9,10 +9,12 @@
 
 use std::any::Any;
 use std::cell;
+use std::mem;
+use std::net::SocketAddr;
 
 use tapline_capture::{Error, InterfaceAccount, Listener};
 use tapline_collect::{
-    Collector, CollectorSettings, DatagramFault, RefusedCause, SourceAccount, TemplateFile,
+    Collector, CollectorSettings, DatagramFault, Forgotten, RefusedCause, SourceAccount, TemplateFile,
 };
 use tapline_flow::{Flow, PacketCount, Sampling, Statistics};
 use tapline_packet::headers::Headers;
@@ -28,7 +30,8 @@ use crate::stage::{
     ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
 use crate::stages::flow::seconds::{begin_of, second_of};
-use crate::table::{Cell, Table};
+use crate::stages::flow_filter::FlowFilter;
+use crate::table::{Cell, Table, grouped};
 
 /// Flows that are handed on at a time, unless a datagram has more.
 const FLOWS_PER_PART: usize = 1024;
@@ -57,7 +60,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "sources",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("10000"),
-            meaning: "the most sources; datagrams of others are refused",
+            meaning: "the most sources; then those are forgotten that have not proved to be exporters, or are silent for the longest time",
+        },
+        Parameter {
+            name: "filter",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "hand on only flows that this filter accepts, by addresses, protocol, ports, TCP flags and VLAN; a filter before this stage is asked about the messages",
         },
         Parameter {
             name: "view",
@@ -82,13 +91,16 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         sources_max: arguments.number("sources") as usize,
         scales: arguments.text("scale") == "yes",
     };
+    let filter = FlowFilter::new(arguments.text("filter"), &site.common.options)?;
     Ok(Box::new(CollectStage {
+        filter,
         collector: Collector::new(settings, file),
         flows: Vec::with_capacity(FLOWS_PER_PART),
         is_live: false,
         reported: 0,
         viewed: (arguments.text("view") == "yes").then(Viewed::default),
         has_told_of_file: false,
+        has_told_of_room: false,
     }))
 }
 
@@ -103,12 +115,14 @@ struct Viewed {
 
 struct CollectStage {
     collector: Collector,
+    filter: Option<FlowFilter>,
     flows: Vec<Flow>,
     is_live: bool,
     /// Packets that the flows count.
     reported: u64,
     viewed: Option<Viewed>,
     has_told_of_file: bool,
+    has_told_of_room: bool,
 }
 
 impl CollectStage {
@@ -122,9 +136,14 @@ impl CollectStage {
         if headers.fragment().is_some() {
             return self.collector.refuse(DatagramFault::Short);
         }
+        let from = SocketAddr::new(from.to_canonical(), headers.ports(data).map_or(0, |(port, _)| port));
         let datagram = data.get(payload..headers.ip_end()).unwrap_or_default();
+        let first = self.flows.len();
         // A refused datagram is counted by the collector.
-        let _ = self.collector.read(from.to_canonical(), received, datagram, &mut self.flows);
+        let _ = self.collector.read(from, received, datagram, &mut self.flows);
+        if let Some(filter) = &mut self.filter {
+            filter.retain(&mut self.flows, first, |flow| self.collector.filter_out(flow));
+        }
     }
 
     fn hand_on(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
@@ -261,6 +280,7 @@ impl Stage for CollectStage {
     fn result(&self) -> Option<Table> {
         let columns = [
             "exporter",
+            "port",
             "protocol",
             "domain",
             "datagrams",
@@ -272,27 +292,41 @@ impl Stage for CollectStage {
             "late",
             "restarts",
             "sampling",
+            "unscaled",
             "templates",
             "held",
             "options",
+            "filtered",
             "retimed",
         ];
         let causes = RefusedCause::ALL.map(RefusedCause::name);
         let columns = columns.into_iter().chain(causes).chain(["first_ns", "last_ns"]).collect();
-        Some(Table { columns, rows: self.collector.sources().into_iter().map(row).collect() })
+        let mut rows: Vec<Vec<Cell>> = self.collector.sources().into_iter().map(row).collect();
+        rows.extend(forgotten_row(self.collector.forgotten()));
+        Some(Table { columns, rows })
     }
 
     fn events(&mut self) -> Vec<String> {
-        let not_kept = self.collector.templates().not_kept;
-        if not_kept == 0 || std::mem::replace(&mut self.has_told_of_file, true) {
-            return Vec::new();
+        let mut events = Vec::new();
+        let not_kept = self.collector.templates_not_kept();
+        if not_kept > 0 && !mem::replace(&mut self.has_told_of_file, true) {
+            events.push(
+                "a template was not kept: its file has no room for it, or cannot be written".to_owned(),
+            );
         }
-        vec!["a template was not kept: its file is full, or cannot be written".to_owned()]
+        let forgotten = self.collector.forgotten().sources;
+        if forgotten > 0 && !mem::replace(&mut self.has_told_of_room, true) {
+            let what = "there are too many sources: those are forgotten that have not proved to be exporters, or are \
+                        silent for the longest time (--sources-max; in graphs sources=)";
+            events.push(what.to_owned());
+        }
+        events
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
         let sources = self.collector.sources();
         tell("sources", sources.len() as u64);
+        tell("forgotten", self.collector.forgotten().sources);
         tell("flows", sources.iter().map(|source| source.flows).sum());
         tell("missing", sources.iter().map(|source| source.lost).sum());
     }
@@ -303,24 +337,40 @@ impl Stage for CollectStage {
 }
 
 fn row(source: &SourceAccount) -> Vec<Cell> {
-    let mut cells =
-        vec![Cell::from(source.exporter.to_string()), Cell::from(source.protocol.name().to_owned())];
+    let mut cells = vec![
+        Cell::from(source.exporter.to_string()),
+        Cell::from(u64::from(source.port)),
+        Cell::from(source.protocol.name().to_owned()),
+    ];
     let numbers =
         [source.domain.into(), source.datagrams, source.flows, source.packets, source.bytes, source.lost];
     cells.extend(numbers.map(Cell::from));
     cells.push(Cell::from(source.protocol.unit().to_owned()));
+    cells.extend([source.late, source.restarts].map(Cell::from));
+    cells.push(Cell::from(source.sampling.map(u64::from)));
     let numbers = [
-        source.late,
-        source.restarts,
-        source.sampling.into(),
+        source.unscaled,
         source.templates,
         source.held,
         source.options,
+        source.filtered,
         source.retimed,
     ];
     cells.extend(numbers.map(Cell::from));
     cells.extend(source.refused.map(Cell::from));
-    let (first, last) = source.span.unwrap_or_default();
-    cells.extend([first, last].map(|time| Cell::Time(time.as_nanos())));
+    let time = |time: Option<Timestamp>| time.map_or(Cell::Unknown, |time| Cell::Time(time.as_nanos()));
+    cells.extend([source.span.map(|span| span.0), source.span.map(|span| span.1)].map(time));
     cells
+}
+
+/// The sum of the sources that were forgotten, so that the rows sum up to all that was read.
+fn forgotten_row(forgotten: &Forgotten) -> Option<Vec<Cell>> {
+    if forgotten.sources == 0 {
+        return None;
+    }
+    let mut cells = row(&forgotten.account);
+    cells[0] = Cell::from(format!("{} forgotten", grouped(forgotten.sources)));
+    // Port, protocol, domain, and the unit of what is lost.
+    [1, 2, 3, 9].iter().for_each(|at| cells[*at] = Cell::Unknown);
+    Some(cells)
 }

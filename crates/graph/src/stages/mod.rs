@@ -6,6 +6,7 @@
 //! | `arrow` | packets as Arrow, without a class |
 //! | `lines` | `print` and `json` |
 //! | `flow_export` | the halves that `ipfix`, `flowlog` and `batches` have in common |
+//! | `flow_filter` | filters of packets, asked about flows |
 //! | `streams` | `reassemble`, `streams` and `extract` |
 //! | `publish` | a place of the graph as a capture, and its source |
 //! | `held`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
@@ -28,6 +29,7 @@ pub(crate) mod filters;
 pub(crate) mod first;
 pub(crate) mod flow;
 mod flow_export;
+mod flow_filter;
 pub(crate) mod flowlog;
 pub(crate) mod flowtop;
 mod folder;

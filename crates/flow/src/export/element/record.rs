@@ -6,7 +6,9 @@ use tapline_packet::Timestamp;
 use tapline_places::Place;
 
 use super::{Detail, Element, PlaceField, Value};
-use crate::{Collected, Details, Endpoint, Flow, FlowContext, Http, MacAddress, Sampling, TcpSide, Tls};
+use crate::{
+    Collected, Details, Endpoint, Flow, FlowContext, Http, KnownField, MacAddress, Sampling, TcpSide, Tls,
+};
 
 /// flowSelectorAlgorithm: flows are chosen by hash, and the hash is that of RFC 5475, A.2 (RFC 7014, 9.1).
 pub(crate) const FLOW_SELECTOR_BOB: u16 = 6;
@@ -69,7 +71,8 @@ impl RowContext<'_> {
         if self.is_biflow {
             return row(0, flow.first(), flow.last(), flow.packets());
         }
-        for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.has_sent()) {
+        for from in flow.senders() {
+            let side = &flow.endpoints[from];
             row(from, side.first, side.last, side.packets);
         }
     }
@@ -88,6 +91,9 @@ impl<'f> RecordView<'f> {
     #[inline(always)]
     pub(crate) fn field_value(&self, value: Value, is_reverse: bool) -> FieldValue<'f> {
         let (flow, context) = (self.flow, &self.flow.context);
+        if flow.collected.is_some() && !is_known(flow, value, self.from, is_reverse) {
+            return FieldValue::Absent;
+        }
         let side = if is_reverse { self.destination() } else { self.source() };
         let is_icmp = matches!(flow.protocol, 1 | 58);
         let icmp = if is_icmp { self.destination().port } else { 0 };
@@ -104,13 +110,19 @@ impl<'f> RecordView<'f> {
             Value::DestinationAddress => return FieldValue::Address(self.destination().address),
             Value::Ingress if self.from == 0 => context.interface.into(),
             // A packet is seen where it comes in; the interface that it leaves by is known to routers alone.
-            Value::Egress | Value::Direction if flow.collected.is_none() => 0,
+            Value::Direction if flow.collected.is_none() => 0,
             Value::Ingress
             | Value::Egress
             | Value::Direction
             | Value::NextHop
             | Value::SourcePrefix
-            | Value::DestinationPrefix => return self.collected(value),
+            | Value::DestinationPrefix
+            | Value::PostSourceAddress
+            | Value::PostDestinationAddress
+            | Value::PostSourcePort
+            | Value::PostDestinationPort
+            | Value::NatEvent
+            | Value::FirewallEvent => return self.collected(value),
             Value::SourceAs | Value::DestinationAs => return self.autonomous_system(value),
             Value::Place(field) => return self.place(field),
             Value::EndUptime => millis(self.last).wrapping_sub(self.boot_ms) as u64,
@@ -157,9 +169,13 @@ impl<'f> RecordView<'f> {
             }
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => {
-                let metered = self.sampling.packet_interval();
-                flow.collected.as_ref().map_or(metered, |collected| collected.sampling).into()
+                let metered = Some(self.sampling.packet_interval());
+                match flow.collected.as_ref().map_or(metered, |collected| collected.sampling) {
+                    Some(interval) => interval.into(),
+                    None => return FieldValue::Absent,
+                }
             }
+            Value::SamplingAlgorithm if flow.collected.is_some() => return FieldValue::Absent,
             Value::SamplingAlgorithm => 2,
             Value::FlowSelector => match self.sampling.greatest_hash() {
                 Some(_) => FLOW_SELECTOR_BOB.into(),
@@ -185,13 +201,25 @@ impl<'f> RecordView<'f> {
             };
         };
         let Collected { egress, direction, prefix_lens, autonomous_systems, next_hop, .. } = *collected;
+        let Collected { post_addresses, post_ports, nat_event, firewall_event, .. } = *collected;
         let (there, back) = if self.from == 0 { (0, 1) } else { (1, 0) };
         let known = |number: u32| match number {
             0 => FieldValue::Absent,
             number => FieldValue::Number(number.into()),
         };
         let is_v4 = flow.endpoints[0].address.is_ipv4();
+        let number = |number: Option<u64>| number.map_or(FieldValue::Absent, FieldValue::Number);
+        let post_address = |side: usize| {
+            let address = post_addresses[side].filter(|address| address.is_ipv4() == is_v4);
+            address.map_or(FieldValue::Absent, FieldValue::Address)
+        };
         match value {
+            Value::PostSourceAddress => post_address(there),
+            Value::PostDestinationAddress => post_address(back),
+            Value::PostSourcePort => number(post_ports[there].map(u64::from)),
+            Value::PostDestinationPort => number(post_ports[back].map(u64::from)),
+            Value::NatEvent => number(nat_event.map(u64::from)),
+            Value::FirewallEvent => number(firewall_event.map(u64::from)),
             Value::Ingress | Value::Egress => {
                 let is_in = (value == Value::Ingress) == (self.from == 0);
                 FieldValue::Number(if is_in { ingress } else { egress }.into())
@@ -326,6 +354,45 @@ impl<'f> RecordView<'f> {
                 out.extend_from_slice(&bytes);
             }
         }
+    }
+}
+
+/// Whether the exporter gave the value for a record of the packets that side `from` sent; `true` for values that say so
+/// themselves.
+#[inline(never)]
+pub(crate) fn is_known(flow: &Flow, value: Value, from: usize, is_reverse: bool) -> bool {
+    let side = from ^ usize::from(is_reverse);
+    let of = |field| flow.knows(field, 0);
+    let of_side = |field| flow.knows(field, side);
+    match value {
+        Value::Octets => of_side(KnownField::Bytes),
+        Value::Packets => of_side(KnownField::Packets),
+        Value::Throughput => of_side(KnownField::Bytes),
+        Value::ClassOfService => of_side(KnownField::Tos),
+        Value::TcpFlags => of_side(KnownField::TcpFlags),
+        Value::TcpFlagsFirst => of_side(KnownField::TcpFlagsFirst),
+        Value::TtlMin => of_side(KnownField::TtlMin),
+        Value::TtlMax => of_side(KnownField::TtlMax),
+        Value::SourcePort => flow.knows(KnownField::Port, from),
+        Value::DestinationPort => flow.knows(KnownField::Port, 1 - from),
+        Value::SourceAddress => flow.knows(KnownField::Address, from),
+        Value::DestinationAddress => flow.knows(KnownField::Address, 1 - from),
+        Value::IpVersion => flow.knows(KnownField::Address, 0) || flow.knows(KnownField::Address, 1),
+        Value::Protocol => of(KnownField::Protocol),
+        Value::IcmpTypeCode | Value::IcmpType | Value::IcmpCode => match flow.protocol {
+            1 | 58 => of(KnownField::IcmpTypeCode),
+            _ => of(KnownField::Protocol),
+        },
+        Value::Ingress if from == 0 => of(KnownField::Ingress),
+        Value::Ingress => of(KnownField::Egress),
+        Value::Egress if from == 0 => of(KnownField::Egress),
+        Value::Egress => of(KnownField::Ingress),
+        Value::Direction => of(KnownField::Direction),
+        Value::Vlan => of(KnownField::Vlan),
+        Value::MplsTop => of(KnownField::Label),
+        Value::Tunnel => of(KnownField::Tunnel),
+        Value::EndReason => of(KnownField::EndReason),
+        _ => true,
     }
 }
 

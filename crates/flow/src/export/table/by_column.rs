@@ -11,7 +11,7 @@ use tapline_packet::Timestamp;
 use tapline_places::Place;
 
 use super::{Column, ColumnSource, ColumnType, Data, PRESENT, Values, version_of};
-use crate::export::element::{RowContext, Value, millis};
+use crate::export::element::{RowContext, Value, is_known, millis};
 use crate::{Endpoint, Flow, FlowContext};
 
 impl Values {
@@ -25,6 +25,7 @@ impl Values {
     ) -> usize {
         if !context.is_biflow
             && let ColumnSource::Element { element, is_reverse: false } = &column.what
+            && flows.iter().all(|flow| is_known_of_all(flow, element.value))
             && let Some(bytes) = self.push_plain(element.value, column, flows)
         {
             return bytes;
@@ -73,7 +74,7 @@ impl Values {
         let mut bytes = 0;
         for flow in flows {
             let is_null = column.version.is_some_and(|only| only != version_of(flow));
-            for from in senders(flow) {
+            for from in flow.senders() {
                 let end = if value == Value::SourceAddress { from } else { 1 - from };
                 let Data::Addresses(values) = &mut self.data else { return bytes };
                 bytes += if is_null {
@@ -104,16 +105,16 @@ impl Data {
     }
 }
 
-/// The sides of a flow that have a row of their own.
+/// Whether each row of the flow has the value. Exporters elsewhere leave fields out.
 #[inline]
-fn senders(flow: &Flow) -> impl Iterator<Item = usize> {
-    (0..2).filter(|from| flow.endpoints[*from].has_sent())
+fn is_known_of_all(flow: &Flow, value: Value) -> bool {
+    flow.collected.is_none() || flow.senders().all(|from| is_known(flow, value, from, false))
 }
 
 #[inline]
 fn wide(values: &mut Vec<i64>, flows: &[Flow], of: impl Fn(&Endpoint) -> i64) {
     for flow in flows {
-        values.extend(flow.endpoints.iter().filter(|side| side.has_sent()).map(&of));
+        values.extend(flow.senders().map(|from| of(&flow.endpoints[from])));
     }
 }
 
@@ -134,7 +135,7 @@ fn wide_times(
 fn narrow(values: &mut Vec<i32>, value: Value, flows: &[Flow]) -> Option<()> {
     let mut of_side = |of: fn(&Endpoint) -> u32| {
         for flow in flows {
-            values.extend(flow.endpoints.iter().filter(|side| side.has_sent()).map(|side| of(side) as i32));
+            values.extend(flow.senders().map(|from| of(&flow.endpoints[from]) as i32));
         }
     };
     match value {
@@ -146,7 +147,7 @@ fn narrow(values: &mut Vec<i32>, value: Value, flows: &[Flow]) -> Option<()> {
         Value::SourcePort => of_side(|side| side.port.into()),
         Value::DestinationPort => {
             for flow in flows {
-                values.extend(senders(flow).map(|from| i32::from(flow.endpoints[1 - from].port)));
+                values.extend(flow.senders().map(|from| i32::from(flow.endpoints[1 - from].port)));
             }
         }
         Value::Protocol => of_flow(values, flows, |flow| flow.protocol.into()),
@@ -163,6 +164,6 @@ fn narrow(values: &mut Vec<i32>, value: Value, flows: &[Flow]) -> Option<()> {
 #[inline]
 fn of_flow(values: &mut Vec<i32>, flows: &[Flow], of: impl Fn(&Flow) -> i32) {
     for flow in flows {
-        values.extend(senders(flow).map(|_| of(flow)));
+        values.extend(flow.senders().map(|_| of(flow)));
     }
 }

@@ -11,12 +11,18 @@ use std::net::IpAddr;
 
 use super::{Cell, ColumnType, EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape, encode_rows};
 use crate::Error;
+use crate::export::element::Element;
 use crate::export::rows::ColumnSource;
 
 /// The template whose columns all have a field.
-pub const GOFLOW_TEMPLATE: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,destinationIPv4Address,sourceTransportPort,\
+const GOFLOW_TEMPLATE: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,destinationIPv4Address,sourceTransportPort,\
     destinationTransportPort,protocolIdentifier,octetDeltaCount,packetDeltaCount,tcpControlBits,ipClassOfService,minimumTTL,icmpTypeCodeIPv4,vlanId,\
     ingressInterface,egressInterface,observationDomainId,samplingInterval";
+
+/// A template whose default is that of goflow2's messages.
+pub fn goflow_template(template: &str) -> String {
+    Element::names(template, GOFLOW_TEMPLATE).join(",")
+}
 
 /// Kinds of values on the wire.
 const VARINT: u32 = 0;

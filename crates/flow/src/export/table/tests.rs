@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::export::{RowFormat, RowWriter};
-use crate::{EndReason, Endpoint, FlowContext};
+use crate::{Collected, EndReason, Endpoint, FlowContext, KnownField, KnownFields};
 
 /// A side of a flow, whose numbers follow from its own.
 fn side(address: IpAddr, number: u64) -> Endpoint {
@@ -45,6 +45,44 @@ pub(super) fn flows(count: u64) -> Vec<Flow> {
     (0..count).map(flow).collect()
 }
 
+/// What another exporter gave: fields that follow from the number.
+fn collected(number: usize) -> Collected {
+    let mut known = KnownFields::default();
+    for (at, field) in [
+        KnownField::Protocol,
+        KnownField::Address,
+        KnownField::Port,
+        KnownField::Packets,
+        KnownField::Bytes,
+        KnownField::TcpFlags,
+        KnownField::TtlMin,
+        KnownField::Vlan,
+        KnownField::EndReason,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for side in (0..2).filter(|side| number >> (at % 4 + side) & 1 == 0) {
+            known.add(field, side);
+        }
+    }
+    Collected {
+        known,
+        exporter: IpAddr::from([192, 0, 2, 1]),
+        domain: 7,
+        sampling: (number % 2 == 0).then_some(100),
+        egress: 3,
+        direction: 1,
+        prefix_lens: [24, 0],
+        autonomous_systems: [64_496, 0],
+        next_hop: None,
+        post_addresses: [None; 2],
+        post_ports: [None, Some(40_000)],
+        nat_event: None,
+        firewall_event: (number % 3 == 0).then_some(2),
+    }
+}
+
 pub(super) fn table(shape: &TableShape, flows: &[Flow]) -> FlowTable {
     let mut table = FlowTable::new(shape);
     flows.chunks(7).for_each(|flows| table.push(shape, flows, Sampling::NONE));
@@ -60,7 +98,11 @@ fn json_of_a_table_is_that_of_rows() {
         // Uptimes have 32 bits, and lines have what is since 1970, as they know no start of an exporter.
         .filter(|name| !["exporter", "IPv6", "UpTime"].iter().any(|part| name.contains(part)))
         .collect();
-    let flows = flows(500);
+    let mut flows = flows(500);
+    // Every fifth was metered elsewhere, with some of its fields.
+    for (number, flow) in flows.iter_mut().enumerate().step_by(5) {
+        flow.collected = Some(Box::new(collected(number)));
+    }
     let networks =
         b"network,name,country,as,as_name\n0.0.0.0/0,\"all \"\"of\"\" it\",DE,64496,a\\b\n".to_vec();
     let places = Arc::new(Places::parse(Path::new("networks"), networks).expect("a file of places"));
