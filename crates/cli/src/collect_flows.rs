@@ -36,7 +36,7 @@ Examples:
   tapline collect-flows --listen udp://:2055 'not net 10.0.0.0/8'      only flows with an address elsewhere
   tapline probe -r trace.pcap --export 127.0.0.1:4739                  something to collect
 
-The protocol of a datagram is told by its first bytes: IPFIX, NetFlow v9, NetFlow v5, sFlow v5. A source is an exporter's address and port with one
+The protocol of a datagram is told by its first bytes: IPFIX, NetFlow v9, v7, v5 and v1, sFlow v5. A source is an exporter's address and port with one
 of its domains (observation domain, source id, engine, sub-agent). Columns of the sources: lost, what is missing by the sequence numbers, in
 the unit that the protocol counts; remarks tell of sampling, of messages that came late, and of what was refused by cause.
 The account is of packets: datagrams up to the stage `sources`, behind it the packets that the flows count.
@@ -78,7 +78,8 @@ pub(crate) struct CollectArgs {
     #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
     pub(crate) container: Option<String>,
 
-    /// Keep templates in this file over restarts: records that come before their template is sent again can be read.
+    /// Keep templates and sampling intervals in this file over restarts: records that come before these are sent again can
+    /// be read.
     #[arg(long, value_name = "FILE", help_heading = "Flows")]
     templates: Option<PathBuf>,
     /// Multiply packets and bytes of each flow by the sampling interval that its exporter tells, as an estimate. Records

@@ -13,8 +13,12 @@ use tapline_packet::Timestamp;
 /// A protocol of flow export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
+    /// NetFlow version 1.
+    NetFlow1,
     /// NetFlow version 5.
     NetFlow5,
+    /// NetFlow version 7.
+    NetFlow7,
     /// NetFlow version 9.
     NetFlow9,
     /// IPFIX.
@@ -25,23 +29,31 @@ pub enum Protocol {
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Protocol; 4] =
-        [Protocol::NetFlow5, Protocol::NetFlow9, Protocol::Ipfix, Protocol::SFlow5];
+    pub const ALL: [Protocol; 6] = [
+        Protocol::NetFlow1,
+        Protocol::NetFlow5,
+        Protocol::NetFlow7,
+        Protocol::NetFlow9,
+        Protocol::Ipfix,
+        Protocol::SFlow5,
+    ];
 
     /// The name for people and machines.
     pub const fn name(self) -> &'static str {
         match self {
+            Protocol::NetFlow1 => "v1",
             Protocol::NetFlow5 => "v5",
+            Protocol::NetFlow7 => "v7",
             Protocol::NetFlow9 => "v9",
             Protocol::Ipfix => "ipfix",
             Protocol::SFlow5 => "sflow",
         }
     }
 
-    /// What its sequence numbers count, and so what is counted as lost.
+    /// What its sequence numbers count, and so what is counted as lost. Version 1 has none.
     pub const fn unit(self) -> &'static str {
         match self {
-            Protocol::NetFlow5 => "flows",
+            Protocol::NetFlow1 | Protocol::NetFlow5 | Protocol::NetFlow7 => "flows",
             Protocol::Ipfix => "records",
             Protocol::NetFlow9 | Protocol::SFlow5 => "datagrams",
         }
@@ -140,8 +152,10 @@ pub struct SourceAccount {
     pub packets: u64,
     /// Bytes that the flows count.
     pub bytes: u64,
-    /// What is missing by the sequence numbers, in [`Protocol::unit`].
+    /// What is missing by the sequence numbers, in the unit that they count.
     pub lost: u64,
+    /// The unit: [`Protocol::unit`], unless the exporter counts otherwise.
+    pub unit: &'static str,
     /// Datagrams that came after ones that were sent later. They are not lost.
     pub late: u64,
     /// Times that the sequence numbers began anew.
@@ -154,6 +168,8 @@ pub struct SourceAccount {
     pub sampling: Option<u32>,
     /// Flows that were to be multiplied by their sampling interval, and were not: it is not known.
     pub unscaled: u64,
+    /// Flows whose totals up to then were forgotten for want of room: their next totals count what was counted before.
+    pub totals_forgotten: u64,
     /// Flows whose times were no times of their message, more than a week before it or an hour behind: they have that of
     /// the message.
     pub retimed: u64,
@@ -177,12 +193,14 @@ impl SourceAccount {
             packets: 0,
             bytes: 0,
             lost: 0,
+            unit: protocol.unit(),
             late: 0,
             restarts: 0,
             templates: 0,
             held: 0,
             sampling: None,
             unscaled: 0,
+            totals_forgotten: 0,
             retimed: 0,
             span: None,
             refused: [0; RefusedCause::ALL.len()],
@@ -233,6 +251,7 @@ impl Forgotten {
         sum.late += account.late;
         sum.restarts += account.restarts;
         sum.unscaled += account.unscaled;
+        sum.totals_forgotten += account.totals_forgotten;
         sum.retimed += account.retimed;
         sum.extend_span(account.span);
         sum.refused.iter_mut().zip(account.refused).for_each(|(sum, count)| *sum += count);

@@ -20,9 +20,6 @@ use crate::{TemplateFile, netflow5, sflow};
 /// Templates of one source at most, and their fields.
 const TEMPLATES_MAX: usize = 4096;
 const FIELDS_MAX: usize = 1 << 16;
-/// Memory of a field, and of a template beside its fields, in bytes, about.
-const FIELD_LEN: usize = 24;
-const TEMPLATE_LEN: usize = 160;
 /// Sets that one source has held at most, their octets, and what each takes beside these.
 const HELD_SETS_MAX: usize = 256;
 const HELD_OCTETS_MAX: usize = 256 << 10;
@@ -189,7 +186,9 @@ impl Collector {
         let mut bytes = Bytes(datagram);
         let version = bytes.u16().ok_or(DatagramFault::NotExport)?;
         match version {
-            5 => self.read_netflow5(arrival, bytes, flows),
+            1 => self.read_fixed(arrival, Protocol::NetFlow1, bytes, flows),
+            5 => self.read_fixed(arrival, Protocol::NetFlow5, bytes, flows),
+            7 => self.read_fixed(arrival, Protocol::NetFlow7, bytes, flows),
             9 => self.read_sets(arrival, Protocol::NetFlow9, sets::header9(&mut bytes), bytes, flows),
             10 => self.read_sets(arrival, Protocol::Ipfix, sets::header10(&mut bytes), bytes, flows),
             // sFlow's version has four octets.
@@ -198,26 +197,28 @@ impl Collector {
         }
     }
 
-    fn read_netflow5(
+    fn read_fixed(
         &mut self,
         arrival: Arrival,
+        protocol: Protocol,
         mut bytes: Bytes<'_>,
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
-        let header = netflow5::header(&mut bytes).ok_or(DatagramFault::Short)?;
+        let header = netflow5::header(protocol, &mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
-        let key = arrival.key(Protocol::NetFlow5, header.engine.into());
+        let key = arrival.key(protocol, header.engine.into());
         let Arrival { from, received } = arrival;
         let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
             source.account.sampling = (header.interval > 0).then_some(header.interval);
-            source.note_sequence(header.sequence, Some(header.count.into()), received);
+            if let Some(number) = header.sequence {
+                source.note_sequence(number, Some(header.count.into()), received);
+            }
             for _ in 0..header.count {
-                let Some(record) = bytes.take(netflow5::RECORD_LEN).and_then(<[u8]>::first_chunk) else {
+                let Some(mut draft) = netflow5::next(protocol, &mut bytes) else {
                     return source.account.refuse(RefusedCause::Malformed);
                 };
-                let mut draft = netflow5::record(record);
                 draft.sampled.interval = header.interval;
                 sink.add(&draft, &mut source.account, source.rates.of(&draft, shared));
             }
@@ -275,6 +276,9 @@ impl Collector {
         let mut keeping = Keeping::Kept;
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
+            if let Some(uptime) = header.time.uptime {
+                source.note_uptime(uptime);
+            }
             let mut reader = SetReader {
                 source,
                 shared,
@@ -287,8 +291,8 @@ impl Collector {
             while let Some(set) = sets::next(&mut bytes, header.form) {
                 reader.read(set);
             }
-            let units = if protocol == Protocol::NetFlow9 { Some(1) } else { reader.records };
-            if source.note_sequence(header.sequence, units, received)
+            let records = reader.records;
+            if source.note_sequence(header.sequence, records, received)
                 && let Some(file) = file
             {
                 keeping = keeping.and(file.keep(source.key(), &Entry::Proven));
@@ -333,13 +337,12 @@ impl Collector {
 
 /// Takes a template of a source; `false` if there is no room for it.
 fn insert(source: &mut Source, id: u16, template: Template) -> bool {
-    let len_of = |template: &Template| TEMPLATE_LEN + FIELD_LEN * template.raw.len();
     let known = source.templates.get(&id);
     let fields = source.fields - known.map_or(0, |known| known.raw.len()) + template.raw.len();
     if fields > FIELDS_MAX || known.is_none() && source.templates.len() >= TEMPLATES_MAX {
         return false;
     }
-    source.memory = source.memory - known.map_or(0, len_of) + len_of(&template);
+    source.memory = source.memory - known.map_or(0, Template::memory) + template.memory();
     source.fields = fields;
     source.templates.insert(id, template);
     source.account.templates = source.templates.len() as u64;
@@ -359,6 +362,9 @@ impl FlowSink<'_> {
     /// Makes a flow of a record, and counts it.
     #[inline]
     fn add(&mut self, draft: &Draft, account: &mut SourceAccount, sampling: Option<u32>) {
+        if draft.is_not_ip {
+            return account.refuse(RefusedCause::NotIp);
+        }
         if !draft.is_counted() && !draft.has_event() {
             return account.refuse(RefusedCause::NoCounters);
         }
@@ -474,12 +480,12 @@ impl SetReader<'_> {
     fn read_records(&mut self, id: u16, mut bytes: Bytes<'_>) {
         let SetReader { source, sink, shared, file, keeping, .. } = self;
         let key = source.key();
-        let Source { templates, account, rates, boot_ns, memory, .. } = &mut **source;
+        let Source { templates, account, rates, totals, boot_ns, memory, .. } = &mut **source;
         let Some(template) = templates.get(&id) else {
             self.records = None;
             return self.hold(id, bytes);
         };
-        let memory_before = rates.memory();
+        let memory_before = rates.memory() + totals.memory();
         let mut count = 0_u32;
         // Less than the shortest record is padding.
         while bytes.len() >= template.record_len {
@@ -510,10 +516,11 @@ impl SetReader<'_> {
             } else if before - bytes.len() < RECORD_LEN_MIN {
                 account.refuse(RefusedCause::TooShort);
             } else {
+                account.totals_forgotten += draft.take_totals(totals, sink.time);
                 sink.add(&draft, account, rates.of(&draft, shared));
             }
         }
-        *memory = *memory - memory_before + rates.memory();
+        *memory = *memory - memory_before + rates.memory() + totals.memory();
         self.records = self.records.map(|records| records.saturating_add(count));
     }
 

@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tapline_flow::{Collected, EndReason, Endpoint, Flow, FlowContext, KnownField, KnownFields};
-use tapline_packet::Timestamp;
+use tapline_packet::{LinkType, Timestamp};
 
 use crate::bytes::number;
 use crate::field::Field;
+use crate::sflow::packet_head;
+use crate::totals::{FlowKey, FlowTotals, Totals};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -77,6 +79,9 @@ pub(crate) struct Side {
     pub(crate) bytes: u64,
     post_packets: u64,
     post_bytes: u64,
+    /// Since the beginning of the flow.
+    total_packets: Option<u64>,
+    total_bytes: Option<u64>,
     pub(crate) tcp_flags: u8,
     tcp_flags_first: u8,
     pub(crate) ttl_min: u8,
@@ -118,6 +123,10 @@ pub(crate) struct Draft {
     post_ports: [Option<u16>; 2],
     nat_event: Option<u8>,
     firewall_event: Option<u8>,
+    /// The length of the frame whose first bytes the record has; 0 if unknown.
+    frame_len: u32,
+    /// The record has the first bytes of a packet that is not IP.
+    pub(crate) is_not_ip: bool,
     pub(crate) sampled: Sampled,
 }
 
@@ -151,6 +160,8 @@ impl Draft {
             post_ports: [None; 2],
             nat_event: None,
             firewall_event: None,
+            frame_len: 0,
+            is_not_ip: false,
             sampled: Sampled::default(),
         }
     }
@@ -232,6 +243,8 @@ impl Draft {
             Field::EndUptime => return self.uptimes[1] = Some(number(bytes) as u32),
             Field::StartMilliseconds => return self.start = Some(ms(bytes)),
             Field::EndMilliseconds => return self.end = Some(ms(bytes)),
+            Field::TotalOctets => return side.total_bytes = Some(number(bytes)),
+            Field::TotalPackets => return side.total_packets = Some(number(bytes)),
             _ => return self.set_rare(field, bytes),
         };
         self.known.add(known.0, known.1);
@@ -297,6 +310,9 @@ impl Draft {
             Field::PostSourcePort => self.post_ports[0] = Some(value as u16),
             Field::PostDestinationPort => self.post_ports[1] = Some(value as u16),
             Field::NatEvent => self.nat_event = Some(value as u8),
+            Field::FrameLen => self.frame_len = low,
+            Field::FrameSection => self.set_section(LinkType::ETHERNET, bytes),
+            Field::IpSection => self.set_section(LinkType::RAW, bytes),
             Field::FirewallEvent => self.firewall_event = Some(value as u8),
             Field::StartSeconds => self.start = Some(signed.saturating_mul(1000 * MS)),
             Field::EndSeconds => self.end = Some(signed.saturating_mul(1000 * MS)),
@@ -320,6 +336,56 @@ impl Draft {
             Field::System => self.sampled.is_of_system = true,
             _ => {}
         }
+    }
+
+    /// Takes the first bytes of a packet, which is a flow of one.
+    fn set_section(&mut self, link_type: LinkType, bytes: &[u8]) {
+        if self.known.has(KnownField::Packets, 0) {
+            return;
+        }
+        self.is_not_ip = packet_head(link_type, bytes, self.frame_len, self) != Some(true);
+    }
+
+    /// Makes counters since the beginning of the flow those since its record before; how many flows were forgotten for
+    /// it. Other counters go before them.
+    pub(crate) fn take_totals(&mut self, flows: &mut FlowTotals, time: MessageTime) -> u64 {
+        let has_totals = |side: &Side| side.total_packets.or(side.total_bytes).is_some();
+        let has_others = [0, 1]
+            .iter()
+            .any(|at| self.known.has(KnownField::Packets, *at) || self.known.has(KnownField::Bytes, *at));
+        if has_others || !self.sides.iter().any(has_totals) {
+            return 0;
+        }
+        let (first, last) = self.times(time);
+        let key = FlowKey {
+            addresses: self.addresses,
+            ports: self.ports,
+            protocol: self.protocol,
+            vlan: self.vlan,
+            ingress: self.ingress,
+            start: self.start.or(self.uptimes[0].map(i64::from)),
+        };
+        let totals = Totals {
+            packets: self.sides.map(|side| side.total_packets.unwrap_or(0)),
+            bytes: self.sides.map(|side| side.total_bytes.unwrap_or(0)),
+            end: Some(last.as_nanos()),
+        };
+        let (before, forgotten) = flows.replace(key, totals);
+        let counted = before.unwrap_or_default();
+        for (at, side) in self.sides.iter_mut().enumerate() {
+            if side.total_packets.is_some() {
+                side.packets = totals.packets[at] - counted.packets[at];
+                self.known.add(KnownField::Packets, at);
+            }
+            if side.total_bytes.is_some() {
+                side.bytes = totals.bytes[at] - counted.bytes[at];
+                self.known.add(KnownField::Bytes, at);
+            }
+        }
+        if let Some(end) = counted.end.filter(|end| (first.as_nanos()..=last.as_nanos()).contains(end)) {
+            (self.start, self.end) = (Some(end), Some(last.as_nanos()));
+        }
+        forgotten
     }
 
     /// Whether it counts anything, either way.

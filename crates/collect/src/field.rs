@@ -19,6 +19,9 @@ pub(crate) enum Field {
     /// Counters after middleboxes, for records that have no others.
     PostOctets,
     PostPackets,
+    /// Counters since the beginning of the flow.
+    TotalOctets,
+    TotalPackets,
     Protocol,
     ClassOfService,
     TcpFlags,
@@ -82,6 +85,10 @@ pub(crate) enum Field {
     PostDestinationPort,
     NatEvent,
     FirewallEvent,
+    /// The length of a frame, and the first bytes of it, or of an IP packet (RFC 7133, RFC 5477).
+    FrameLen,
+    FrameSection,
+    IpSection,
 }
 
 impl Field {
@@ -114,8 +121,10 @@ impl Field {
     fn of_iana(id: u16) -> Option<Field> {
         Some(match id {
             // Cisco's firewalls have what the initiator sent as 231 and 298 (NSEL).
-            1 | 85 | 231 => Field::Octets,
-            2 | 86 | 298 => Field::Packets,
+            1 | 231 => Field::Octets,
+            2 | 298 => Field::Packets,
+            85 => Field::TotalOctets,
+            86 => Field::TotalPackets,
             23 => Field::PostOctets,
             24 => Field::PostPackets,
             4 => Field::Protocol,
@@ -174,6 +183,9 @@ impl Field {
             227 => Field::PostSourcePort,
             228 => Field::PostDestinationPort,
             230 => Field::NatEvent,
+            312 => Field::FrameLen,
+            315 => Field::FrameSection,
+            313 => Field::IpSection,
             233 => Field::FirewallEvent,
             _ => return None,
         })

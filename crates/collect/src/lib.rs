@@ -1,14 +1,14 @@
-//! Flows out of the messages of routers and probes: IPFIX, NetFlow v5 and v9, sFlow v5.
+//! Flows out of the messages of routers and probes: IPFIX, NetFlow v1, v5, v7 and v9, sFlow v5.
 //!
 //! ```text
-//! datagram --version--> v5      records -----------------------------------> Draft --> Flow
+//! datagram --version--> v1,5,7  records -----------------------------------> Draft --> Flow
 //!                       v9      sets --templates of the source--> records -->
 //!                       IPFIX   sets --templates of the source--> records -->
 //!                       sFlow   samples: the head of a packet ------------->
 //! ```
 //!
 //! - [`Collector`] takes datagrams and gives flows. It reads no clock and opens no socket.
-//! - [`SourceAccount`] is what one source sent: an exporter's address and one of its observation domains.
+//! - [`SourceAccount`] is what one source sent: an exporter's address and port, and one of its observation domains.
 //! - [`TemplateFile`] keeps templates over restarts.
 //!
 //! Datagrams are hostile: each read is checked against their bytes, and every table has a bound and a count of what it
@@ -30,6 +30,7 @@ mod sflow;
 mod sources;
 mod template;
 mod template_file;
+mod totals;
 
 pub use account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
 pub use collector::{Collector, CollectorSettings};

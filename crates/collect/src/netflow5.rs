@@ -1,20 +1,25 @@
-//! NetFlow version 5.
+//! NetFlow versions 1, 5 and 7, whose records have fixed fields.
 //!
 //! ```text
-//! header 24   version 2 | count 2 | uptime ms 4 | seconds 4 | nanoseconds 4 | sequence 4 | engine 2 | sampling 2
-//! record 48   source 4 | destination 4 | next hop 4 | input 2 | output 2 | packets 4 | octets 4 | first 4 | last 4 |
-//!             ports 2, 2 | 0 1 | flags 1 | protocol 1 | tos 1 | AS 2, 2 | prefix lengths 1, 1 | 0 2
+//! header    version 2 | count 2 | uptime ms 4 | seconds 4 | nanoseconds 4                                            16
+//!           5 and 7: sequence 4 | 5: engine 2, sampling 2; 7: 0 4                                                    24
+//! record    source 4 | destination 4 | next hop 4 | input 2 | output 2 | packets 4 | octets 4 | first 4 | last 4 | ports 2, 2 |
+//!           5    0 1 | flags 1 | protocol 1 | tos 1 | AS 2, 2 | prefix lengths 1, 1 | 0 2                            48
+//!           7    validity 1 | flags 1 | protocol 1 | tos 1 | AS 2, 2 | prefix lengths 1, 1 | validity 2 | router 4   52
+//!           1    0 2 | protocol 1 | tos 1 | flags 1 | 0 11                                                           52
 //! ```
 
 use std::net::IpAddr;
 
 use tapline_flow::KnownField;
 
+use crate::account::Protocol;
 use crate::bytes::Bytes;
 use crate::draft::{Draft, MessageTime};
 use crate::field::Field;
 
-pub(crate) const RECORD_LEN: usize = 48;
+/// Octets of a record of version 5. Those of 1 and 7 have four more.
+const RECORD_LEN: usize = 48;
 /// The low bits of the header's sampling field: the interval. The top two are the mode.
 const INTERVAL_BITS: u16 = 0x3fff;
 
@@ -32,25 +37,45 @@ const GIVEN: [KnownField; 6] = [
 pub(crate) struct Header {
     pub(crate) count: u16,
     pub(crate) time: MessageTime,
-    pub(crate) sequence: u32,
+    /// `None` of version 1.
+    pub(crate) sequence: Option<u32>,
     /// Engine type and id.
     pub(crate) engine: u16,
     /// 0 if the exporter does not say.
     pub(crate) interval: u32,
 }
 
-/// The header, behind the version; `None` if it is cut short.
-pub(crate) fn header(bytes: &mut Bytes<'_>) -> Option<Header> {
+/// The header of a message of this protocol, behind the version; `None` if it is cut short.
+pub(crate) fn header(protocol: Protocol, bytes: &mut Bytes<'_>) -> Option<Header> {
     let (count, uptime) = (bytes.u16()?, bytes.u32()?);
     let export_ns = i64::from(bytes.u32()?) * 1_000_000_000 + i64::from(bytes.u32()?);
-    let (sequence, engine, sampling) = (bytes.u32()?, bytes.u16()?, bytes.u16()?);
     let boot_ns = export_ns - i64::from(uptime) * 1_000_000;
     let time = MessageTime { export_ns, uptime: Some((uptime, boot_ns)) };
-    Some(Header { count, time, sequence, engine, interval: (sampling & INTERVAL_BITS).into() })
+    let mut header = Header { count, time, sequence: None, engine: 0, interval: 0 };
+    if protocol != Protocol::NetFlow1 {
+        header.sequence = Some(bytes.u32()?);
+        let (engine, sampling) = (bytes.u16()?, bytes.u16()?);
+        if protocol == Protocol::NetFlow5 {
+            (header.engine, header.interval) = (engine, (sampling & INTERVAL_BITS).into());
+        }
+    }
+    Some(header)
 }
 
-/// A record.
-pub(crate) fn record(record: &[u8; RECORD_LEN]) -> Draft {
+/// The next record; `None` if it is cut short.
+pub(crate) fn next(protocol: Protocol, bytes: &mut Bytes<'_>) -> Option<Draft> {
+    let len = if protocol == Protocol::NetFlow5 { RECORD_LEN } else { RECORD_LEN + 4 };
+    let mut draft = record(bytes.0.first_chunk()?);
+    let octets = bytes.take(len)?;
+    if protocol == Protocol::NetFlow1 {
+        draft.sides[0].tcp_flags = octets[40];
+        (draft.autonomous_systems, draft.prefix_lens) = ([0; 2], [0; 2]);
+    }
+    Some(draft)
+}
+
+/// A record, as version 5 has it.
+fn record(record: &[u8; RECORD_LEN]) -> Draft {
     let mut draft = Draft::new();
     GIVEN.iter().for_each(|field| draft.know(*field, 0));
     draft.know(KnownField::Port, 1);

@@ -52,8 +52,8 @@ pub(crate) enum Set<'a> {
 
 /// The next set; `None` at the end, an error if its length does not fit.
 pub(crate) fn next<'a>(bytes: &mut Bytes<'a>, form: Form) -> Option<Result<Set<'a>, ()>> {
-    // Less than a header is padding.
-    if bytes.len() < SET_HEADER_LEN {
+    // Less than a header is padding, and so are zeros up to the end: some exporters send datagrams of one length.
+    if bytes.len() < SET_HEADER_LEN || bytes.0.iter().all(|octet| *octet == 0) {
         return None;
     }
     let (id, len) = (bytes.u16()?, bytes.u16()?);
@@ -62,10 +62,30 @@ pub(crate) fn next<'a>(bytes: &mut Bytes<'a>, form: Form) -> Option<Result<Set<'
         return Some(Err(()));
     };
     let content = Bytes(content);
+    skip_padding(bytes, form, usize::from(len));
     Some(Ok(match (form, id) {
         (_, LEAST_ID..) => Set::Records(id, content),
         (Form::V9, 0) | (Form::Ipfix, 2) => Set::Templates(content),
         (Form::V9, 1) | (Form::Ipfix, 3) => Set::OptionsTemplates(content),
         _ => Set::Unknown,
     }))
+}
+
+/// Skips the padding behind a set of `len` octets: some exporters do not count it to the set.
+fn skip_padding(bytes: &mut Bytes<'_>, form: Form, len: usize) {
+    let padding = len.next_multiple_of(4) - len;
+    let Some((zeros, rest)) = bytes.0.split_at_checked(padding) else { return };
+    let is_set = |octets: &[u8]| match octets {
+        [high, low, len_high, len_low, ..] => {
+            let id = u16::from_be_bytes([*high, *low]);
+            let len = usize::from(u16::from_be_bytes([*len_high, *len_low]));
+            (id <= 3 || id >= LEAST_ID) && (SET_HEADER_LEN..=octets.len()).contains(&len)
+        }
+        _ => true,
+    };
+    // In IPFIX a set may end anywhere.
+    let is_right = form == Form::Ipfix && is_set(bytes.0);
+    if padding > 0 && !is_right && zeros.iter().all(|octet| *octet == 0) && is_set(rest) {
+        bytes.0 = rest;
+    }
 }

@@ -20,8 +20,9 @@ use tapline_packet::Timestamp;
 use crate::account::{Forgotten, Protocol, RefusedCause, SourceAccount};
 use crate::draft::MessageTime;
 use crate::sampling::{SamplingRates, SharedRates};
-use crate::sequence::Sequence;
+use crate::sequence::Sequences;
 use crate::template::Template;
+use crate::totals::FlowTotals;
 
 /// Memory of the templates, sets and sampling intervals of all sources, in bytes, about.
 const MEMORY_MAX: usize = 64 << 20;
@@ -32,6 +33,11 @@ const FORGOTTEN_AT_ONCE: usize = 16;
 /// A source is proven after this many messages in order, and this long.
 const PROOF_MESSAGES: u32 = 3;
 const PROOF_NS: i64 = 60 * 1_000_000_000;
+/// An exporter whose uptime began this much later than before has restarted; less is a clock that was set.
+const RESTART_NS: i64 = 10 * 1_000_000_000;
+/// The time after which an uptime in milliseconds begins at 0 again, and how exact the header's seconds are.
+const WRAP_NS: i64 = (1 << 32) * 1_000_000;
+const SLACK_NS: i64 = 600 * 1_000_000_000;
 
 /// A transport session (RFC 7011, 8.4), and the domain of the exporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,13 +53,17 @@ pub(crate) struct SourceKey {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) account: SourceAccount,
-    pub(crate) sequence: Sequence,
+    sequences: Sequences,
     pub(crate) rates: SamplingRates,
     pub(crate) templates: BTreeMap<u16, Template>,
     /// Fields of all templates.
     pub(crate) fields: usize,
     /// The time at which the uptime was 0, if options told it.
     pub(crate) boot_ns: Option<i64>,
+    /// The uptime of the last message in milliseconds, and the time at which it was 0.
+    uptime: Option<(u32, i64)>,
+    /// Totals of flows whose records count from the beginning of the flow.
+    pub(crate) totals: FlowTotals,
     pub(crate) held: VecDeque<HeldSet>,
     pub(crate) held_octets: usize,
     /// Bytes of memory that count for the bound of all sources.
@@ -80,11 +90,13 @@ impl Source {
     fn new(key: SourceKey, sender: IpAddr, now: Timestamp) -> Source {
         Source {
             account: SourceAccount::new(key.exporter, key.port, key.protocol, key.domain),
-            sequence: Sequence::default(),
+            sequences: Sequences::default(),
             rates: SamplingRates::default(),
             templates: BTreeMap::new(),
             fields: 0,
             boot_ns: None,
+            uptime: None,
+            totals: FlowTotals::default(),
             held: VecDeque::new(),
             held_octets: 0,
             memory: 0,
@@ -101,15 +113,35 @@ impl Source {
         SourceKey { exporter, port, protocol, domain }
     }
 
-    /// Notes the sequence number of a message that came at `now`. Whether the source is proven with it.
-    pub(crate) fn note_sequence(&mut self, number: u32, units: Option<u32>, now: Timestamp) -> bool {
-        if self.sequence.note(number, units, &mut self.account) {
+    /// Notes the sequence number of a message with so many records that came at `now`. Whether the source is proven with
+    /// it.
+    pub(crate) fn note_sequence(&mut self, number: u32, records: Option<u32>, now: Timestamp) -> bool {
+        if self.sequences.note(number, records, &mut self.account) {
             self.in_order = (self.in_order + 1).min(PROOF_MESSAGES);
         }
         let is_long = now.as_nanos().saturating_sub(self.first_seen.as_nanos()) >= PROOF_NS;
         let is_new = !self.is_proven && self.in_order == PROOF_MESSAGES && is_long;
         self.is_proven |= is_new;
         is_new
+    }
+
+    /// Notes the uptime of a message. After a restart of the exporter its templates are not those from before, and have
+    /// to come again (RFC 3954, 9; RFC 7011, 8.4).
+    pub(crate) fn note_uptime(&mut self, (uptime, boot_ns): (u32, i64)) {
+        let before = self.uptime.replace((uptime, boot_ns));
+        let Some((uptime_before, boot_before)) = before.filter(|before| uptime < before.0) else { return };
+        let later = boot_ns.saturating_sub(boot_before);
+        // A late message has the boot time that others have; an uptime that wraps has one 2^32 ms later.
+        let is_wrap = (later - WRAP_NS).abs() < SLACK_NS && uptime_before > u32::MAX / 2;
+        if later < RESTART_NS {
+            self.uptime = before;
+        } else if !is_wrap {
+            self.give_up_held();
+            self.memory -= self.templates.values().map(Template::memory).sum::<usize>();
+            self.fields = 0;
+            self.templates.clear();
+            self.account.templates = 0;
+        }
     }
 
     /// Gives up the sets that are held. They are counted as refused.

@@ -12,6 +12,9 @@ use crate::field::Field;
 
 /// Fields of a template at most: no router's comes near.
 pub(crate) const FIELDS_MAX: usize = 512;
+/// Memory of a field, and of a template beside its fields, in bytes, about.
+const FIELD_LEN: usize = 24;
+const TEMPLATE_LEN: usize = 160;
 /// The length that says that each record has its own (RFC 7011, 7).
 const VARIABLE: u16 = u16::MAX;
 /// The bit that says that an enterprise number follows.
@@ -94,6 +97,11 @@ impl Template {
             at = at.saturating_add(field.len);
         }
         Some(Template { raw, scopes, record_len, is_variable, steps: steps.into() })
+    }
+
+    /// Bytes of memory, about.
+    pub(crate) fn memory(&self) -> usize {
+        TEMPLATE_LEN + FIELD_LEN * self.raw.len()
     }
 
     pub(crate) fn is_options(&self) -> bool {

@@ -431,13 +431,199 @@ fn wrong_times_become_that_of_the_message() {
     assert_eq!(only(&collector).retimed, 1);
 }
 
+/// Two exporters behind one address (RFC 7011, 8.4).
+#[test]
+fn a_port_is_a_session_of_its_own() {
+    let mut collector = collector();
+    let mut read = |port: u16, message: messages::Message| {
+        let (from, mut flows) = (SocketAddr::new(EXPORTER, port), Vec::new());
+        let now = Timestamp::from_parts(NOW, 0);
+        collector.read(from, now, &message.octets(), &mut flows).expect("a whole message");
+        flows
+    };
+    read(1, ipfix(0).template(256, &[(8, 4), (1, 4), (2, 4)]));
+    read(2, ipfix(1000).template(256, &[(8, 4), (2, 4), (1, 4)]));
+    for at in 0..3 {
+        let one = read(1, ipfix(at).records(256, &[vec![10, 0, 0, 1, 0, 0, 5, 0, 0, 0, 0, 1]]));
+        let other = read(2, ipfix(1000 + at).records(256, &[vec![10, 0, 0, 1, 0, 0, 0, 1, 0, 0, 5, 0]]));
+        assert!([&one[0], &other[0]].iter().all(|flow| (flow.packets(), flow.bytes()) == (1, 1280)));
+    }
+    let sources = collector.sources();
+    assert_eq!(sources.iter().map(|source| source.port).collect::<Vec<_>>(), [1, 2]);
+    assert!(sources.iter().all(|source| (source.flows, source.lost, source.restarts) == (3, 0, 0)));
+}
+
+/// Bytes of both directions, as firewalls count them (NSEL).
+#[test]
+fn firewalls_count_both_directions() {
+    let mut collector = collector();
+    let fields = &[(8, 4), (12, 4), (231, 4), (232, 4), (298, 4), (299, 4), (233, 1)];
+    let record = vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 3, 232, 0, 13, 187, 160, 0, 0, 0, 10, 0, 0, 2, 188, 2];
+    let flow = flow_of(&mut collector, &netflow9(0, 1000).template(256, fields).records(256, &[record]));
+    let [there, back] = flow.endpoints;
+    assert_eq!((there.bytes, back.bytes, there.packets, back.packets), (1000, 900_000, 10, 700));
+    assert_eq!(flow.collected.as_ref().and_then(|collected| collected.firewall_event), Some(2));
+}
+
+/// Addresses and ports of one header, the outer one: others of the record are of what it carries.
+#[test]
+fn repeated_elements_are_of_the_outer_header() {
+    let mut collector = collector();
+    let outer = [(27, 16), (28, 16), (7, 2), (11, 2), (4, 1), (2, 4)];
+    for inner in [[(8, 4), (12, 4)], [(27, 16), (28, 16)]] {
+        let fields = [&outer[..], &inner, &[(7, 2), (11, 2), (4, 1)]].concat();
+        let mut record = [[0x20; 16], [0x21; 16]].concat();
+        record.extend([0, 0, 0, 0, 41, 0, 0, 0, 3]);
+        record.resize(record.len() + usize::from(inner[0].1) * 2, 10);
+        record.extend([0x9c, 0x40, 0, 80, 6]);
+        let flow = flow_of(&mut collector, &ipfix(0).template(256, &fields).records(256, &[record]));
+        let [source, destination] = flow.endpoints;
+        assert_eq!((source.address, destination.address), ([0x20; 16].into(), [0x21; 16].into()));
+        assert_eq!((source.port, destination.port, flow.protocol), (0, 0, 41));
+    }
+}
+
+/// What an exporter has counted since a flow began is not counted again with each record.
+#[test]
+fn totals_are_counted_once() {
+    let mut collector = collector();
+    let fields = &[(8, 4), (12, 4), (150, 4), (151, 4), (85, 4), (86, 4)];
+    let record = |end: u32, bytes: u32| {
+        let mut record = vec![10, 0, 0, 1, 10, 0, 0, 2];
+        for number in [NOW as u32 - 500, end, bytes, bytes / 100] {
+            record.extend(number.to_be_bytes());
+        }
+        record
+    };
+    let end = NOW as u32 - 400;
+    let message = ipfix(0).template(256, fields).records(256, &[record(end, 1000), record(end + 60, 2500)]);
+    let flows = read(&mut collector, &message.octets());
+    assert_eq!(flows.iter().map(Flow::bytes).collect::<Vec<_>>(), [1000, 1500]);
+    assert_eq!(flows[1].first(), Timestamp::from_parts(end.into(), 0), "since the record before");
+    read(
+        &mut collector,
+        &ipfix(2).records(256, &[record(end + 120, 2500), record(end + 180, 4000)]).octets(),
+    );
+    let account = only(&collector);
+    assert_eq!((account.bytes, account.packets), (4000, 40));
+    assert_eq!(refused(&account, RefusedCause::NoCounters), 1, "nothing was added");
+}
+
+/// After a restart of the exporter its templates have to come again: records wait for them.
+#[test]
+fn templates_do_not_outlast_their_exporter() {
+    let mut collector = collector();
+    let (old, new) = (&[(8, 4), (1, 4), (2, 4)], &[(8, 4), (2, 4), (1, 4)]);
+    let record = || vec![10, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0x11, 0x94];
+    read(&mut collector, &netflow9(100, 3_600_000).template(256, old).octets());
+    // An earlier message that is late, and an uptime that a clock made later, are no restarts.
+    read(&mut collector, &netflow9(99, 3_599_000).octets());
+    assert_eq!(only(&collector).templates, 1);
+    assert!(read(&mut collector, &netflow9(1, 1000).later(60).records(256, &[record()]).octets()).is_empty());
+    let message = netflow9(2, 2000).later(61).template(256, new).records(256, &[record()]);
+    let flows = read(&mut collector, &message.octets());
+    assert_eq!(flows.iter().map(|flow| (flow.packets(), flow.bytes())).collect::<Vec<_>>(), [(3, 4500); 2]);
+    // 49.7 days of milliseconds: the uptime begins at 0 again, and the exporter does not.
+    let mut collector = self::collector();
+    let message = netflow9(7, u32::MAX - 999).template(256, new);
+    read(&mut collector, &message.octets());
+    assert_eq!(read(&mut collector, &netflow9(8, 1000).later(2).records(256, &[record()]).octets()).len(), 1);
+}
+
+/// Events of address translation and of firewalls need not count anything.
+#[test]
+fn events_are_flows_that_count_nothing() {
+    let mut collector = collector();
+    let fields = &[(8, 4), (12, 4), (7, 2), (225, 4), (227, 2), (230, 1), (323, 8)];
+    let mut record = vec![10, 0, 0, 1, 203, 0, 113, 9, 0x9c, 0x40, 198, 51, 100, 1, 0x4e, 0x21, 1];
+    record.extend((NOW as u64 * 1000 - 5).to_be_bytes());
+    let flow = flow_of(&mut collector, &netflow9(0, 1000).template(256, fields).records(256, &[record]));
+    let collected = flow.collected.as_ref().expect("it was collected");
+    assert_eq!(collected.post_addresses, [Some([198, 51, 100, 1].into()), None]);
+    assert_eq!((collected.post_ports, collected.nat_event), ([Some(20_001), None], Some(1)));
+    assert_eq!((flow.senders().collect::<Vec<_>>(), flow.packets()), (vec![0], 0));
+    assert_eq!(flow.first(), Timestamp::from_parts(NOW - 1, 995_000_000));
+    // With counters they are flows like others.
+    let fields = &[(8, 4), (12, 4), (1, 4), (226, 4), (228, 2)];
+    let record = vec![203, 0, 113, 9, 198, 51, 100, 1, 0, 0, 5, 0, 10, 0, 0, 1, 0x9c, 0x40];
+    let flow = flow_of(&mut collector, &netflow9(1, 1000).template(257, fields).records(257, &[record]));
+    let collected = flow.collected.as_ref().expect("it was collected");
+    assert_eq!((collected.post_addresses[1], flow.bytes()), (Some([10, 0, 0, 1].into()), 1280));
+}
+
+/// The first bytes of packets in records (RFC 5477, RFC 7133) are flows of one packet, as those of sFlow are.
+#[test]
+fn sections_of_packets_become_flows() {
+    let mut collector = collector();
+    let mut ip = vec![0x45, 0, 5, 0xdc, 0, 1, 0x40, 0, 0x40, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    ip.extend([0x9c, 0x40, 1, 0xbb, 5, 0xc8, 0, 0]);
+    let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0], &ip[..]].concat();
+    let message =
+        ipfix(0).template(256, &[(10, 4), (312, 2), (315, 65535)]).template(257, &[(302, 4), (313, 28)]);
+    let of_frame = [&[0, 0, 0, 5, 5, 0xea, frame.len() as u8], &frame[..]].concat();
+    let of_packet = [&[0, 0, 0, 1], &ip[..]].concat();
+    let not_ip = [&[0, 0, 0, 5, 0, 60, 14], &frame[..12], &[8, 6]].concat();
+    let message = message.records(256, &[of_frame, not_ip]).records(257, &[of_packet]);
+    let flows = read(&mut collector, &message.octets());
+    assert_eq!(flows.len(), 2);
+    for flow in flows {
+        let [source, destination] = flow.endpoints;
+        assert_eq!((source.port, destination.port, source.packets, source.bytes), (40_000, 443, 1, 1500));
+    }
+    assert_eq!(refused(&only(&collector), RefusedCause::NotIp), 1);
+}
+
+/// Zeros up to the length of all datagrams, and padding that is in no set.
+#[test]
+fn padding_is_no_fault() {
+    let mut collector = collector();
+    let record = || vec![10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 6];
+    let fields = &[(8, 4), (12, 4), (2, 4), (4, 1)];
+    read(&mut collector, &netflow9(0, 1000).template(256, fields).behind(&[0; 400]).octets());
+    let message = netflow9(1, 1000).records(256, &[record()]).behind(&[0; 3]).records(256, &[record()]);
+    assert_eq!(read(&mut collector, &message.behind(&[0; 403]).octets()).len(), 2);
+    let unpadded =
+        netflow9(2, 1000).records(256, &[record()]).template(257, fields).records(256, &[record()]);
+    assert_eq!(read(&mut collector, &unpadded.octets()).len(), 2);
+    let ipfix = ipfix(0).template(256, fields).records(256, &[record()]).template(300, fields);
+    assert_eq!(read(&mut collector, &ipfix.records(300, &[record()]).octets()).len(), 2);
+    assert!(collector.sources().iter().all(|source| refused(source, RefusedCause::Malformed) == 0));
+}
+
+/// Versions 1 and 7 are version 5 with other headers and longer records.
+#[test]
+fn older_versions_are_read() {
+    let mut collector = collector();
+    let version_5 = netflow5(3, 0, &[(2, 900), (3, 800)]);
+    for (version, header) in [(1_u16, 16), (7, 24)] {
+        let mut octets = [&version.to_be_bytes(), &version_5[2..header]].concat();
+        for record in version_5[24..].chunks(48) {
+            octets.extend([record, &[0; 4]].concat());
+            if version == 1 {
+                let at = octets.len() - 52 + 36;
+                octets[at..].fill(0);
+                octets[at + 2..at + 5].copy_from_slice(&[6, 0, 0x1b]);
+            }
+        }
+        let flows = read(&mut collector, &octets);
+        assert_eq!(flows.iter().map(Flow::bytes).collect::<Vec<_>>(), [900, 800]);
+        let flow = &flows[1];
+        assert_eq!((flow.protocol, flow.endpoints[0].tcp_flags, flow.endpoints[1].port), (6, 0x1b, 80));
+        assert_eq!(flow.first(), Timestamp::from_parts(NOW - 20, 0));
+    }
+    let names: Vec<&str> = collector.sources().iter().map(|source| source.protocol.name()).collect();
+    assert_eq!(names, ["v1", "v7"]);
+}
+
 /// Cut anywhere, and with any octet replaced, each message is read or refused.
 #[test]
 fn damaged_messages_never_panic() {
     let message = ipfix(0).template(256, FIELDS).records(256, &[record(7), record(8)]);
     let options = netflow9(0, 1000).options_template(258, &[(1, 4)], &[(34, 4), (35, 1)]);
     let options = options.records(258, &[vec![0, 0, 0, 1, 0, 0, 0, 100, 2]]);
-    for octets in [message.octets(), options.octets(), netflow5(1, 1, &[(2, 3)]), sflow(1, 1)] {
+    let section = ipfix(9).template(256, &[(312, 2), (315, 65535), (86, 4)]).records(256, &[vec![7; 60]]);
+    let all = [message.octets(), options.octets(), section.octets(), netflow5(1, 1, &[(2, 3)]), sflow(1, 1)];
+    for octets in all {
         let mut all = collector();
         for at in 0..octets.len() {
             read(&mut all, &octets[..at]);

@@ -9,17 +9,18 @@ pub(crate) struct Message {
     uptime: u32,
     sequence: u32,
     domain: u32,
+    seconds: u32,
     sets: Vec<u8>,
 }
 
 /// A message of IPFIX.
 pub(crate) fn ipfix(sequence: u32) -> Message {
-    Message { version: 10, uptime: 0, sequence, domain: 1, sets: Vec::new() }
+    Message { version: 10, uptime: 0, sequence, domain: 1, seconds: NOW as u32, sets: Vec::new() }
 }
 
 /// A message of version 9, sent at this uptime in milliseconds.
 pub(crate) fn netflow9(sequence: u32, uptime: u32) -> Message {
-    Message { version: 9, uptime, sequence, domain: 1, sets: Vec::new() }
+    Message { version: 9, uptime, sequence, domain: 1, seconds: NOW as u32, sets: Vec::new() }
 }
 
 impl Message {
@@ -68,6 +69,17 @@ impl Message {
         self.set(if is_v9 { 1 } else { 3 }, &content)
     }
 
+    /// Octets that are in no set.
+    pub(crate) fn behind(mut self, octets: &[u8]) -> Message {
+        self.sets.extend_from_slice(octets);
+        self
+    }
+
+    /// Sent so many seconds later.
+    pub(crate) fn later(self, seconds: u32) -> Message {
+        Message { seconds: self.seconds + seconds, ..self }
+    }
+
     pub(crate) fn records(self, id: u16, records: &[Vec<u8>]) -> Message {
         self.set(id, &records.concat())
     }
@@ -80,7 +92,7 @@ impl Message {
         } else {
             words(&mut octets, &[10, self.sets.len() as u16 + 16]);
         }
-        for number in [NOW as u32, self.sequence, self.domain] {
+        for number in [self.seconds, self.sequence, self.domain] {
             octets.extend(number.to_be_bytes());
         }
         octets.extend_from_slice(&self.sets);

@@ -40,8 +40,8 @@ const FLOWS_PER_PART: usize = 1024;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "collect",
     summary: "messages of routers and probes become flows: IPFIX, NetFlow, sFlow",
-    description: "IPFIX, NetFlow v9 and v5, and sFlow v5 in UDP datagrams, told apart by their first bytes; what is none of them is refused. Templates and sequence \
-        numbers are kept for each source: the exporter's address, and its domain. Sets whose template has not come are held for it, 256 of each source. The result \
+    description: "IPFIX, NetFlow v9, v7, v5 and v1, and sFlow v5 in UDP datagrams, told apart by their first bytes; what is none of them is refused. Templates and sequence \
+        numbers are kept for each source: the exporter's address and port, and its domain. Sets whose template has not come are held for it, 256 of each source. The result \
         has a row for each source, with what is missing by its sequence numbers (docs/collect.md). Stages behind answer for the packets that the flows count.",
     parameters: &[
         Parameter {
@@ -293,6 +293,7 @@ impl Stage for CollectStage {
             "restarts",
             "sampling",
             "unscaled",
+            "totals_forgotten",
             "templates",
             "held",
             "options",
@@ -345,11 +346,12 @@ fn row(source: &SourceAccount) -> Vec<Cell> {
     let numbers =
         [source.domain.into(), source.datagrams, source.flows, source.packets, source.bytes, source.lost];
     cells.extend(numbers.map(Cell::from));
-    cells.push(Cell::from(source.protocol.unit().to_owned()));
+    cells.push(Cell::from(source.unit.to_owned()));
     cells.extend([source.late, source.restarts].map(Cell::from));
     cells.push(Cell::from(source.sampling.map(u64::from)));
     let numbers = [
         source.unscaled,
+        source.totals_forgotten,
         source.templates,
         source.held,
         source.options,
