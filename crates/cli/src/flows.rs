@@ -104,9 +104,10 @@ struct Flow {
     destination: String,
     application: Option<String>,
     name: Option<String>,
-    packets: u64,
-    bytes: u64,
-    back: u64,
+    /// Packets and bytes of both directions, and bytes back; `None` if unknown.
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    back: Option<u64>,
     ms: u64,
     first_ns: i64,
     rtt_us: Option<String>,
@@ -129,6 +130,15 @@ impl Flow {
             Some(Cell::Number(number)) => *number,
             _ => 0,
         };
+        let counted = |name: &str| match cell(name) {
+            Some(Cell::Number(number)) => Some(*number),
+            _ => None,
+        };
+        // The sum of what is known.
+        let both = |there: &str, back: &str| match (counted(there), counted(back)) {
+            (Some(there), Some(back)) => Some(there + back),
+            (there, back) => there.or(back),
+        };
         let known = |name: &str| cell(name).map(Cell::to_string);
         let word = |name: &str| known(name).unwrap_or_default();
         Flow {
@@ -137,9 +147,9 @@ impl Flow {
             destination: word("destination"),
             application: known("application"),
             name: known("name"),
-            packets: number("packets") + number("packets_back"),
-            bytes: number("bytes") + number("bytes_back"),
-            back: number("bytes_back"),
+            packets: both("packets", "packets_back"),
+            bytes: both("bytes", "bytes_back"),
+            back: counted("bytes_back"),
             ms: number("ms"),
             first_ns: cell("first_ns").and_then(time_of).unwrap_or(0),
             rtt_us: known("rtt_us"),
@@ -162,9 +172,10 @@ impl Flow {
         if has_start {
             cells.push(Entry::left("start", time_of_day(self.first_ns)));
         }
-        cells.push(Entry::right("packets", amount(self.packets, "")));
-        cells.push(Entry::right("bytes", bytes(self.bytes)));
-        cells.push(Entry::right("back", bytes(self.back)));
+        let or_unknown = |number: Option<u64>, text: fn(u64) -> String| number.map_or("-".to_owned(), text);
+        cells.push(Entry::right("packets", or_unknown(self.packets, |packets| amount(packets, ""))));
+        cells.push(Entry::right("bytes", or_unknown(self.bytes, bytes)));
+        cells.push(Entry::right("back", or_unknown(self.back, bytes)));
         cells.push(Entry::right("duration", duration(self.ms)));
         let rtt = |text: &String| text.replace(',', "").parse().map_or(text.clone(), microseconds);
         cells.extend(self.rtt_us.as_ref().map(|text| Entry::right("round trip", rtt(text))));

@@ -205,6 +205,10 @@ impl Sources {
             Source::new(key, sender, now)
         });
         source.last_used = self.uses;
+        if source.account.datagrams == 0 {
+            // A file may have known it before.
+            source.first_seen = now;
+        }
         self.last_used = Some(key);
         let before = source.memory + rates.memory();
         let read = read(source, rates);
@@ -354,6 +358,20 @@ mod tests {
         assert_eq!(forgotten.sources + known, 199_002);
         let known: u64 = sources.seen().map(|source| source.datagrams).sum();
         assert_eq!(forgotten.account.datagrams + known, 199_000 + 5 + 1, "no count is lost");
+    }
+
+    /// What a file knew of a source before is no time in which it has sent anything.
+    #[test]
+    fn a_source_is_proven_by_its_own_messages() {
+        let mut sources = Sources::new(100);
+        sources.with(key(7), key(7).exporter, Timestamp::EPOCH, |_, _| ());
+        let is_proven = |sources: &mut Sources| {
+            sources.with(key(7), key(7).exporter, Timestamp::EPOCH, |source, _| source.is_proven)
+        };
+        (0..10).for_each(|second| message(&mut sources, key(7), 1_700_000_000 + second));
+        assert!(!is_proven(&mut sources));
+        message(&mut sources, key(7), 1_700_000_060);
+        assert!(is_proven(&mut sources));
     }
 
     #[test]

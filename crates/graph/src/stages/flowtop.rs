@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{
-    Details, Dns, DnsAnswer, Endpoint, Flow, Http, LinkHeader, MacAddress, SIZES, SizeCounts, Tcp, TcpSide,
-    Tls,
+    Details, Dns, DnsAnswer, Endpoint, Flow, Http, KnownField, LinkHeader, MacAddress, SIZES, SizeCounts,
+    Tcp, TcpSide, Tls,
 };
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 use tapline_places::Places;
@@ -166,9 +166,12 @@ const fn always(name: &'static str, cell: fn(&Flow) -> Cell) -> Column {
 }
 
 const COLUMNS: &[Column] = &[
-    always("protocol", |flow| Cell::from(protocol(flow.protocol))),
-    always("source", |flow| Cell::from(end(&flow.endpoints[0], flow.protocol))),
-    always("destination", |flow| Cell::from(end(&flow.endpoints[1], flow.protocol))),
+    always("protocol", |flow| match flow.knows(KnownField::Protocol, 0) {
+        true => Cell::from(protocol(flow.protocol)),
+        false => Cell::Unknown,
+    }),
+    always("source", |flow| end(flow, 0)),
+    always("destination", |flow| end(flow, 1)),
     Column {
         name: "application",
         is_known: |flow| details(flow, |details| details.application).is_some(),
@@ -179,10 +182,10 @@ const COLUMNS: &[Column] = &[
         is_known: |flow| name(flow).is_some(),
         cell: |flow| Cell::from(name(flow).unwrap_or("-").to_owned()),
     },
-    always("packets", |flow| flow.endpoints[0].packets.into()),
-    always("bytes", |flow| flow.endpoints[0].bytes.into()),
-    always("packets_back", |flow| flow.endpoints[1].packets.into()),
-    always("bytes_back", |flow| flow.endpoints[1].bytes.into()),
+    always("packets", |flow| known(flow, KnownField::Packets, 0, flow.endpoints[0].packets)),
+    always("bytes", |flow| known(flow, KnownField::Bytes, 0, flow.endpoints[0].bytes)),
+    always("packets_back", |flow| known(flow, KnownField::Packets, 1, flow.endpoints[1].packets)),
+    always("bytes_back", |flow| known(flow, KnownField::Bytes, 1, flow.endpoints[1].bytes)),
     always("ms", |flow| (flow.last().since(flow.first()).max(0) as u64 / 1_000_000).into()),
     Column { name: "rtt_us", is_known: |flow| rtt(flow).is_some(), cell: |flow| number_or_none(rtt(flow)) },
     Column {
@@ -208,7 +211,8 @@ fn state(flow: &Flow) -> &'static str {
     const ACK: u8 = 0x10;
     let [there, back] = [flow.endpoints[0].tcp_flags, flow.endpoints[1].tcp_flags];
     let is_answered = flow.endpoints[1].packets > 0;
-    match flow.protocol {
+    let protocol = if flow.knows(KnownField::TcpFlags, 0) { flow.protocol } else { 0 };
+    match protocol {
         TCP if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
         TCP if (there | back) & RST != 0 => "reset",
         TCP if there & back & FIN != 0 => "closed",
@@ -372,11 +376,78 @@ fn protocol(number: u8) -> String {
     }
 }
 
-fn end(side: &Endpoint, protocol: u8) -> String {
-    match protocol {
-        _ if ip_protocol::has_ports(protocol) => {
-            std::net::SocketAddr::new(side.address, side.port).to_string()
-        }
-        _ => side.address.to_string(),
+/// A number, if the exporter gave it.
+fn known(flow: &Flow, field: KnownField, side: usize, number: u64) -> Cell {
+    Cell::from(flow.knows(field, side).then_some(number))
+}
+
+/// Address and port of an endpoint, as far as they are known.
+fn end(flow: &Flow, side: usize) -> Cell {
+    let Endpoint { address, port, .. } = flow.endpoints[side];
+    let has_port = ip_protocol::has_ports(flow.protocol) && flow.knows(KnownField::Port, side);
+    Cell::from(match (flow.knows(KnownField::Address, side), has_port) {
+        (true, true) => std::net::SocketAddr::new(address, port).to_string(),
+        (true, false) => address.to_string(),
+        (false, true) => format!("-:{port}"),
+        (false, false) => return Cell::Unknown,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tapline_flow::{Collected, EndReason, FlowContext, KnownFields};
+    use tapline_packet::Timestamp;
+
+    /// What an exporter did not give is `-`, and no 0.
+    #[test]
+    fn unknown_fields_are_no_zeros() {
+        let side = |port| Endpoint {
+            address: [0, 0, 0, 0].into(),
+            port,
+            packets: 0,
+            bytes: 1500,
+            first: Timestamp::EPOCH,
+            last: Timestamp::EPOCH,
+            tcp_flags: 0,
+            tcp_flags_first: 0,
+            ttl_min: 0,
+            ttl_max: 0,
+            tos: 0,
+        };
+        let mut known = KnownFields::default();
+        [KnownField::Protocol, KnownField::Bytes, KnownField::Port]
+            .iter()
+            .for_each(|field| known.add(*field, 0));
+        let collected = Collected {
+            known,
+            exporter: [192, 0, 2, 1].into(),
+            domain: 0,
+            sampling: None,
+            egress: 0,
+            direction: 0,
+            prefix_lens: [0; 2],
+            autonomous_systems: [0; 2],
+            next_hop: None,
+            post_addresses: [None; 2],
+            post_ports: [None; 2],
+            nat_event: None,
+            firewall_event: None,
+        };
+        let flow = Flow {
+            endpoints: [side(443), side(0)],
+            protocol: TCP,
+            end_reason: EndReason::Unknown,
+            context: FlowContext::NONE,
+            details: None,
+            collected: Some(Box::new(collected)),
+        };
+        let cell = |name: &str| {
+            let column = COLUMNS.iter().find(|column| column.name == name).expect("a column");
+            (column.cell)(&flow).to_string()
+        };
+        let cells =
+            ["protocol", "source", "destination", "packets", "bytes", "bytes_back", "state", "end"].map(cell);
+        assert_eq!(cells, ["tcp", "-:443", "-", "-", "1,500", "-", "one way", "unknown"]);
     }
 }
