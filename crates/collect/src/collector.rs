@@ -102,6 +102,7 @@ impl Collector {
                         }
                         source.memory = source.memory - memory + source.rates.memory();
                     }
+                    Entry::Boot(second) => source.set_boot_second(second),
                     Entry::Proven => source.is_proven = true,
                 });
             }
@@ -276,8 +277,11 @@ impl Collector {
         let mut keeping = Keeping::Kept;
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
-            if let Some(uptime) = header.time.uptime {
-                source.note_uptime(uptime);
+            if let Some(uptime) = header.time.uptime
+                && source.note_uptime(uptime)
+                && let (Some(file), Some(second)) = (&mut *file, source.boot_second())
+            {
+                keeping = keeping.and(file.keep(source.key(), &Entry::Boot(second)));
             }
             let mut reader = SetReader {
                 source,
@@ -325,12 +329,13 @@ impl Collector {
         file.rewrite(self.sources.by_worth().into_iter().flat_map(|source| {
             let key = source.key();
             let proven = source.is_proven.then_some((key, Entry::Proven));
+            let boot = source.boot_second().map(|second| (key, Entry::Boot(second)));
             let intervals = source.rates.all().into_iter();
             let intervals = intervals.map(move |(scope, interval)| (key, Entry::Interval(scope, interval)));
             let templates = source.templates.iter();
             let templates =
                 templates.map(move |(id, template)| (key, Entry::Template(*id, template.clone())));
-            proven.into_iter().chain(intervals).chain(templates)
+            proven.into_iter().chain(boot).chain(intervals).chain(templates)
         }));
     }
 }

@@ -125,23 +125,41 @@ impl Source {
         is_new
     }
 
+    /// The second at which the exporter started, if its messages tell.
+    pub(crate) fn boot_second(&self) -> Option<i64> {
+        Some(self.uptime?.1.div_euclid(1_000_000_000))
+    }
+
+    /// Sets the second at which the exporter started, as a file has it.
+    pub(crate) fn set_boot_second(&mut self, second: i64) {
+        self.uptime = Some((u32::MAX, second.saturating_mul(1_000_000_000)));
+    }
+
     /// Notes the uptime of a message. After a restart of the exporter its templates are not those from before, and have
-    /// to come again (RFC 3954, 9; RFC 7011, 8.4).
-    pub(crate) fn note_uptime(&mut self, (uptime, boot_ns): (u32, i64)) {
+    /// to come again (RFC 3954, 9; RFC 7011, 8.4). Whether the exporter has started since the message before, or there
+    /// was none.
+    pub(crate) fn note_uptime(&mut self, (uptime, boot_ns): (u32, i64)) -> bool {
         let before = self.uptime.replace((uptime, boot_ns));
-        let Some((uptime_before, boot_before)) = before.filter(|before| uptime < before.0) else { return };
+        if before.is_none() {
+            return true;
+        }
+        let Some((uptime_before, boot_before)) = before.filter(|before| uptime < before.0) else {
+            return false;
+        };
         let later = boot_ns.saturating_sub(boot_before);
         // A late message has the boot time that others have; an uptime that wraps has one 2^32 ms later.
         let is_wrap = (later - WRAP_NS).abs() < SLACK_NS && uptime_before > u32::MAX / 2;
-        if later < RESTART_NS {
+        if later < RESTART_NS && uptime_before < u32::MAX {
             self.uptime = before;
-        } else if !is_wrap {
+        } else if later >= RESTART_NS && !is_wrap {
             self.give_up_held();
             self.memory -= self.templates.values().map(Template::memory).sum::<usize>();
             self.fields = 0;
             self.templates.clear();
             self.account.templates = 0;
+            return true;
         }
+        false
     }
 
     /// Gives up the sets that are held. They are counted as refused.

@@ -5,6 +5,7 @@
 //! 192.0.2.1:4711 ipfix 1 256 0 8:4 12:4 1:8 29305/1:8   exporter, protocol, domain, id, scopes, enterprise/number:octets
 //! 192.0.2.1:4711 v9 0 257 1 2:4 34:4                    of a variable length: 65535
 //! 192.0.2.1:4711 v9 0 sampling sampler:7 100            1 packet in 100; of: domain, exporter, interface:N, sampler:N
+//! 192.0.2.1:4711 v9 0 boot 1700000000                   the exporter started at this second
 //! 192.0.2.1:4711 v9 0 proven                            the source has sent messages in order for a while
 //! ```
 //!
@@ -28,6 +29,8 @@ const HEAD: &str = "tapline-templates 1";
 const LEN_MAX: u64 = 16 << 20;
 /// Marks a proven source.
 const PROVEN: &str = "proven";
+/// Begins the time of an exporter's start.
+const BOOT: &str = "boot";
 /// Begins a sampling interval.
 const SAMPLING: &str = "sampling";
 
@@ -49,6 +52,8 @@ pub(crate) enum Entry {
     Template(u16, Template),
     /// A sampling interval.
     Interval(Scope, u32),
+    /// The second since 1970 at which the exporter started.
+    Boot(i64),
     /// The source is proven (see `sources.rs`).
     Proven,
 }
@@ -178,6 +183,7 @@ fn text_of(key: SourceKey, entry: &Entry) -> String {
     let mut line = format!("{exporter} {} {domain} ", protocol.name());
     match entry {
         Entry::Proven => line += PROVEN,
+        Entry::Boot(second) => line += &format!("{BOOT} {second}"),
         Entry::Interval(scope, interval) => {
             line += &match scope {
                 Scope::Whole => format!("{SAMPLING} domain {interval}"),
@@ -218,6 +224,9 @@ fn parse(line: &str) -> Option<(SourceKey, Entry)> {
     if kind == PROVEN {
         return Some((key, Entry::Proven));
     }
+    if kind == BOOT {
+        return Some((key, Entry::Boot(words.next()?.parse().ok()?)));
+    }
     if kind == SAMPLING {
         let scope = scope(words.next()?)?;
         let interval = words.next()?.parse().ok().filter(|interval| *interval > 0)?;
@@ -255,7 +264,7 @@ mod tests {
         let kept = TemplateFile::open(path).unwrap().take_kept().into_iter();
         let template = |(_, entry)| match entry {
             Entry::Template(id, template) => Some((id, template)),
-            Entry::Interval(..) | Entry::Proven => None,
+            Entry::Interval(..) | Entry::Boot(_) | Entry::Proven => None,
         };
         kept.filter_map(template).collect()
     }
@@ -302,7 +311,11 @@ mod tests {
         assert!(forged > 4000);
         let scopes = [Scope::Whole, Scope::System, Scope::Interface(3), Scope::Sampler(1 << 40)];
         let mut entries = scopes.map(|scope| (key(0), Entry::Interval(scope, 100))).to_vec();
-        entries.extend([(key(0), Entry::Proven), (key(0), entry.clone())]);
+        entries.extend([
+            (key(0), Entry::Proven),
+            (key(0), Entry::Boot(1_700_000_000)),
+            (key(0), entry.clone()),
+        ]);
         file.rewrite(entries.iter().cloned());
         assert_eq!((file.refused(), file.keep(key(1), &entry)), (0, Keeping::Kept));
         let kept = TemplateFile::open(&path).unwrap().take_kept();

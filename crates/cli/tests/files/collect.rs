@@ -262,6 +262,7 @@ fn the_filter_is_asked_about_flows() {
     assert_eq!(collected(&["--messages", "udp and net 127.0.0.0/8"]).0, all);
     assert!(collected(&["--messages", "tcp"]).0.is_empty());
     run(["collect-flows", "-r", text(&kept), "--messages", "udp prot 1"]).failed_saying(&["prot"]);
+    run(["collect-flows", "-r", text(&kept), "greater 100"]).failed_saying(&["length of a packet", "a flow"]);
 }
 
 /// Each format takes what each command gives it without a template.

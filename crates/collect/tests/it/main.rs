@@ -530,6 +530,27 @@ fn templates_do_not_outlast_their_exporter() {
     assert_eq!(read(&mut collector, &netflow9(8, 1000).later(2).records(256, &[record()]).octets()).len(), 1);
 }
 
+/// An exporter that restarts while no collector runs has other templates than the file.
+#[test]
+fn kept_templates_do_not_outlast_their_exporter() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("templates");
+    let with_file = || {
+        let file = TemplateFile::open(&path).expect("the file of templates");
+        Collector::new(CollectorSettings::default(), Some(file))
+    };
+    let fields = &[(8, 4), (1, 4), (2, 4)];
+    let record = || vec![10, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0x11, 0x94];
+    read(&mut with_file(), &netflow9(100, 3_600_000).template(256, fields).octets());
+    // It goes on, and its clock is a little off.
+    let message = netflow9(101, 3_605_000).later(3).records(256, &[record()]);
+    assert_eq!(read(&mut with_file(), &message.octets()).len(), 1);
+    let mut collector = with_file();
+    let message = netflow9(1, 900_000).later(1000).records(256, &[record()]);
+    assert!(read(&mut collector, &message.octets()).is_empty());
+    assert_eq!(only(&collector).held, 1);
+}
+
 /// Events of address translation and of firewalls need not count anything.
 #[test]
 fn events_are_flows_that_count_nothing() {

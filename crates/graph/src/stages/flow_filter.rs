@@ -10,6 +10,10 @@ use tapline_watch::FlowFrames;
 use crate::catalog::InterfaceOptions;
 use crate::stages::filter::{Filters, native};
 
+/// Instructions of classic BPF that load the length of the packet: `ld len`, `ldx len`.
+const LOAD_LEN: u16 = 0x80;
+const LOAD_X_LEN: u16 = 0x81;
+
 /// A filter of flows.
 pub(crate) struct FlowFilter {
     frames: FlowFrames,
@@ -28,6 +32,12 @@ impl FlowFilter {
         let options = options(&Interface::new("flows", LinkType::ETHERNET));
         let program: CompiledFilter =
             tapline_filter::compile(text, &options).map_err(|error| error.render(text))?;
+        if program.insns().iter().any(|insn| [LOAD_LEN, LOAD_X_LEN].contains(&insn.code)) {
+            return Err(format!(
+                "`{}` asks about the length of a packet, which a flow does not have: ask about addresses, protocol, ports, TCP flags or VLAN",
+                text.trim()
+            ));
+        }
         let mut filters = Filters::new(Arc::new(native));
         filters.extend([Some(program)]);
         Ok(Some(FlowFilter { frames: FlowFrames::default(), filters }))
