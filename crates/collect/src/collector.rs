@@ -221,7 +221,7 @@ impl Collector {
                     return source.account.refuse(RefusedCause::Malformed);
                 };
                 draft.sampled.interval = header.interval;
-                sink.add(&draft, &mut source.account, source.rates.of(&draft, shared));
+                sink.add(&draft, &mut source.account, source.rates.of(&draft, 0, shared));
             }
         });
         Ok(())
@@ -497,6 +497,12 @@ impl SetReader<'_> {
             let before = bytes.len();
             let mut draft = Draft::new();
             draft.boot_ns = *boot_ns;
+            if !template.is_options() {
+                draft.sampled.template = Some(id);
+            } else if account.protocol == Protocol::Ipfix && account.domain == 0 {
+                // Domain 0 is that of the exporting process as a whole (RFC 7011, 3.1).
+                draft.sampled.is_of_system = true;
+            }
             let read =
                 template.record(&mut bytes, |field, is_reverse, value| draft.set(field, is_reverse, value));
             if read.is_none() {
@@ -508,7 +514,7 @@ impl SetReader<'_> {
             if template.is_options() {
                 account.options += 1;
                 *boot_ns = draft.boot_ns;
-                if let Some(learnt) = rates.learn(&draft) {
+                if let Some(learnt) = rates.learn(&draft, account.domain) {
                     account.sampling = Some(learnt.interval);
                     shared.learn(learnt.scope, learnt.interval, learnt.before);
                     if learnt.before != Some(learnt.interval)
@@ -522,7 +528,7 @@ impl SetReader<'_> {
                 account.refuse(RefusedCause::TooShort);
             } else {
                 account.totals_forgotten += draft.take_totals(totals, sink.time);
-                sink.add(&draft, account, rates.of(&draft, shared));
+                sink.add(&draft, account, rates.of(&draft, account.domain, shared));
             }
         }
         *memory = *memory - memory_before + rates.memory() + totals.memory();

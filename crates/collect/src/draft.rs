@@ -46,6 +46,10 @@ pub(crate) struct Sampled {
     pub(crate) sampler: Option<u64>,
     /// The options are of the exporter, whatever its domains.
     pub(crate) is_of_system: bool,
+    /// The domain that the options are of.
+    pub(crate) domain: Option<u32>,
+    /// The template that the options are of, or that the record has.
+    pub(crate) template: Option<u16>,
 }
 
 /// Selector algorithms (IANA, PSAMP parameters).
@@ -334,6 +338,8 @@ impl Draft {
             Field::SelectorAlgorithm => self.sampled.algorithm = value as u16,
             Field::Sampler => self.sampled.sampler = Some(value),
             Field::System => self.sampled.is_of_system = true,
+            Field::Domain => self.sampled.domain = Some(low),
+            Field::Template => self.sampled.template = Some(value as u16),
             _ => {}
         }
     }

@@ -77,8 +77,11 @@ pub(crate) enum Field {
     SamplingProbability,
     SelectorAlgorithm,
     Sampler,
-    /// The scope of version 9 that means all of the exporter.
+    /// The scope that means all of the exporter: of version 9, and the exporting process of IPFIX.
     System,
+    /// The scopes of a domain and of a template.
+    Domain,
+    Template,
     PostSourceAddress,
     PostDestinationAddress,
     PostSourcePort,
@@ -114,6 +117,7 @@ impl Field {
         match kind {
             1 => Some((Field::System, false)),
             2 => Some((Field::Ingress, false)),
+            5 => Some((Field::Template, false)),
             _ => None,
         }
     }
@@ -173,20 +177,25 @@ impl Field {
             34 | 50 => Field::SamplingInterval,
             305 => Field::SamplingPackets,
             306 => Field::SamplingSpace,
+            144 => Field::System,
+            145 => Field::Template,
+            149 => Field::Domain,
             304 => Field::SelectorAlgorithm,
             309 => Field::SamplingSize,
             310 => Field::SamplingPopulation,
             311 => Field::SamplingProbability,
             48 | 302 => Field::Sampler,
-            225 | 281 => Field::PostSourceAddress,
-            226 | 282 => Field::PostDestinationAddress,
-            227 => Field::PostSourcePort,
-            228 => Field::PostDestinationPort,
+            // 40001 to 40005 are those of Cisco's firewalls before version 8.4.
+            225 | 281 | 40_001 => Field::PostSourceAddress,
+            226 | 282 | 40_002 => Field::PostDestinationAddress,
+            227 | 40_003 => Field::PostSourcePort,
+            228 | 40_004 => Field::PostDestinationPort,
             230 => Field::NatEvent,
             312 => Field::FrameLen,
-            315 => Field::FrameSection,
+            // Cisco's layer2packetSectionData.
+            104 | 315 => Field::FrameSection,
             313 => Field::IpSection,
-            233 => Field::FirewallEvent,
+            233 | 40_005 => Field::FirewallEvent,
             _ => return None,
         })
     }

@@ -2,13 +2,13 @@
 //! unknown, which is not 1.
 //!
 //! ```text
-//! interval of a record :=  its own | that of its sampler | of its sampler in other domains of the exporter | of its interface
-//!                          | of the source | of the only sampler of the source | of the exporter
+//! interval of a record :=  its own | of its sampler | of its sampler in other domains of the exporter | of its interface
+//!                          | of its template | of the source, told by it or another domain | of the only sampler | of the exporter
 //! ```
 
 use std::collections::HashMap;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Sampled};
 
 /// Interfaces and samplers of a source at most.
 const SCOPES_MAX: usize = 4096;
@@ -24,6 +24,9 @@ pub(crate) enum Scope {
     Whole,
     /// All domains of the exporter.
     System,
+    /// A domain, as another one tells of it.
+    Domain(u32),
+    Template(u16),
     Interface(u32),
     Sampler(u64),
 }
@@ -46,12 +49,13 @@ pub(crate) struct SharedRates {
     system: Option<u32>,
     /// `None` for a sampler of which domains tell different intervals.
     samplers: HashMap<u64, Option<u32>>,
+    domains: HashMap<u32, u32>,
 }
 
 impl SharedRates {
     /// Bytes of memory, about.
     pub(crate) fn memory(&self) -> usize {
-        self.samplers.len() * SCOPE_LEN
+        (self.samplers.len() + self.domains.len()) * SCOPE_LEN
     }
 
     /// Takes an interval that one domain told. The others know it from then on.
@@ -69,7 +73,12 @@ impl SharedRates {
                 }
                 None => {}
             },
-            Scope::Whole | Scope::Interface(_) => {}
+            Scope::Domain(domain)
+                if self.domains.len() < SHARED_MAX || self.domains.contains_key(&domain) =>
+            {
+                self.domains.insert(domain, interval);
+            }
+            Scope::Whole | Scope::Domain(_) | Scope::Template(_) | Scope::Interface(_) => {}
         }
     }
 }
@@ -89,14 +98,19 @@ impl SamplingRates {
         self.scoped.len() * SCOPE_LEN
     }
 
-    /// Takes a record of options; the interval, if it tells one and there is room for it.
-    pub(crate) fn learn(&mut self, options: &Draft) -> Option<Learnt> {
+    /// Takes a record of options of this domain; the interval, if it tells one and there is room for it.
+    pub(crate) fn learn(&mut self, options: &Draft, domain: u32) -> Option<Learnt> {
         let interval = options.sampled.told()?;
-        let scope = match (options.sampled.sampler, options.ingress) {
-            (Some(sampler), _) => Scope::Sampler(sampler),
-            (None, interface @ 1..) => Scope::Interface(interface),
-            (None, 0) if options.sampled.is_of_system => Scope::System,
-            (None, 0) => Scope::Whole,
+        let Sampled { sampler, template, is_of_system, domain: of_domain, .. } = options.sampled;
+        let scope = match (sampler, options.ingress, template) {
+            (Some(sampler), ..) => Scope::Sampler(sampler),
+            (None, interface @ 1.., _) => Scope::Interface(interface),
+            (None, 0, Some(template)) => Scope::Template(template),
+            (None, 0, None) => match of_domain.filter(|of_domain| *of_domain != domain) {
+                Some(other) => Scope::Domain(other),
+                None if is_of_system => Scope::System,
+                None => Scope::Whole,
+            },
         };
         let before = self.set(scope, interval)?;
         Some(Learnt { scope, interval, before })
@@ -107,7 +121,7 @@ impl SamplingRates {
         match scope {
             Scope::Whole => return Some(self.whole.replace(interval)),
             Scope::System => return Some(self.system.replace(interval)),
-            Scope::Interface(_) | Scope::Sampler(_) => {}
+            _ => {}
         }
         if self.scoped.len() >= SCOPES_MAX && !self.scoped.contains_key(&scope) {
             return None;
@@ -132,7 +146,7 @@ impl SamplingRates {
 
     /// The interval of a record; `None` if none is told.
     #[inline]
-    pub(crate) fn of(&self, record: &Draft, shared: &SharedRates) -> Option<u32> {
+    pub(crate) fn of(&self, record: &Draft, domain: u32, shared: &SharedRates) -> Option<u32> {
         if let Some(interval) = record.sampled.told() {
             return Some(interval);
         }
@@ -141,8 +155,11 @@ impl SamplingRates {
             own.or_else(|| shared.samplers.get(&sampler).copied().flatten())
         });
         let of_interface = || self.scoped.get(&Scope::Interface(record.ingress)).copied();
+        let of_template = || self.scoped.get(&Scope::Template(record.sampled.template?)).copied();
+        let of_domain = || shared.domains.get(&domain).copied();
         let only = || self.last.filter(|_| self.samplers == 1);
-        of_sampler.or_else(of_interface).or(self.whole).or(self.system).or_else(only).or(shared.system)
+        let of_source = self.whole.or(self.system).or_else(of_domain);
+        of_sampler.or_else(of_interface).or_else(of_template).or(of_source).or_else(only).or(shared.system)
     }
 }
 
@@ -161,18 +178,23 @@ mod tests {
     fn the_nearest_scope_decides() {
         let mut rates = SamplingRates::default();
         let of = |rates: &SamplingRates, fields: &[(Field, u32)]| {
-            rates.of(&draft(fields), &SharedRates::default())
+            rates.of(&draft(fields), 0, &SharedRates::default())
         };
         assert_eq!(of(&rates, &[]), None, "unknown is not 1");
-        rates.learn(&draft(&[(Field::Sampler, 7), (Field::SamplingPackets, 1), (Field::SamplingSpace, 99)]));
+        rates.learn(
+            &draft(&[(Field::Sampler, 7), (Field::SamplingPackets, 1), (Field::SamplingSpace, 99)]),
+            0,
+        );
         assert_eq!(of(&rates, &[]), Some(100), "the only sampler");
-        rates.learn(&draft(&[(Field::SamplingInterval, 10)]));
-        rates.learn(&draft(&[(Field::Ingress, 3), (Field::SamplingInterval, 20)]));
+        rates.learn(&draft(&[(Field::SamplingInterval, 10)]), 0);
+        rates.learn(&draft(&[(Field::Ingress, 3), (Field::SamplingInterval, 20)]), 0);
+        rates.learn(&draft(&[(Field::Template, 300), (Field::SamplingInterval, 30)]), 0);
         assert_eq!(of(&rates, &[]), Some(10));
         assert_eq!(of(&rates, &[(Field::Ingress, 3)]), Some(20));
+        assert_eq!(of(&rates, &[(Field::Template, 300)]), Some(30));
         assert_eq!(of(&rates, &[(Field::Ingress, 3), (Field::Sampler, 7)]), Some(100));
         assert_eq!(of(&rates, &[(Field::Ingress, 3), (Field::SamplingInterval, 5)]), Some(5));
-        assert_eq!(rates.learn(&draft(&[(Field::Ingress, 3)])), None);
+        assert_eq!(rates.learn(&draft(&[(Field::Ingress, 3)]), 0), None);
     }
 
     /// RFC 5477, 8.2: which elements count follows from the algorithm.
@@ -203,12 +225,18 @@ mod tests {
         let record = draft(&[(Field::Sampler, 7)]);
         shared.learn(Scope::Sampler(7), 100, None);
         shared.learn(Scope::Sampler(7), 100, None);
-        assert_eq!(none.of(&record, &shared), Some(100));
+        assert_eq!(none.of(&record, 0, &shared), Some(100));
         shared.learn(Scope::Sampler(7), 200, Some(100));
-        assert_eq!(none.of(&record, &shared), Some(200), "it was changed");
+        assert_eq!(none.of(&record, 0, &shared), Some(200), "it was changed");
         shared.learn(Scope::Sampler(7), 300, None);
-        assert_eq!(none.of(&record, &shared), None, "which one is not known");
+        assert_eq!(none.of(&record, 0, &shared), None, "which one is not known");
         shared.learn(Scope::System, 50, None);
-        assert_eq!(none.of(&draft(&[]), &shared), Some(50));
+        assert_eq!(none.of(&draft(&[]), 0, &shared), Some(50));
+        let options = draft(&[(Field::Domain, 9), (Field::SamplingInterval, 70)]);
+        let learnt = SamplingRates::default().learn(&options, 0).expect("an interval");
+        shared.learn(learnt.scope, learnt.interval, learnt.before);
+        assert_eq!([8, 9].map(|domain| none.of(&draft(&[]), domain, &shared)), [Some(50), Some(70)]);
+        let own = SamplingRates::default().learn(&options, 9).map(|learnt| learnt.scope);
+        assert_eq!(own, Some(Scope::Whole), "it tells of itself");
     }
 }

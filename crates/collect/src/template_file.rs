@@ -188,6 +188,8 @@ fn text_of(key: SourceKey, entry: &Entry) -> String {
             line += &match scope {
                 Scope::Whole => format!("{SAMPLING} domain {interval}"),
                 Scope::System => format!("{SAMPLING} exporter {interval}"),
+                Scope::Domain(domain) => format!("{SAMPLING} domain:{domain} {interval}"),
+                Scope::Template(template) => format!("{SAMPLING} template:{template} {interval}"),
                 Scope::Interface(interface) => format!("{SAMPLING} interface:{interface} {interval}"),
                 Scope::Sampler(sampler) => format!("{SAMPLING} sampler:{sampler} {interval}"),
             };
@@ -242,6 +244,8 @@ fn parse(line: &str) -> Option<(SourceKey, Entry)> {
 
 fn scope(word: &str) -> Option<Scope> {
     match word.split_once(':') {
+        Some(("domain", number)) => Some(Scope::Domain(number.parse().ok()?)),
+        Some(("template", number)) => Some(Scope::Template(number.parse().ok()?)),
         Some(("interface", number)) => Some(Scope::Interface(number.parse().ok()?)),
         Some(("sampler", number)) => Some(Scope::Sampler(number.parse().ok()?)),
         None if word == "domain" => Some(Scope::Whole),
@@ -309,7 +313,14 @@ mod tests {
         let mut file = TemplateFile::open(&path).unwrap();
         let forged = (0..).find(|domain| file.keep(key(*domain), &entry) == Keeping::Full).unwrap();
         assert!(forged > 4000);
-        let scopes = [Scope::Whole, Scope::System, Scope::Interface(3), Scope::Sampler(1 << 40)];
+        let scopes = [
+            Scope::Whole,
+            Scope::System,
+            Scope::Domain(9),
+            Scope::Template(256),
+            Scope::Interface(3),
+            Scope::Sampler(1 << 40),
+        ];
         let mut entries = scopes.map(|scope| (key(0), Entry::Interval(scope, 100))).to_vec();
         entries.extend([
             (key(0), Entry::Proven),
