@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use tapline_flow::{Flow, Journal};
+use tapline_flow::{Flow, Journal, KnownField};
 
 use crate::change::CollectedFlow;
 use crate::dimension::{Dimension, Key, KeyValue};
@@ -121,10 +121,16 @@ impl Ranker {
         is_wanted
     }
 
-    /// Adds flows that other exporters metered, by the same rule; of them each part stands for itself.
+    /// Adds flows that other exporters metered, by the same rule; of them each part stands for itself. Flows whose
+    /// addresses are not known have no place in the tables: they are among the others.
     pub fn add_collected(&mut self, flows: &[Flow], is_live: bool) {
         for flows in flows.chunks(COLLECTED_MAX) {
-            let flows: Vec<CollectedFlow> = flows.iter().map(CollectedFlow::new).collect();
+            let has_addresses = |flow: &Flow| (0..2).all(|side| flow.knows(KnownField::Address, side));
+            for flow in flows.iter().filter(|flow| !has_addresses(flow)) {
+                self.unranked.add(CollectedFlow::new(flow).amount());
+            }
+            let flows: Vec<CollectedFlow> =
+                flows.iter().filter(|flow| has_addresses(flow)).map(CollectedFlow::new).collect();
             let mut amount = Amount::default();
             flows.iter().for_each(|flow| amount.add(flow.amount()));
             if !self.send(Job::Collected(flows), is_live) {

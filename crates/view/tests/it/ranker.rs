@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use tapline_flow::{EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, Said};
+use tapline_flow::{
+    Collected, EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, KnownFields, Said,
+};
 use tapline_packet::Timestamp;
 use tapline_profile::RunFolder;
 use tapline_view::{Amount, Dimension, Key, KeyValue, Ranker, Reader, Reading, Second, Segment, ViewFile};
@@ -292,4 +294,53 @@ fn collected_flows_count_once() {
             assert_eq!((row.amount.packets, row.flows, row.state), (150, 50, 0x1_1212));
         }
     }
+}
+
+/// A flow whose exporter gave no addresses is no flow of the host 0.0.0.0.
+#[test]
+fn unknown_addresses_are_no_hosts() {
+    let side = |packets: u64| Endpoint {
+        address: IpAddr::from([0, 0, 0, 0]),
+        port: 0,
+        packets,
+        bytes: 100 * packets,
+        first: Timestamp::from_nanos(5),
+        last: Timestamp::from_nanos(9),
+        tcp_flags: 0,
+        tcp_flags_first: 0,
+        ttl_min: 0,
+        ttl_max: 0,
+        tos: 0,
+    };
+    let collected = Collected {
+        known: KnownFields::default(),
+        exporter: host(1),
+        domain: 0,
+        sampling: None,
+        egress: 0,
+        direction: 0,
+        prefix_lens: [0; 2],
+        autonomous_systems: [0; 2],
+        next_hop: None,
+        post_addresses: [None; 2],
+        post_ports: [None; 2],
+        nat_event: None,
+        firewall_event: None,
+    };
+    let flow = Flow {
+        endpoints: [side(7), side(0)],
+        protocol: 6,
+        end_reason: EndReason::Unknown,
+        context: FlowContext::NONE,
+        details: None,
+        collected: Some(Box::new(collected)),
+    };
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file);
+    ranker.add_collected(&[flow], false);
+    ranker.publish(second(7), (&[], 1), false);
+    ranker.finish();
+    let reading = last(&reader);
+    assert!(reading.table(Dimension::HostOut).rows.is_empty());
+    assert_sums(&reading, 7);
 }
