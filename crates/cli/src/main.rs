@@ -58,6 +58,11 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
 
+/// Scripts of `tapline watch` are stopped by the memory that they hold.
+#[cfg(feature = "scripts")]
+#[global_allocator]
+static HEAP: tapline_sys::heap::CountingHeap = tapline_sys::heap::CountingHeap;
+
 /// Packet capture and network analysis that never lies about loss.
 #[derive(Debug, Parser)]
 #[command(name = "tapline", version, max_term_width = 110, after_help = after_help())]

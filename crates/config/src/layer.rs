@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command};
+use tapline_sys::disk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -170,20 +170,18 @@ fn flag_word(arg: &Arg, value: &str) -> Result<String, String> {
     }
 }
 
-/// The text of a file, also of a pipe or device, of 1 MiB at most.
+/// The text of a file, also of a pipe or device whose bytes come within seconds, of 1 MiB at most.
 ///
 /// # Errors
 /// [`Error::File`] if it cannot be read, is longer, or is not UTF-8.
 pub fn read_bounded(path: &Path) -> Result<String, Error> {
-    let file = fs::File::open(path);
+    let file = disk::open_at_once(path, fs::OpenOptions::new().read(true));
     text_of(path, file.map_err(|source| Error::File { path: path.to_owned(), source })?)
 }
 
 fn text_of(path: &Path, file: fs::File) -> Result<String, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
-    let mut text = Vec::new();
-    let mut file = file.take(FILE_LEN_MAX + 1);
-    file.read_to_end(&mut text).map_err(failed)?;
+    let text = disk::read_file_at_most(&file, FILE_LEN_MAX).map_err(failed)?;
     if text.len() as u64 > FILE_LEN_MAX {
         let text = format!("it has more than {FILE_LEN_MAX} bytes, the most of a configuration");
         return Err(failed(std::io::Error::other(text)));

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tapline_sys::privilege;
+use tapline_sys::{disk, privilege};
 
 use crate::error::Error;
 
@@ -76,13 +76,13 @@ impl Places {
 /// Opens a file that may be believed; `None` if there is none, or one of the user that belongs to another.
 fn open_trusted(path: &Path, is_users: bool) -> Result<Option<File>, Error> {
     let is_anothers = |about: &fs::Metadata| is_users && about.uid() != privilege::user();
-    // Looked at before it is opened, which would wait for ever at a pipe of another user.
+    // Looked at before it is opened, which a pipe or device of another user would notice.
     match about(path)? {
         Some(about) if !is_anothers(&about) => ensure_trusted(path, &about)?,
         _ => return Ok(None),
     }
     let failed = |source| Error::File { path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
+    let file = disk::open_at_once(path, fs::OpenOptions::new().read(true)).map_err(failed)?;
     // And once more: in a folder of another user the name may mean another file by now.
     let about = file.metadata().map_err(failed)?;
     if is_anothers(&about) {

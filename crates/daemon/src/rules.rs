@@ -33,15 +33,19 @@
 //!
 //! Root and the user who started the daemon may do everything.
 
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tapline_sys::disk;
 use tapline_sys::peer::Peer;
 use tapline_sys::privilege::Identity;
 use tapline_tap::SOCKET_DEFAULT;
 
 use crate::{Error, PublishRule, RecordRule};
+
+/// The most bytes of a file of rules.
+const FILE_LEN_MAX: u64 = 8 << 20;
 
 /// Most bytes of a packet, unless a rule says less.
 pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
@@ -256,8 +260,12 @@ impl Rules {
     /// # Errors
     /// [`Error::File`], [`Error::Rules`], [`Error::Senseless`].
     pub fn read(path: &Path) -> Result<Rules, Error> {
-        let text =
-            fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let bytes = disk::read_at_most(path, FILE_LEN_MAX).map_err(failed)?;
+        if bytes.len() as u64 > FILE_LEN_MAX {
+            return Err(failed(io::Error::other(format!("it has more than {FILE_LEN_MAX} bytes"))));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| failed(io::Error::other(error)))?;
         let rules: Rules =
             toml::from_str(&text).map_err(|source| Error::Rules { path: path.to_owned(), source })?;
         rules.check().map_err(|what| Error::Senseless { path: path.to_owned(), what })?;
@@ -413,7 +421,7 @@ impl AccessRule {
 
 /// The number of a group, from /etc/group.
 pub(crate) fn group_of_name(name: &str) -> Option<u32> {
-    let text = fs::read_to_string("/etc/group").unwrap_or_default();
+    let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
     line.split(':').nth(2)?.parse().ok()
 }

@@ -27,11 +27,9 @@ impl Secret {
     /// # Errors
     /// [`Error::Open`] if it cannot be read, or has none.
     pub fn of_file(path: &Path) -> Result<Secret, Error> {
-        use std::io::Read as _;
         let fail = |source| Error::Open { name: path.display().to_string(), source };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(fail)?;
-        file.take(SECRET_MAX).read_to_string(&mut text).map_err(fail)?;
+        let bytes = tapline_sys::disk::read_at_most(path, SECRET_MAX).map_err(fail)?;
+        let text = String::from_utf8_lossy(&bytes);
         match text.lines().next().map(str::trim).filter(|line| !line.is_empty()) {
             Some(line) => Ok(Secret(line.to_owned())),
             None => Err(fail(std::io::Error::other("it has no password or token in its first line"))),

@@ -6,7 +6,6 @@
 //! ssl.ca.location=/etc/tapline/ca.pem
 //! ```
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -26,9 +25,8 @@ const CLOSED: [&str; 2] = ["ssl.engine.location", "ssl.providers"];
 /// [`Error::Open`] if it cannot be read, [`Error::Properties`] for a line that is no property, or not one of the user's.
 pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, Error> {
     let fail = |source| Error::Open { name: path.display().to_string(), source };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(fail)?;
-    file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(fail)?;
+    let bytes = tapline_sys::disk::read_at_most(path, FILE_MAX).map_err(fail)?;
+    let text = String::from_utf8(bytes).map_err(|error| fail(std::io::Error::other(error)))?;
     let wrong = |line: usize, why: &str| {
         Err(Error::Properties { file: path.display().to_string(), line, why: why.to_owned() })
     };

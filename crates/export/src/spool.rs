@@ -13,7 +13,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use tapline_sys::output_file;
+use tapline_sys::{disk, output_file};
 
 use crate::account::Tally;
 use crate::spool_file::{self, HEAD_MAX, Head};
@@ -177,7 +177,7 @@ impl Spool {
     }
 
     fn find(&mut self, path: PathBuf, encoding: Encoding) -> Result<(), Error> {
-        let head = File::open(&path).and_then(|file| {
+        let head = disk::open_regular(&path, OpenOptions::new().read(true)).and_then(|file| {
             let len = file.metadata()?.len();
             let mut bytes = Vec::new();
             file.take(HEAD_MAX as u64).read_to_end(&mut bytes)?;
@@ -215,7 +215,7 @@ fn write(path: &Path, block: &Block) -> io::Result<u64> {
 }
 
 fn read(path: &Path) -> io::Result<Block> {
-    let file = File::open(path)?;
+    let file = disk::open_regular(path, OpenOptions::new().read(true))?;
     let mut bytes = Vec::new();
     file.take(BLOCK_MAX).read_to_end(&mut bytes)?;
     spool_file::parse(&bytes)
@@ -254,6 +254,19 @@ mod tests {
         assert!(spool.load().is_none() && spool.count() == 0);
         drop(spool);
         assert_eq!(open(folder.path()).count(), 0);
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_block_is_put_aside() {
+        let folder = tempfile::tempdir().expect("there is room");
+        disk::make_pipe(&folder.path().join("9-9-a.block")).expect("there is room");
+        assert_eq!(open(folder.path()).unreadable(), 1);
+        let mut spool = open(folder.path());
+        spool.store(&block(1, b"{}\n")).expect("there is room");
+        let path = spool.entries[0].path.clone();
+        fs::remove_file(&path).expect("it is there");
+        disk::make_pipe(&path).expect("there is room");
+        assert!(spool.load().expect("it is there").is_err());
     }
 
     #[test]

@@ -3,14 +3,15 @@
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use crate::SyscallError;
 use crate::error::{check, check_len};
+use crate::{Poller, SyscallError};
 
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +85,52 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
 /// Those of open(2): `ENXIO` for a pipe that has no reader and is opened to be written to.
 pub fn open_at_once(path: &Path, options: &OpenOptions) -> io::Result<File> {
     options.clone().custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Time for all that comes through a pipe in place of a file: of a shell's `<(...)` it is there at once.
+const PIPE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads a file, but no more than a byte beyond `len_max`, so that the caller sees that it is longer. Nobody has to write
+/// into a pipe that somebody named in place of a file: after 5 s in all it is an error.
+///
+/// # Errors
+/// Those of open(2) and read(2); [`io::ErrorKind::TimedOut`] for such a pipe.
+pub fn read_at_most(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_at_once(path, OpenOptions::new().read(true))?;
+    read_file_at_most(&file, len_max)
+}
+
+/// Does as [`read_at_most`] with a file that [`open_at_once`] opened.
+///
+/// # Errors
+/// Those of [`read_at_most`].
+pub fn read_file_at_most(file: &File, len_max: u64) -> io::Result<Vec<u8>> {
+    read_within(file, len_max, PIPE_PATIENCE)
+}
+
+fn read_within(file: &File, len_max: u64, patience: Duration) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = file.take(len_max.saturating_add(1));
+    if file.metadata()?.is_file() {
+        rest.read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    let end = Instant::now() + patience;
+    let mut poller = Poller::new();
+    poller.add(file.as_fd());
+    loop {
+        let ready = poller.wait(end.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
+        match rest.read_to_end(&mut bytes) {
+            // At a pipe without a writer this is no end: one may come yet.
+            Ok(_) if ready > 0 => return Ok(bytes),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ if Instant::now() >= end => {
+                let why = "it is a pipe into which nobody writes: name a file";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Makes a named pipe that its owner may read and write. A test that started `mkfifo(1)` instead would have, for a
@@ -198,7 +245,30 @@ pub fn set_idle_io_priority() -> Result<(), SyscallError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    #[test]
+    fn a_pipe_without_a_writer_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        make_pipe(&path).unwrap();
+        let open = || open_at_once(&path, OpenOptions::new().read(true)).unwrap();
+        let error = read_within(&open(), 10, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let reader = open();
+        let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
+        writer.write_all(b"text").unwrap();
+        assert!(read_within(&reader, 10, Duration::ZERO).is_err(), "a writer that stays is not waited for");
+        writer.write_all(b"text").unwrap();
+        drop(writer);
+        assert_eq!(read_within(&reader, 10, PIPE_PATIENCE).unwrap(), b"text");
+        assert_eq!(read_at_most(Path::new("/dev/zero"), 10).unwrap().len(), 11);
+        assert_eq!(read_at_most(Path::new("/dev/null"), 10).unwrap(), b"");
+        std::fs::write(folder.path().join("file"), "0123456789abcdef").unwrap();
+        assert_eq!(read_at_most(&folder.path().join("file"), 10).unwrap(), b"0123456789a");
+    }
 
     #[test]
     fn pieces_read_past_the_cache_are_the_file() {

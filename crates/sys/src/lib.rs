@@ -14,6 +14,7 @@
 //! SharedWords, ReadWords                    memory that one process writes and others read meanwhile
 //! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking an untrusted process
 //! passing                                   descriptors to another process
+//! heap                                      what a thread has taken of the heap
 //! memory                                    what will be read soon, what is to lie in large pages
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
@@ -46,6 +47,7 @@ mod executable;
 mod folder;
 mod frame_socket;
 pub mod futex;
+pub mod heap;
 mod host_name;
 mod link_control;
 mod live_frames;

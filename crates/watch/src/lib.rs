@@ -72,6 +72,7 @@ pub use rules::{
     AccountRow, Actions, Condition, Count, FILE_MAX, HoldSettings, RecordSettings, RecordedPackets, Rule,
     Rules, ScriptEntry, Settings, Source,
 };
+pub use script::STACK_LEN;
 pub use state::RuleCounts;
 pub use template::Template;
 pub use watch::{Program, Watch};

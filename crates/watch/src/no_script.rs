@@ -17,6 +17,9 @@ use crate::state::RuleCounts;
 /// The most bytes of a script.
 pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
 
+/// Bytes of stack of a thread that calls scripts.
+pub const STACK_LEN: usize = 2 << 20;
+
 /// Kinds of triggers: there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TriggerKind {

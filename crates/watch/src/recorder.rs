@@ -18,6 +18,8 @@ pub(crate) const RECORDERS_MAX: usize = 32;
 const ROWS_MAX: usize = 10_000;
 /// Keys of a ranking in a period.
 const KEYS_MAX: usize = 100_000;
+/// Bytes of a row or sum beside its values, about.
+const ROW_LEN: usize = 128;
 
 /// The kind of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,8 @@ struct Content {
     buckets: BTreeMap<u32, u64>,
     sums: HashMap<String, u64>,
     left_out: u64,
+    /// Bytes of rows and sums, about.
+    len: usize,
 }
 
 /// A recorder of a script.
@@ -163,12 +167,20 @@ impl Recorder {
         self.period.is_some_and(|present| period < present).then(|| self.take()).flatten()
     }
 
-    pub(crate) fn row(&mut self, now_ns: i64, mut row: Vec<Value>) {
+    /// Bytes that the present period takes, about.
+    pub(crate) fn len_kept(&self) -> usize {
+        self.content.len
+    }
+
+    /// Takes a row of `row_len` bytes, for which `room` are left.
+    pub(crate) fn row(&mut self, now_ns: i64, mut row: Vec<Value>, row_len: usize, room: usize) {
         self.begin(now_ns);
-        if self.content.rows.len() >= ROWS_MAX {
+        let len = row_len + ROW_LEN;
+        if self.content.rows.len() >= ROWS_MAX || len > room {
             self.content.left_out += 1;
             return;
         }
+        self.content.len += len;
         row.insert(0, time_text(now_ns).into());
         self.content.rows.push(row);
     }
@@ -178,13 +190,19 @@ impl Recorder {
         *self.content.buckets.entry(u64::BITS - value.leading_zeros()).or_default() += 1;
     }
 
-    pub(crate) fn weigh(&mut self, now_ns: i64, key: String, weight: u64) {
+    /// Adds to the sum of a key; `room` bytes are left for a new one.
+    pub(crate) fn weigh(&mut self, now_ns: i64, key: String, weight: u64, room: usize) {
         self.begin(now_ns);
-        let len = self.content.sums.len();
-        match self.content.sums.get_mut(&key) {
+        let Content { sums, left_out, len, .. } = &mut self.content;
+        let key_len = key.len() + ROW_LEN;
+        let has_room = sums.len() < KEYS_MAX && key_len <= room;
+        match sums.get_mut(&key) {
             Some(sum) => *sum = sum.saturating_add(weight),
-            None if len < KEYS_MAX => _ = self.content.sums.insert(key, weight),
-            None => self.content.left_out += 1,
+            None if has_room => {
+                *len += key_len;
+                sums.insert(key, weight);
+            }
+            None => *left_out += 1,
         }
     }
 
@@ -253,7 +271,7 @@ mod tests {
     fn rankings_tell_the_greatest_of_each_period() {
         let mut top = recorder(RecorderKind::Top);
         for (key, weight) in [("a", 1), ("b", 5), ("c", 5), ("a", 1)] {
-            top.weigh(12, key.to_owned(), weight);
+            top.weigh(12, key.to_owned(), weight, 1000);
         }
         assert!(top.advance(19).is_none());
         let period = top.advance(20).unwrap();
@@ -277,9 +295,10 @@ mod tests {
     #[test]
     fn lists_have_the_time_first_and_a_bound() {
         let mut list = recorder(RecorderKind::List);
-        (0..ROWS_MAX + 3).for_each(|_| list.row(7, vec!["h".into()]));
+        (0..ROWS_MAX + 3).for_each(|_| list.row(7, vec!["h".into()], 1, 1000));
+        list.row(7, vec!["h".into()], 1000, 1000);
         let period = list.take().unwrap();
-        assert_eq!((period.rows.len(), period.left_out), (ROWS_MAX, 3));
+        assert_eq!((period.rows.len(), period.left_out, list.len_kept()), (ROWS_MAX, 4, 0));
         assert_eq!(period.rows[0], [json!("1970-01-01T00:00:00.000000007Z"), json!("h")]);
         assert_eq!(period.to_json()["columns"], json!(["time", "host"]));
     }

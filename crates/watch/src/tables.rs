@@ -14,10 +14,14 @@ pub(crate) const KEYS_MAX: usize = 1_000_000;
 pub(crate) const TABLES_MAX: usize = 64;
 /// Bytes of a key.
 const KEY_LEN: usize = 512;
+/// Bytes of an entry beside its key and value, about.
+const ENTRY_LEN: usize = 80;
 
 #[derive(Debug)]
 struct Entry {
     value: Dynamic,
+    /// Bytes of key and value, about.
+    len: usize,
     touched_ns: i64,
 }
 
@@ -27,6 +31,7 @@ pub(crate) struct ScriptTable {
     most: usize,
     ttl_ns: i64,
     entries: HashMap<String, Entry>,
+    len_kept: usize,
     /// The time at which old keys are looked for again.
     sweep_ns: i64,
     refused: u64,
@@ -34,7 +39,7 @@ pub(crate) struct ScriptTable {
 
 impl ScriptTable {
     pub(crate) fn new(most: usize, ttl_ns: i64) -> ScriptTable {
-        ScriptTable { most, ttl_ns, entries: HashMap::new(), sweep_ns: i64::MIN, refused: 0 }
+        ScriptTable { most, ttl_ns, entries: HashMap::new(), len_kept: 0, sweep_ns: i64::MIN, refused: 0 }
     }
 
     pub(crate) fn set_bounds(&mut self, most: usize, ttl_ns: i64) {
@@ -50,26 +55,38 @@ impl ScriptTable {
         entry.touched_ns >= now_ns.saturating_sub(self.ttl_ns)
     }
 
-    /// Whether there was room.
-    pub(crate) fn set(&mut self, key: &str, value: Dynamic, now_ns: i64) -> bool {
-        let entry = Entry { value, touched_ns: now_ns };
+    /// Whether there was room for the key, and within `room` bytes for a value that takes `value_len`.
+    pub(crate) fn set(
+        &mut self,
+        key: &str,
+        value: Dynamic,
+        value_len: usize,
+        room: usize,
+        now_ns: i64,
+    ) -> bool {
+        let len = ENTRY_LEN + key.len() + value_len;
+        let entry = Entry { value, len, touched_ns: now_ns };
         if let Some(place) = self.entries.get_mut(key) {
+            if len > place.len.saturating_add(room) {
+                self.refused += 1;
+                return false;
+            }
+            self.len_kept = self.len_kept - place.len + len;
             *place = entry;
             return true;
         }
-        if key.len() > KEY_LEN {
-            self.refused += 1;
-            return false;
-        }
-        if self.entries.len() >= self.most && now_ns >= self.sweep_ns {
+        let is_full = |table: &ScriptTable| table.entries.len() >= table.most;
+        if is_full(self) && now_ns >= self.sweep_ns {
             let oldest_ns = now_ns.saturating_sub(self.ttl_ns);
             self.entries.retain(|_, entry| entry.touched_ns >= oldest_ns);
+            self.len_kept = self.entries.values().map(|entry| entry.len).sum();
             self.sweep_ns = now_ns.saturating_add(1_000_000_000);
         }
-        if self.entries.len() >= self.most {
+        if key.len() > KEY_LEN || is_full(self) || len > room {
             self.refused += 1;
             return false;
         }
+        self.len_kept += len;
         self.entries.insert(key.to_owned(), entry);
         true
     }
@@ -81,7 +98,14 @@ impl ScriptTable {
     }
 
     pub(crate) fn remove(&mut self, key: &str) {
-        self.entries.remove(key);
+        if let Some(entry) = self.entries.remove(key) {
+            self.len_kept -= entry.len;
+        }
+    }
+
+    /// Bytes that keys and values take, about.
+    pub(crate) fn len_kept(&self) -> usize {
+        self.len_kept
     }
 
     /// The keys in their order, at most `most`.
@@ -110,11 +134,16 @@ mod tests {
     #[test]
     fn keys_are_bounded_and_grow_old() {
         let mut table = ScriptTable::new(2, 10);
-        assert!(table.set("b", 1.into(), 0) && table.set("a", 2.into(), 5));
-        assert!(!table.set("c", 3.into(), 6), "two are the most");
+        let set = |table: &mut ScriptTable, key, now_ns| table.set(key, 1.into(), 16, 1000, now_ns);
+        assert!(set(&mut table, "b", 0) && set(&mut table, "a", 5));
+        assert!(!set(&mut table, "c", 6), "two are the most");
         assert_eq!((table.keys(9, 6), table.counts()), (vec!["a", "b"], (2, 1)));
         assert!(table.get("b", 11).is_none() && table.get("a", 11).is_some());
-        assert!(table.set("c", 3.into(), 1_000_000_020), "old ones made room");
-        assert_eq!(table.len(1_000_000_020), 1);
+        assert!(set(&mut table, "c", 1_000_000_020), "old ones made room");
+        assert_eq!((table.len(1_000_000_020), table.len_kept()), (1, ENTRY_LEN + 17));
+        assert!(!table.set("c", 1.into(), 2000, 1000, 1_000_000_020), "there is no room for a value");
+        assert!(table.get("c", 1_000_000_020).is_some(), "the one before stays");
+        table.remove("c");
+        assert_eq!(table.len_kept(), 0);
     }
 }

@@ -10,7 +10,6 @@
 //! packets alone drive it, so a file gives what the live run gave.
 
 use std::collections::HashMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use tapline_filterset::Matches;
 use tapline_flow::Flow;
 use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record, Selection};
+use tapline_sys::disk;
 
 use crate::certificates::{Certificate, Certificates};
 use crate::clock::Clock;
@@ -126,12 +126,10 @@ impl Program {
 }
 
 fn read_script(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path);
-    file.and_then(|file| file.take(SCRIPT_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    match text.len() as u64 {
-        0..=SCRIPT_MAX => Ok(text),
+    let failed = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
+    let bytes = disk::read_at_most(path, SCRIPT_MAX).map_err(|error| failed(&error))?;
+    match bytes.len() as u64 {
+        0..=SCRIPT_MAX => String::from_utf8(bytes).map_err(|error| failed(&error)),
         _ => Err(format!("{} is longer than {SCRIPT_MAX} bytes, the most that is read", path.display())),
     }
 }

@@ -1,11 +1,12 @@
 //! TLS of the page's server: its certificate, and connections that are proven by it (RFC 8446).
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use tapline_sys::disk;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -59,11 +60,9 @@ impl Certificate {
 /// All of a file, and its mode.
 fn read(path: &Path) -> Result<(Vec<u8>, u32), Error> {
     let read = || -> io::Result<(Vec<u8>, u32)> {
-        let file = File::open(path)?;
+        let file = disk::open_at_once(path, OpenOptions::new().read(true))?;
         let mode = file.metadata()?.mode();
-        let mut bytes = Vec::new();
-        file.take(LEN_MAX + 1).read_to_end(&mut bytes)?;
-        Ok((bytes, mode))
+        Ok((disk::read_file_at_most(&file, LEN_MAX)?, mode))
     };
     let (bytes, mode) = read().map_err(|error| failure(path, &error))?;
     match bytes.len() as u64 > LEN_MAX {

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tapline_measure::{costs, micro};
 use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text};
 use tapline_syntax::units::count_in;
-use tapline_sys::output_file;
+use tapline_sys::{disk, output_file};
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
@@ -171,8 +171,13 @@ fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// The most bytes of a saved breakdown.
+const SAVED_MAX: u64 = 16 << 20;
+
 fn saved(path: &Path) -> Result<Breakdown> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes =
+        disk::read_at_most(path, SAVED_MAX).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("cannot read {}", path.display()))?;
     Breakdown::from_json(&text).with_context(|| path.display().to_string())
 }
 

@@ -62,12 +62,17 @@ struct Completer {
 }
 
 impl WorkerThreads<'_> {
-    /// The whole plan in this thread.
+    /// The whole plan in one thread: this one, unless scripts may need more stack than it has.
     pub(super) fn alone(&self, plan: &Plan, mut sources: Vec<Vec<Opened>>, outputs: Outputs) -> Result<Done> {
         let sources = sources.pop().context("a graph has at least one worker")?;
         let mut sources: Vec<_> = sources.into_iter().map(Opened::alone).collect();
         let built = self.build(plan, 0, None, outputs)?;
-        let WorkerResult { graph, account, ended } = self.work(0, &mut sources, built);
+        let is_watching = plan.nodes.iter().any(|node| node.class.name == "watch");
+        let work = || self.work(0, &mut sources, built);
+        let WorkerResult { graph, account, ended } = match is_watching {
+            true => thread::scope(|scope| spawn(scope, work).map(finished))?,
+            false => work(),
+        };
         Ok(Done { results: graph.results(), account, ended })
     }
 
@@ -95,16 +100,17 @@ impl WorkerThreads<'_> {
         let entries = MergedSource::all(&join);
         let tail = self.build(&parts.tail, workers, None, tail_handles.pop().unwrap_or_default())?;
         let (heads, tail) = thread::scope(|scope| {
-            let tail = scope.spawn(move || self.work_joined(workers, entries, tail));
+            let tail = spawn(scope, move || self.work_joined(workers, entries, tail));
             let threads: Vec<_> = jobs
                 .into_iter()
                 .map(|(worker, mut sources, built)| {
-                    scope.spawn(move || self.work(worker, &mut sources, built))
+                    spawn(scope, move || self.work(worker, &mut sources, built))
                 })
                 .collect();
-            let heads: Vec<WorkerResult> = threads.into_iter().map(finished).collect();
-            (heads, finished(tail))
-        });
+            let heads: Vec<WorkerResult> =
+                threads.into_iter().map(|thread| thread.map(finished)).collect::<Result<_>>()?;
+            Ok::<_, anyhow::Error>((heads, tail.map(finished)?))
+        })?;
         Ok(self.sum(heads, tail, completers))
     }
 
@@ -181,6 +187,14 @@ fn handles(plan: &Plan, outputs: Outputs, workers: usize) -> (Vec<Outputs>, Vec<
     let named = numbers.iter().map(|number| plan.nodes[*number].name.clone()).zip(completers);
     let completers = named.map(|(stage, output)| Completer { stage, output }).collect();
     (handles.into_iter().map(numbered).collect(), completers)
+}
+
+/// Starts a thread with the stack that scripts may need; what it does not use takes no memory.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>> {
+    Ok(thread::Builder::new().stack_size(tapline_graph::stages::WATCH_STACK_LEN).spawn_scoped(scope, work)?)
 }
 
 fn finished<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {

@@ -17,7 +17,7 @@ use sd_notify::NotifyState;
 use tapline_pages::{Feed, Rights};
 use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
-use tapline_sys::{capability, output_file, privilege};
+use tapline_sys::{capability, disk, output_file, privilege};
 use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Server, ServerSettings};
 
 use super::ViewArgs;
@@ -108,7 +108,8 @@ fn add_users(access: &mut Access, path: &Path) -> Result<()> {
     /// The most bytes of such a file.
     const LEN_MAX: u64 = 1 << 20;
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot open {shown} (--users)"))?;
+    let file = disk::open_at_once(path, OpenOptions::new().read(true));
+    let file = file.with_context(|| format!("cannot open {shown} (--users)"))?;
     let about = file.metadata().with_context(|| format!("cannot read {shown}"))?;
     if !about.is_file() || about.mode() & 0o077 != 0 {
         bail!("{shown} has tokens, and others may read it, or it is no regular file: chmod 600 {shown}");

@@ -327,3 +327,17 @@ fn an_event_holds_its_time_in_a_store() {
     fs::write(store.join("holds"), "").unwrap();
     refused(&["cannot write to", "store/holds", "name a store"]);
 }
+
+/// Nobody writes into these pipes.
+#[test]
+fn a_pipe_in_place_of_rules_or_a_script_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rules, script) = (folder.path().join("rules.toml"), folder.path().join("s.rhai"));
+    tapline_sys::disk::make_pipe(&script).unwrap();
+    let check = || run(["watch", "check", rules.to_str().unwrap()]);
+    fs::write(&rules, "[[script]]\nname = \"s\"\nfile = \"s.rhai\"\n").unwrap();
+    check().failed_saying(&["s.rhai", "pipe"]);
+    fs::remove_file(&rules).unwrap();
+    tapline_sys::disk::make_pipe(&rules).unwrap();
+    check().failed_saying(&["rules.toml", "pipe"]);
+}

@@ -86,4 +86,7 @@ pub use snap::Snap;
 pub use source::SourceStage;
 pub use store::StoreOutput;
 pub use verify::Verify;
-pub use watch::{WatchNeeds, check as check_watch, counted, needs as watch_needs, writes as watch_writes};
+pub use watch::{
+    STACK_LEN as WATCH_STACK_LEN, WatchNeeds, check as check_watch, counted, needs as watch_needs,
+    writes as watch_writes,
+};

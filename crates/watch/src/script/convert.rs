@@ -1,6 +1,6 @@
 //! Packets, flows and certificates as maps of scripts, and values of scripts as text and JSON.
 
-use rhai::{Dynamic, Map};
+use rhai::{Array, Blob, Dynamic, ImmutableString, Map};
 use serde_json::{Number, Value};
 use tapline_flow::{EndReason, Flow};
 use tapline_packet::headers::Headers;
@@ -115,11 +115,42 @@ fn subject_map(subject: &Subject) -> Map {
     map
 }
 
+/// Bytes of memory that a value takes, about; `None` if it is nested deeper than tables and recorders keep.
+pub(super) fn kept_len(value: &Dynamic) -> Option<usize> {
+    len_within(value, DEPTH_MAX)
+}
+
+/// Bytes of a value in an array or variable.
+const VALUE_LEN: usize = 16;
+/// Bytes of a text beside its characters, and of a member of a map beside its value.
+const TEXT_LEN: usize = 48;
+
+fn len_within(value: &Dynamic, depth: usize) -> Option<usize> {
+    let depth = depth.checked_sub(1);
+    if let Some(text) = value.read_lock::<ImmutableString>() {
+        return Some(VALUE_LEN + TEXT_LEN + text.len());
+    }
+    if let Some(bytes) = value.read_lock::<Blob>() {
+        return Some(VALUE_LEN + bytes.len());
+    }
+    let mut sum = VALUE_LEN;
+    if let Some(array) = value.read_lock::<Array>() {
+        for element in array.iter() {
+            sum += len_within(element, depth?)?;
+        }
+    } else if let Some(map) = value.read_lock::<Map>() {
+        for (name, member) in map.iter() {
+            sum += TEXT_LEN + name.len() + len_within(member, depth?)?;
+        }
+    }
+    Some(sum)
+}
+
 /// A value as text: a key of a table, of a ranking, a setting.
 pub(super) fn to_text(value: &Dynamic) -> String {
-    match value.clone().into_immutable_string() {
-        Ok(text) => text.to_string(),
-        Err(_) => value.to_string(),
+    match value.read_lock::<ImmutableString>() {
+        Some(text) => text.to_string(),
+        None => value.to_string(),
     }
 }
 
@@ -141,13 +172,11 @@ fn json_within(value: &Dynamic, depth: usize) -> Value {
     if let Ok(is) = value.as_bool() {
         return is.into();
     }
-    if value.is_array() {
-        let elements = value.clone().into_array().unwrap_or_default();
-        return elements.iter().map(|element| json_within(element, depth - 1)).collect::<Vec<_>>().into();
+    if let Some(array) = value.read_lock::<Array>() {
+        return array.iter().map(|element| json_within(element, depth - 1)).collect::<Vec<_>>().into();
     }
-    if value.is_map() {
-        let members = value.clone().try_cast::<Map>().unwrap_or_default();
-        let json = members.iter().map(|(name, value)| (name.to_string(), json_within(value, depth - 1)));
+    if let Some(map) = value.read_lock::<Map>() {
+        let json = map.iter().map(|(name, value)| (name.to_string(), json_within(value, depth - 1)));
         return Value::Object(json.collect());
     }
     to_text(value).into()

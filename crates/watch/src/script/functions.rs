@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map};
 use tapline_syntax::units;
 
-use super::convert::{to_json, to_text};
-use super::world::{TOLD_MAX, Told, World};
-use super::{Trigger, TriggerKind, lock};
+use super::convert::{kept_len, to_json, to_text};
+use super::world::{TOLD_LEN_MAX, TOLD_MAX, Told, World};
+use super::{TEXT_MAX, Trigger, TriggerKind, lock};
 use crate::key::Subject;
 use crate::recorder::{RECORDERS_MAX, Recorder, RecorderKind, columns};
 use crate::tables::{KEYS, KEYS_MAX, ScriptTable, TABLES_MAX};
@@ -17,10 +17,11 @@ type Shared = Arc<Mutex<World>>;
 
 /// Triggers of a script.
 const TRIGGERS_MAX: usize = 64;
-/// Bytes of a message.
+/// Characters of a message.
 const MESSAGE_MAX: usize = 4096;
 /// Keys that `keys` gives.
 const KEYS_GIVEN: usize = 10_000;
+const TOO_DEEP: &str = "a value is nested too deep: tables, recorders and events take maps and arrays 8 deep";
 const SECOND_NS: u64 = 1_000_000_000;
 /// The longest time of a table, timer or period.
 const TIME_MAX_NS: u64 = 400 * 86_400 * SECOND_NS;
@@ -31,12 +32,17 @@ pub(super) fn register(engine: &mut Engine, world: &Shared) {
     register_tables(engine, world);
     register_told(engine, world);
     register_recorders(engine, world);
+    register_bounded(engine);
     let printed = Arc::clone(world);
     engine.on_print(move |text| {
         let mut world = lock(&printed);
-        if world.printed.len() < TOLD_MAX {
-            world.printed.push(text.chars().take(MESSAGE_MAX).collect());
+        let line = cut(text);
+        if world.printed.len() >= TOLD_MAX || world.printed_len + line.len() > TOLD_LEN_MAX {
+            world.not_told += 1;
+            return;
         }
+        world.printed_len += line.len();
+        world.printed.push(line);
     });
     engine.on_debug(|_, _, _| {});
 }
@@ -107,16 +113,15 @@ fn register_tables(engine: &mut Engine, world: &Shared) {
     });
     let shared = Arc::clone(world);
     engine.register_fn("set", move |name: &str, key: Dynamic, value: Dynamic| {
-        with_table(&shared, name, |table, now_ns| table.set(&to_text(&key), value.flatten(), now_ns))
+        set(&shared, name, &to_text(&key), |_| value.flatten()).map(|sum| sum.is_some())
     });
     let shared = Arc::clone(world);
     engine.register_fn("add", move |name: &str, key: Dynamic, more: i64| {
-        with_table(&shared, name, |table, now_ns| {
-            let key = to_text(&key);
-            let before = table.get(&key, now_ns).and_then(|value| value.as_int().ok()).unwrap_or(0);
-            let sum = before.saturating_add(more);
-            if table.set(&key, sum.into(), now_ns) { sum } else { 0 }
-        })
+        let sum = set(&shared, name, &to_text(&key), |before| {
+            let before = before.and_then(|value| value.as_int().ok()).unwrap_or(0);
+            before.saturating_add(more).into()
+        })?;
+        Ok::<i64, Fault>(sum.unwrap_or(0))
     });
     let shared = Arc::clone(world);
     engine.register_fn("del", move |name: &str, key: Dynamic| {
@@ -133,6 +138,25 @@ fn register_tables(engine: &mut Engine, world: &Shared) {
             keys.map(|key| Dynamic::from(ImmutableString::from(key))).collect::<Array>()
         })
     });
+}
+
+/// Sets a value, made of the one before; `None` if there is no room, otherwise its number, 0 for what is none.
+fn set(
+    world: &Shared,
+    name: &str,
+    key: &str,
+    value: impl FnOnce(Option<&Dynamic>) -> Dynamic,
+) -> Result<Option<i64>, Fault> {
+    let (room, budget) = {
+        let world = lock(world);
+        (world.room(), Arc::clone(&world.budget))
+    };
+    with_table(world, name, |table, now_ns| {
+        let value = value(table.get(key, now_ns));
+        let Some(len) = kept_len(&value) else { return fault(TOO_DEEP.to_owned()) };
+        let number = value.as_int().unwrap_or(0);
+        Ok(budget.outside(|| table.set(key, value, len, room, now_ns)).then_some(number))
+    })?
 }
 
 fn with_table<T>(
@@ -152,9 +176,9 @@ fn with_table<T>(
 
 fn register_told(engine: &mut Engine, world: &Shared) {
     let shared = Arc::clone(world);
-    engine.register_fn("tell", move |message: &str| tell(&shared, message, &Map::new()));
+    engine.register_fn("tell", move |message: &str| tell(&shared, message, Map::new()));
     let shared = Arc::clone(world);
-    engine.register_fn("tell", move |message: &str, about: Map| tell(&shared, message, &about));
+    engine.register_fn("tell", move |message: &str, about: Map| tell(&shared, message, about));
     let shared = Arc::clone(world);
     engine.register_fn("now", move || lock(&shared).now_ns as f64 / SECOND_NS as f64);
     let shared = Arc::clone(world);
@@ -162,13 +186,18 @@ fn register_told(engine: &mut Engine, world: &Shared) {
     engine.register_fn("entropy", |text: &str| entropy(text));
 }
 
-fn tell(world: &Shared, message: &str, about: &Map) {
+fn tell(world: &Shared, message: &str, about: Map) -> Result<(), Fault> {
     let mut world = lock(world);
-    if world.told.len() >= TOLD_MAX {
+    let message = cut(message);
+    let about = Dynamic::from(about);
+    let Some(len) = kept_len(&about) else { return fault(TOO_DEEP.to_owned()) };
+    let len = len + message.len();
+    if world.told.len() >= TOLD_MAX || len > TOLD_LEN_MAX - world.told_len {
         world.not_told += 1;
-        return;
+        return Ok(());
     }
-    let about = match to_json(&Dynamic::from(about.clone())) {
+    world.told_len += len;
+    let about = match to_json(&about) {
         serde_json::Value::Object(members) => members,
         _ => serde_json::Map::new(),
     };
@@ -179,7 +208,40 @@ fn tell(world: &Shared, message: &str, about: &Map) {
         (None, None) => world.subject,
         (src, dst) => Some(Subject { src, dst, ..world.subject.unwrap_or_default() }),
     };
-    world.told.push(Told { message: message.chars().take(MESSAGE_MAX).collect(), about, subject });
+    world.told.push(Told { message, about, subject });
+    Ok(())
+}
+
+/// A text of at most [`MESSAGE_MAX`] characters; of a longer one the beginning, which says so.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_MAX) {
+        Some((end, _)) => format!("{}... (cut)", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Functions in place of Rhai's own that wait, or make more than a value may have before its length is looked at.
+fn register_bounded(engine: &mut Engine) {
+    engine.register_fn("sleep", |_: i64| waits());
+    engine.register_fn("sleep", |_: f64| waits());
+    engine.register_fn("replace", |text: &mut ImmutableString, from: &str, to: &str| replace(text, from, to));
+    engine.register_fn("replace", |text: &mut ImmutableString, from: char, to: &str| {
+        replace(text, from.encode_utf8(&mut [0; 4]), to)
+    });
+}
+
+fn waits() -> Result<(), Fault> {
+    fault("a script cannot wait: on_timer calls a function at a time".to_owned())
+}
+
+fn replace(text: &mut ImmutableString, from: &str, to: &str) -> Result<(), Fault> {
+    let times = text.matches(from).count();
+    let len = (text.len() - times * from.len()).saturating_add(times.saturating_mul(to.len()));
+    if len > TEXT_MAX {
+        return fault(format!("replace makes a text of {len} bytes; {TEXT_MAX} are the most"));
+    }
+    *text = text.replace(from, to).into();
+    Ok(())
 }
 
 /// Bits of information a character, by how often each is in the text: 0 to 8 for text of one-byte characters.
@@ -233,6 +295,7 @@ fn add_recorder(world: &Shared, name: &str, kind: &str, settings: &Map) -> Resul
 
 fn record(world: &Shared, name: &str, value: &Dynamic, weight: Option<i64>) -> Result<(), Fault> {
     let mut world = lock(world);
+    let room = world.room();
     let World { recorders, periods, now_ns, .. } = &mut *world;
     let Some(recorder) = recorders.get_mut(name) else {
         return fault(format!(
@@ -242,20 +305,21 @@ fn record(world: &Shared, name: &str, value: &Dynamic, weight: Option<i64>) -> R
     periods.extend(recorder.advance(*now_ns));
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     match (recorder.kind(), weight) {
-        (RecorderKind::Top, Some(weight)) => recorder.weigh(*now_ns, to_text(value), positive(weight)),
-        (RecorderKind::Top, None) => recorder.weigh(*now_ns, to_text(value), 1),
+        (RecorderKind::Top, Some(weight)) => recorder.weigh(*now_ns, to_text(value), positive(weight), room),
+        (RecorderKind::Top, None) => recorder.weigh(*now_ns, to_text(value), 1, room),
         (RecorderKind::Histogram, None) => match (value.as_int(), value.as_float()) {
             (Ok(number), _) => recorder.value(*now_ns, positive(number)),
             (_, Ok(number)) => recorder.value(*now_ns, number as u64),
             _ => return fault(format!("recorder \"{name}\" takes numbers")),
         },
         (RecorderKind::List, None) => {
+            let Some(len) = kept_len(value) else { return fault(TOO_DEEP.to_owned()) };
             let row = value.clone().into_array().unwrap_or_else(|_| vec![value.clone()]);
             if row.len() != recorder.columns_given() {
                 let (has, wants) = (row.len(), recorder.columns_given());
                 return fault(format!("recorder \"{name}\" has {wants} columns beside the time, not {has}"));
             }
-            recorder.row(*now_ns, row.iter().map(to_json).collect());
+            recorder.row(*now_ns, row.iter().map(to_json).collect(), len, room);
         }
         _ => return fault(format!("recorder \"{name}\" takes no weight")),
     }

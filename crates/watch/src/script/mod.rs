@@ -3,18 +3,20 @@
 //! ```text
 //! loaded:   on_packet("tcp port 22", "seen"); on_flow("ended", "udp", "gone"); on_timer("60s", "each_minute")
 //! trigger:  fn seen(p) { if add("tries", p.src, 1) > 5 { tell("...") } }
-//!             operations, depth and sizes are limited; a call that fails is counted, and told the first times
+//!             operations, depth, sizes, stack, memory and time are limited; a call that fails is counted, and told the first times
 //! ```
 //!
 //! A script sees no clock, no file and no random number, so it does on a file what it did live.
 
+mod budget;
 mod convert;
 mod functions;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-use rhai::{AST, CallFnOptions, Dynamic, Engine, FuncArgs, Scope};
+use rhai::{AST, CallFnOptions, Dynamic, Engine, EvalAltResult, FuncArgs, OptimizationLevel, Scope};
 
 use crate::clock::ClockStep;
 use crate::event::{Event, EventKind};
@@ -25,6 +27,7 @@ use crate::outbox::Outbox;
 use crate::recorder::RecordedPeriod;
 use crate::rules::ScriptEntry;
 use crate::state::RuleCounts;
+use budget::CallBudget;
 use world::World;
 
 pub(crate) use convert::{certificate_map, flow_map, packet_map};
@@ -35,6 +38,9 @@ pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
 const FAULTS_TOLD: u64 = 3;
 /// Calls of a script's functions within each other.
 const CALLS_DEEP: usize = 32;
+/// Bytes of stack of a thread that calls scripts. Rhai makes, looks at and drops values within values by calls within
+/// calls, and these may be as deep as arrays and maps have elements together.
+pub const STACK_LEN: usize = 64 << 20;
 /// Bytes of a text, elements of an array or map.
 const TEXT_MAX: usize = 65_536;
 const ELEMENTS_MAX: usize = 10_000;
@@ -86,6 +92,7 @@ pub(crate) struct Script {
     engine: Engine,
     ast: AST,
     world: Arc<Mutex<World>>,
+    budget: Arc<CallBudget>,
     /// Kinds of its triggers, which stay as they are once it is loaded.
     pub(crate) kinds: Vec<TriggerKind>,
     limit: LimitState,
@@ -105,13 +112,18 @@ impl Script {
         text: String,
         operations: u64,
     ) -> Result<Script, String> {
-        let world = Arc::new(Mutex::new(World::new(entry.name.clone())));
+        let budget = Arc::new(CallBudget::new(operations));
+        let world = Arc::new(Mutex::new(World::new(entry.name.clone(), Arc::clone(&budget))));
         let mut engine = Engine::new();
-        limit(&mut engine, operations);
+        limit(&mut engine, operations, &budget);
         functions::register(&mut engine, &world);
         let fault = |why: String| format!("{}: {why}", entry.file);
-        let ast = engine.compile(&text).map_err(|error| fault(error.to_string()))?;
-        engine.run_ast(&ast).map_err(|error| fault(error.to_string()))?;
+        let run = || {
+            let ast = engine.compile(&text).map_err(|error| error.to_string())?;
+            budget.begin();
+            engine.run_ast(&ast).map_err(|error| reason(&error)).map(|()| ast)
+        };
+        let ast = on_large_stack(run).map_err(fault)?;
         let kinds = {
             let mut world = lock(&world);
             world.is_loaded = true;
@@ -143,6 +155,7 @@ impl Script {
             engine,
             ast,
             world,
+            budget,
             kinds,
             limit: LimitState::default(),
             calls: 0,
@@ -203,6 +216,7 @@ impl Script {
     fn call_with(&mut self, function: &str, arguments: impl FuncArgs, out: &mut Outbox) {
         self.calls += 1;
         let options = CallFnOptions::new().eval_ast(false);
+        self.budget.begin();
         let called = self.engine.call_fn_with_options::<Dynamic>(
             options,
             &mut Scope::new(),
@@ -213,7 +227,7 @@ impl Script {
         if let Err(error) = called {
             self.faults += 1;
             if self.faults <= FAULTS_TOLD {
-                out.faults.push(format!("{}: {error}", self.entry.file));
+                out.faults.push(format!("{}: {}", self.entry.file, reason(&error)));
             }
         }
     }
@@ -283,9 +297,30 @@ impl Script {
     }
 }
 
-/// What a script may use up.
-fn limit(engine: &mut Engine, operations: u64) {
+/// Does work on a thread that has the stack which scripts may need.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("script".to_owned()).stack_size(STACK_LEN);
+        let done = thread.spawn_scoped(scope, work).map(thread::ScopedJoinHandle::join);
+        done.map_err(|error| error.to_string())?.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Why a call failed, in words.
+fn reason(error: &EvalAltResult) -> String {
+    match error.unwrap_inner() {
+        EvalAltResult::ErrorTerminated(why, place) => format!("{why} ({place})"),
+        _ => error.to_string(),
+    }
+}
+
+/// What a script may use up. `curry` and constants that are computed while a script is compiled make values that no limit
+/// sees, and closures that capture variables would make values that hold themselves (so the feature `no_closure`).
+fn limit(engine: &mut Engine, operations: u64, budget: &Arc<CallBudget>) {
+    let budget = Arc::clone(budget);
     engine
+        .set_optimization_level(OptimizationLevel::None)
+        .on_progress(move |operations| budget.excess(operations).map(Dynamic::from))
         .set_max_operations(operations)
         .set_max_call_levels(CALLS_DEEP)
         .set_max_expr_depths(64, 32)
@@ -294,5 +329,9 @@ fn limit(engine: &mut Engine, operations: u64) {
         .set_max_map_size(ELEMENTS_MAX)
         .set_max_variables(256)
         .set_max_functions(256)
-        .disable_symbol("eval");
+        .disable_symbol("eval")
+        .disable_symbol("curry");
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! What functions of a script reach: tables, recorders, triggers, and what they told.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::budget::CallBudget;
 use super::{Trigger, TriggerKind};
 use crate::clock::ClockStep;
 use crate::key::Subject;
@@ -12,6 +14,10 @@ use crate::tables::ScriptTable;
 
 /// Events and lines of one call.
 pub(super) const TOLD_MAX: usize = 100;
+/// Bytes of all events, and of all lines, of one call.
+pub(super) const TOLD_LEN_MAX: usize = 65_536;
+/// Bytes that tables and recorders of a script hold together, about.
+const KEPT_MAX: usize = 256 << 20;
 
 /// An event that a script told.
 #[derive(Clone, Debug)]
@@ -26,6 +32,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) script: String,
+    pub(super) budget: Arc<CallBudget>,
     /// Whether triggers, tables and recorders are fixed.
     pub(super) is_loaded: bool,
     pub(super) triggers: Vec<Trigger>,
@@ -34,16 +41,21 @@ pub(super) struct World {
     pub(super) now_ns: i64,
     pub(super) subject: Option<Subject>,
     pub(super) told: Vec<Told>,
+    /// Bytes of `told`.
+    pub(super) told_len: usize,
     pub(super) periods: Vec<RecordedPeriod>,
     pub(super) printed: Vec<String>,
+    /// Bytes of `printed`.
+    pub(super) printed_len: usize,
     /// Events beyond the most of one call.
     pub(super) not_told: u64,
 }
 
 impl World {
-    pub(super) fn new(script: String) -> World {
+    pub(super) fn new(script: String, budget: Arc<CallBudget>) -> World {
         World {
             script,
+            budget,
             is_loaded: false,
             triggers: Vec::new(),
             tables: BTreeMap::new(),
@@ -51,13 +63,23 @@ impl World {
             now_ns: 0,
             subject: None,
             told: Vec::new(),
+            told_len: 0,
             periods: Vec::new(),
             printed: Vec::new(),
+            printed_len: 0,
             not_told: 0,
         }
     }
 
+    /// Bytes for which tables and recorders have room.
+    pub(super) fn room(&self) -> usize {
+        let tables: usize = self.tables.values().map(ScriptTable::len_kept).sum();
+        let recorders: usize = self.recorders.values().map(Recorder::len_kept).sum();
+        KEPT_MAX.saturating_sub(tables + recorders)
+    }
+
     pub(super) fn take(&mut self) -> (Vec<Told>, Vec<RecordedPeriod>, Vec<String>) {
+        (self.told_len, self.printed_len) = (0, 0);
         (std::mem::take(&mut self.told), std::mem::take(&mut self.periods), std::mem::take(&mut self.printed))
     }
 

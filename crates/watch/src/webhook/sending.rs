@@ -172,7 +172,7 @@ impl Caller {
     /// skipped until its next try; the others go on.
     fn send_spooled(&mut self) {
         let mut lines = Vec::new();
-        let spool = match output_file::open(&self.spool, fs::OpenOptions::new().read(true).write(true)) {
+        let spool = match open_spool(&self.spool, fs::OpenOptions::new().read(true).write(true)) {
             Ok(spool) => spool,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => return self.tell_spool(&error),
@@ -276,9 +276,17 @@ fn host_of(url: &str) -> String {
     format!("{scheme}://{host}")
 }
 
+/// Opens the spool. A pipe in its place would have the thread wait for ever.
+fn open_spool(spool: &Path, options: &mut fs::OpenOptions) -> io::Result<fs::File> {
+    match fs::metadata(spool) {
+        Ok(about) if !about.is_file() => Err(io::Error::other("it is not a regular file: remove it")),
+        _ => output_file::open(spool, options),
+    }
+}
+
 fn append(spool: &Path, url: &str, body: &Value) -> io::Result<()> {
     let line = json!({ "url": url, "event": body }).to_string() + "\n";
-    let mut file = output_file::open(spool, fs::OpenOptions::new().create(true).append(true))?;
+    let mut file = open_spool(spool, fs::OpenOptions::new().create(true).append(true))?;
     if file.metadata()?.len() + line.len() as u64 > SPOOL_MAX {
         return Err(io::ErrorKind::StorageFull.into());
     }

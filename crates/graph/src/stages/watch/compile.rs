@@ -1,7 +1,6 @@
 //! Files of rules read, and their filters made ready to run.
 
 use std::collections::HashSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -102,10 +101,9 @@ fn check_stores(rules: &Rules) -> Result<(), String> {
 
 /// The rules of a file, wherever they are to run.
 fn parsed(path: &Path) -> Result<Rules, String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path);
-    file.and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| format!("cannot read the rules {}: {error}", path.display()))?;
+    let failed = |why: &dyn std::fmt::Display| format!("cannot read the rules {}: {why}", path.display());
+    let bytes = tapline_sys::disk::read_at_most(path, FILE_MAX).map_err(|error| failed(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| failed(&error))?;
     parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -33,7 +33,7 @@ use compile::{WatchCompiler, read};
 use loader::Loader;
 
 pub use compile::{WatchNeeds, check, needs};
-pub use tapline_watch::counted;
+pub use tapline_watch::{STACK_LEN, counted};
 
 /// Columns of the result: of events, then of the commands, webhooks and holds that follow them, then packets that
 /// recordings lack.

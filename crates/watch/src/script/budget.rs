@@ -1,0 +1,84 @@
+//! Bounds of a call that hold whatever its operations do: stack, memory, processor time.
+//!
+//! Operations, depth and sizes of values have limits in Rhai. These bound neither the stack of an expression, nor how many
+//! values a call holds, nor how long one operation takes. The interpreter asks here before each operation.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use tapline_sys::{heap, usage};
+
+/// Bytes of stack that a call may take. Threads have 2 MiB.
+const STACK_MAX: usize = 768 << 10;
+/// Bytes of memory that a call may hold.
+pub(super) const MEMORY_MAX: i64 = 64 << 20;
+/// Processor time for each operation that a call may do, in nanoseconds: ten times what a usual one takes.
+const OPERATION_NS: u64 = 2_000;
+/// The least processor time of a call, in nanoseconds.
+const TIME_MIN_NS: u64 = 500_000_000;
+/// Operations between two looks at the clock.
+const OPERATIONS_PER_LOOK: u64 = 32;
+
+/// What the present call began with. One thread at a time uses it; atomics only because Rhai may be called from any.
+#[derive(Debug)]
+pub(super) struct CallBudget {
+    time_max_ns: u64,
+    end_ns: AtomicU64,
+    stack_at: AtomicUsize,
+    memory_max: AtomicI64,
+}
+
+impl CallBudget {
+    pub(super) fn new(operations: u64) -> CallBudget {
+        CallBudget {
+            time_max_ns: operations.saturating_mul(OPERATION_NS).max(TIME_MIN_NS),
+            end_ns: AtomicU64::new(0),
+            stack_at: AtomicUsize::new(0),
+            memory_max: AtomicI64::new(0),
+        }
+    }
+
+    /// Begins a call.
+    pub(super) fn begin(&self) {
+        self.end_ns.store(thread_ns().saturating_add(self.time_max_ns), Ordering::Relaxed);
+        self.stack_at.store(stack_address(), Ordering::Relaxed);
+        self.memory_max.store(heap::taken() as i64 + MEMORY_MAX, Ordering::Relaxed);
+    }
+
+    /// Does what takes memory that is none of the call's: that of a table which grows.
+    pub(super) fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = heap::taken();
+        let result = work();
+        self.memory_max.fetch_add((heap::taken() - before) as i64, Ordering::Relaxed);
+        result
+    }
+
+    /// Why the call must end before its next operation, if it must.
+    pub(super) fn excess(&self, operations: u64) -> Option<String> {
+        if self.stack_at.load(Ordering::Relaxed).abs_diff(stack_address()) > STACK_MAX {
+            return Some(format!(
+                "calls and expressions are nested too deep: {} KB of stack",
+                STACK_MAX >> 10
+            ));
+        }
+        if heap::taken() as i64 > self.memory_max.load(Ordering::Relaxed) {
+            return Some(format!("the call holds more than {} MB of memory", MEMORY_MAX >> 20));
+        }
+        let looks = operations.is_multiple_of(OPERATIONS_PER_LOOK);
+        if looks && thread_ns() > self.end_ns.load(Ordering::Relaxed) {
+            let seconds = self.time_max_ns as f64 / 1e9;
+            return Some(format!("the call takes more than {seconds} s of processor time"));
+        }
+        None
+    }
+}
+
+fn thread_ns() -> u64 {
+    usage::thread_time().as_nanos() as u64
+}
+
+/// Where the stack is, about.
+#[inline(never)]
+fn stack_address() -> usize {
+    let here = 0_u8;
+    std::ptr::from_ref(std::hint::black_box(&here)).addr()
+}
