@@ -87,6 +87,7 @@ struct Line {
     event: Option<String>,
     key: Map<String, Value>,
     value: Option<Value>,
+    at_least: bool,
     message: String,
     about: Map<String, Value>,
     swallowed: u64,
@@ -109,7 +110,9 @@ impl Line {
         let kind = self.event.filter(|kind| ["seen", "raised", "cleared"].contains(&kind.as_str()))?;
         let mut text = self.message;
         if text.is_empty() {
-            text = plain_text(&self.key, &self.about, self.value.as_ref());
+            let value = self.value.as_ref().map(shown);
+            let least = if self.at_least { "at least " } else { "" };
+            text = plain_text(&self.key, &self.about, value.map(|value| format!("value {least}{value}")));
         }
         Some(WatchEvent {
             time_ns: nanoseconds(&self.time?)?,
@@ -137,12 +140,12 @@ impl Line {
 }
 
 /// What a rule without a message says: its key, else both ends, and the value.
-fn plain_text(key: &Map<String, Value>, about: &Map<String, Value>, value: Option<&Value>) -> String {
+fn plain_text(key: &Map<String, Value>, about: &Map<String, Value>, value: Option<String>) -> String {
     let mut parts: Vec<String> = key.iter().map(|(name, value)| format!("{name} {}", shown(value))).collect();
     if let (true, Some(src), Some(dst)) = (parts.is_empty(), about.get("src"), about.get("dst")) {
         parts.push(format!("{} to {}", shown(src), shown(dst)));
     }
-    parts.extend(value.map(|value| format!("value {}", shown(value))));
+    parts.extend(value);
     parts.join(", ")
 }
 

@@ -47,6 +47,8 @@ pub struct Event {
     pub key: Vec<(&'static str, Value)>,
     /// The sum over the window, the length of a silence in nanoseconds, or the growth of a row.
     pub value: Option<u64>,
+    /// Whether the sum is a lower bound: more different values were there than are told apart.
+    pub is_least: bool,
     /// The sum that raises.
     pub above: Option<u64>,
     /// The text of the rule's message.
@@ -74,6 +76,9 @@ impl Event {
             add("key", Value::Object(key.collect()));
         }
         self.value.into_iter().for_each(|value| add("value", value.into()));
+        if self.is_least {
+            add("at_least", true.into());
+        }
         self.above.into_iter().for_each(|above| add("above", above.into()));
         if !self.message.is_empty() {
             add("message", self.message.clone().into());
@@ -120,7 +125,9 @@ impl Event {
             let _ = write!(text, "{} to {}", shown(src), shown(dst));
         }
         if let Some(value) = self.value {
-            let _ = write!(text, "{}value {value}", if text.is_empty() { "" } else { ", " });
+            let (comma, least) =
+                (if text.is_empty() { "" } else { ", " }, if self.is_least { "at least " } else { "" });
+            let _ = write!(text, "{comma}value {least}{value}");
         }
         text
     }
@@ -137,6 +144,7 @@ impl Event {
             kind: EventKind::Seen,
             key: Vec::new(),
             value: None,
+            is_least: false,
             above: None,
             message: String::new(),
             about: Map::new(),
@@ -180,6 +188,10 @@ mod tests {
         assert_eq!(event.to_text(), text);
         assert_eq!(event.to_json()["key"]["src"], "10.0.0.9");
         assert_eq!(event.to_json()["swallowed"], 3);
+        assert!(event.to_json().get("at_least").is_none());
+        let least = Event { is_least: true, ..event.clone() };
+        assert!(least.to_text().contains("value at least 20"));
+        assert_eq!(least.to_json()["at_least"], true);
         let hostile = Event { message: "a\u{1b}[2J\nb".to_owned(), ..event };
         assert!(!hostile.to_text().contains(['\u{1b}', '\n']), "{}", hostile.to_text());
     }

@@ -35,9 +35,23 @@ pub(crate) struct Happening<'a> {
     pub(crate) key: Key,
     pub(crate) subject: Option<&'a Subject>,
     pub(crate) value: Option<u64>,
+    /// Whether the value is a lower bound.
+    pub(crate) is_least: bool,
     pub(crate) above: Option<u64>,
     /// A name that stands in place of the key, such as an interface's.
     pub(crate) named: Option<(&'static str, &'a str)>,
+}
+
+impl<'a> Happening<'a> {
+    /// Something without a value.
+    pub(crate) fn new(
+        kind: EventKind,
+        time_ns: i64,
+        key: Key,
+        subject: Option<&'a Subject>,
+    ) -> Happening<'a> {
+        Happening { kind, time_ns, key, subject, value: None, is_least: false, above: None, named: None }
+    }
 }
 
 impl Outbox {
@@ -49,9 +63,10 @@ impl Outbox {
         limit: &mut LimitState,
         happening: &Happening<'_>,
     ) {
-        let Happening { kind, time_ns, key, subject, value, above, named } = *happening;
+        let Happening { kind, time_ns, key, subject, value, is_least, above, named } = *happening;
         let Some(swallowed) = limit.take(rule.limit, time_ns) else { return };
-        let facts = Facts { rule: &rule.name, value: value.unwrap_or(1), above: above.unwrap_or(0), subject };
+        let (value_told, above_told) = (value.unwrap_or(1), above.unwrap_or(0));
+        let facts = Facts { rule: &rule.name, value: value_told, is_least, above: above_told, subject };
         let mut values = key.values(&rule.by);
         values.extend(named.map(|(name, value)| (name, Value::from(value))));
         let mut event = Event {
@@ -61,6 +76,7 @@ impl Outbox {
             kind,
             key: values,
             value,
+            is_least,
             above,
             message: rule.message.as_ref().map_or_else(String::new, |message| message.text(&facts)),
             about: subject.map_or_else(Map::new, Subject::to_json),

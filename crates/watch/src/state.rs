@@ -130,7 +130,7 @@ impl RuleState {
         };
         if let Some(turn) = windows.add(key, time_ns, amount, value, subject) {
             let kind = EventKind::Raised;
-            self.tell(rule, kind, time_ns, turn.key, Some(&turn.subject), Some(turn.value), out);
+            self.tell_turn(rule, kind, time_ns, &turn, out);
         }
     }
 
@@ -204,8 +204,7 @@ impl RuleState {
         if let Some(windows) = self.windows.as_mut().filter(|windows| windows.is_active()) {
             windows.advance(now_ns, &mut self.turns);
             for turn in std::mem::take(&mut self.turns) {
-                let (key, value) = (turn.key, Some(turn.value));
-                self.tell(rule, EventKind::Cleared, now_ns, key, Some(&turn.subject), value, out);
+                self.tell_turn(rule, EventKind::Cleared, now_ns, &turn, out);
             }
         }
         if let (Source::Silence(silence_ns), true) = (rule.source, self.silence_due_ns <= now_ns) {
@@ -266,7 +265,7 @@ impl RuleState {
             let above = rule.condition.map(|condition| condition.threshold.above);
             let named = Some(("interface", account.name.as_str()));
             let happening =
-                Happening { kind, time_ns: now_ns, key, subject: None, value: Some(value), above, named };
+                Happening { value: Some(value), above, named, ..Happening::new(kind, now_ns, key, None) };
             out.tell(self.number, rule, &mut self.limit, &happening);
         }
     }
@@ -283,7 +282,18 @@ impl RuleState {
         out: &mut Outbox,
     ) {
         let above = rule.condition.map(|condition| condition.threshold.above);
-        let happening = Happening { kind, time_ns, key, subject, value, above, named: None };
+        let happening = Happening { value, above, ..Happening::new(kind, time_ns, key, subject) };
+        out.tell(self.number, rule, &mut self.limit, &happening);
+    }
+
+    /// Tells that a condition came to hold, or no longer holds.
+    fn tell_turn(&mut self, rule: &Rule, kind: EventKind, time_ns: i64, turn: &Turn, out: &mut Outbox) {
+        let happening = Happening {
+            value: Some(turn.value),
+            is_least: turn.is_least,
+            above: rule.condition.map(|condition| condition.threshold.above),
+            ..Happening::new(kind, time_ns, turn.key, Some(&turn.subject))
+        };
         out.tell(self.number, rule, &mut self.limit, &happening);
     }
 

@@ -23,6 +23,8 @@ enum Part {
 pub(crate) struct Facts<'a> {
     pub(crate) rule: &'a str,
     pub(crate) value: u64,
+    /// Whether the value is a lower bound.
+    pub(crate) is_least: bool,
     pub(crate) above: u64,
     pub(crate) subject: Option<&'a Subject>,
 }
@@ -61,6 +63,7 @@ impl Template {
         for part in &self.0 {
             let _ = match part {
                 Part::Text(part) => text.write_str(part),
+                Part::Name("value") if facts.is_least => write!(text, "at least {}", facts.value),
                 Part::Name("value") => write!(text, "{}", facts.value),
                 Part::Name("above") => write!(text, "{}", facts.above),
                 Part::Name("rule") => text.write_str(facts.rule),
@@ -85,8 +88,10 @@ mod tests {
     fn facts_take_their_places() {
         let template = Template::parse("{{x} {src}: {value} of {above} by {rule}").unwrap();
         let subject = Subject { src: "10.0.0.9".parse().ok(), ..Subject::default() };
-        let facts = Facts { rule: "r", value: 7, above: 5, subject: Some(&subject) };
+        let facts = Facts { rule: "r", value: 7, is_least: false, above: 5, subject: Some(&subject) };
         assert_eq!(template.text(&facts), "{x} 10.0.0.9: 7 of 5 by r");
+        let facts = Facts { is_least: true, ..facts };
+        assert_eq!(template.text(&facts), "{x} 10.0.0.9: at least 7 of 5 by r");
         assert!(Template::parse("{src").is_err());
     }
 }

@@ -16,6 +16,8 @@ use crate::key::{Key, Subject};
 
 /// The most values of a key that are told apart.
 pub(crate) const VALUES_MAX: u64 = 65_536;
+/// Values of all keys of a rule beyond which a key keeps no more than twice its threshold.
+const ALL_VALUES_MAX: usize = 1 << 22;
 /// Slots of a window: how finely it slides.
 const SLOTS: usize = 10;
 
@@ -37,6 +39,8 @@ pub(crate) struct Turn {
     pub(crate) key: Key,
     /// The sum that raised; the greatest sum, when it is cleared.
     pub(crate) value: u64,
+    /// Whether the sum is a lower bound: some values found no room.
+    pub(crate) is_least: bool,
     /// The packet or flow that was counted last.
     pub(crate) subject: Subject,
 }
@@ -49,6 +53,10 @@ struct Window {
     sum: u64,
     /// Greatest sum since it was raised; 0 where it is not.
     peak: u64,
+    /// The newest slot in which a value found no room; `None` before the first.
+    refused: Option<i64>,
+    /// Whether the greatest sum is a lower bound.
+    peak_is_least: bool,
     /// Values that were seen, each with the number of the slot in which it was seen last.
     values: Option<HashMap<Key, i64>>,
     subject: Subject,
@@ -61,6 +69,8 @@ impl Window {
             head: slot,
             sum: 0,
             peak: 0,
+            refused: None,
+            peak_is_least: false,
             values: has_values.then(HashMap::new),
             subject: Subject::default(),
         }
@@ -92,9 +102,20 @@ impl Window {
     fn set_back(&mut self, slots: i64) {
         self.head = self.head.saturating_sub(slots);
         self.slots.rotate_left(slots.rem_euclid(SLOTS as i64) as usize);
+        self.refused = self.refused.map(|slot| slot.saturating_sub(slots));
         for seen in self.values.iter_mut().flat_map(HashMap::values_mut) {
             *seen = seen.saturating_sub(slots);
         }
+    }
+
+    /// Whether the sum is a lower bound: a value of this window found no room.
+    fn is_least(&self) -> bool {
+        self.refused.is_some_and(|slot| slot > self.head - SLOTS as i64)
+    }
+
+    /// Values that are kept.
+    fn len(&self) -> usize {
+        self.values.as_ref().map_or(0, HashMap::len)
     }
 
     fn add(&mut self, amount: u64) {
@@ -110,7 +131,7 @@ impl Window {
         match values.entry(value) {
             Entry::Occupied(mut seen) => _ = seen.insert(head),
             Entry::Vacant(place) if len < most => _ = place.insert(head),
-            Entry::Vacant(_) => {}
+            Entry::Vacant(_) => self.refused = Some(head),
         }
         self.sum = values.len() as u64;
     }
@@ -131,6 +152,8 @@ pub(crate) struct Windows {
     /// The slot at which keys without counts are looked for next.
     sweep: i64,
     no_room: u64,
+    /// Values of all keys at present.
+    values: usize,
 }
 
 impl Windows {
@@ -147,6 +170,7 @@ impl Windows {
             now: i64::MIN,
             sweep: i64::MIN,
             no_room: 0,
+            values: 0,
         }
     }
 
@@ -169,36 +193,49 @@ impl Windows {
         }
         let Threshold { above, .. } = self.threshold;
         let window = self.by_key.entry(key).or_insert_with(|| Window::new(slot, self.counts_values));
+        let len = window.len();
         window.slide(slot);
         match value {
-            // Beyond twice the threshold more values would change nothing but the number that is told.
-            Some(value) => window.see(value, above.saturating_mul(2).min(VALUES_MAX) as usize),
+            // Each key has room for twice the threshold. More values change nothing but the number that is told: they
+            // share what is left.
+            Some(value) => {
+                let own = above.saturating_mul(2).min(VALUES_MAX);
+                let most = if self.values < ALL_VALUES_MAX { VALUES_MAX } else { own };
+                window.see(value, most as usize);
+            }
             None => window.add(amount),
         }
+        self.values = self.values.saturating_add(window.len()).saturating_sub(len);
         window.subject = *subject;
         if window.peak > 0 {
             window.peak = window.peak.max(window.sum);
+            window.peak_is_least |= window.is_least();
             return None;
         }
         if window.sum < above {
             return None;
         }
         window.peak = window.sum;
+        window.peak_is_least = window.is_least();
         self.raised.push(key);
-        Some(Turn { key, value: window.sum, subject: *subject })
+        Some(Turn { key, value: window.sum, is_least: window.peak_is_least, subject: *subject })
     }
 
     /// Tells what is cleared at `time_ns`, and forgets keys whose windows are empty.
     pub(crate) fn advance(&mut self, time_ns: i64, cleared: &mut Vec<Turn>) {
         let slot = self.reach(time_ns);
-        let Windows { by_key, raised, threshold, .. } = self;
+        let Windows { by_key, raised, threshold, values, .. } = self;
         raised.retain(|key| {
             let Some(window) = by_key.get_mut(key) else { return false };
+            let len = window.len();
             window.slide(slot);
-            if window.sum > threshold.below {
+            *values = values.saturating_sub(len - window.len());
+            // Of a lower bound it is not known that it is below.
+            if window.sum > threshold.below || window.is_least() {
                 return true;
             }
-            cleared.push(Turn { key: *key, value: window.peak, subject: window.subject });
+            let (value, is_least) = (window.peak, window.peak_is_least);
+            cleared.push(Turn { key: *key, value, is_least, subject: window.subject });
             window.peak = 0;
             false
         });
@@ -242,6 +279,7 @@ impl Windows {
             return;
         }
         self.by_key.retain(|_, window| window.peak > 0 || window.head > slot - SLOTS as i64);
+        self.values = self.by_key.values().map(Window::len).sum();
         self.sweep = slot + if self.by_key.len() >= self.keys_max { 1 } else { SLOTS as i64 };
     }
 }
@@ -308,6 +346,31 @@ mod tests {
         windows.set_back(ClockStep { from_ns: 3600 * SECOND, to_ns: 0 });
         assert!(!see(&mut windows, 2, 10), "the first one is ten seconds old");
         assert!(see(&mut windows, 3, 19));
+    }
+
+    /// A host that tries 60 ports is told with 60, whatever the threshold; beyond the bound it is told as a least number.
+    #[test]
+    fn values_beyond_the_threshold_are_counted_or_said_to_be_more() {
+        let most = VALUES_MAX;
+        for (above, seen, value, is_least) in [
+            (20, 60, 60, false),
+            (20, most, most, false),
+            (20, most + 1, most, true),
+            (most, most + 9, most, true),
+        ] {
+            let threshold = Threshold { window_ns: 10_000_000_000, above, below: 5 };
+            let mut windows = Windows::new(threshold, 4, true);
+            for value in 0..seen {
+                windows.add(Key::default(), 0, 0, Some(Key::of_number(value)), &Subject::default());
+            }
+            let mut turns = Vec::new();
+            windows.advance(9 * SECOND, &mut turns);
+            assert!(turns.is_empty());
+            windows.advance(10 * SECOND, &mut turns);
+            let told: Vec<_> = turns.iter().map(|turn| (turn.value, turn.is_least)).collect();
+            assert_eq!(told, [(value, is_least)], "{above} {seen}");
+            assert_eq!(windows.values, 0);
+        }
     }
 
     #[test]

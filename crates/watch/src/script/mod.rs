@@ -245,6 +245,7 @@ impl Script {
                 kind: EventKind::Seen,
                 key: Vec::new(),
                 value: None,
+                is_least: false,
                 above: None,
                 message: told.message,
                 about: told.about,
