@@ -1,7 +1,7 @@
 //! `tapline metrics`: counters of running captures as text for Prometheus.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,10 +11,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sd_notify::NotifyState;
 use tapline_metrics::{Address, Collector, Format, Server, write_file};
+use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_tap::socket_path;
 
 use crate::args::parse_interval;
-use crate::signals;
+use crate::{privileges, signals};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -60,6 +61,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
         return listen(&Address::parse(text)?, collector, &is_over);
     }
     if let Some(path) = &args.textfile {
+        confine(AllowedAccess { makes: folder(path), ..AllowedAccess::default() });
         loop {
             write_file(path, &collector.collect())?;
             if args.once || !signals::sleep(args.interval, &is_over) {
@@ -72,9 +74,22 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
             "metrics for whom? --listen 127.0.0.1:9477 serves them, --textfile FILE writes them, --once prints them"
         );
     }
+    confine(AllowedAccess::default());
     let format = if args.openmetrics { Format::OpenMetrics } else { Format::Prometheus };
     io::stdout().write_all(collector.collect().text(format).as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves this process the files of meters, the daemon's socket, and `needs`.
+fn confine(needs: AllowedAccess) {
+    let reads = privileges::folders_of_meters().collect();
+    for lack in sandbox::confine(&AllowedAccess { reads, ..needs }) {
+        let _ = writeln!(io::stderr(), "tapline: {lack}");
+    }
+}
+
+fn folder(path: &Path) -> Vec<PathBuf> {
+    sandbox::folder_of(path).map(Path::to_owned).into_iter().collect()
 }
 
 fn listen(address: &Address, collector: Collector, is_over: &AtomicBool) -> Result<ExitCode> {
@@ -83,6 +98,8 @@ fn listen(address: &Address, collector: Collector, is_over: &AtomicBool) -> Resu
     writeln!(io::stderr(), "tapline: metrics at {at}")?;
     // Without a service manager there is nothing to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
+    let removes = if let Address::Unix(path) = address { folder(path) } else { Vec::new() };
+    confine(AllowedAccess { removes, ..AllowedAccess::default() });
     server.run(is_over)?;
     Ok(ExitCode::SUCCESS)
 }

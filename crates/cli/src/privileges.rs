@@ -6,14 +6,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use tapline_file::{DirectCreator, FileCreator};
-use tapline_profile::Meters;
+use tapline_profile::{Meters, run_folders};
 use tapline_sys::privilege::{self, Identity};
 use tapline_sys::sandbox::{self, AllowedAccess, MissingConfinement};
-use tapline_sys::{FileOwner, Opener, capability, output_file};
+use tapline_sys::{FileOwner, Opener, output_file};
 
 /// The user to become: the one named with -Z, or the caller of sudo; `None` for no change.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
@@ -41,38 +40,29 @@ pub(crate) fn starter() -> u32 {
     Identity::of_caller().map_or_else(privilege::user, |caller| caller.uid)
 }
 
-/// Whether there were rights that were given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dropped {
-    /// Another user, or capabilities.
-    Rights,
-    /// Root stays root, and users keep theirs.
-    Nothing,
-}
-
-/// Whether rights were given up before.
-static HAD_RIGHTS: AtomicBool = AtomicBool::new(false);
-
-/// Becomes `identity`. Without one, root stays root, and other users give up the capabilities that capturing needed. A second
-/// call tells what the first one did, too.
-pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
+/// Becomes `identity`. Without one, root stays root, and other users give up the capabilities that capturing needed.
+pub(crate) fn give_up(identity: Option<&Identity>) -> Result<()> {
     if identity.is_none() && privilege::is_root() {
-        return Ok(Dropped::Nothing);
+        return Ok(());
     }
-    let has_rights = identity.is_some() || capability::effective()? != 0;
-    let had_rights = HAD_RIGHTS.fetch_or(has_rights, Ordering::Relaxed) || has_rights;
-    privilege::drop_to(identity).context("cannot drop privileges")?;
-    Ok(if had_rights { Dropped::Rights } else { Dropped::Nothing })
+    privilege::drop_to(identity).context("cannot drop privileges")
 }
 
-/// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads
+/// Has this process keep what it needs, and nothing else, whoever started it: see [`sandbox`]. To be called before threads
 /// are made. Returns what the kernel lacks for it.
-pub(crate) fn confine(dropped: Dropped, mut needs: AllowedAccess, meters: &Meters) -> MissingConfinement {
-    if dropped == Dropped::Nothing {
-        return MissingConfinement::new();
-    }
+pub(crate) fn confine(mut needs: AllowedAccess, meters: &Meters) -> MissingConfinement {
     needs.removes.extend(meters.path().and_then(sandbox::folder_of).map(Path::to_owned));
     sandbox::confine(&needs)
+}
+
+/// The folders of the meters of running captures, which a confined process may read. One of them is made where there is
+/// none: a folder that is made later could not be read.
+pub(crate) fn folders_of_meters() -> impl Iterator<Item = PathBuf> {
+    let folders = run_folders();
+    if !folders.iter().any(|folder| folder.path().is_dir()) {
+        let _ = folders.iter().find(|folder| folder.prepare().is_ok());
+    }
+    folders.into_iter().map(|folder| folder.path().to_owned())
 }
 
 /// Whether compiling a filter may ask a name server: it names hosts or networks. Filters are compiled again for

@@ -21,7 +21,7 @@ pub fn write_file(path: &Path, exposition: &Exposition) -> Result<(), Error> {
     let mut file =
         tempfile::Builder::new().prefix(".tapline").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
     file.write_all(exposition.text(Format::Prometheus).as_bytes()).map_err(failed)?;
-    fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).map_err(failed)?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(failed)?;
     output_file::check_replaced(path).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())

@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 use tapline_sys::{disk, privilege};
@@ -23,7 +23,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     }
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
     match owner_beside(path) {
-        Some((uid, gid)) => lchown(path, Some(uid), Some(gid)),
+        owner @ Some(_) => give(&disk::open_folder(path)?, owner),
         None => Ok(()),
     }
 }
@@ -95,7 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::write(root.join("store.toml"), "").unwrap();
-        lchown(root.join("store.toml"), Some(65_534), Some(65_534)).unwrap();
+        std::os::unix::fs::lchown(root.join("store.toml"), Some(65_534), Some(65_534)).unwrap();
         make_folder(&root.join("holds")).unwrap();
         drop(make(&root.join("holds/case.toml")).unwrap());
         drop(open_or_make(&root.join("log"), OpenOptions::new().append(true)).unwrap());

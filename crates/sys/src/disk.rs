@@ -78,6 +78,14 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
 }
 
+/// Opens a directory. A symbolic link at the end of the path is not followed.
+///
+/// # Errors
+/// Those of open(2): `ENOTDIR` or `ELOOP` for other things than directories.
+pub fn open_folder(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
+}
+
 /// Opens a file, pipe or device without waiting for the other end of a pipe. Symbolic links are followed. The caller
 /// looks at the open file to learn what it is: its path may lead elsewhere by then.
 ///

@@ -21,6 +21,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
+use crate::privilege;
+
 /// The newest version of Landlock whose rules are used; older kernels enforce some of them.
 const LANDLOCK: ABI = ABI::V6;
 /// Folders that every command reads: names of services, users, groups; facts about this process and about interfaces;
@@ -79,7 +81,9 @@ pub fn confine(needs: &AllowedAccess) -> MissingConfinement {
     }
     let makes = !needs.makes.is_empty() || needs.all_files;
     let of_makers = if makes { CALLS_OF_MAKERS } else { &[] };
-    let calls = [CALLS, of_makers, if needs.is_server { CALLS_OF_SERVERS } else { &[] }].concat();
+    // Root that stays root gives what it makes to the owner of the folder.
+    let of_root = if makes && privilege::is_root() { &[libc::SYS_fchown][..] } else { &[] };
+    let calls = [CALLS, of_makers, of_root, if needs.is_server { CALLS_OF_SERVERS } else { &[] }].concat();
     let families = [&FAMILIES[..], if needs.ip { &FAMILIES_OF_IP } else { &[] }].concat();
     if let Err(error) = seccomp(&calls, &families) {
         lacks.push(format!("no seccomp: all system calls stay within reach: {error}"));

@@ -37,7 +37,7 @@ use crate::args::FplArgs;
 use crate::escape::plain_lines;
 use crate::fpl::searches;
 use crate::output;
-use crate::privileges::{self, Dropped};
+use crate::privileges;
 use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
@@ -137,13 +137,13 @@ fn confine(
     receiver: Option<&ChunkSettings>,
     identity: Option<&Identity>,
 ) -> Result<Meters> {
-    let dropped = privileges::give_up(identity)?;
-    if input.search.is_some() && dropped != Dropped::Nothing {
+    privileges::give_up(identity)?;
+    if input.search.is_some() {
         learn_zone();
     }
     let meters = meters(input);
     let needs = outputs::needs(args, filtering, receiver, input.is_live, identity.is_some());
-    let lacks = privileges::confine(dropped, needs, &meters);
+    let lacks = privileges::confine(needs, &meters);
     if args.verbose > 0 {
         lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
     }

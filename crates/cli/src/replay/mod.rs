@@ -18,16 +18,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use tapline_capture::transmit::Pacer;
 use tapline_capture::transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
 use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
+use tapline_capture::transmit::{Backend, Pacer};
 use tapline_graph::{Control, grouped};
 use tapline_syntax::units::count_in;
+use tapline_sys::sandbox::{self, AllowedAccess};
 
 use crate::args::parse_duration;
 use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude};
 use crate::session::stop_after;
-use crate::stored::PastArgs;
+use crate::stored::{self, PastArgs};
 use crate::{privileges, signals};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -112,6 +113,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut transmitter = args.sending.open(&args.interface, pace(args))?;
     let input = input::open(args, &control)?;
     privileges::give_up(identity.as_ref())?;
+    // Live frames are sent by bpf(2), which a confined process cannot call.
+    if transmitter.backend() != Backend::Live {
+        let reads = args.files.iter().filter_map(|name| stored::directory(name)).collect();
+        let _ = sandbox::confine(&AllowedAccess { reads, ..AllowedAccess::default() });
+    }
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));

@@ -144,9 +144,9 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let sockets = places.bind()?;
     let meters = Meters::create(&reporting::title(plan));
     let view = open_view(plan, identity.as_ref())?;
-    let dropped = privileges::give_up(identity.as_ref())?;
+    privileges::give_up(identity.as_ref())?;
     if !confining::starts_commands(plan) {
-        privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
+        privileges::confine(confining::needs(args, plan, identity.is_some()), &meters);
     }
     let options = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {

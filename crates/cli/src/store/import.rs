@@ -18,11 +18,13 @@ use tapline_packet::{Batch, Interface, InterfaceId, Record, Selection, Timestamp
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
 use tapline_syntax::units::size_in;
+use tapline_sys::sandbox::{self, AllowedAccess};
 
 use super::progress::{ProgressLine, print};
 use super::record::{IndexKeys, index_options};
 use crate::args::SNAP_LEN;
 use crate::escape::plain;
+use crate::run::confining::existing;
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -81,6 +83,18 @@ struct Found {
     fault: Option<String>,
 }
 
+/// Leaves this process the files, and the store that it writes.
+fn confine(args: &ImportArgs, paths: &[PathBuf]) {
+    let store = std::path::absolute(&args.store).unwrap_or_else(|_| args.store.clone());
+    let needs = AllowedAccess {
+        reads: paths.iter().chain(&args.files).cloned().collect(),
+        makes: vec![existing(&store)],
+        ..AllowedAccess::default()
+    };
+    // A kernel that lacks a part is told of by the commands that capture.
+    let _ = sandbox::confine(&needs);
+}
+
 /// What became of the files and their packets.
 #[derive(Debug, Default)]
 struct ImportAccount {
@@ -112,6 +126,7 @@ impl ImportAccount {
 
 pub(super) fn import(args: &ImportArgs) -> Result<ExitCode> {
     let paths = files(&args.files)?;
+    confine(args, &paths);
     let mut account = ImportAccount { files: paths.len() as u64, ..ImportAccount::default() };
     let mut described = Descriptions::default();
     let mut found = Vec::new();

@@ -10,6 +10,7 @@ use tapline_graph::grouped;
 use tapline_packet::Timestamp;
 use tapline_store::moments::shown;
 use tapline_store::{Catalog, Finding, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Way, Window};
+use tapline_sys::sandbox::{self, AllowedAccess};
 
 use super::forget::{self, FORGET_EXAMPLES, ForgetArgs};
 use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs, printable};
@@ -244,6 +245,8 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
 
 fn verify(args: &StatusArgs) -> Result<ExitCode> {
     let catalog = Catalog::open(&args.store)?;
+    // A kernel that lacks a part is told of by the commands that capture.
+    let _ = sandbox::confine(&AllowedAccess { reads: vec![args.store.clone()], ..AllowedAccess::default() });
     let line = ProgressLine::new("segments");
     let verified = tapline_store::verify(&catalog, &mut |done, all| {
         line.tell(done, all);

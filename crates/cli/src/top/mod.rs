@@ -17,7 +17,7 @@ mod watching;
 use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,9 +29,10 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tapline_pages::{Answer, FilterLine, Page, PastWindow};
 use tapline_sys::TerminalSize;
+use tapline_sys::sandbox::{self, AllowedAccess};
 
 use crate::args::parse_interval;
-use crate::signals;
+use crate::{privileges, signals};
 use draw::Room;
 use past::Past;
 use reading::{Readings, Report};
@@ -119,6 +120,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let window = args.window.as_secs().saturating_add(u64::from(args.window.subsec_nanos() > 0));
     let state = State::new(place, window, events.is_some());
     let past = Past::new(args.history.as_deref());
+    confine(args, &past);
     let mut watch = Watch::new(state, args.pid, readings, first, past);
     watch.watch_events(events);
     watch.set_interval(args.interval);
@@ -143,6 +145,18 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves this process the files of meters, the history and the events.
+fn confine(args: &TopArgs, past: &Past) {
+    let events = args.events.as_deref().and_then(sandbox::folder_of).map(Path::to_owned);
+    let needs = AllowedAccess {
+        reads: privileges::folders_of_meters().chain(events).collect(),
+        makes: past.folder().into_iter().collect(),
+        ..AllowedAccess::default()
+    };
+    // A kernel that lacks a part is told of by the commands that capture.
+    let _ = sandbox::confine(&needs);
 }
 
 fn others(report: &Report) -> String {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tapline_pages::PastWindow;
+use tapline_sys::sandbox;
 use tapline_view::Dimension;
 
 /// Rows of a table of the past.
@@ -33,6 +34,11 @@ impl Past {
             open: None,
             last: None,
         }
+    }
+
+    /// The folder of the history, in which a reader makes files of its own, too.
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.path.as_deref().and_then(sandbox::folder_of).map(Path::to_owned)
     }
 
     /// The tables of some dimensions over a window in seconds since 1970; an error as text.

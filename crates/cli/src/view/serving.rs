@@ -4,7 +4,7 @@
 //! name sources of packets --> as the user: listen, open history --> confined --> Server::run until Ctrl-C
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tapline_pages::{Feed, Rights};
-use tapline_profile::run_folders;
 use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_sys::{capability, disk, output_file, privilege};
 use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Server, ServerSettings};
@@ -122,12 +121,7 @@ fn add_users(access: &mut Access, path: &Path) -> Result<()> {
 /// Leaves this process the files of meters, the folder of the history, and the connections of browsers.
 fn confine(history: Option<PathBuf>, stores: Vec<PathBuf>) {
     debug_assert!(capability::effective().is_ok_and(|rights| rights == 0));
-    let folders = run_folders();
-    // A folder that is made later could not be read.
-    if !folders.iter().any(|folder| folder.path().is_dir()) {
-        let _ = folders.iter().find(|folder| folder.prepare().is_ok());
-    }
-    let reads = folders.iter().map(|folder| folder.path().to_owned()).chain(stores).collect();
+    let reads = privileges::folders_of_meters().chain(stores).collect();
     let needs = AllowedAccess {
         reads,
         makes: history.into_iter().collect(),

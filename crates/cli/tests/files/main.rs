@@ -9,6 +9,7 @@ mod calls;
 mod capture;
 mod collect;
 mod configuration;
+mod confined;
 mod copies;
 mod details;
 mod docs;
