@@ -87,7 +87,8 @@ struct Found {
 fn confine(args: &ImportArgs, paths: &[PathBuf]) {
     let store = std::path::absolute(&args.store).unwrap_or_else(|_| args.store.clone());
     let needs = AllowedAccess {
-        reads: paths.iter().chain(&args.files).cloned().collect(),
+        // The identifier of a new store is random.
+        reads: paths.iter().chain(&args.files).cloned().chain(["/dev/urandom".into()]).collect(),
         makes: vec![existing(&store)],
         ..AllowedAccess::default()
     };
