@@ -178,7 +178,7 @@ mod tests {
             "tapline_build_info{version=\"0.2\"} 1",
             "# TYPE tapline_stage_batches counter",
             "# UNIT tapline_stage_cpu_seconds seconds",
-            "tapline_stage_cpu_seconds_total{command=\"capture\",pid=\"7\",stage=\"web\",class=\"filter\"} 0.25",
+            "tapline_stage_cpu_seconds_total{command=\"capture\",meter=\"7\",stage=\"web\",class=\"filter\"} 0.25",
         ] {
             assert!(text.lines().any(|known| known == line), "no {line} in\n{text}");
         }
@@ -195,8 +195,7 @@ mod tests {
     #[test]
     fn equal_labels_are_one_sample() {
         let text = exposition().text(Format::Prometheus);
-        let sample =
-            r#"tapline_stage_batches_total{command="capture",pid="7",stage="a\"b\\c\nd",class="filter"} 13"#;
+        let sample = r#"tapline_stage_batches_total{command="capture",meter="7",stage="a\"b\\c\nd",class="filter"} 13"#;
         assert!(text.lines().any(|line| line == sample), "{text}");
         assert_eq!(exposition().len(), 3);
     }

@@ -89,10 +89,10 @@ fn add_item(text: &mut String, item: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-const PROCESS: &[&str] = &["command", "pid"];
-const INTERFACE: &[&str] = &["command", "pid", "interface", "kind"];
-const INTERFACE_PLACE: &[&str] = &["command", "pid", "interface", "kind", "place"];
-const STAGE: &[&str] = &["command", "pid", "stage", "class"];
+const PROCESS: &[&str] = &["command", "meter"];
+const INTERFACE: &[&str] = &["command", "meter", "interface", "kind"];
+const INTERFACE_PLACE: &[&str] = &["command", "meter", "interface", "kind", "place"];
+const STAGE: &[&str] = &["command", "meter", "stage", "class"];
 const CAPTURE: &[&str] = &["capture"];
 const CAPTURE_PLACE: &[&str] = &["capture", "place"];
 const READER: &[&str] = &["capture", "reader", "program"];
@@ -174,7 +174,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     gauge(
         "tapline_stage_value",
-        &["command", "pid", "stage", "class", "name"],
+        &["command", "meter", "stage", "class", "name"],
         "Further numbers of a stage, by their own names.",
     ),
     counter("tapline_output_written_packets", STAGE, "Packets that the output stored, printed or sent."),
@@ -185,7 +185,7 @@ pub const FAMILIES: &[Family] = &[
     counter("tapline_flows_created", STAGE, "Flows that began."),
     counter(
         "tapline_flows_ended",
-        &["command", "pid", "stage", "class", "reason"],
+        &["command", "meter", "stage", "class", "reason"],
         "Flows that ended, by reason: idle, active, end (of the connection), full (no room).",
     ),
     gauge(

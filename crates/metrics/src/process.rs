@@ -1,6 +1,6 @@
 //! Samples of a process: what docs/format/meters.md says of its interfaces and stages.
 
-use tapline_profile::{Kind, Process, Snapshot, UNKNOWN, merge_workers};
+use tapline_profile::{Kind, Process, Snapshot, UNKNOWN, command_of, merge_workers};
 
 use crate::exposition::Exposition;
 
@@ -9,14 +9,14 @@ const STAGES_MAX: usize = 256;
 /// Ending of counters that all workers read at one place: card and driver.
 const OF_ALL_WORKERS: &str = "_max";
 
-/// Adds the samples of a process.
-pub(crate) fn add(exposition: &mut Exposition, process: &Process, snapshots: &[Snapshot]) {
-    let (command, pid) = (command(&process.title), process.pid.to_string());
+/// Adds the samples of a process, whose meter has this name.
+pub(crate) fn add(exposition: &mut Exposition, process: &Process, meter: &str, snapshots: &[Snapshot]) {
+    let command = command_of(&process.title);
     let start = process.created_ns as f64 / 1e9;
-    exposition.number("tapline_process_start_time_seconds", &[&command, &pid], start);
+    exposition.number("tapline_process_start_time_seconds", &[&command, meter], start);
     let merged = merge_workers(snapshots);
     for snapshot in merged.iter().take(STAGES_MAX) {
-        let labels = [command.as_str(), &pid, &snapshot.name, &snapshot.class];
+        let labels = [command.as_str(), meter, &snapshot.name, &snapshot.class];
         match snapshot.kind {
             Kind::Interface => interface(exposition, labels, snapshot),
             Kind::Stage | Kind::Source | Kind::Sink => {
@@ -29,26 +29,19 @@ pub(crate) fn add(exposition: &mut Exposition, process: &Process, snapshots: &[S
     }
 }
 
-/// The command of a title, which is a command line: its first word. Neither filters nor names of files become labels.
-fn command(title: &str) -> String {
-    let word = title.split_whitespace().next().unwrap_or_default();
-    let is_name = (1..=24).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase());
-    if is_name { word.to_owned() } else { "other".to_owned() }
-}
-
 fn interface(exposition: &mut Exposition, labels: [&str; 4], snapshot: &Snapshot) {
     for (name, value) in &snapshot.extras {
         let name = name.strip_suffix(OF_ALL_WORKERS).unwrap_or(name);
         let place = name.strip_prefix("lost_");
-        let [command, pid, interface, kind] = labels;
+        let [command, meter, interface, kind] = labels;
         if *value == UNKNOWN {
             let place = place.unwrap_or(name);
-            exposition.count("tapline_interface_unknown", &[command, pid, interface, kind, place], 1);
+            exposition.count("tapline_interface_unknown", &[command, meter, interface, kind, place], 1);
             continue;
         }
         match (name, place) {
             (_, Some(place)) => {
-                let labels = [command, pid, interface, kind, place];
+                let labels = [command, meter, interface, kind, place];
                 exposition.count("tapline_interface_lost_packets", &labels, *value);
             }
             ("received", _) => exposition.count("tapline_interface_received_packets", &labels, *value),
@@ -79,7 +72,7 @@ fn stage(exposition: &mut Exposition, labels: [&str; 4], snapshot: &Snapshot, fr
 
 /// A further counter: under a name of its own where it has one.
 fn further(exposition: &mut Exposition, labels: [&str; 4], is_flow: bool, name: &str, value: u64) {
-    let [command, pid, stage, class] = labels;
+    let [command, meter, stage, class] = labels;
     match name {
         "written" => exposition.count("tapline_output_written_packets", &labels, value),
         "lost" => exposition.count("tapline_output_lost_packets", &labels, value),
@@ -88,15 +81,15 @@ fn further(exposition: &mut Exposition, labels: [&str; 4], is_flow: bool, name: 
         "room" if is_flow => exposition.count("tapline_flows_max", &labels, value),
         "flows" if is_flow => exposition.count("tapline_flows_created", &labels, value),
         "idle" | "active" | "end" | "full" if is_flow => {
-            exposition.count("tapline_flows_ended", &[command, pid, stage, class, name], value);
+            exposition.count("tapline_flows_ended", &[command, meter, stage, class, name], value);
         }
-        _ => exposition.count("tapline_stage_value", &[command, pid, stage, class, name], value),
+        _ => exposition.count("tapline_stage_value", &[command, meter, stage, class, name], value),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tapline_profile::{Cost, Meters};
+    use tapline_profile::{Cost, Meters, meter_name};
 
     use super::*;
     use crate::exposition::Format;
@@ -112,7 +105,7 @@ mod tests {
             read_ticks: 1.0,
         };
         let mut exposition = Exposition::new();
-        add(&mut exposition, &process, &meters.snapshot());
+        add(&mut exposition, &process, &meter_name(title), &meters.snapshot());
         exposition.text(Format::Prometheus)
     }
 
@@ -131,7 +124,7 @@ mod tests {
             eth0.extra(name).expect("room").set(value);
         }
         let text = text(&meters, "capture -i eth0 host 10.0.0.1");
-        let labels = r#"command="capture",pid="7",interface="eth0",kind="live""#;
+        let labels = r#"command="capture",meter="capture eth0",interface="eth0",kind="live""#;
         has(&text, &format!("tapline_interface_received_packets_total{{{labels}}} 12"));
         has(&text, &format!("tapline_interface_lost_packets_total{{{labels},place=\"ring\"}} 2"));
         has(&text, &format!("tapline_interface_unknown{{{labels},place=\"refused\"}} 1"));
@@ -148,7 +141,7 @@ mod tests {
             eth0.extra("lost_nic_max").expect("room").set(3);
         }
         let text = text(&meters, "record");
-        let labels = r#"command="record",pid="7",interface="eth0",kind="live""#;
+        let labels = r#"command="record",meter="record",interface="eth0",kind="live""#;
         has(&text, &format!("tapline_interface_received_packets_total{{{labels}}} 20"));
         has(&text, &format!("tapline_interface_lost_packets_total{{{labels},place=\"nic\"}} 3"));
     }
@@ -163,14 +156,17 @@ mod tests {
         meters.slot("out.pcapng", "output", 0).extra("lost").expect("room").set(9);
         meters.slot("x", "top", 0).extra("entries").expect("room").set(8);
         let text = text(&meters, "../../bin run");
-        let labels = r#"command="other",pid="7",stage="meter",class="flow""#;
+        let labels = r#"command="other",meter="other",stage="meter",class="flow""#;
         has(&text, &format!("tapline_stage_cpu_seconds_total{{{labels}}} 0.5"));
         has(&text, &format!("tapline_flows_active{{{labels}}} 3"));
         has(&text, &format!("tapline_flows_ended_total{{{labels},reason=\"idle\"}} 1"));
-        let output = r#"command="other",pid="7",stage="out.pcapng",class="output""#;
+        let output = r#"command="other",meter="other",stage="out.pcapng",class="output""#;
         has(&text, &format!("tapline_output_lost_packets_total{{{output}}} 9"));
-        has(&text, r#"tapline_stage_value{command="other",pid="7",stage="x",class="top",name="entries"} 8"#);
-        has(&text, r#"tapline_process_start_time_seconds{command="other",pid="7"} 1.5"#);
+        has(
+            &text,
+            r#"tapline_stage_value{command="other",meter="other",stage="x",class="top",name="entries"} 8"#,
+        );
+        has(&text, r#"tapline_process_start_time_seconds{command="other",meter="other"} 1.5"#);
     }
 
     #[test]

@@ -127,6 +127,9 @@ pub struct Answer {
     pub processes: usize,
     /// Whether the meter still runs.
     pub is_alive: bool,
+    /// The names of other meters that run, while this one has ended and is waited for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// What the viewer may see, as a word.
     pub rights: &'static str,
     /// The number of the last second.
@@ -146,6 +149,8 @@ pub struct Answer {
 pub struct ProcessWords {
     /// Its number.
     pub pid: u32,
+    /// Its name, which stays the same when it is started anew.
+    pub name: String,
     /// Its command line.
     pub title: String,
     /// Whether its packets are of live interfaces.
@@ -276,6 +281,7 @@ impl PageRequest {
         Answer {
             process: snapshot.process.as_ref().map(|process| ProcessWords {
                 pid: process.pid,
+                name: process.name(),
                 title: process.title.clone(),
                 is_live: process.is_live,
                 sampling: process.sampling,
@@ -283,6 +289,7 @@ impl PageRequest {
             }),
             processes: snapshot.processes,
             is_alive: snapshot.is_alive,
+            others: snapshot.others.clone(),
             rights: self.rights.name(),
             number: last.map(|(number, _)| *number),
             second: last.map(|(_, second)| Totals::of(second)),

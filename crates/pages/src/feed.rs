@@ -5,7 +5,7 @@
 //!          --ring----> seconds that were missed meanwhile: totals -----'    all packets of these are among the others
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub is_alive: bool,
     /// How many meters run that we may read.
     pub processes: usize,
+    /// The names of others that run, while the meter has ended and is waited for.
+    pub others: Vec<String>,
     /// The last seconds with their tables, the latest last; at most [`WINDOW_MAX`].
     pub readings: VecDeque<Arc<Reading>>,
     /// The totals of the last seconds, the latest last.
@@ -74,9 +76,15 @@ pub fn second_without_rows(number: u64, second: Second) -> Reading {
 pub struct Feed {
     /// The folder of the meters; `None` for those of this system.
     folder: Option<RunFolder>,
-    /// The process that was asked for; `None` for the one that began last.
+    /// The process that was asked for; `None` for any.
     pid: Option<u32>,
+    /// The name of the meter that was asked for; `None` for any.
+    name: Option<String>,
+    /// The name of the meter that is taken first, if it runs.
+    preferred: Option<String>,
     open: Option<Open>,
+    /// Meters beside ours when it was seen last.
+    beside: HashSet<(PathBuf, u64)>,
     snapshot: Snapshot,
 }
 
@@ -95,12 +103,31 @@ struct Open {
 impl Feed {
     /// Nothing read yet. `pid` names the process; `None` takes the one that began last.
     pub fn new(pid: Option<u32>) -> Feed {
-        Feed { folder: None, pid, open: None, snapshot: Snapshot::default() }
+        Feed {
+            folder: None,
+            pid,
+            name: None,
+            preferred: None,
+            open: None,
+            beside: HashSet::new(),
+            snapshot: Snapshot::default(),
+        }
     }
 
     /// Likewise of the meters in one folder.
     pub fn of_folder(folder: RunFolder) -> Feed {
         Feed { folder: Some(folder), ..Feed::new(None) }
+    }
+
+    /// Follows the meter of this name alone.
+    #[must_use]
+    pub fn named(self, name: Option<&str>) -> Feed {
+        Feed { name: name.map(str::to_owned), ..self }
+    }
+
+    /// Takes the meter of this name first, if it runs.
+    pub fn prefer(&mut self, name: Option<String>) {
+        self.preferred = name;
     }
 
     /// View files that this user has no right to read: those of meters of other users.
@@ -161,23 +188,35 @@ impl Feed {
         self.snapshot.clone()
     }
 
-    /// Stays with a meter as long as it runs; then with the one that began last.
+    /// Stays with a meter as long as it runs. Then it waits for one of the same name that was not beside it: that is the
+    /// same one, started anew. Another meter is not followed, since its packets are no continuation of these.
     fn follow(&mut self) {
         let mut running = match &self.folder {
             Some(folder) => Reader::list_in(folder),
             None => Reader::list(),
         };
         running.retain(|process| self.pid.is_none_or(|pid| pid == process.pid));
+        running.retain(|process| self.name.as_ref().is_none_or(|name| *name == process.name()));
         running.sort_by_key(|process| process.created_ns);
         self.snapshot.processes = running.len();
-        let stays = self.open.as_ref().is_some_and(|open| {
-            let here = open.view.process();
-            running.iter().any(|process| process.path == here.path && process.created_ns == here.created_ns)
-        });
-        if stays {
+        let key = |process: &Process| (process.path.clone(), process.created_ns);
+        let ours = self.open.as_ref().map(|open| key(open.view.process()));
+        if running.iter().any(|process| Some(key(process)) == ours) {
+            self.beside = running.iter().map(key).filter(|other| Some(other) != ours.as_ref()).collect();
+            self.snapshot.others.clear();
             return;
         }
-        let Some(newest) = running.last() else { return };
+        let name = self.open.as_ref().map(|open| open.view.process().name());
+        let is_same = |process: &&Process| match &name {
+            Some(name) => process.name() == *name && !self.beside.contains(&key(process)),
+            None => true,
+        };
+        let is_preferred = |process: &&Process| self.preferred.as_ref() == Some(&process.name());
+        let same = || running.iter().rev().filter(is_same);
+        let Some(newest) = same().find(is_preferred).or_else(|| same().next()) else {
+            self.snapshot.others = running.iter().map(Process::name).collect();
+            return;
+        };
         let Ok(view) = Reader::open(&newest.path) else { return };
         // Views of one process share its meters.
         let meters = newest.path.with_file_name(format!("{}.meters", newest.pid));
@@ -188,6 +227,7 @@ impl Feed {
             ..Snapshot::default()
         };
         let meters = tapline_profile::Reader::open(&meters).ok();
+        self.beside = running.iter().filter(|process| process.path != newest.path).map(key).collect();
         let (before, read) = (Vec::new(), Instant::now());
         self.open = Some(Open { view, meters, before, next, has_read: false, read });
     }
@@ -206,6 +246,40 @@ mod tests {
         let second =
             Second { metered: packets, flow_bytes: 100 * packets, lost_ring: 1, ..Second::default() };
         (second, std::array::from_fn(|_| table.clone()))
+    }
+
+    /// A meter that is started anew is the same one; neither another one nor its twin beside it is.
+    #[test]
+    fn a_meter_is_waited_for_and_no_other_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = RunFolder::of(folder.path());
+        let begin = |title: &str| {
+            let view = ViewFile::create_in(&place, title).expect("a view");
+            let worker = view.join();
+            let (second, tables) = second(1);
+            view.contribute(worker, &second, &tables);
+            view
+        };
+        let _other = begin("probe -i lo --view");
+        let _twin = begin("probe -i eth0 --view");
+        let ours = begin("probe -i eth0 --view");
+        let path = ours.path().expect("a file").to_owned();
+        let mut feed = Feed::of_folder(place.clone());
+        feed.prefer(Some("probe eth0".to_owned()));
+        let path_of = |feed: &Feed| feed.snapshot().process.map(|process| process.path);
+        assert_eq!((feed.read().len(), path_of(&feed)), (1, Some(path.clone())));
+        drop(ours);
+        for _ in 0..3 {
+            assert!(feed.read().is_empty());
+            let snapshot = feed.snapshot();
+            assert_eq!((snapshot.is_alive, snapshot.others.len()), (false, 2));
+            assert_eq!(path_of(&feed), Some(path.clone()));
+        }
+        let _another = begin("capture -i eth1 --view");
+        assert!(feed.read().is_empty() && !feed.snapshot().is_alive);
+        let again = begin("probe -i eth0 --top 5 --view");
+        assert_eq!((feed.read().len(), path_of(&feed)), (1, again.path().map(std::path::Path::to_owned)));
+        assert!(feed.snapshot().is_alive && feed.snapshot().others.is_empty());
     }
 
     #[test]

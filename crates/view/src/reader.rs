@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tapline_profile::{RunFolder, is_stale, run_folders, text_of};
+use tapline_profile::{RunFolder, is_stale, meter_name, run_folders, text_of};
 use tapline_sys::disk;
 
 use crate::Error;
@@ -39,6 +39,13 @@ pub struct Process {
     pub is_live: bool,
     /// The sampling interval N: 1 packet in N is metered.
     pub sampling: u64,
+}
+
+impl Process {
+    /// The name of its meter, which stays the same when it is started anew.
+    pub fn name(&self) -> String {
+        meter_name(&self.title)
+    }
 }
 
 /// An open view file.

@@ -156,6 +156,11 @@ impl ViewFile {
         self.words[header::SAMPLING].store(interval, Relaxed);
     }
 
+    /// Whether packets are of live interfaces, as far as anybody said.
+    pub fn is_live(&self) -> bool {
+        self.words[header::IS_LIVE].load(Relaxed) == 1
+    }
+
     /// Says that packets are of live interfaces.
     pub fn set_live(&self) {
         self.words[header::IS_LIVE].store(1, Relaxed);

@@ -174,7 +174,10 @@ function Status() {
   const lost = data ? data.window.lost_ring + data.window.lost_daemon : 0;
   if (!state.isOpen) return html`<span class="mark ended" role="status">no answer</span>`;
   if (freeze === "yes") return html`<span class="mark frozen" role="status">frozen</span>`;
-  if (data && !data.is_alive) return html`<span class="mark ended" role="status">${data.process ? "the meter has ended" : "no meter runs"}</span>`;
+  if (data && !data.is_alive) {
+    const beside = data.others?.length ? `, ${data.others.length} ${data.others.length > 1 ? "others run" : "other runs"}` : "";
+    return html`<span class="mark ended" role="status" title=${(data.others ?? []).join("\n")}>${data.process ? `the meter has ended${beside}` : "no meter runs"}</span>`;
+  }
   if (lost) return html`<a class="mark lost" href=${app.address({ page: "losses" })} onClick=${app.follow}>losing packets</a>`;
   return html`<span class="mark" role="status">${data?.process?.is_live === false ? "from a file" : "live"}</span>`;
 }

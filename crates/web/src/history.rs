@@ -175,6 +175,12 @@ const SCHEMA: &str = "
     PRAGMA user_version = 1;
     COMMIT;";
 
+/// Names of meters, each with the time in nanoseconds since 1970 from which on the seconds are its own.
+const METER_SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS meter (since INTEGER PRIMARY KEY, name TEXT NOT NULL);";
+/// Rows of it; the oldest go.
+const METERS_MAX: i64 = 10_000;
+
 impl History {
     /// Opens or makes a history, which no other process writes as long as it is open.
     ///
@@ -224,6 +230,32 @@ impl History {
     /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name of the meter whose seconds came last; `None` before the first, and in a file of an earlier version.
+    pub fn meter(&self) -> Option<String> {
+        let last = "SELECT name FROM meter ORDER BY since DESC LIMIT 1";
+        self.connection.query_row(last, [], |row| row.get(0)).optional().ok().flatten()
+    }
+
+    /// Says that seconds from `since_ns` on are of this meter. Returns the one before, if that was another.
+    ///
+    /// # Errors
+    /// [`Error::History`].
+    pub fn set_meter(&mut self, name: &str, since_ns: u64) -> Result<Option<String>, Error> {
+        let before = self.meter();
+        if before.as_deref() == Some(name) {
+            return Ok(None);
+        }
+        let since = i64::try_from(since_ns).unwrap_or(i64::MAX);
+        let write = || -> rusqlite::Result<()> {
+            self.connection.execute("INSERT OR REPLACE INTO meter VALUES (?1, ?2)", params![since, name])?;
+            let oldest =
+                "DELETE FROM meter WHERE since NOT IN (SELECT since FROM meter ORDER BY since DESC LIMIT ?1)";
+            self.connection.execute(oldest, [METERS_MAX]).map(|_| ())
+        };
+        write().map_err(Error::history(&self.path))?;
+        Ok(before)
     }
 
     /// Buckets that are over, and not in the file because a write failed.
@@ -352,6 +384,7 @@ fn prepare(connection: &Connection, is_new: bool, limits: &HistoryLimits) -> rus
     if is_new {
         connection.execute_batch(SCHEMA)?;
     }
+    connection.execute_batch(METER_SCHEMA)?;
     connection.execute_batch(events::SCHEMA)?;
     recover::complete(connection)
 }

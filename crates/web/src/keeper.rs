@@ -44,6 +44,8 @@ pub(crate) struct Keeper {
 #[derive(Debug, Default)]
 struct Queue {
     seconds: VecDeque<Arc<Reading>>,
+    /// The meter of the seconds that come, where that is another one than before.
+    meter: Option<(String, u64)>,
     told: ToldQueue,
     is_closed: bool,
 }
@@ -51,6 +53,7 @@ struct Queue {
 /// What is to be written next; after a while without news, nothing.
 struct Job {
     second: Option<Arc<Reading>>,
+    meter: Option<(String, u64)>,
     told: ToldQueue,
 }
 
@@ -76,6 +79,12 @@ impl Keeper {
         self.change.notify_one();
     }
 
+    /// Says that seconds from this time on are of another meter.
+    pub(crate) fn set_meter(&self, name: String, since_ns: u64) {
+        self.lock().meter = Some((name, since_ns));
+        self.change.notify_one();
+    }
+
     /// Hands events and tables over.
     pub(crate) fn push_told(&self, told: impl IntoIterator<Item = Told>) {
         let mut queue = self.lock();
@@ -96,8 +105,17 @@ impl Keeper {
         let mut seconds = Faults::new(log, format!("{subject}: kept again"));
         let mut events = Faults::new(log, format!("{subject}: events are kept again"));
         let (mut waiting, mut failed_at, mut future) = (ToldQueue::default(), None, 0);
-        while let Some(Job { second, told }) = self.next() {
+        while let Some(Job { second, meter, told }) = self.next() {
             waiting.append(told);
+            if let Some((name, since_ns)) = meter {
+                match history.set_meter(&name, since_ns) {
+                    Ok(Some(before)) => log(&format!(
+                        "{subject}: it was of the meter {before:?}; from now on it is of {name:?}"
+                    )),
+                    Ok(None) => {}
+                    Err(error) => log(&error.to_string()),
+                }
+            }
             if let Some(reading) = second {
                 let added = history.add(&reading, now_ns());
                 seconds.tell(added, history.waiting() == 0);
@@ -122,12 +140,18 @@ impl Keeper {
 
     /// The next second and all events; `None` after the last.
     fn next(&self) -> Option<Job> {
-        let is_idle =
-            |queue: &mut Queue| queue.seconds.is_empty() && queue.told.told.is_empty() && !queue.is_closed;
+        let is_idle = |queue: &mut Queue| {
+            queue.seconds.is_empty()
+                && queue.meter.is_none()
+                && queue.told.told.is_empty()
+                && !queue.is_closed
+        };
         let waited = self.change.wait_timeout_while(self.lock(), RETRY, is_idle);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let job = Job { second: queue.seconds.pop_front(), told: std::mem::take(&mut queue.told) };
-        let is_last = queue.is_closed && job.second.is_none() && job.told.told.is_empty();
+        let (meter, told) = (queue.meter.take(), std::mem::take(&mut queue.told));
+        let job = Job { second: queue.seconds.pop_front(), meter, told };
+        let is_last =
+            queue.is_closed && job.second.is_none() && job.meter.is_none() && job.told.told.is_empty();
         (!is_last).then_some(job)
     }
 
@@ -343,6 +367,28 @@ mod tests {
         assert!(log.borrow()[0].contains("a fault"), "{log:?}");
         let (events, _) = history.told_between(0, 3, (10, 10)).expect("an answer");
         assert_eq!(events.len(), 3);
+    }
+
+    #[test]
+    fn a_history_knows_whose_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        let keep = |name: &str, since_ns: u64| {
+            let mut history = History::open(&path, HistoryLimits::default()).expect("a history");
+            let (keeper, log) = (Keeper::default(), RefCell::new(Vec::new()));
+            keeper.set_meter(name.to_owned(), since_ns);
+            keeper.close();
+            keeper.keep(&mut history, &|line| log.borrow_mut().push(line.to_owned()));
+            assert_eq!(history.meter().as_deref(), Some(name));
+            log.into_inner()
+        };
+        assert_eq!(keep("probe eth0", 1), Vec::<String>::new());
+        assert_eq!(keep("probe eth0", 2), Vec::<String>::new());
+        let told = keep("probe lo", 3);
+        assert!(
+            told.len() == 1 && told[0].contains("probe eth0") && told[0].contains("probe lo"),
+            "{told:?}"
+        );
     }
 
     #[test]

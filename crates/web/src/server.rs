@@ -30,7 +30,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 use tapline_pages::{EventFile, Feed, PageRequest, Snapshot, Told, Watched};
-use tapline_view::Process;
+use tapline_view::{Process, Second};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -178,6 +178,7 @@ impl Server {
     pub fn keep(&mut self, history: History) -> Result<(), Error> {
         // Questions have a connection of their own: they wait for no write, and the feed for none of them.
         let past = History::open_to_read(history.path())?;
+        self.feed.prefer(history.meter());
         self.shared.past = Some(Arc::new(Mutex::new(past)));
         self.shared.keeper = Some(Keeper::default());
         self.history = Some(history);
@@ -238,18 +239,26 @@ impl Server {
 
 /// Reads the meter again and again. Nothing here waits: a feed that is late misses seconds.
 fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
-    let (mut was_alive, mut told) = (false, None);
+    let (mut was_alive, mut told) = ((false, 0), None);
+    let mut meter = MeterNews::default();
     while !stop.load(Relaxed) {
         let fresh = feed.read();
         let snapshot = feed.snapshot();
         let process = snapshot.process.clone();
-        if !fresh.is_empty() || snapshot.is_alive != was_alive {
-            was_alive = snapshot.is_alive;
+        let state = (snapshot.is_alive, snapshot.others.len());
+        if !fresh.is_empty() || state != was_alive {
+            was_alive = state;
             shared.snapshot.send_replace(Arc::new(snapshot));
         }
+        meter.tell(&shared.snapshot.borrow(), &*shared.log);
         if let (Some(keeper), Some(process)) = (&shared.keeper, process) {
             let had_packets = fresh.iter().any(|reading| reading.second.offered() > 0);
             if process.is_live {
+                if let Some(first) = fresh.first().filter(|_| meter.kept.as_ref() != Some(&process.name())) {
+                    let Second { end_ns, len_ns, .. } = first.second;
+                    keeper.set_meter(process.name(), end_ns.saturating_sub(len_ns));
+                    meter.kept = Some(process.name());
+                }
                 fresh.into_iter().for_each(|reading| keeper.push(reading));
             } else if had_packets && told != Some((process.pid, process.created_ns)) {
                 // Its seconds are of another time, and would be added to what was live then, at each run again.
@@ -259,6 +268,36 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
             }
         }
         thread::sleep(POLL);
+    }
+}
+
+/// What an administrator was told of the meter.
+#[derive(Default)]
+struct MeterNews {
+    /// The meter that has ended and is waited for, and how many others ran.
+    ended: Option<(String, usize)>,
+    /// The meter whose seconds go into the history.
+    kept: Option<String>,
+}
+
+impl MeterNews {
+    /// Says that the meter has ended while others run, and that it is back.
+    fn tell(&mut self, snapshot: &Snapshot, log: &dyn Fn(&str)) {
+        let Some(name) = snapshot.process.as_ref().map(Process::name) else { return };
+        let others = &snapshot.others;
+        if !snapshot.is_alive && !others.is_empty() {
+            let ended = Some((name.clone(), others.len()));
+            if self.ended != ended {
+                let (count, first) = (others.len(), &others[0]);
+                log(&format!(
+                    "the meter {name:?} has ended, and page and history wait until it is back; {count} others run, such as \
+                     {first:?}: --meter follows another"
+                ));
+            }
+            self.ended = ended;
+        } else if snapshot.is_alive && self.ended.take().is_some() {
+            log(&format!("the meter {name:?} is back"));
+        }
     }
 }
 

@@ -22,11 +22,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use tapline_capture::Error;
+use tapline_capture::{Error, Listener};
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, SplitPlan};
 use tapline_graph::stages::input_file;
 use tapline_graph::{Control, RunEnd, ViewFile};
+use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
@@ -143,7 +144,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
     let sockets = places.bind()?;
     let meters = Meters::create(&reporting::title(plan));
-    let view = open_view(plan, identity.as_ref())?;
+    let view = open_view(plan, &interfaces, identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
     if !confining::starts_commands(plan) {
         privileges::confine(confining::needs(args, plan, identity.is_some()), &meters);
@@ -216,7 +217,11 @@ fn code_of_whole(args: &RunArgs, done: &Done, unfit: &UnfitLinkTypes) -> ExitCod
 
 /// The file of a view, if the graph has one, for a process that becomes `identity`. A view without a file costs the run
 /// nothing else, so it goes on and says so.
-fn open_view(plan: &Plan, identity: Option<&Identity>) -> Result<Option<Arc<ViewFile>>> {
+fn open_view(
+    plan: &Plan,
+    interfaces: &[Interface],
+    identity: Option<&Identity>,
+) -> Result<Option<Arc<ViewFile>>> {
     let views: Vec<&str> =
         plan.nodes.iter().filter(|node| node.class.name == "view").map(|node| &*node.name).collect();
     if let [one, other, ..] = views.as_slice() {
@@ -224,6 +229,10 @@ fn open_view(plan: &Plan, identity: Option<&Identity>) -> Result<Option<Arc<View
     }
     let create = || -> Result<ViewFile, tapline_graph::ViewError> {
         let view = ViewFile::create(&reporting::title(plan))?;
+        // An interface without a packet is live, too, and each of its seconds has zeros.
+        if interfaces.iter().any(|interface| interface.if_index > 0 || Listener::is_socket(interface)) {
+            view.set_live();
+        }
         if let Some(Identity { uid, gid, .. }) = identity {
             view.give_to(*uid, *gid)?;
         }

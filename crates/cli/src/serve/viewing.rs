@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use tapline_capture::Source as _;
 use tapline_daemon::{Log, Rules, Server};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
@@ -85,6 +86,9 @@ impl OpenedView {
             AttachRequest { capture: self.capture.clone(), delay_ms: DELAY_MS, ..AttachRequest::default() };
         let mut tap = client.attach(&attach)?;
         tap.set_wake(WAKE);
+        if tap.interfaces().iter().any(|interface| interface.if_index > 0) {
+            self.file.set_live();
+        }
         let text = format!(
             "device(\"tap:{}\") -> meter :: flow(view=yes, details=\"dns,tls,http,application\") -> live :: view",
             self.capture

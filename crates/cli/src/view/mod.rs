@@ -70,9 +70,12 @@ pub(crate) struct ViewArgs {
     /// least 32 letters and digits. Downloads are logged with the name.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     users: Option<PathBuf>,
-    /// Show this process. Default: the one that began last.
+    /// Show this process. Default: the meter of the history, or the one that began last.
     #[arg(long, value_name = "PID", help_heading = "Source")]
     pid: Option<u32>,
+    /// Show the meter of this name, whenever it runs: its command and its sources, such as 'probe eth0'.
+    #[arg(long, value_name = "NAME", help_heading = "Source", conflicts_with = "pid")]
+    meter: Option<String>,
     /// Where packets of the past come from: tap:NAME, a capture of tapline serve with a history, or store:DIRECTORY. May
     /// be repeated. Default: the captures of the daemon that this user may read.
     #[arg(long, value_name = "NAME", value_parser = packet_source, help_heading = "Source")]

@@ -49,7 +49,13 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let protocol = if certificate.is_some() { "https" } else { "http" };
     let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy, certificate };
     let packets: Arc<dyn PacketSource> = Arc::new(sources);
-    let mut server = Server::bind(&settings, access, Feed::new(args.pid), Some(packets), Box::new(tell))?;
+    let mut server = Server::bind(
+        &settings,
+        access,
+        Feed::new(args.pid).named(args.meter.as_deref()),
+        Some(packets),
+        Box::new(tell),
+    )?;
     // A start whose address is taken leaves the history as it is.
     let history = open_history(args)?;
     let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));

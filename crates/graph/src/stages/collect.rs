@@ -92,13 +92,15 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         scales: arguments.text("scale") == "yes",
     };
     let filter = FlowFilter::new(arguments.text("filter"), &site.common.options)?;
+    let is_viewed = arguments.text("view") == "yes";
     Ok(Box::new(CollectStage {
         filter,
         collector: Collector::new(settings, file),
         flows: Vec::with_capacity(FLOWS_PER_PART),
-        is_live: false,
+        // Until messages come it is known to who opened the sources, and told with the view.
+        is_live: is_viewed && site.common.view.as_ref().is_some_and(|view| view.is_live()),
         reported: 0,
-        viewed: (arguments.text("view") == "yes").then(Viewed::default),
+        viewed: is_viewed.then(Viewed::default),
         has_told_of_file: false,
         has_told_of_room: false,
     }))

@@ -156,7 +156,8 @@ pub(crate) const CLASS: StageClass = StageClass {
             scale: if arguments.text("scale") == "yes" { arguments.number("sample") } else { 1 },
             small: Small::default(),
             ended: Vec::with_capacity(1024),
-            is_live: false,
+            // Until packets come it is known to who opened the sources, and told with the view.
+            is_live: is_viewed && site.common.view.as_ref().is_some_and(|view| view.is_live()),
             clock: LiveClock::default(),
             absorbed: Statistics::default(),
             span: None,

@@ -203,6 +203,25 @@ fn a_batch_of_several_seconds_is_cut() {
     }
 }
 
+/// An interface that was opened and has no packet yet is live, and its seconds have zeros.
+#[test]
+fn an_idle_interface_is_live() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let view = Arc::new(ViewFile::create_in(&RunFolder::of(folder.path()), "a test").expect("a view"));
+    view.set_live();
+    let reader = Reader::open(view.path().expect("a file")).expect("a reader");
+    assert!(reader.process().is_live);
+    let mut trial = Trial::viewed(GRAPH, Some(view)).unwrap_or_else(|why| panic!("{why}"));
+    for second in 1..=4 {
+        let wall = Timestamp::from_nanos(second * SECOND_NS as i64);
+        let now = ClockReading { wall, steady_ns: second * SECOND_NS as i64 };
+        trial.graph.tick(&TickContext::new(now, &[])).expect("nothing fails");
+    }
+    wait_for_second(&reader, 3);
+    let seconds = reader.seconds(0, 4).expect("readable");
+    assert!(seconds.len() >= 3 && seconds.iter().all(|(_, second)| second.offered() == 0), "{seconds:?}");
+}
+
 #[test]
 fn few_hosts_are_exact_every_second() {
     seconds_are_exact(40, 12, 1);

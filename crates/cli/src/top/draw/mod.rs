@@ -157,6 +157,7 @@ fn status(shown: &Shown<'_>) -> &'static str {
     let Shown { answer, state, .. } = shown;
     match &answer.process {
         _ if state.is_frozen => "frozen",
+        Some(_) if !answer.is_alive && !answer.others.is_empty() => "the meter has ended, others run",
         Some(_) if !answer.is_alive => "the meter has ended",
         _ if answer.window.lost() > 0 => "LOSING PACKETS",
         Some(process) if !process.is_live => "from a file",
