@@ -3,7 +3,7 @@
 //! Operations, depth and sizes of values have limits in Rhai. These bound neither the stack of an expression, nor how many
 //! values a call holds, nor how long one operation takes. The interpreter asks here before each operation.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use tapline_sys::{heap, usage};
 
@@ -25,6 +25,7 @@ pub(super) struct CallBudget {
     end_ns: AtomicU64,
     stack_at: AtomicUsize,
     memory_max: AtomicI64,
+    is_late: AtomicBool,
 }
 
 impl CallBudget {
@@ -34,14 +35,21 @@ impl CallBudget {
             end_ns: AtomicU64::new(0),
             stack_at: AtomicUsize::new(0),
             memory_max: AtomicI64::new(0),
+            is_late: AtomicBool::new(false),
         }
     }
 
     /// Begins a call.
     pub(super) fn begin(&self) {
+        self.is_late.store(false, Ordering::Relaxed);
         self.end_ns.store(thread_ns().saturating_add(self.time_max_ns), Ordering::Relaxed);
         self.stack_at.store(stack_address(), Ordering::Relaxed);
         self.memory_max.store(heap::taken() as i64 + MEMORY_MAX, Ordering::Relaxed);
+    }
+
+    /// Whether the last call ran out of time.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
     }
 
     /// Does what takes memory that is none of the call's: that of a table which grows.
@@ -65,6 +73,7 @@ impl CallBudget {
         }
         let looks = operations.is_multiple_of(OPERATIONS_PER_LOOK);
         if looks && thread_ns() > self.end_ns.load(Ordering::Relaxed) {
+            self.is_late.store(true, Ordering::Relaxed);
             let seconds = self.time_max_ns as f64 / 1e9;
             return Some(format!("the call takes more than {seconds} s of processor time"));
         }

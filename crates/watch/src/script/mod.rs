@@ -36,6 +36,8 @@ pub(crate) use convert::{certificate_map, flow_map, packet_map};
 pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
 /// Faults of a script that are told; all are counted.
 const FAULTS_TOLD: u64 = 3;
+/// Calls that run out of time, after which a script is called no more: packets would wait for each.
+const LATE_MAX: u64 = 10;
 /// Calls of a script's functions within each other.
 const CALLS_DEEP: usize = 32;
 /// Bytes of stack of a thread that calls scripts. Rhai makes, looks at and drops values within values by calls within
@@ -98,6 +100,8 @@ pub(crate) struct Script {
     limit: LimitState,
     calls: u64,
     faults: u64,
+    /// Calls that ran out of time.
+    late: u64,
 }
 
 fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
@@ -160,6 +164,7 @@ impl Script {
             limit: LimitState::default(),
             calls: 0,
             faults: 0,
+            late: 0,
         })
     }
 
@@ -198,6 +203,10 @@ impl Script {
         argument: Option<Dynamic>,
         out: &mut Outbox,
     ) {
+        if self.late >= LATE_MAX {
+            (self.calls, self.faults) = (self.calls + 1, self.faults + 1);
+            return;
+        }
         let function = {
             let mut world = lock(&self.world);
             let Some(trigger) = world.triggers.get(trigger).filter(|trigger| trigger.is_on) else { return };
@@ -228,6 +237,11 @@ impl Script {
             self.faults += 1;
             if self.faults <= FAULTS_TOLD {
                 out.faults.push(format!("{}: {}", self.entry.file, reason(&error)));
+            }
+            self.late += u64::from(self.budget.is_late());
+            if self.budget.is_late() && self.late == LATE_MAX {
+                let file = &self.entry.file;
+                out.faults.push(format!("{file}: {LATE_MAX} calls ran out of time: it is called no more"));
             }
         }
     }

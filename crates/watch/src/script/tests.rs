@@ -241,3 +241,18 @@ fn a_call_has_a_bound_of_time() {
         eprintln!("{body}: {fault}");
     }
 }
+
+#[test]
+fn a_script_that_is_always_late_is_called_no_more() {
+    let code =
+        "on_timer(\"1s\", \"f\"); fn f() { let s = `x`; for i in 0..15 { s += s; } loop { s.to_upper(); } }";
+    let mut script = load_with(code, 1_000_000_000).unwrap();
+    let mut out = outbox();
+    script.late = LATE_MAX - 1;
+    script.budget = Arc::new(CallBudget::new(1));
+    let budget = Arc::clone(&script.budget);
+    script.engine.on_progress(move |operations| budget.excess(operations).map(Dynamic::from));
+    (0..100).for_each(|_| script.call(0, 1, None, None, &mut out));
+    assert_eq!((script.late, script.faults, script.calls), (LATE_MAX, 100, 100));
+    assert!(out.faults.last().unwrap().contains("called no more"), "{:?}", out.faults);
+}
