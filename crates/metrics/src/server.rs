@@ -1,12 +1,14 @@
 //! The HTTP server: a listener on this host, and a thread for each of a few connections.
 //!
 //! ```text
-//! accept --fewer than CONNECTIONS_MAX--> thread: request, collect (or samples of less than FRESH ago), answer, end
-//!        \-more------------------------> closed at once
+//! accept --> thread: request, collect (or samples of less than FRESH ago), answer, end
+//!        \-- beyond CONNECTIONS_MAX the oldest is ended that has not sent its request; where all have, accept waits
 //! ```
 //!
-//! A client that is slow holds one thread for [`TIME_MAX`](crate::request::TIME_MAX), and no capture knows of it.
+//! A client that is slow holds one thread for [`TIME_MAX`](crate::request::TIME_MAX), and no capture knows of it. A scrape
+//! sends its request at once, so connections that wait for theirs do not keep it out, however many they are.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{self, TcpListener, TcpStream};
@@ -14,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,9 @@ use crate::exposition::{Exposition, Format};
 use crate::request::{Connection, TIME_MAX, answer};
 
 /// Connections at the same time.
-const CONNECTIONS_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 128;
+/// Pause of `accept` while all connections are being answered.
+const FULL_PAUSE: Duration = Duration::from_millis(2);
 /// Samples of less than this ago are told again: clients that ask without pause cost one collection per interval.
 const FRESH: Duration = Duration::from_millis(100);
 /// Interval at which the end is looked for.
@@ -77,6 +81,18 @@ struct Shared {
     collector: Collector,
     latest: Mutex<Option<(Instant, Exposition)>>,
     connections: AtomicUsize,
+    /// Connections that have not sent their requests, by their numbers: the oldest first. Each is a function that ends it.
+    waiting: Mutex<BTreeMap<u64, End>>,
+    /// The number of the next connection.
+    next: AtomicU64,
+}
+
+/// Ends a connection, whose thread then finds the end of its request.
+type End = Box<dyn FnOnce() + Send>;
+
+/// A connection that another thread can end.
+trait Endable {
+    fn end(&self) -> io::Result<End>;
 }
 
 impl Server {
@@ -96,7 +112,13 @@ impl Server {
             Listener::Unix(listener, _) => listener.set_nonblocking(true),
         };
         not_waiting.map_err(Error::Wait)?;
-        let shared = Shared { collector, latest: Mutex::default(), connections: AtomicUsize::new(0) };
+        let shared = Shared {
+            collector,
+            latest: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(0),
+        };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
@@ -120,6 +142,10 @@ impl Server {
             poller.clear();
             poller.add(self.listener.as_fd());
             let ready = poller.wait(GLANCE).map_err(|error| Error::Wait(error.source))?;
+            if ready > 0 && !self.shared.make_room() {
+                thread::sleep(FULL_PAUSE);
+                continue;
+            }
             if ready > 0 && !self.accept() {
                 // Out of descriptors, or the like: not a loop that takes a processor.
                 thread::sleep(GLANCE);
@@ -136,17 +162,19 @@ impl Server {
         }
     }
 
-    fn begin<C: Connection + Send + 'static>(&self, accepted: io::Result<C>) -> bool {
+    fn begin<C: Connection + Endable + Send + 'static>(&self, accepted: io::Result<C>) -> bool {
         let connection = match accepted {
             Ok(connection) => connection,
             Err(error) => return is_of_one_client(&error),
         };
-        let place = Place::take(&self.shared);
-        // With all places taken it is closed here.
-        let Some(place) = place else { return true };
+        let Ok(end) = connection.end() else { return false };
+        let place = Place::take(&self.shared, end);
         let answering = move || {
-            // A client that left, or was too slow, has itself to tell.
-            let _ = answer(connection, |format| place.shared.text(format));
+            // A client that left, was too slow, or gave way, has itself to tell.
+            let _ = answer(connection, |format| {
+                place.shared.waiting().remove(&place.number);
+                place.shared.text(format)
+            });
         };
         thread::Builder::new().name("scrape".to_owned()).spawn(answering).is_ok()
     }
@@ -159,6 +187,22 @@ fn is_of_one_client(error: &io::Error) -> bool {
 }
 
 impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, End>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is room for a connection, after one gave way if need be.
+    fn make_room(&self) -> bool {
+        if self.connections.load(Ordering::Relaxed) < CONNECTIONS_MAX {
+            return true;
+        }
+        let oldest = self.waiting().pop_first();
+        let has_one = oldest.is_some();
+        oldest.into_iter().for_each(|(_, end)| end());
+        // Threads of those that gave way may not have ended yet.
+        has_one && self.connections.load(Ordering::Relaxed) < 2 * CONNECTIONS_MAX
+    }
+
     /// The text of samples that are fresh. A request in between waits for the same ones.
     fn text(&self, format: Format) -> String {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,18 +219,21 @@ impl Shared {
 /// One of the places for connections.
 struct Place {
     shared: Arc<Shared>,
+    number: u64,
 }
 
 impl Place {
-    fn take(shared: &Arc<Shared>) -> Option<Place> {
-        let taken = shared.connections.fetch_add(1, Ordering::Relaxed);
-        let place = Place { shared: Arc::clone(shared) };
-        (taken < CONNECTIONS_MAX).then_some(place)
+    fn take(shared: &Arc<Shared>, end: End) -> Place {
+        shared.connections.fetch_add(1, Ordering::Relaxed);
+        let number = shared.next.fetch_add(1, Ordering::Relaxed);
+        shared.waiting().insert(number, end);
+        Place { shared: Arc::clone(shared), number }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.shared.waiting().remove(&self.number);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -249,6 +296,13 @@ fn bind_unix(path: &Path) -> Result<Listener, Error> {
 
 macro_rules! connection {
     ($stream:ty, $is_open_to_browsers:literal) => {
+        impl Endable for $stream {
+            fn end(&self) -> io::Result<End> {
+                let other = self.try_clone()?;
+                Ok(Box::new(move || drop(other.shutdown(net::Shutdown::Both))))
+            }
+        }
+
         impl Connection for $stream {
             const IS_OPEN_TO_BROWSERS: bool = $is_open_to_browsers;
 
@@ -308,19 +362,20 @@ mod tests {
         });
     }
 
+    /// One process holds more connections than there may be, and opens each anew that is closed.
     #[test]
-    fn clients_beyond_the_limit_are_closed() {
+    fn idle_connections_keep_no_scrape_out() {
         with_server(|path| {
             let mut held: Vec<_> =
-                (0..CONNECTIONS_MAX + 3).map(|_| UnixStream::connect(path).unwrap()).collect();
-            let mut last = held.pop().expect("one");
-            last.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            let _ = last.write_all(REQUEST);
-            let mut text = String::new();
-            // Closed without an answer; the unread request makes it a reset.
-            let _ = last.read_to_string(&mut text);
-            assert!(text.is_empty(), "{text}");
-            drop(held);
+                (0..2 * CONNECTIONS_MAX).map(|_| UnixStream::connect(path).unwrap()).collect();
+            held.iter().for_each(|mut stream| drop(stream.write_all(b"GET /metr")));
+            for _ in 0..20 {
+                assert!(scrape(path).starts_with("HTTP/1.1 200 OK"));
+                held.extend((0..10).map(|_| UnixStream::connect(path).unwrap()));
+            }
+            let mut first = &held[0];
+            first.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            assert_eq!(first.read(&mut [0]).unwrap_or(0), 0, "the oldest gave way");
         });
     }
 

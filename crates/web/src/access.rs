@@ -121,13 +121,13 @@ impl Access {
         is_port && (is_loopback || self.hosts.contains(&name))
     }
 
-    /// The cookie for a request that brings a token.
-    pub(crate) fn session(&self, headers: &HeaderMap) -> Result<String, Refusal> {
+    /// The cookie for a request that brings a token, and the name of its user.
+    pub(crate) fn session(&self, headers: &HeaderMap) -> Result<(String, &str), Refusal> {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let token = given.strip_prefix("Bearer ").unwrap_or_default();
-        self.find(token).ok_or((401, "this token is not the one that tapline view printed"))?;
+        let known = self.find(token).ok_or((401, "this token is not the one that tapline view printed"))?;
         let secure = if self.is_secure { "; Secure" } else { "" };
-        Ok(format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
+        Ok((format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"), &known.user))
     }
 
     /// The rights of a request, by its cookie, and the name of its user; empty for the printed token. Servers at other
@@ -214,9 +214,9 @@ mod tests {
         let mut access = Access::new(Rights::Packets, &[], false).expect("random bytes");
         let look = "0123456789abcdef0123456789abcdef";
         access.add_users(&format!("# users\nalice look {look} # of the office\n")).expect("a user");
-        let cookie =
+        let (cookie, user) =
             access.session(&headers(&[("authorization", &format!("Bearer {look}"))])).expect("a cookie");
-        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+        assert!(user == "alice" && cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
         let sent = format!("other=1; {}", cookie.split(';').next().expect("a pair"));
         assert_eq!(access.rights(&headers(&[("cookie", &sent)])), Ok((Rights::Look, "alice")));
         let after_another = format!("tapline=of-another-port; {sent}");

@@ -24,7 +24,7 @@ mod keeper;
 mod packets;
 mod query;
 mod server;
-mod strangers;
+mod visitors;
 
 pub use access::Access;
 pub use certificate::Certificate;

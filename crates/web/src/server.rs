@@ -43,7 +43,7 @@ use crate::error::Error;
 use crate::history::History;
 use crate::keeper::Keeper;
 use crate::packets::PacketSource;
-use crate::strangers::{Connection, Strangers};
+use crate::visitors::{Connection, Visitors};
 
 /// Connections at a time; a browser has six at most.
 const CONNECTIONS_MAX: usize = 256;
@@ -91,9 +91,10 @@ struct Shared {
     snapshot: watch::Sender<Arc<Snapshot>>,
     /// Answers of the present second, by question.
     answers: Mutex<(u64, HashMap<String, Bytes>)>,
+    /// Connections that are open, and not yet ended.
     connections: AtomicUsize,
-    strangers: Strangers,
-    streams: AtomicUsize,
+    visitors: Visitors,
+    streams: Visitors,
     fetches: AtomicUsize,
     packets: Option<Arc<dyn PacketSource>>,
     /// Seconds on their way into the history.
@@ -158,8 +159,8 @@ impl Server {
             snapshot,
             answers: Mutex::default(),
             connections: AtomicUsize::new(0),
-            strangers: Strangers::default(),
-            streams: AtomicUsize::new(0),
+            visitors: Visitors::new(CONNECTIONS_MAX),
+            streams: Visitors::new(STREAMS_MAX),
             fetches: AtomicUsize::new(0),
             packets,
             keeper: None,
@@ -343,7 +344,8 @@ async fn serve(
             tokio::time::sleep(POLL).await;
             continue;
         };
-        let Some(place) = Place::take(shared, |shared| &shared.connections, CONNECTIONS_MAX) else {
+        // Those that gave way may not have ended yet.
+        let Some(place) = Place::take(shared, |shared| &shared.connections, 2 * CONNECTIONS_MAX) else {
             continue;
         };
         let shared = Arc::clone(shared);
@@ -387,14 +389,15 @@ struct Visit {
 
 impl Visit {
     fn begin(shared: &Arc<Shared>, connection: Connection, place: Place) -> Visit {
-        shared.strangers.add(connection.clone());
+        shared.visitors.add(&connection, None);
         Visit { shared: Arc::clone(shared), connection, _place: place }
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.shared.strangers.remove(&self.connection);
+        self.shared.visitors.remove(&self.connection);
+        self.shared.streams.remove(&self.connection);
     }
 }
 

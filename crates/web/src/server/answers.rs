@@ -12,14 +12,14 @@ use tapline_pages::{RecorderTable, Rights, SECONDS_MAX, Series, WatchEvent};
 use tokio::sync::mpsc;
 
 use super::packets::packets;
-use super::{PATIENCE, Place, STREAMS_MAX, Shared};
+use super::{PATIENCE, STREAMS_MAX, Shared};
 use crate::access::Refusal;
 use crate::assets;
 use crate::body::Answer;
 use crate::error::Error;
 use crate::history::HistoryQuestion;
 use crate::query::Query;
-use crate::strangers::Connection;
+use crate::visitors::Connection;
 
 /// The most events and tables of an answer.
 const EVENTS_MAX: u64 = 500;
@@ -64,15 +64,15 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
         return Err((405, "only GET is answered, and HEAD for files of the page".to_owned()));
     }
     if path == "/api/session" {
-        let cookie = shared.access.session(request.headers()).map_err(refused)?;
-        shared.strangers.remove(connection);
+        let (cookie, user) = shared.access.session(request.headers()).map_err(refused)?;
+        shared.visitors.name(connection, user);
         let mut response = plain(200, "application/json", b"{}".to_vec());
         let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
         response.headers_mut().insert("set-cookie", value);
         return Ok(response);
     }
     let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
-    shared.strangers.remove(connection);
+    shared.visitors.name(connection, user);
     let text = request.uri().query().unwrap_or_default();
     let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
     match path {
@@ -81,7 +81,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
             let key = format!("{}?{text}", rights.name());
             Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
         }
-        "/api/events" => events(shared, (&query, text), rights, connection.clone()),
+        "/api/events" => events(shared, (&query, text), (rights, user), connection.clone()),
         "/api/seconds" => {
             let snapshot = Arc::clone(&shared.snapshot.borrow());
             let most = query.number("last", 60, 1, SECONDS_MAX as u64) as usize;
@@ -96,21 +96,34 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
     }
 }
 
+/// An event stream as long as it is open.
+struct Stream {
+    shared: Arc<Shared>,
+    connection: Connection,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.streams.remove(&self.connection);
+    }
+}
+
 /// An event a second: what the page shows.
 fn events(
     shared: &Arc<Shared>,
     (query, text): (&Query, &str),
-    rights: Rights,
+    (rights, user): (Rights, &str),
     connection: Connection,
 ) -> Routed {
     let asked = query.page(rights).map_err(|why| (400, why))?;
-    let Some(place) = Place::take(shared, |shared| &shared.streams, STREAMS_MAX) else {
+    if !shared.streams.add(&connection, Some(user.to_owned())) {
         return Err((503, format!("{STREAMS_MAX} pages are open already")));
-    };
+    }
+    let stream = Stream { shared: Arc::clone(shared), connection: connection.clone() };
     let (to, parts) = mpsc::channel::<Bytes>(2);
     let (shared, key) = (Arc::clone(shared), format!("{}?{text}", rights.name()));
     tokio::task::spawn(async move {
-        let _place = place;
+        let _stream = stream;
         let mut snapshot = shared.snapshot.subscribe();
         snapshot.mark_changed();
         loop {

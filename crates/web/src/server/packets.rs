@@ -18,7 +18,7 @@ use super::{Place, STALL_MAX, Shared};
 use crate::body::Answer;
 use crate::packets::{PacketAnswer, PacketRequest, PacketSource};
 use crate::query::Query;
-use crate::strangers::Connection;
+use crate::visitors::Connection;
 
 /// Requests for packets at a time.
 const FETCHES_MAX: usize = 4;
