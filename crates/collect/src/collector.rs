@@ -283,6 +283,9 @@ impl Collector {
             {
                 keeping = keeping.and(file.keep(source.key(), &Entry::Boot(second)));
             }
+            if protocol == Protocol::Ipfix {
+                source.note_first(header.sequence);
+            }
             let mut reader = SetReader {
                 source,
                 shared,

@@ -51,7 +51,11 @@ impl Way {
 
 /// The sequence numbers of a source, in each way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sequences([(Sequence, Counts); 3]);
+pub(crate) struct Sequences {
+    ways: [(Sequence, Counts); 3],
+    /// The number that came last.
+    last: u32,
+}
 
 /// Counts of one way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,12 +67,23 @@ struct Counts {
 }
 
 impl Sequences {
+    /// Whether a message of this number is the first one of an exporter that counted as its protocol says, and has sent
+    /// some before: not a number that has wrapped.
+    pub(crate) fn begins_anew(&self, number: u32) -> bool {
+        let (Sequence { next, .. }, Counts { in_order, .. }) = self.ways[0];
+        number == 0
+            && self.last > 0
+            && in_order > 0
+            && next.is_some_and(|next| next > 0 && number.wrapping_sub(next) > GAP_MAX)
+    }
+
     /// Notes a message of `number` with so many records of flows and options; `None` if they are unknown. Whether it goes
     /// on from the one before.
     pub(crate) fn note(&mut self, number: u32, records: Option<u32>, account: &mut SourceAccount) -> bool {
         let ways = Way::all(account.protocol);
+        self.last = number;
         let mut is_in_order = false;
-        for (way, (sequence, counts)) in ways.iter().zip(&mut self.0) {
+        for (way, (sequence, counts)) in ways.iter().zip(&mut self.ways) {
             let (number, units) = match way {
                 Way::Datagrams => (number, Some(1)),
                 Way::Records => (number, records),
@@ -78,10 +93,10 @@ impl Sequences {
             counts.in_order += u64::from(goes_on);
             is_in_order |= goes_on;
         }
-        let own = self.0[0].1.in_order;
-        let best = (1..ways.len()).filter(|at| self.0[*at].1.in_order >= own + FIT);
-        let best = best.max_by_key(|at| (self.0[*at].1.in_order, usize::MAX - at)).unwrap_or(0);
-        let Counts { lost, late, restarts, .. } = self.0[best].1;
+        let own = self.ways[0].1.in_order;
+        let best = (1..ways.len()).filter(|at| self.ways[*at].1.in_order >= own + FIT);
+        let best = best.max_by_key(|at| (self.ways[*at].1.in_order, usize::MAX - at)).unwrap_or(0);
+        let Counts { lost, late, restarts, .. } = self.ways[best].1;
         (account.lost, account.late, account.restarts) = (lost, late, restarts);
         account.unit = ways[best].unit(account.protocol);
         is_in_order

@@ -152,14 +152,26 @@ impl Source {
         if later < RESTART_NS && uptime_before < u32::MAX {
             self.uptime = before;
         } else if later >= RESTART_NS && !is_wrap {
-            self.give_up_held();
-            self.memory -= self.templates.values().map(Template::memory).sum::<usize>();
-            self.fields = 0;
-            self.templates.clear();
-            self.account.templates = 0;
+            self.forget_templates();
             return true;
         }
         false
+    }
+
+    /// Notes that a message of IPFIX of this number is about to be read. Exporters count from 0, so one that is at 0 again
+    /// has restarted.
+    pub(crate) fn note_first(&mut self, number: u32) {
+        if self.sequences.begins_anew(number) {
+            self.forget_templates();
+        }
+    }
+
+    fn forget_templates(&mut self) {
+        self.give_up_held();
+        self.memory -= self.templates.values().map(Template::memory).sum::<usize>();
+        self.fields = 0;
+        self.templates.clear();
+        self.account.templates = 0;
     }
 
     /// Gives up the sets that are held. They are counted as refused.

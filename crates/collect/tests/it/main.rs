@@ -530,6 +530,25 @@ fn templates_do_not_outlast_their_exporter() {
     assert_eq!(read(&mut collector, &netflow9(8, 1000).later(2).records(256, &[record()]).octets()).len(), 1);
 }
 
+/// IPFIX has no uptime, but its exporters count from 0.
+#[test]
+fn a_count_from_0_is_a_restart() {
+    let mut collector = collector();
+    let (old, new) = (&[(8, 4), (1, 4), (2, 4)], &[(8, 4), (2, 4), (1, 4)]);
+    let record = || vec![10, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0x11, 0x94];
+    read(&mut collector, &ipfix(500).template(256, old).records(256, &[record()]).octets());
+    assert_eq!(read(&mut collector, &ipfix(501).records(256, &[record()]).octets()).len(), 1);
+    assert!(read(&mut collector, &ipfix(0).records(256, &[record()]).octets()).is_empty());
+    let flows = read(&mut collector, &ipfix(1).template(256, new).records(256, &[record()]).octets());
+    assert_eq!(flows.iter().map(|flow| (flow.packets(), flow.bytes())).collect::<Vec<_>>(), [(3, 4500); 2]);
+    // One that always says 0 has not restarted.
+    let mut collector = self::collector();
+    read(&mut collector, &ipfix(0).template(256, old).octets());
+    (0..5).for_each(|_| {
+        assert_eq!(read(&mut collector, &ipfix(0).records(256, &[record()]).octets()).len(), 1)
+    });
+}
+
 /// An exporter that restarts while no collector runs has other templates than the file.
 #[test]
 fn kept_templates_do_not_outlast_their_exporter() {
