@@ -135,6 +135,11 @@ impl Rtp {
         }
         let Some(sdp) = message.sdp else { return };
         let Some(call) = self.call(message) else { return };
+        if std::mem::take(&mut self.calls[call].is_over) {
+            // The end was refused.
+            self.changes += 1;
+            self.ended = self.ended.saturating_sub(1);
+        }
         self.forget_ended();
         sip::media(sdp, |media| {
             let place = (media.address, media.port);
