@@ -24,7 +24,9 @@ const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 const STATES_FEW: usize = 256;
 /// Few states for which a byte costs a step.
 const STATES_PER_STEP: usize = 16;
-/// Bytes that a cache of an expression of many states takes: some thousand states.
+/// The most steps for a byte: the longest payload can be searched once.
+const BYTE_STEPS_MAX: usize = 3;
+/// Bytes that a cache of an expression of many states takes: some thousand states of the automaton.
 const CACHE_BYTES: usize = 1 << 20;
 /// Bytes of payload for each state of a full cache before it is filled again.
 const BYTES_PER_STATE: usize = 100;
@@ -66,7 +68,7 @@ impl Expression {
         let nfa = thompson::Compiler::new().syntax(bytes_only()).configure(nfa_config()).build(text);
         let states = nfa.map_err(|error| error.to_string())?.states().len();
         if states <= STATES_FEW {
-            let byte_steps = states.div_ceil(STATES_PER_STEP);
+            let byte_steps = states.div_ceil(STATES_PER_STEP).min(BYTE_STEPS_MAX);
             return Ok((Expression::Few { regex, byte_steps }, 3 * size));
         }
         let lazy = Lazy::new(text).map_err(|error| error.to_string())?;
