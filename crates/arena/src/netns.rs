@@ -130,7 +130,8 @@ impl Namespace {
 
     /// Runs `work` in the namespace, in a thread of its own.
     fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
-        let namespace = NetNs::open(&self.name).map_err(|error| format!("namespace {}: {error}", self.name))?;
+        let namespace =
+            NetNs::open(&self.name).map_err(|error| format!("namespace {}: {error}", self.name))?;
         namespace.run(work).map_err(|error| format!("namespace {}: {error}", self.name))?
     }
 
@@ -185,7 +186,10 @@ fn add_pair(one: &str, other: &str) -> Result<(), SyscallError> {
 
 fn link(route: &mut RouteSocket, name: &str) -> Result<Link, SyscallError> {
     let links = route.links()?;
-    links.into_iter().find(|link| link.name == name).ok_or(SyscallError::new("netlink(NETLINK_ROUTE)", libc::ENODEV))
+    links
+        .into_iter()
+        .find(|link| link.name == name)
+        .ok_or(SyscallError::new("netlink(NETLINK_ROUTE)", libc::ENODEV))
 }
 
 /// What `ethtool -K NAME tx off gso off tso off gro off sg off` does.

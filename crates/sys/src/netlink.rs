@@ -100,7 +100,12 @@ impl NetlinkSocket {
     }
 
     /// A change, which the kernel acknowledges or refuses.
-    pub(crate) fn change(&mut self, request: u16, flags: libc::c_int, body: &[u8]) -> Result<(), SyscallError> {
+    pub(crate) fn change(
+        &mut self,
+        request: u16,
+        flags: libc::c_int,
+        body: &[u8],
+    ) -> Result<(), SyscallError> {
         self.send(request, (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16, body)?;
         self.receive_answer(false, &mut |_| {}).map(|_| ())
     }

@@ -153,9 +153,8 @@ fn share_names() -> Result<(), SyscallError> {
 fn mount(source: &Path, target: &Path, flags: libc::c_ulong) -> Result<(), SyscallError> {
     let (source, target) = (c_path(source)?, c_path(target)?);
     // SAFETY: both paths are C strings that live through the call; the kernel ignores type and data for these flags.
-    let result = unsafe {
-        libc::mount(source.as_ptr(), target.as_ptr(), c"none".as_ptr(), flags, std::ptr::null())
-    };
+    let result =
+        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), c"none".as_ptr(), flags, std::ptr::null()) };
     check("mount(/run/netns)", result).map(|_| ())
 }
 

@@ -284,7 +284,12 @@ impl RouteSocket {
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`; `ENODEV` if there is no such interface.
-    pub fn set_flags(&mut self, index: u32, flags: libc::c_int, mask: libc::c_int) -> Result<(), SyscallError> {
+    pub fn set_flags(
+        &mut self,
+        index: u32,
+        flags: libc::c_int,
+        mask: libc::c_int,
+    ) -> Result<(), SyscallError> {
         let mut body = [0; LINK_HEADER_LEN];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
         body[8..12].copy_from_slice(&flags.to_ne_bytes());

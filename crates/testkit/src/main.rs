@@ -64,7 +64,8 @@ fn netns_up(name: &str) -> Result<(), String> {
 
 /// Waits until the process catches SIGINT and `sockets` packet sockets are bound in the namespace.
 fn netns_wait(name: &str, sockets: &str, pid: &str) -> Result<(), String> {
-    let wanted: usize = sockets.parse().map_err(|_| format!("{sockets}: not a number of sockets\n{USAGE}"))?;
+    let wanted: usize =
+        sockets.parse().map_err(|_| format!("{sockets}: not a number of sockets\n{USAGE}"))?;
     let namespace = NetNs::open(name).map_err(|error| format!("namespace {name}: {error}"))?;
     loop {
         let listens = |socket: &PacketSocketEntry| socket.is_running && socket.if_index != 0;

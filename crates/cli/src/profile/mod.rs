@@ -9,7 +9,6 @@
 mod text;
 mod work;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

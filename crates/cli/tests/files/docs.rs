@@ -179,7 +179,9 @@ fn real_path(name: &str) -> PathBuf {
 fn prose_has_at_most_120_columns() {
     let mut wide = Vec::new();
     for document in documents::all() {
-        let lines = document.prose().into_iter().filter(|(_, line)| line.chars().count() > 120);
+        // A row of a table is a line, however long it is.
+        let is_wide = |line: &str| line.chars().count() > 120 && !line.starts_with('|');
+        let lines = document.prose().into_iter().filter(|(_, line)| is_wide(line));
         wide.extend(lines.map(|(number, _)| format!("{}:{number}", document.name)));
     }
     assert!(wide.is_empty(), "{wide:#?}");
