@@ -48,7 +48,7 @@ REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_
 TWICE = target/twice/one target/twice/the-other
 
 .PHONY: help demo quick test test-all soak test-cluster test-optional test-configurations loom lint book bench fuzz libpcap
-.PHONY: dist features package-trees deb rpm static test-packages test-static test-emulated $(TWICE)
+.PHONY: dist features package-trees deb rpm static test-demo test-packages test-static test-emulated $(TWICE)
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture, meter, record and find it, show it in a browser"
@@ -66,6 +66,7 @@ help:
 	@echo "make static  one file that needs no library, in target/static"
 	@echo "make test-static  the same file built in two folders, compared"
 	@echo "make test-packages  install, upgrade, run and purge the packages in a Debian of their own (root)"
+	@echo "make test-demo  the demonstration in a bare Debian, without ip, ethtool and tcpdump (root, mmdebstrap)"
 	@echo "make test-emulated TARGET=aarch64-unknown-linux-gnu  unit tests of another processor in qemu-user"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
 
@@ -194,6 +195,10 @@ test-emulated:
 	@test -n '$(TARGET)' || { echo 'of which processor? make $@ TARGET=aarch64-unknown-linux-gnu' >&2; exit 2; }
 	$(call cross,$(TARGET)) CARGO_TARGET_$(shell echo $(TARGET) | tr a-z- A-Z_)_RUNNER="$(RUNNER)" \
 		$(CARGO) test --locked --target $(TARGET) $(addprefix -p tapline-,$(EMULATED)) --lib -- $(TEST_ARGS)
+
+# The demonstration on a machine that has nothing: ip, ethtool and tcpdump are not needed.
+test-demo:
+	@bash scripts/test-demo.sh
 
 test-packages: deb
 	@bash scripts/test-tools.sh packages

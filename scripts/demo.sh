@@ -89,7 +89,7 @@ live() {
     finish "$capture"
 
     say "Who talked to whom, from the meter that still runs"
-    show "$tapline" top --once --ascii --window 10s "$meter" | head -n 24
+    show "$tapline" top --once --ascii --window 10s "$meter" | sed -n 1,24p
 }
 
 offline() {

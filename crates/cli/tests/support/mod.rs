@@ -331,9 +331,9 @@ pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
     Some(files_in(folder).into_iter().filter(is_capture).collect())
 }
 
-/// One in `step` captures, for tests that start slow programs for each; all where `TAPLINE_CAPTURES=all`, as in CI.
+/// One in `step` captures, for tests that start slow programs for each; all where `TAPLINE_EVERY_CAPTURE=1`, as in CI.
 pub fn thinned<T>(captures: impl Iterator<Item = T>, step: usize) -> impl Iterator<Item = T> {
-    let all = std::env::var_os("TAPLINE_CAPTURES").is_some_and(|value| value == "all");
+    let all = std::env::var_os("TAPLINE_EVERY_CAPTURE").is_some();
     captures.step_by(if all { 1 } else { step })
 }
 
