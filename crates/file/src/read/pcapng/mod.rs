@@ -216,7 +216,7 @@ impl Parser {
     /// Counts a block if its length breaks the rule that it is a multiple of 4 (draft, section 3.1).
     #[inline]
     fn count_odd(&mut self, len: u32) {
-        if len % 4 != 0 {
+        if !len.is_multiple_of(4) {
             self.odd_len = if self.odd_blocks == 0 { len } else { self.odd_len };
             self.odd_blocks += 1;
         }
