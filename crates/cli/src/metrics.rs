@@ -15,6 +15,7 @@ use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_tap::socket_path;
 
 use crate::args::parse_interval;
+use crate::signals::HangUps;
 use crate::{privileges, signals};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -56,12 +57,13 @@ pub(crate) struct MetricsArgs {
 pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
     let collector = Collector::new(&socket_path(args.socket.as_deref()), env!("CARGO_PKG_VERSION"));
     let is_over = Arc::new(AtomicBool::new(false));
-    signals::end_service(&is_over)?;
+    let hang_ups = signals::end_service(&is_over)?;
     if let Some(text) = &args.listen {
-        return listen(&Address::parse(text)?, collector, &is_over);
+        return listen(&Address::parse(text)?, collector, &is_over, hang_ups);
     }
     if let Some(path) = &args.textfile {
         confine(AllowedAccess { makes: folder(path), ..AllowedAccess::default() });
+        hang_ups.obey()?;
         loop {
             write_file(path, &collector.collect())?;
             if args.once || !signals::sleep(args.interval, &is_over) {
@@ -92,7 +94,12 @@ fn folder(path: &Path) -> Vec<PathBuf> {
     sandbox::folder_of(path).map(Path::to_owned).into_iter().collect()
 }
 
-fn listen(address: &Address, collector: Collector, is_over: &AtomicBool) -> Result<ExitCode> {
+fn listen(
+    address: &Address,
+    collector: Collector,
+    is_over: &AtomicBool,
+    hang_ups: HangUps,
+) -> Result<ExitCode> {
     let server = Server::bind(address, collector)?;
     let at = server.address();
     writeln!(io::stderr(), "tapline: metrics at {at}")?;
@@ -100,6 +107,7 @@ fn listen(address: &Address, collector: Collector, is_over: &AtomicBool) -> Resu
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let removes = if let Address::Unix(path) = address { folder(path) } else { Vec::new() };
     confine(AllowedAccess { removes, ..AllowedAccess::default() });
+    hang_ups.obey()?;
     server.run(is_over)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -66,24 +66,46 @@ impl Terminal {
     }
 }
 
-/// Has SIGINT and SIGTERM end a service, and SIGHUP too if its terminal is gone: `is_over` is set.
+/// Has SIGINT and SIGTERM end a service from now on, and SIGHUP, once it is [obeyed](HangUps::obey), if its terminal is
+/// gone: `is_over` is set.
 ///
 /// # Errors
-/// If a handler cannot be installed, or there can be no thread for it.
-pub(crate) fn end_service(is_over: &Arc<AtomicBool>) -> io::Result<()> {
+/// If a handler cannot be installed.
+pub(crate) fn end_service(is_over: &Arc<AtomicBool>) -> io::Result<HangUps> {
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, Arc::clone(is_over))?;
     }
-    let (mut signals, terminal) = (Signals::new([SIGHUP])?, Terminal::of_process());
-    let is_over = Arc::clone(is_over);
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for _ in &mut signals {
-            if terminal.is_gone() {
-                is_over.store(true, Ordering::Relaxed);
+    Ok(HangUps {
+        signals: Signals::new([SIGHUP])?,
+        terminal: Terminal::of_process(),
+        is_over: Arc::clone(is_over),
+    })
+}
+
+/// Signals SIGHUP of a service, which are caught and wait.
+#[must_use]
+pub(crate) struct HangUps {
+    signals: Signals,
+    terminal: Terminal,
+    is_over: Arc<AtomicBool>,
+}
+
+impl HangUps {
+    /// Obeys those that came and those that come, in a thread: to be called once the process is confined, which threads
+    /// that were made before are not.
+    ///
+    /// # Errors
+    /// If there can be no thread for it.
+    pub(crate) fn obey(mut self) -> io::Result<()> {
+        let work = move || {
+            for _ in &mut self.signals {
+                if self.terminal.is_gone() {
+                    self.is_over.store(true, Ordering::Relaxed);
+                }
             }
-        }
-    })?;
-    Ok(())
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(work).map(|_| ())
+    }
 }
 
 /// Catches signals from now on, so that none ends the program unaccounted. They wait until [`CaughtSignals::obey`]; but

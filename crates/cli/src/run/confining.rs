@@ -82,6 +82,14 @@ fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {
         }
         // Its file is read again, and may be another one of this name then.
         "rules" => needs.reads.extend(folder(text("file"))),
+        "signatures" => {
+            needs.reads.extend(folder(text("file")));
+            if !matches!(text("alerts"), "" | "-") {
+                needs.makes.extend(folder(text("alerts")));
+            }
+        }
+        "mask" if text("key").is_empty() => needs.reads.push("/dev/urandom".into()),
+        "mask" => needs.reads.extend(folder(text("key"))),
         // Programs and lists of patterns, which name further files.
         "fpl" | "match" => {
             needs.reads.push("/".into());

@@ -69,10 +69,11 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         write_address(path, &with_token)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    signals::end_service(&stop)?;
+    let hang_ups = signals::end_service(&stop)?;
     // Before the process gives up the right to open the socket of systemd.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     confine(folder, stores);
+    hang_ups.obey()?;
     match &args.address_file {
         Some(path) => output::tell(&format!("{address}, with its token in {}\n", path.display()))?,
         None => output::tell(&format!("{with_token}\n"))?,

@@ -81,3 +81,39 @@ fn commands_are_confined_whoever_starts_them() {
         }
     }
 }
+
+/// Stages are made once the process is confined: what they read and write is known before.
+#[test]
+fn stages_reach_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let key = write("site.key", &"k".repeat(32));
+    let rules = write("some.rules", "alert ip any any -> any any (msg:\"all\"; sid:1;)\n");
+    let alerts = folder.path().join("alerts.json").display().to_string();
+    let patterns = write("patterns.txt", "abc\n");
+    let flows = write("flow.rules", "default forward\n");
+    let events = write("watch.toml", "[[rule]]\nname = \"a\"\non = \"new host\"\n");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
+    let out = folder.path().join("out").display().to_string();
+    for stage in [
+        format!("mask(key=\"{key}\")"),
+        "mask".to_owned(),
+        format!("signatures(\"{rules}\", alerts=\"{alerts}\")"),
+        format!("match(list=\"{patterns}\")"),
+        format!("rules(\"{flows}\")"),
+        format!("watch(\"{events}\")"),
+        format!("extract(\"{out}\")"),
+        format!("streams(\"{out}-streams\")"),
+    ] {
+        let graph = format!("file(\"{sample}\") -> {stage} -> count");
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_tapline")).args(["run", "-e", &graph]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stage}: {text}");
+    }
+    assert!(fs::metadata(&alerts).is_ok_and(|file| file.len() > 0));
+}

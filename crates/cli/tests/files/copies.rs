@@ -203,5 +203,5 @@ fn masked_packets_have_the_checksums_that_they_had() {
             checked += 1;
         }
     }
-    assert!(checked > 50, "{checked} packets");
+    assert!(checked > 25, "{checked} packets");
 }

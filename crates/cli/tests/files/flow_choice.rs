@@ -160,7 +160,7 @@ fn sampled_flows_are_whole() {
         );
         (all, chosen) = (all + whole.len(), chosen + sampled.len());
     }
-    assert!(differ && all > 300, "{all}");
+    assert!(differ && all > 90, "{all}");
     assert!((all / 6..all / 2).contains(&chosen), "{chosen} of {all}");
 }
 
@@ -324,7 +324,7 @@ fn link_headers_are_those_of_tshark() {
         }
         assert!(theirs.is_subset(&ours) && theirs.is_empty() == ours.is_empty(), "{theirs:?}, {ours:?}");
     }
-    assert!(checked > 50 && with_labels > 0, "{checked} flows, {with_labels} with labels");
+    assert!(checked > 15 && with_labels > 0, "{checked} flows, {with_labels} with labels");
 }
 
 fn community_id(record: &Value) -> String {

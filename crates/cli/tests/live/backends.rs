@@ -71,7 +71,11 @@ fn replay(namespace: &Namespace, backend: &str, file: &Path, more: &[&str]) -> F
 
 /// The report of a successful run, with an account that balances.
 fn report(finished: Finished) -> Value {
-    let finished = finished.succeeded();
+    report_of(finished.succeeded())
+}
+
+/// The report of a run, with an account that balances.
+fn report_of(finished: Finished) -> Value {
     let value: Value = serde_json::from_slice(&finished.stdout).expect("one object");
     assert_eq!(value["account"]["balanced"], true, "{value}");
     value
@@ -262,7 +266,9 @@ fn unsent_packets_are_counted_by_each_back_end() {
     }
     namespace.ip(&["link", "set", NEAR, "down"]).unwrap();
     for backend in BACKENDS {
-        let value = report(replay(&namespace, backend, &file, &["--top-speed"]));
+        let finished = replay(&namespace, backend, &file, &["--top-speed"]);
+        finished.failed_saying(&["nothing was sent"]);
+        let value = report_of(finished);
         let account = &value["account"];
         assert_eq!(
             (&account["sent"], &account["lost"]),
