@@ -22,12 +22,28 @@ pub(crate) fn now() -> Timestamp {
 ///
 /// # Errors
 /// [`Error::File`]. Recorders go on all the same; what deletes by order does not.
-pub(crate) fn append(paths: &Paths, mut event: Value) -> Result<(), Error> {
+pub(crate) fn append(paths: &Paths, event: Value) -> Result<(), Error> {
+    add(paths, event, false)
+}
+
+/// Adds a line that is on the disk before this returns: a segment that is gone without its line, after a power failure
+/// too, was removed by somebody else.
+///
+/// # Errors
+/// As [`append`].
+pub(crate) fn append_synced(paths: &Paths, event: Value) -> Result<(), Error> {
+    add(paths, event, true)
+}
+
+fn add(paths: &Paths, mut event: Value, syncs: bool) -> Result<(), Error> {
     event["time_ns"] = now().as_nanos().into();
     let path = paths.log();
     let opened = files::open_or_make(&path, OpenOptions::new().append(true));
     // One write for each line: two processes may add some at the same time.
-    let written = opened.and_then(|mut log| log.write_all(format!("{event}\n").as_bytes()));
+    let written = opened.and_then(|mut log| {
+        log.write_all(format!("{event}\n").as_bytes())?;
+        if syncs { log.sync_data() } else { Ok(()) }
+    });
     written.map_err(Error::file("write to", &path))
 }
 

@@ -95,7 +95,7 @@ fn stages_reach_their_files() {
     let rules = write("some.rules", "alert ip any any -> any any (msg:\"all\"; sid:1;)\n");
     let alerts = folder.path().join("alerts.json").display().to_string();
     let patterns = write("patterns.txt", "abc\n");
-    let flows = write("flow.rules", "default forward\n");
+    let flows = write("flow.rules", "default pass\n");
     let events = write("watch.toml", "[[rule]]\nname = \"a\"\non = \"new host\"\n");
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
     let out = folder.path().join("out").display().to_string();

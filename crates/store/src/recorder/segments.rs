@@ -15,7 +15,7 @@ use tapline_sys::disk;
 
 use super::RecorderSettings;
 use super::writers::Target;
-use super::writing::note;
+use super::writing::note_deletion;
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::files;
@@ -156,7 +156,7 @@ impl Segments {
     /// Gives the file of a segment up to be a spare one. The log says so first: a segment that is gone without such a
     /// line was removed by somebody else.
     fn retire(&self, number: u64, event: &str) -> Result<PathBuf, Error> {
-        note(&self.catalog, event, number);
+        note_deletion(&self.catalog, event, number);
         self.forget(number)?;
         let (path, spare) = (self.catalog.segment_path(number), self.spare_path(number));
         fs::rename(&path, &spare)
@@ -178,7 +178,7 @@ impl Segments {
             }
         };
         if let Some(oldest) = recycled {
-            note(&self.catalog, "recycled", oldest);
+            note_deletion(&self.catalog, "recycled", oldest);
             self.forget(oldest)?;
         }
         let path = self.catalog.segment_path(number);
@@ -347,7 +347,7 @@ impl Segments {
                 Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
                 None => {
                     let oldest = self.oldest_free()?;
-                    note(&self.catalog, "recycled", oldest);
+                    note_deletion(&self.catalog, "recycled", oldest);
                     self.forget(oldest)?;
                     let path = self.catalog.segment_path(oldest);
                     fs::remove_file(&path).map_err(Error::file("remove", &path))?;

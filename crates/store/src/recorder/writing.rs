@@ -587,6 +587,12 @@ pub(super) fn note(catalog: &Catalog, event: &str, segment: u64) {
     let _ = log::append(&catalog.paths, event);
 }
 
+/// The line of a segment that is about to be deleted, on the disk.
+pub(super) fn note_deletion(catalog: &Catalog, event: &str, segment: u64) {
+    let event = serde_json::json!({ "event": event, "segment": segment });
+    let _ = log::append_synced(&catalog.paths, event);
+}
+
 /// Marks a place within a slot as one without a chunk.
 fn mark_gap(file: &File, place: Range<u64>) -> io::Result<()> {
     let (head, tail) = gap((place.end - place.start) as usize);
