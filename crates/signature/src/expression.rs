@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_automata::Input;
-use regex_automata::hybrid::{BuildError, dfa, regex as lazy};
+use regex_automata::hybrid::{dfa, regex as lazy};
 use regex_automata::nfa::thompson;
 use regex_automata::util::pool::Pool;
 use regex_automata::util::syntax;
@@ -71,7 +71,7 @@ impl Expression {
             let byte_steps = states.div_ceil(STATES_PER_STEP).min(BYTE_STEPS_MAX);
             return Ok((Expression::Few { regex, byte_steps }, 3 * size));
         }
-        let lazy = Lazy::new(text).map_err(|error| error.to_string())?;
+        let lazy = Lazy::new(text)?;
         Ok((Expression::Many(Arc::new(lazy)), 3 * size.max(CACHE_BYTES)))
     }
 
@@ -102,15 +102,14 @@ impl Expression {
 }
 
 impl Lazy {
-    fn new(text: &str) -> Result<Lazy, BuildError> {
+    fn new(text: &str) -> Result<Lazy, String> {
         let cache = dfa::Config::new()
             .cache_capacity(CACHE_BYTES)
             .skip_cache_capacity_check(true)
             .minimum_cache_clear_count(Some(0))
             .minimum_bytes_per_state(Some(BYTES_PER_STATE));
-        let regex =
-            lazy::Builder::new().syntax(bytes_only()).thompson(nfa_config()).dfa(cache).build(text)?;
-        let regex = Arc::new(regex);
+        let regex = lazy::Builder::new().syntax(bytes_only()).thompson(nfa_config()).dfa(cache).build(text);
+        let regex = Arc::new(regex.map_err(|error| error.to_string())?);
         let maker = Arc::clone(&regex);
         let make: CacheMaker = Box::new(move || maker.create_cache());
         Ok(Lazy { regex, caches: Pool::new(make) })

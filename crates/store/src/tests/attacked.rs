@@ -208,7 +208,7 @@ fn segments_that_somebody_removed_are_told() {
             account.warnings("store")
         );
         let missing = Finding::SegmentsMissing { first: number, last: number };
-        assert_eq!(findings(root), [missing.clone()], "{number}");
+        assert_eq!(findings(root), std::slice::from_ref(&missing), "{number}");
         assert_eq!(check(&catalog, &mut |_, _| true).unwrap().findings, [missing], "{number}");
         fs::rename(&others[0], &path).unwrap();
         fs::rename(&others[1], &index).unwrap();

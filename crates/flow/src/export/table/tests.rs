@@ -70,7 +70,7 @@ fn collected(number: usize) -> Collected {
         known,
         exporter: IpAddr::from([192, 0, 2, 1]),
         domain: 7,
-        sampling: (number % 2 == 0).then_some(100),
+        sampling: number.is_multiple_of(2).then_some(100),
         egress: 3,
         direction: 1,
         prefix_lens: [24, 0],
@@ -79,7 +79,7 @@ fn collected(number: usize) -> Collected {
         post_addresses: [None; 2],
         post_ports: [None, Some(40_000)],
         nat_event: None,
-        firewall_event: (number % 3 == 0).then_some(2),
+        firewall_event: number.is_multiple_of(3).then_some(2),
     }
 }
 
