@@ -40,7 +40,7 @@ const PREFIX: &str = "tapline:";
 const WITHHELD: &str = "tapline:";
 
 /// Longest wait for one answer of the daemon while interfaces are listed.
-const DAEMON_PATIENCE: Duration = Duration::from_millis(100);
+const DAEMON_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Interval of interface statistics: the last block of a capture is lost, because dumpcap closes the pipe before it
 /// asks for the end.

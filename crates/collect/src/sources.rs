@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! table full       forgotten: 1. sources of a sender with more than its share    2. unproven sources    3. all others
-//!                  of each kind the longest silent first, a sixteenth of the table at a time
+//!                  of each kind those with the fewest messages in order first, of these the longest silent, a sixteenth
+//!                  of the table at a time
 //! memory used up   forgotten: 1. unproven sources                                2. all others
 //!                  of each kind those of the sender with the most memory first
 //! ```
 //!
 //! A source is proven once it has sent messages in order for a while. Whoever forges addresses fills the table with
-//! unproven sources, which make room for each other. Counters of forgotten sources are kept as one sum.
+//! unproven sources, which make room for each other; an exporter that is not proven yet, but has sent messages in order,
+//! stays longer than addresses that were used once. Counters of forgotten sources are kept as one sum.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -307,13 +309,14 @@ impl Sources {
     /// Forgets a part of a full table.
     fn shorten(&mut self) {
         let mut all: Vec<&Source> = self.all.values().collect();
-        all.sort_unstable_by_key(|source| Reverse(source.last_used));
+        // A share has the best of its sender.
+        all.sort_unstable_by_key(|source| Reverse((source.is_proven, source.in_order, source.last_used)));
         let share = (self.max / SHARE).max(1);
         let mut of_sender: HashMap<IpAddr, usize> = HashMap::new();
         let rank = |source: &&Source| {
             let count = of_sender.entry(source.sender).or_default();
             *count += 1;
-            ((*count <= share, source.is_proven, source.last_used), source.key())
+            ((*count <= share, source.is_proven, source.in_order, source.last_used), source.key())
         };
         let mut ranked: Vec<_> = all.iter().map(rank).collect();
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
@@ -329,7 +332,7 @@ impl Sources {
         }
         let rank = |source: &Source| {
             let memory = of_sender.get(&source.sender).copied().unwrap_or(0);
-            ((source.is_proven, Reverse(memory), source.last_used), source.key())
+            ((source.is_proven, source.in_order, Reverse(memory), source.last_used), source.key())
         };
         let mut ranked: Vec<_> = self.all.values().filter(|source| source.memory > 0).map(rank).collect();
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
@@ -388,6 +391,19 @@ mod tests {
         assert_eq!(forgotten.sources + known, 199_002);
         let known: u64 = sources.seen().map(|source| source.datagrams).sum();
         assert_eq!(forgotten.account.datagrams + known, 199_000 + 5 + 1, "no count is lost");
+    }
+
+    /// Exporters that send seldom, or have begun a moment ago, are not proven: a flood of other addresses, or of other ports
+    /// of theirs, takes no place from them.
+    #[test]
+    fn exporters_that_are_not_proven_yet_outlast_forged_addresses() {
+        let mut sources = Sources::new(160);
+        (0..2).for_each(|message_number| message(&mut sources, key(7), 300 * message_number));
+        (0..5).for_each(|second| message(&mut sources, key(8), 596 + second));
+        (1000..20_000).for_each(|forged| message(&mut sources, key(forged), 601));
+        (2..20_000).for_each(|port| message(&mut sources, SourceKey { port, ..key(8) }, 602));
+        assert!(sources.contains(key(7)), "one that sends seldom");
+        assert!(sources.contains(key(8)), "one that has begun a moment ago");
     }
 
     /// What a file knew of a source before is no time in which it has sent anything.

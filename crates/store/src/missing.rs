@@ -16,6 +16,15 @@ use crate::search::Window;
 pub(crate) type Ranges = Vec<RangeInclusive<u64>>;
 
 impl Catalog {
+    /// The first and the last number of each range of segments that were recorded, are not there, and that no recorder
+    /// deleted by the log.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the directory cannot be read.
+    pub fn segments_missing(&self) -> Result<Vec<(u64, u64)>, Error> {
+        Ok(self.missing_segments()?.into_iter().map(|range| (*range.start(), *range.end())).collect())
+    }
+
     /// Numbers of segments that were recorded, are not there, and that no recorder deleted by the log. Of a segment
     /// before the oldest or behind the newest only the log can tell.
     ///

@@ -86,17 +86,20 @@ impl RecordedPeriod {
     /// The period as lines for people: a head, then the rows.
     pub fn to_text(&self) -> String {
         let (from, to) = (time_text(self.period_ns.0), time_text(self.period_ns.1));
-        let mut text = format!("{} ({}) from {from} to {to}", self.name, self.kind.name());
+        let plain =
+            |text: &str| -> String { text.chars().map(|c| if c.is_control() { '.' } else { c }).collect() };
+        let mut text = format!("{} ({}) from {from} to {to}", plain(&self.name), self.kind.name());
         if self.left_out > 0 {
             text += &format!(", {} left out", self.left_out);
         }
         let shown = |value: &Value| match value.as_str() {
-            Some(text) => text.chars().map(|c| if c.is_control() { '.' } else { c }).collect(),
+            Some(text) => plain(text),
             None => value.to_string(),
         };
-        for row in std::iter::once(self.columns.clone())
-            .chain(self.rows.iter().map(|row| row.iter().map(shown).collect()))
-        {
+        let head = self.columns.iter().map(|column| plain(column)).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(shown).collect());
+        for row in std::iter::once(head).chain(rows) {
+            let row: Vec<String> = row;
             text += &format!("\n  {}", row.join("  "));
         }
         text
@@ -290,6 +293,15 @@ mod tests {
             shown,
             ["[0,0,1]", "[1,1,1]", "[2,3,2]", "[4,7,1]", "[9223372036854775808,18446744073709551615,1]"]
         );
+    }
+
+    #[test]
+    fn names_of_a_script_do_not_steer_the_terminal() {
+        let given = columns(RecorderKind::List, vec!["a\u{1b}]0;title\u{7}".to_owned()]);
+        let mut list = Recorder::new("s/\u{1b}[31m".to_owned(), RecorderKind::List, given, 10, 2);
+        list.row(7, vec!["h\u{1b}".into()], 1, 1000);
+        let text = list.take().unwrap().to_text();
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
     }
 
     #[test]

@@ -94,12 +94,16 @@ pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
 fn status(args: &StatusArgs) -> Result<()> {
     let catalog = Catalog::open(&args.store)?;
     let segments = catalog.segments()?;
-    let text = if args.json { status_json(&catalog, &segments) } else { status_text(&catalog, &segments) };
+    let missing = catalog.segments_missing()?;
+    let text = match args.json {
+        true => status_json(&catalog, &segments, &missing),
+        false => status_text(&catalog, &segments, &missing),
+    };
     print(&text, args.json)?;
     Ok(())
 }
 
-fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
+fn status_text(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u64)]) -> String {
     let state = if catalog.is_recorded() { "being recorded" } else { "not being recorded" };
     let mut text = format!(
         "{}: {state}, {} segments of {} bytes, id {}\n",
@@ -136,7 +140,19 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
             text += &format!("{:>10}  {without_index}\n", "");
         }
     }
+    for (first, last) in missing {
+        text += &format!("{}\n", missing_text(*first, *last));
+    }
     text + recordings_text(catalog).as_str()
+}
+
+fn missing_text(first: u64, last: u64) -> String {
+    match first == last {
+        true => format!("segment {first} is missing: no recorder deleted it, by the store's log"),
+        false => {
+            format!("segments {first} to {last} are missing: no recorder deleted them, by the store's log")
+        }
+    }
 }
 
 /// Times in which a window with a bound would be asked for: the time behind the last recording is told of too.
@@ -186,7 +202,7 @@ fn overload(standing: &Standing) -> String {
     if told.is_empty() { String::new() } else { format!("  disk too slow, lost: {}", told.join(", ")) }
 }
 
-fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
+fn status_json(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u64)]) -> String {
     let segment = |segment: &SegmentEntry| {
         let standing = |standing: &Standing| {
             json!({
@@ -237,6 +253,7 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
         "recorded": catalog.is_recorded(),
         "segment_bytes": catalog.segment_len(),
         "segments": segments.iter().map(segment).collect::<Vec<_>>(),
+        "segments_missing": missing.iter().map(|(first, last)| json!([first, last])).collect::<Vec<_>>(),
         "recordings": catalog.recordings().iter().map(recording).collect::<Vec<_>>(),
         "unrecorded": catalog.recording_gaps(SINCE_EVER).iter().map(gap_json).collect::<Vec<_>>(),
     });
@@ -321,12 +338,7 @@ pub(super) fn finding_text(finding: &Finding) -> String {
         Finding::Foreign { segment, places } => {
             format!("segment {segment}: {places} places hold neither chunk nor filler")
         }
-        Finding::SegmentsMissing { first, last } if first == last => {
-            format!("segment {first} is missing: no recorder deleted it, by the store's log")
-        }
-        Finding::SegmentsMissing { first, last } => {
-            format!("segments {first} to {last} are missing: no recorder deleted them, by the store's log")
-        }
+        Finding::SegmentsMissing { first, last } => missing_text(*first, *last),
         Finding::Unreadable { segment } => format!("segment {segment} cannot be read"),
         Finding::Missing { segment, expected, found } => {
             format!("segment {segment}: chunk {expected} should stand where chunk {found} does")

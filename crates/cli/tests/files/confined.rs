@@ -96,7 +96,6 @@ fn stages_reach_their_files() {
     let alerts = folder.path().join("alerts.json").display().to_string();
     let patterns = write("patterns.txt", "abc\n");
     let flows = write("flow.rules", "default pass\n");
-    let events = write("watch.toml", "[[rule]]\nname = \"a\"\non = \"new host\"\n");
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
     let out = folder.path().join("out").display().to_string();
     for stage in [
@@ -105,7 +104,6 @@ fn stages_reach_their_files() {
         format!("signatures(\"{rules}\", alerts=\"{alerts}\")"),
         format!("match(list=\"{patterns}\")"),
         format!("rules(\"{flows}\")"),
-        format!("watch(\"{events}\")"),
         format!("extract(\"{out}\")"),
         format!("streams(\"{out}-streams\")"),
     ] {
