@@ -90,6 +90,7 @@ test-optional:
 		arrow parquet batches flowlog table:: export:: $(TEST_ARGS)
 
 soak: export TAPLINE_VOLUME ?= 10
+soak: export TAPLINE_EVERY_CAPTURE ?= 1
 soak: export TAPLINE_RING_DEATHS ?= 1000
 soak: test-all test-configurations
 

@@ -331,7 +331,7 @@ pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
     Some(files_in(folder).into_iter().filter(is_capture).collect())
 }
 
-/// One in `step` captures, for tests that start slow programs for each; all where `TAPLINE_EVERY_CAPTURE=1`, as in CI.
+/// One in `step` captures, for tests that start slow programs for each; all where `TAPLINE_EVERY_CAPTURE=1`, as in `make soak`.
 pub fn thinned<T>(captures: impl Iterator<Item = T>, step: usize) -> impl Iterator<Item = T> {
     let all = std::env::var_os("TAPLINE_EVERY_CAPTURE").is_some();
     captures.step_by(if all { 1 } else { step })
