@@ -123,8 +123,8 @@ pub fn module_or_skip(test: &str, module: &str) -> bool {
     is_there
 }
 
-/// Copies the program under test, by another process: a thread that starts a child while we write the copy would hand the
-/// child our descriptor, and a program that is open for writing cannot be run (`ETXTBSY`).
+/// Copies the program under test, by another process: a thread that starts a child while we write the copy would hand
+/// the child our descriptor, and a program that is open for writing cannot be run (`ETXTBSY`).
 pub fn copy_program(to: &Path) {
     assert!(Command::new("cp").arg(TAPLINE).arg(to).status().expect("cp is everywhere").success());
 }
@@ -331,7 +331,8 @@ pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
     Some(files_in(folder).into_iter().filter(is_capture).collect())
 }
 
-/// One in `step` captures, for tests that start slow programs for each; all where `TAPLINE_EVERY_CAPTURE=1`, as in `make soak`.
+/// One in `step` captures, for tests that start slow programs for each; all of them where `TAPLINE_EVERY_CAPTURE=1`, as in
+/// `make soak`.
 pub fn thinned<T>(captures: impl Iterator<Item = T>, step: usize) -> impl Iterator<Item = T> {
     let all = std::env::var_os("TAPLINE_EVERY_CAPTURE").is_some();
     captures.step_by(if all { 1 } else { step })
