@@ -54,7 +54,7 @@ help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture, meter, record and find it, show it in a browser"
 	@echo "make test    install what the tests need (as root on Debian) and run every test of the default build"
 	@echo "make test-all  and those of the optional features, with the engines that read Parquet: 400 MB once"
-	@echo "make soak    all tests at ten times the volume, and a thousand deaths in the ring: an hour"
+	@echo "make soak    all tests at ten times the volume, and a thousand deaths in the ring"
 	@echo "make test-cluster  Spark of two workers, batches into ClickHouse, and Kafka that is killed: 1.1 GB once, Java 17"
 	@echo "make quick   the tests that need neither root nor a network"
 	@echo "make lint    formatting, lints, licences and sources of dependencies, as CI demands them"

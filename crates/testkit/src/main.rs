@@ -19,6 +19,7 @@ use tapline_sys::NetNs;
 use tapline_sys::proc_packet::{self, PacketSocketEntry};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{self, FAR, NEAR, Namespace};
+use tapline_testkit::own_process::catches_interrupts;
 use tapline_testkit::sample;
 use tapline_testkit::sender::{Pace, Sender};
 use tapline_testkit::traffic::Traffic;
@@ -66,6 +67,7 @@ fn netns_up(name: &str) -> Result<(), String> {
 fn netns_wait(name: &str, sockets: &str, pid: &str) -> Result<(), String> {
     let wanted: usize =
         sockets.parse().map_err(|_| format!("{sockets}: not a number of sockets\n{USAGE}"))?;
+    let process: u32 = pid.parse().map_err(|_| format!("{pid}: not a process\n{USAGE}"))?;
     let namespace = NetNs::open(name).map_err(|error| format!("namespace {name}: {error}"))?;
     loop {
         let listens = |socket: &PacketSocketEntry| socket.is_running && socket.if_index != 0;
@@ -75,17 +77,11 @@ fn netns_wait(name: &str, sockets: &str, pid: &str) -> Result<(), String> {
         if status.lines().any(|line| line.starts_with("State:") && line.contains('Z')) {
             return Err(format!("process {pid} has ended"));
         }
-        if found.iter().filter(|socket| listens(socket)).count() >= wanted && catches_interrupts(&status) {
+        if found.iter().filter(|socket| listens(socket)).count() >= wanted && catches_interrupts(process) {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Whether the `SigCgt` line of proc(5) has the bit of SIGINT.
-fn catches_interrupts(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
 }
 
 fn send(words: &[&str]) -> Result<(), String> {

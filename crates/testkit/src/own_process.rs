@@ -49,6 +49,14 @@ pub fn full_name(module: &str, test: &str) -> String {
     }
 }
 
+/// Whether a process has a handler for SIGINT; before it has one, the signal ends it. `SigCgt` of proc(5) has a bit for
+/// each signal.
+pub fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::capture_file::{StoredPacket, read_packets};
 use tapline_testkit::netns::{Namespace, QUICK};
+pub use tapline_testkit::own_process::catches_interrupts;
 use tapline_testkit::traffic::Traffic;
 
 /// The program under test.
@@ -261,13 +262,6 @@ fn is_asleep(pid: u32) -> bool {
     let sleeps = |stat: String| stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S'));
     let is_asleep = |path: PathBuf| fs::read_to_string(path).is_ok_and(sleeps);
     !threads.is_empty() && threads.iter().all(|thread| is_asleep(thread.path().join("stat")))
-}
-
-/// Whether a process has a handler for SIGINT: before, a signal ends it. `SigCgt` of proc(5) has a bit for each signal.
-pub fn catches_interrupts(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
 }
 
 /// Waits until the kernel's backlog of received packets is empty: ksoftirqd, which empties it on a busy machine, waits

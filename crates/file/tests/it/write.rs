@@ -706,7 +706,7 @@ fn erf_comes_back_with_times_and_lengths() {
 }
 
 #[test]
-fn erf_adds_a_check_sequence_and_leaves_out_what_it_cannot_hold() {
+fn erf_leaves_out_what_it_cannot_hold() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.erf");
     let interfaces = [ethernet()[0].clone(), Interface::new("wlan", LinkType::IEEE802_11)];

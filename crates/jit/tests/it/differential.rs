@@ -6,7 +6,7 @@
 //!     for all packets:  Native::select of both = those with a verdict other than 0, also of a batch that was cut, and of records outside
 //! ```
 //!
-//! `TAPLINE_FILTER_PAIRS=10000000` sets how many pairs of text and packet are judged (else 100,000),
+//! `TAPLINE_FILTER_PAIRS=10000000` sets how many pairs of text and packet are judged (else 2,500),
 //! `TAPLINE_FILTER_SEED=7` where chance starts (else 1).
 
 use crate::support;
