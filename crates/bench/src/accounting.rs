@@ -11,11 +11,12 @@ use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
-use tapline_capture::FileInput;
+use tapline_file::FileInput;
 use tapline_file::MergeOrder;
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet};
+use tapline_measure::runs::Run;
 use tapline_packet::{ClockReading, Interface, Timestamp};
 use tapline_profile::Meters;
 use tapline_sys::clock;
@@ -24,7 +25,6 @@ use tapline_sys::usage::thread_time;
 use crate::Options;
 use crate::file::{make_file, parse_size};
 use crate::report::{Goal, Report, Series};
-use tapline_measure::runs::Run;
 
 /// Ways that a graph may look like, from the cheapest on.
 const GRAPHS: [(&str, &str); 2] = [

@@ -14,9 +14,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_file::FileSource;
 use tapline_packet::{Batch, Interface, LinkType, Record, Timestamp};
+use tapline_source::{Advance, Error, InterfaceAccount, Source};
 use tapline_store::Window;
 use tapline_sys::Poller;
 use tapline_tap::protocol::FindRequest;

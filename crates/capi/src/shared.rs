@@ -25,9 +25,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_capture::{Advance, Source as _};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
+use tapline_source::{Advance, Source as _};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy};
 use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, parse_name, socket_path};

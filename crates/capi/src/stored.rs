@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Advance, SearchFilter, SearchReport, Source as _, StoreInput, StoreReading};
+use tapline_capture::{SearchFilter, SearchReport, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_jit::TieredFilter;
 use tapline_packet::{Batch, Direction, Interface, LinkType, Packet, Record};
+use tapline_source::{Advance, Source as _};
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Question, Search, StoreName, Window};
 use tapline_sys::Wakeup;
@@ -56,7 +57,7 @@ pub(crate) struct Stored {
     program: Option<CompiledFilter>,
     /// Texts of the programs that were compiled for this handle, and their questions.
     texts: Vec<(CompiledFilter, (String, Question))>,
-    input: Option<Box<dyn tapline_capture::Source>>,
+    input: Option<Box<dyn tapline_source::Source>>,
     /// The counters of a search of files.
     report: Option<SearchReport>,
     /// Whether a filter was set after the search had begun.
@@ -130,14 +131,14 @@ impl Stored {
     }
 
     /// Begins the search, with the filter that was set.
-    fn begin(&mut self) -> Result<&mut (dyn tapline_capture::Source + 'static), Failure> {
+    fn begin(&mut self) -> Result<&mut (dyn tapline_source::Source + 'static), Failure> {
         if self.input.is_none() {
             self.input = Some(self.search()?);
         }
         self.input.as_deref_mut().ok_or_else(|| Failure::error("the search has not begun"))
     }
 
-    fn search(&mut self) -> Result<Box<dyn tapline_capture::Source>, Failure> {
+    fn search(&mut self) -> Result<Box<dyn tapline_source::Source>, Failure> {
         let (text, question) = std::mem::replace(&mut self.asked, (String::new(), Question::Anything));
         match &self.access {
             Access::Files(catalog) => {

@@ -1,8 +1,8 @@
 //! Packets and bytes, counted here or in the kernel, as statistics mode counts them: as on an Ethernet, where a frame has 60 bytes at least, and
 //! preamble, delimiter and check sequence add 12.
 
-use tapline_capture::CountedPackets;
 use tapline_capture::af_packet::KernelCount;
+use tapline_source::CountedPackets;
 
 /// Bytes that an Ethernet adds to a frame: preamble 7, delimiter 1, check sequence 4.
 const OVERHEAD: u64 = 12;

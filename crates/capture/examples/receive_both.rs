@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::{self, AfPacket, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp};
-use tapline_capture::{Advance, Source};
+use tapline_source::{Advance, Source};
 use tapline_sys::usage::CpuTime;
 use tapline_testkit::netns::{FAR, Namespace};
 use tapline_testkit::sender::{Pace, Sender};

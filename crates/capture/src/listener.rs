@@ -16,9 +16,8 @@ use std::time::Duration;
 
 use tapline_packet::checksum::internet;
 use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Meta, Record, Timestamp};
+use tapline_source::{Advance, Error, InterfaceAccount, RingAccount, Source};
 use tapline_sys::{DATAGRAMS_PER_CALL, DatagramSocket, Poller, ReceivedDatagram, Wakeup, clock};
-
-use crate::{Advance, Error, InterfaceAccount, RingAccount, Source};
 
 /// Headers before each datagram: those of IPv6 and UDP.
 const HEADROOM: usize = 48;

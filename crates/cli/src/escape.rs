@@ -1,7 +1,7 @@
 //! Text from packets, files and peers, made safe for a terminal.
 
-use tapline_capture::Event;
 use tapline_flow::is_plain;
+use tapline_source::Event;
 
 /// The text with control and invisible characters as escapes (`\u{1b}`). Names of interfaces and files may hold them.
 pub(crate) fn plain(text: &str) -> String {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use tapline_capture::FileInput;
+use tapline_file::FileInput;
 use tapline_file::FileSource;
 use tapline_graph::Control;
 

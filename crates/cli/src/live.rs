@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
 use tapline_packet::{Interface, LinkType};
+use tapline_source::Source;
 use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
 use tapline_tap::protocol::{AttachRequest, OfferedCapture, Policy, StartPosition};

@@ -16,11 +16,11 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tapline_capture::{
+use tapline_graph::{GraphAccount, StageAccount, grouped};
+use tapline_source::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
     TapAccount, UnfitLinkType, XdpAccount,
 };
-use tapline_graph::{GraphAccount, StageAccount, grouped};
 
 use crate::escape::plain;
 use crate::live::link_type_text;
@@ -525,7 +525,7 @@ mod tests {
         let mut account = account();
         account.outputs[0] = OutputAccount { name: "count".into(), ..OutputAccount::default() };
         assert!(text(&account).contains("count  written"), "counted here, and nothing came");
-        account.interfaces[0].counted = Some(tapline_capture::CountedPackets::default());
+        account.interfaces[0].counted = Some(tapline_source::CountedPackets::default());
         assert!(text(&account).contains("counted in the kernel"), "{}", text(&account));
         assert!(!text(&account).contains("count  written"), "{}", text(&account));
         account.outputs[0].written = 3;

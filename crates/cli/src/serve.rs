@@ -23,15 +23,16 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, AfPacketSettings, LATENCY_INTERACTIVE_MS, TimestampSource};
-use tapline_capture::{Count, FileInput, Source};
 use tapline_daemon::{
     Capture, CaptureRule, CaptureTotals, Confinement, EntryKind, JournalEntry, Log, Orders, RecordRule,
     Rules, Server, Socket, TimeStamps, confine,
 };
+use tapline_file::FileInput;
 use tapline_file::MergeOrder;
 use tapline_filter::{HandleKind, Options};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_source::{Count, Source};
 use tapline_syntax::units::count_in;
 use tapline_sys::privilege::{self, Identity};
 use tapline_tap::protocol::ControlAction;
@@ -300,7 +301,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         let have = *first.get_or_init(|| interface.link_type);
         if interface.link_type != have {
             let why = format!("a buffer holds packets of one link type, here {have}; make two captures");
-            return Err(tapline_capture::Error::Filter(why));
+            return Err(tapline_source::Error::Filter(why));
         }
         if text.trim().is_empty() {
             return Ok(None);
@@ -308,7 +309,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         let handle = if taken.is_xdp() { HandleKind::Savefile } else { HandleKind::Live };
         let options = Options { link_type: interface.link_type, handle, ..Options::default() };
         let program = tapline_filter::compile(&text, &options);
-        program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
+        program.map(Some).map_err(|error| tapline_source::Error::Filter(error.render(&text)))
     }) as af_packet::CompileFilter;
     let settings = AfPacketSettings {
         netns: rule.netns.clone(),

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use tapline_capture::{Count, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_graph::{StageAccount, grouped};
+use tapline_source::{Count, InterfaceAccount, LossPoint, OutputAccount};
 
 use crate::escape::plain;
 
@@ -95,7 +95,7 @@ fn of_interface(interface: &InterfaceAccount) -> Vec<LostPackets> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_capture::{Loss, RingAccount};
+    use tapline_source::{Loss, RingAccount};
 
     use super::*;
 

@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tapline_bpf::{Insn, KERNEL_INSNS_MAX, Program};
-use tapline_capture::{InterfaceAccount, Source};
 use tapline_filter::{HandleKind, Options, SystemNames};
 use tapline_filterset::Filter;
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
+use tapline_source::{InterfaceAccount, Source};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCounts};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tapline_capture::{InterfaceAccount, LossPoint};
+use tapline_source::{InterfaceAccount, LossPoint};
 
 use crate::capture::CaptureTotals;
 use crate::journal::{EntryKind, JournalEntry};
@@ -86,7 +86,7 @@ fn entry((capture, interface, place): &LossKey, packets: u64, total: u64) -> Jou
 
 #[cfg(test)]
 mod tests {
-    use tapline_capture::{Count, Loss, RingAccount};
+    use tapline_source::{Count, Loss, RingAccount};
 
     use super::*;
 

@@ -41,10 +41,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use tapline_capture::{Advance, Event, InterfaceAccount, Source};
 use tapline_filter::Options;
 use tapline_packet::LinkType;
 use tapline_ring::{ReaderParts, SourceCounts};
+use tapline_source::{Advance, Event, InterfaceAccount, Source};
 use tapline_sys::{clock, usage};
 use tapline_tap::protocol::{ControlAction, ReaderCounts};
 
@@ -224,7 +224,7 @@ impl Dispatcher {
         &mut self,
         rounds: &mut Rounds,
         source: &mut dyn Source,
-    ) -> Result<Advance, tapline_capture::Error> {
+    ) -> Result<Advance, tapline_source::Error> {
         self.budgets.fill();
         let wait = self.past().catch_up().min(self.poll_timeout());
         let is_held_up = self.readers.list.is_empty() || self.state == State::Paused;

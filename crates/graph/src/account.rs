@@ -9,7 +9,7 @@
 //!                                         received also has the packets that collected flows count)
 //! ```
 
-use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
+use tapline_source::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
 
 use crate::stage::StageCounters;
 

@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, PacketType, Record};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
 
 use crate::delegate::delegate_source;
 

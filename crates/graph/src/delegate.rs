@@ -1,6 +1,6 @@
 //! Sources that wrap another source, and the methods that they delegate to it.
 
-/// Implements the named methods of [`Source`](tapline_capture::Source) by calls to the field `source`.
+/// Implements the named methods of [`Source`](tapline_source::Source) by calls to the field `source`.
 macro_rules! delegate_source {
     ($($method:ident)*) => { $(crate::delegate::delegate_source!(@ $method);)* };
     (@ interfaces) => {
@@ -14,7 +14,7 @@ macro_rules! delegate_source {
         }
     };
     (@ stop) => {
-        fn stop(&mut self) -> Result<(), tapline_capture::Error> {
+        fn stop(&mut self) -> Result<(), tapline_source::Error> {
             self.source.stop()
         }
     };
@@ -24,7 +24,7 @@ macro_rules! delegate_source {
         }
     };
     (@ account) => {
-        fn account(&mut self) -> Vec<tapline_capture::InterfaceAccount> {
+        fn account(&mut self) -> Vec<tapline_source::InterfaceAccount> {
             self.source.account()
         }
     };
@@ -34,7 +34,7 @@ macro_rules! delegate_source {
         }
     };
     (@ events) => {
-        fn events(&mut self) -> Vec<tapline_capture::Event> {
+        fn events(&mut self) -> Vec<tapline_source::Event> {
             self.source.events()
         }
     };

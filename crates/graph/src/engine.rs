@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
 use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Record};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
+use tapline_sys::tsc;
 
 pub use control::Control;
 pub use phase::OrderRefused;
-use tapline_sys::tsc;
 
 use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};

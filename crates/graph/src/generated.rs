@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_packet::{Batch, Interface, LinkType, Timestamp};
+use tapline_source::{Advance, Error, InterfaceAccount, Source};
 use tapline_traffic::{Batches, Generator, Recipe, SyntaxError};
 
 /// A source of the packets of a recipe. Their time stamps are the recipe's; the source does not wait for them.

@@ -13,9 +13,9 @@
 
 use std::collections::HashMap;
 
-use tapline_capture::{Error, Event, InterfaceAccount};
 use tapline_packet::Interface;
 use tapline_profile::{Cost, Meter, Meters};
+use tapline_source::{Error, Event, InterfaceAccount};
 use tapline_sys::tsc;
 
 use crate::account::StageAccount;

@@ -1,7 +1,7 @@
 //! Accounts of interfaces in the meters, for other processes to read: docs/format/meters.md, "Counters of interfaces".
 
-use tapline_capture::{Count, InterfaceAccount, LossPoint};
 use tapline_profile::{Extra, Meter, Meters, UNKNOWN};
+use tapline_source::{Count, InterfaceAccount, LossPoint};
 
 /// Interfaces that have counters of their own; those of all others are summed, so that a file with thousands of them
 /// leaves room for stages.
@@ -126,8 +126,8 @@ fn plus(sum: &[(&'static str, Count)], more: &[(&'static str, Count)]) -> Vec<(&
 
 #[cfg(test)]
 mod tests {
-    use tapline_capture::{Loss, RingAccount, TapAccount};
     use tapline_profile::{EXTRAS_MAX, Kind};
+    use tapline_source::{Loss, RingAccount, TapAccount};
 
     use super::*;
 

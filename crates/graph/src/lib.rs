@@ -53,7 +53,6 @@ pub use stage::{
     ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
 pub use table::{Cell, Table, grouped};
-pub use tapline_capture::Error;
 pub use tapline_view::{Error as ViewError, ViewFile};
 pub use topic_source::TopicSource;
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge};

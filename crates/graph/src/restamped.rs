@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Source};
 use tapline_packet::{Batch, Record};
 use tapline_profile::{Stamp, StampMode};
+use tapline_source::{Advance, Error, Source};
 use tapline_sys::tsc;
 
 use crate::delegate::delegate_source;

@@ -18,9 +18,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
 use tapline_packet::headers::{self, Headers};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
 use tapline_sys::tsc;
 
 use crate::worker_merge::Watermark;

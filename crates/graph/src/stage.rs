@@ -9,7 +9,8 @@
 //! A whole stage:
 //!
 //! ```
-//! use tapline_graph::{Error, Out, Packets, Stage};
+//! use tapline_graph::{Out, Packets, Stage};
+//! use tapline_source::Error;
 //!
 //! /// Lets every second packet through.
 //! struct Half(bool);
@@ -29,9 +30,9 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
 use tapline_flow::{Flow, Journal, Sampling, Statistics};
 use tapline_packet::{ClockReading, Interface, Timestamp};
+use tapline_source::{Error, FilterAccount, InterfaceAccount, OutputAccount};
 
 use crate::graph::Out;
 use crate::packets::Packets;

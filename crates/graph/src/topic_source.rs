@@ -9,10 +9,10 @@
 
 use std::time::{Duration, Instant};
 
-use tapline_capture::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 use tapline_export::{ChunkHead, MESSAGE_MAX, Message, NextMessage, Runs, Topic};
 use tapline_file::SectionReader;
 use tapline_packet::{Batch, Interface};
+use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 /// The most faults of messages that are told; the others are counted.
 const FAULTS_TOLD_MAX: u64 = 16;

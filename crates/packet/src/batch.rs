@@ -5,6 +5,9 @@ use crate::Meta;
 /// The most packets in one batch, so that an index fits a byte.
 pub const BATCH_MAX: usize = 256;
 
+/// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
+pub const SNAP_LEN_MAX: u32 = 262_144;
+
 /// The place of one packet in its batch's bytes, and its metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record {

@@ -23,7 +23,7 @@ pub mod numbers;
 mod selection;
 mod timestamp;
 
-pub use batch::{BATCH_MAX, Batch, Packet, Record};
+pub use batch::{BATCH_MAX, Batch, Packet, Record, SNAP_LEN_MAX};
 pub use block_sample::BlockSample;
 pub use headers::{FiveTuple, Headers};
 pub use interface::{Interface, InterfaceId, Resolution};

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tapline_capture::af_packet::SNAP_LEN_MAX;
+use tapline_packet::SNAP_LEN_MAX;
 use tapline_ring::{MergeOrder, MergedReader, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 

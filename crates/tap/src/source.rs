@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_capture::{
-    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
-};
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_ring::{Guarantee, MergedReader, SourceCounter as Counted, VerdictUse, WaitEnd, WakeThreshold};
+use tapline_source::{
+    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
+};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
@@ -76,7 +76,7 @@ pub struct Tap {
     was_absent: bool,
     /// Whether the daemon ended without a message, or does not answer any more: its last losses are unknown.
     is_silent: bool,
-    events: Vec<tapline_capture::Event>,
+    events: Vec<tapline_source::Event>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +272,7 @@ impl Tap {
         if let Some(standing) = lost_credit {
             self.told_standing = true;
             let text = format!("the daemon no longer keeps packets for us: {}", words(standing));
-            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
+            self.events.push(tapline_source::Event { interface: self.name.clone(), text, is_warning: true });
         }
     }
 
@@ -298,7 +298,7 @@ impl Tap {
             (WaitEnd::Closed, Phase::Running) => {
                 self.phase = Phase::Ended;
                 let text = "the daemon has ended the capture; all that it had stored was read".to_owned();
-                self.events.push(tapline_capture::Event {
+                self.events.push(tapline_source::Event {
                     interface: self.name.clone(),
                     text,
                     is_warning: false,
@@ -350,7 +350,7 @@ impl Tap {
     }
 
     fn tell(&mut self, text: String) {
-        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, is_warning: true });
+        self.events.push(tapline_source::Event { interface: self.name.clone(), text, is_warning: true });
     }
 
     /// Tries to attach again to the daemon.
@@ -520,7 +520,7 @@ impl Source for Tap {
         self.waited
     }
 
-    fn events(&mut self) -> Vec<tapline_capture::Event> {
+    fn events(&mut self) -> Vec<tapline_source::Event> {
         self.look_at_standing();
         std::mem::take(&mut self.events)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tapline_capture::{InterfaceAccount, LossPoint};
+use tapline_source::{InterfaceAccount, LossPoint};
 
 use crate::clock::ClockStep;
 use crate::event::EventKind;

@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tapline_capture::InterfaceAccount;
 use tapline_filterset::Matches;
 use tapline_flow::Flow;
 use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record, Selection};
+use tapline_source::InterfaceAccount;
 use tapline_sys::disk;
 
 use crate::certificates::{Certificate, Certificates};

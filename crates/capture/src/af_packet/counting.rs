@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tapline_bpf::Insn;
 use tapline_ebpf::{Hook, SocketCount};
 use tapline_packet::BlockSample;
+use tapline_source::CountedPackets;
 use tapline_sys::bpf::SharedArray;
 use tapline_sys::{PacketSocket, SyscallError, affinity};
 
 use super::extended::{Extended, text};
-use crate::CountedPackets;
 
 /// The most lines: processors beyond that share them.
 const LINES_MAX: usize = 1024;

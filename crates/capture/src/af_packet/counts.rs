@@ -1,11 +1,11 @@
 //! The account of each interface: sums over its taps, those that are closed too.
 
 use tapline_packet::InterfaceId;
+use tapline_source::{Count, CountedPackets, InterfaceAccount, RingAccount};
 
 use super::opener::Opener;
 use super::{AfPacket, Book, CaptureDirection, Phase};
 use crate::link_state::LinkState;
-use crate::{Count, CountedPackets, InterfaceAccount, RingAccount};
 
 impl AfPacket {
     /// The account of one interface so far.

@@ -15,12 +15,12 @@
 use std::thread::{self, JoinHandle};
 
 use tapline_packet::{Interface, InterfaceId};
+use tapline_source::{Error, Event};
 use tapline_sys::{BlockRing, FanoutMode, Link, PacketSocket, RingGeometry, SyscallError};
 
 use super::opener::Opener;
 use super::tap::Tap;
 use super::{AfPacket, AfPacketError, Phase, extended, size};
-use crate::{Error, Event};
 
 /// Rings that are made at once.
 const AT_ONCE_MAX: usize = 4;

@@ -14,12 +14,12 @@
 
 use std::time::Instant;
 
+use tapline_source::Error;
 use tapline_sys::{Link, LinkChange};
 
 use super::counts::add;
 use super::tap::Tap;
 use super::{AfPacket, AfPacketError, Opened, call_error};
-use crate::Error;
 use crate::link_state::LinkState;
 
 const ENETDOWN: i32 = 100;

@@ -9,9 +9,8 @@
 //! protocols without a receiver on this host, which we did see. So they stand beside the account and are not part of
 //! its sums.
 
+use tapline_source::{Count, Loss, LossPoint};
 use tapline_sys::{LinkControl, LinkStatistics, RouteSocket, counts_receive_loss};
-
-use crate::{Count, Loss, LossPoint};
 
 /// Counters of one interface, as sums of differences, so that an interface made anew does not count backward.
 #[derive(Debug, Default)]

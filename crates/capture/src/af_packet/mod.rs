@@ -54,6 +54,7 @@ use std::time::{Duration, Instant};
 
 use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record};
+use tapline_source::{Advance, CountedPackets, Error, Event, InterfaceAccount, RingAccount, Source};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
 pub use counting::{KernelCount, KernelTally};
@@ -67,7 +68,7 @@ pub(crate) use pattern::Patterns;
 pub(crate) use settings::snap_len;
 pub use settings::{
     AfPacketSettings, CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
-    MergeOrder, SNAP_LEN_MAX,
+    MergeOrder,
 };
 pub use single::{LinkLayerAddress, LinkLayerAddresses, SingleCount, SingleSettings, SingleSocket};
 pub use tapline_sys::FanoutMode;
@@ -76,8 +77,6 @@ pub use timestamps::TimestampSource;
 use growing::Growth;
 use opener::{Opened, Opener, Shared};
 use tap::Tap;
-
-use crate::{Advance, CountedPackets, Error, Event, InterfaceAccount, RingAccount, Source};
 
 /// The time beyond the latency that blocks may take to be handed over after a stop, before the account is given as it
 /// is.

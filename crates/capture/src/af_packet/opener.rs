@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tapline_bpf::{Insn, code};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
+use tapline_source::{Error, Event, UnfitLinkType};
 use tapline_sys::{
     BlockRing, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,
 };
@@ -29,7 +30,6 @@ use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
 use super::{AfPacketError, AfPacketSettings, CaptureDirection, hardware, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
-use crate::{Error, Event, unfit_clause};
 
 /// Sockets kept for interfaces that come later.
 const SPARES: usize = 16;
@@ -531,9 +531,8 @@ fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event 
 
 /// The event for an interface whose link type cannot have the filter.
 fn unfit_event(interface: &Interface, reason: &str) -> Event {
-    let reason = reason.lines().next().unwrap_or_default();
-    let text = unfit_clause(interface.link_type, reason);
-    Event { interface: interface.name.clone(), text, is_warning: true }
+    let unfit = UnfitLinkType { link_type: interface.link_type, reason: reason.to_owned(), packets: 0 };
+    Event { interface: interface.name.clone(), text: unfit.clause(), is_warning: true }
 }
 
 /// The event for a link that does not run at the start.

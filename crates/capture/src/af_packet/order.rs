@@ -9,10 +9,10 @@
 use std::time::SystemTime;
 
 use tapline_packet::Timestamp;
+use tapline_source::Error;
 
 use super::tap::Tap;
 use super::{AfPacket, MergeOrder, Phase, call_error};
-use crate::Error;
 use crate::link_state::LinkState;
 
 /// The latest hand-over of a block by the kernel's timer, in packets' time.

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_ir::CompiledFilter;
-use tapline_packet::Interface;
+use tapline_packet::{Interface, SNAP_LEN_MAX};
+use tapline_source::Error;
 use tapline_sys::FanoutMode;
 
 use super::{KernelFilterRuns, KernelTally, TimestampSource};
-use crate::Error;
-
-/// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
-pub const SNAP_LEN_MAX: u32 = 262_144;
 
 /// The [`AfPacketSettings::latency_ms`] of interactive captures.
 pub const LATENCY_INTERACTIVE_MS: u32 = 10;
@@ -65,7 +62,7 @@ pub struct AfPacketSettings {
     pub direction: CaptureDirection,
     /// Bytes of each ring; `None` to choose from link speed and memory.
     pub ring_len: Option<u64>,
-    /// Whether [`Source::restrict`](crate::Source::restrict) will be called. Packets of interfaces that cannot have the
+    /// Whether [`Source::restrict`](tapline_source::Source::restrict) will be called. Packets of interfaces that cannot have the
     /// filter then end in the kernel, and are not counted; all rings have their whole length from the start.
     pub is_restrictable: bool,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
@@ -95,7 +92,7 @@ pub struct AfPacketSettings {
     /// Has filters run in the kernel as eBPF, and tells what they take.
     pub kernel_filter_runs: Option<KernelFilterRuns>,
     /// Has the kernel count packets that the filter accepts, or a sample of them, in place of lending them
-    /// ([`InterfaceAccount::counted`](crate::InterfaceAccount)) or besides. Where that is refused, or the interface
+    /// ([`InterfaceAccount::counted`](tapline_source::InterfaceAccount)) or besides. Where that is refused, or the interface
     /// comes later, an event says so and packets are lent. Minimum kernel: 5.5.
     pub tally: Option<KernelTally>,
     /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply

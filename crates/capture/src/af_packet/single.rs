@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tapline_bpf::Insn;
 use tapline_packet::{BATCH_MAX, Batch, InterfaceId, Record};
+use tapline_source::RingAccount;
 use tapline_sys::{BlockRing, LinkControl, PacketSocket, RingGeometry, SyscallError};
 
 use super::block::{self, Cursor, Frame};
 use super::counting::{CountForm, Counting, KernelCount};
 use super::{AfPacketError, CaptureDirection, TimestampSource, kernel_filter, size, timestamps};
-use crate::RingAccount;
 
 /// Offset of `sockaddr_ll` in a frame: behind `tpacket3_hdr`.
 const ADDRESS_AT: usize = 48;

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use tapline_packet::{InterfaceId, Record, Timestamp};
+use tapline_source::{CountedPackets, RingAccount};
 use tapline_sys::{BlockRing, Link, PacketSocket, RingGeometry, SyscallError};
 
 use super::block::{self, Cursor, Frame, Oddities};
@@ -21,7 +22,6 @@ use super::counting::Counting;
 use super::extended::Accepted;
 use super::growing::{Growable, Grown};
 use crate::link_state::LinkState;
-use crate::{CountedPackets, RingAccount};
 
 /// Blocks after which statistics are read in any case: far before a counter of 32 bits can wrap.
 const BLOCKS_PER_READING: u32 = 64;

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
+use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
 use tapline_sys::{Link, LinkChange, LinkControl, Poller, RouteSocket, SyscallError, Wakeup};
 
 pub use attachment::XdpAttachMode;
@@ -46,7 +47,6 @@ use queue::Queue;
 
 use crate::af_packet::{CompileFilter, LossWatch, TimestampSource, open_namespace};
 use crate::link_state::LinkState;
-use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
 
 /// The time for which packets on their way are waited for if the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ pub struct AfXdpSettings {
     pub filter: Option<CompileFilter>,
     /// The filter as text, for descriptions of interfaces.
     pub filter_text: String,
-    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`](crate::af_packet::SNAP_LEN_MAX).
+    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`](tapline_packet::SNAP_LEN_MAX).
     pub snap_len: u32,
     /// Whether the interfaces should receive what is meant for others.
     pub promiscuous: bool,

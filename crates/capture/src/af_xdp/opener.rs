@@ -15,6 +15,7 @@ use std::sync::Arc;
 use tapline_ebpf::RxMetadataCalls;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
+use tapline_source::{Error, Event};
 use tapline_sys::bpf::kernel_functions;
 use tapline_sys::xsk::{BoundModes, BusyPolling, XdpSocket, XskSettings};
 use tapline_sys::{Link, LinkControl, NetdevSocket, PacketSocket, RouteSocket, SyscallError};
@@ -25,7 +26,6 @@ use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::told::Told;
 use super::{AfXdpError, AfXdpSettings, size};
 use crate::af_packet::{LossWatch, Patterns, TimestampSource, link_type, snap_len};
-use crate::{Error, Event};
 
 /// Packets that one poll takes, with busy polling.
 const BUSY_BUDGET: u32 = 64;

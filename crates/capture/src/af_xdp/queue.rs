@@ -12,10 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tapline_ebpf::RxMetadata;
 use tapline_packet::{BATCH_MAX, Direction, InterfaceId, Meta, Record, Timestamp, VlanTag};
+use tapline_source::XdpAccount;
 use tapline_sys::SyscallError;
 use tapline_sys::xsk::{Frame, XdpSocket, XskStatistics};
-
-use crate::XdpAccount;
 
 /// Room for packets that are put together, for one batch.
 pub(super) const SCRATCH_LEN: usize = 1 << 20;

@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
+use tapline_source::Event;
 use tapline_sys::{Link, SyscallError};
-
-use crate::Event;
 
 /// The warnings about one interface so far.
 pub(super) struct Told<'a> {

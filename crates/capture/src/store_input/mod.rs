@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
+use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 use tapline_store::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
 pub use self::examine::SearchFilter;
 use self::examine::{Examiner, Found};
 use self::order::TimeOrder;
-use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 /// Packets of a store within the times of a search, which a filter accepts.
 pub struct StoreInput {

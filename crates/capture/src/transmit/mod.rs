@@ -14,7 +14,6 @@
 //! | `round` | what would go round for ever |
 //! | `ready` | a captured packet as the frame that stood on the wire |
 //! | `checksum` | sums of TCP and UDP |
-//! | `cause` | why packets were not sent |
 //! | `pace` | frames at their times: waiting, and how far off they were |
 //! | `progress` | counters of a pacer for a thread that reports |
 //! | `replay` | the packets of a source as a schedule of frames |
@@ -25,7 +24,6 @@
 //! frames are a wire: what finds no room is lost, and nothing slows down.
 
 mod backend;
-mod cause;
 mod checksum;
 mod error;
 mod pace;
@@ -39,10 +37,10 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
+use tapline_source::{DropReason, DropReasons, Error};
 use tapline_sys::{RouteSocket, SubmittedFrames, SyscallError};
 
 pub use backend::{Backend, BackendChoice, SkippedBackend};
-pub use cause::{DropReason, DropReasons};
 pub use error::TransmitError;
 pub use pace::{LEAD_NS, PaceObserver, PaceReport, Pacer, Schedule};
 pub use permit::{SendPermit, SendPolicy};
@@ -51,8 +49,6 @@ pub use ready::FrameEdit;
 
 use backend::Way;
 use ready::Maker;
-
-use crate::Error;
 
 /// The longest wait at once for room in the socket.
 const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -178,7 +174,7 @@ impl Transmitter {
         let (packets, bytes, errno) = self.way.finish(self.queue_timeout);
         self.sent.packets -= packets;
         self.sent.bytes -= bytes;
-        self.refuse(DropReason::of_errno(errno).unwrap_or(DropReason::QueueFull), packets);
+        self.refuse(cause_of(errno).unwrap_or(DropReason::QueueFull), packets);
     }
 
     /// The interface's name.
@@ -264,7 +260,7 @@ impl Transmitter {
     /// The kernel refused the frame at `at`. Returns where to go on.
     fn refused(&mut self, batch: &Batch<'_>, at: usize, error: SyscallError) -> Result<usize, Error> {
         let rest = (self.maker.len() - at) as u64;
-        match DropReason::of_errno(error.errno()) {
+        match cause_of(error.errno()) {
             Some(DropReason::QueueFull) if !self.is_jammed && self.try_again(batch, at, error.errno())? => {
                 Ok(at + 1)
             }
@@ -306,6 +302,21 @@ impl Transmitter {
             }
         }
         Ok(false)
+    }
+}
+
+/// The cause that an error number of a send call stands for; `None` if it says nothing of it.
+fn cause_of(errno: i32) -> Option<DropReason> {
+    match errno {
+        // EAGAIN, ENOMEM, ENOBUFS
+        11 | 12 | 105 => Some(DropReason::QueueFull),
+        // EMSGSIZE
+        90 => Some(DropReason::TooLong),
+        // ENXIO, ENODEV, ENETDOWN
+        6 | 19 | 100 => Some(DropReason::Down),
+        // EINVAL
+        22 => Some(DropReason::Malformed),
+        _ => None,
     }
 }
 

@@ -13,11 +13,11 @@
 
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_profile::{Clock, Clocks, Distribution, Stamp, StampMode};
+use tapline_source::Error;
 use tapline_sys::clock::monotonic_ns;
 use tapline_sys::timer;
 
 use super::{SendCounts, Transmitter};
-use crate::Error;
 
 /// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads
 /// wake up late.

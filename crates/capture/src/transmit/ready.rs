@@ -12,9 +12,9 @@ use std::ops::Range;
 
 use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Batch, Checksum, Direction, Gso, Interface, LinkType, Packet};
+use tapline_source::DropReason;
 use tapline_sys::PIECES_MAX;
 
-use super::DropReason;
 use super::checksum::Field;
 
 /// The most bytes of a packet that are copied to be changed: link headers and IP with long extension headers.

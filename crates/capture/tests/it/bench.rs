@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tapline_bpf::{Insn, Program, code};
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
-use tapline_capture::{Advance, Event, InterfaceAccount, RingAccount, Source};
 use tapline_packet::Meta;
+use tapline_source::{Advance, Event, InterfaceAccount, RingAccount, Source};
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 

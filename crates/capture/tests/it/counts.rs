@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
-use tapline_capture::{Advance, Count, LossPoint, RingAccount, Source};
+use tapline_source::{Advance, Count, LossPoint, RingAccount, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{arrive, bench, far, finish, number_of, numbered, ring_of, send, settings};

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
-use tapline_capture::{Event, Source};
+use tapline_source::{Event, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{

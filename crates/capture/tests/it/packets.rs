@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tapline_bpf::{Insn, ancillary, code};
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings, CaptureDirection, MergeOrder};
-use tapline_capture::{Count, Source};
 use tapline_packet::{Checksum, Direction, Gso, InterfaceId, LinkType, PacketType, VlanTag};
+use tapline_source::{Count, Source};
 use tapline_sys::NetNs;
 use tapline_sys::bpf::{ProgramKind, probe};
 use tapline_sys::capability::{Capability, keep_only};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
-use tapline_capture::{Advance, Source};
+use tapline_source::{Advance, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{bench, numbered, send, settings};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings, FanoutMode};
-use tapline_capture::{Account, Advance, Balance, Source};
+use tapline_source::{Account, Advance, Balance, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{arrive_among, bench, drive, finish, send, settings, told};

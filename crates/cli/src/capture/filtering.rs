@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use tapline_capture::Error;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
+use tapline_source::Error;
 
 use super::args::CaptureArgs;
 use crate::compiler::{Compiler, filter_text, fits_any};

@@ -7,12 +7,13 @@ use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
-use tapline_capture::{FileInput, Source};
 use tapline_export::TopicAddress;
+use tapline_file::FileInput;
 use tapline_file::{BlockQueue, MergeOrder};
 use tapline_graph::{Control, CookedSource, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
+use tapline_source::Source;
 use tapline_store::StoreName;
 
 use super::args::{CaptureArgs, DirectionArg};

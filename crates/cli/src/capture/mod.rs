@@ -23,12 +23,12 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
-use tapline_capture::{Account, Error, Source};
 use tapline_file::BlockQueue;
 use tapline_graph::stages::{ChunkSettings, CompileFpl, FplProgram, SharedOutput, input_file};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_source::{Account, Error, Source};
 use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
@@ -320,7 +320,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
             failure = unfit.error();
             code_of_whole(args, &account, failure.as_deref())
         }
-        RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_stop_requested() => {
+        RunEnd::Failed(Error::File(error)) if control.is_stop_requested() && is_truncation(&*error) => {
             ExitCode::SUCCESS
         }
         // A reader of lines that has enough (`| head`) ends the work; a file beside them would lack the rest.
@@ -351,6 +351,11 @@ fn code_of_whole(args: &CaptureArgs, account: &Account, misfit: Option<&str>) ->
     misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
     let is_whole = store::tell_missing(lost_by_store(args, account)) && misfit.is_none();
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether a file ended within a packet: what a program that is stopped leaves in a pipe.
+fn is_truncation(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { .. }))
 }
 
 /// Packets that `--count` counted, in the kernel and here.

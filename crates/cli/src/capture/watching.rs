@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-use tapline_capture::Account;
 use tapline_graph::{RunReport, grouped};
+use tapline_source::Account;
 
 use super::args::CaptureArgs;
 use crate::escape::event_line;

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_capture::{Error, Source};
 use tapline_file::{FileWriter, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::FileOutput;
 use tapline_graph::{
@@ -25,6 +24,7 @@ use tapline_graph::{
 };
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
+use tapline_source::{Error, Source};
 use tapline_syntax::units::{count_in, size_in};
 use tapline_traffic::{KEYS, Recipe};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tapline_capture::transmit::{LEAD_NS, Pacer, Schedule};
-use tapline_capture::{Advance, Error, Source};
 use tapline_graph::{Control, GeneratedSource};
 use tapline_packet::{Batch, Interface, Timestamp};
+use tapline_source::{Advance, Error, Source};
 use tapline_traffic::Rate;
 
 use super::GenerateArgs;

@@ -1,7 +1,7 @@
 //! Packets counted and nothing else.
 
-use tapline_capture::{Error, OutputAccount};
 use tapline_graph::{Out, Packets, Stage, StageCounters};
+use tapline_source::{Error, OutputAccount};
 
 /// Counts packets: `--count`.
 #[derive(Default)]

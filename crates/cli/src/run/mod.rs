@@ -22,13 +22,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use tapline_capture::{Error, Listener};
+use tapline_capture::Listener;
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, SplitPlan};
 use tapline_graph::stages::input_file;
 use tapline_graph::{Control, RunEnd, ViewFile};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_source::Error;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 

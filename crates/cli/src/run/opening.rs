@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use tapline_capture::Listener;
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
-use tapline_capture::{FileInput, Listener, Source};
 use tapline_export::TopicAddress;
+use tapline_file::FileInput;
 use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::{Constructor, InterfaceOptions};
 use tapline_graph::plan::{Plan, PlanNode};
@@ -24,6 +25,7 @@ use tapline_graph::{
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
+use tapline_source::Source;
 use tapline_store::RecorderSettings;
 use tapline_sys::NetNs;
 use tapline_sys::privilege::Identity;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use tapline_capture::Source;
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, SplitPlan, WorkerContext};
 use tapline_graph::stages::SharedOutput;
@@ -22,6 +21,7 @@ use tapline_graph::{
 };
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_source::Source;
 
 use super::opening::Opened;
 use super::reporting::Watcher;

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tapline_capture::OutputAccount;
 use tapline_daemon::{EntryKind, JournalEntry, Log, RecordRule, Recording, Rules, Server};
 use tapline_graph::stages::{SourceStage, StoreOutput};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, RunEnd, RunReport};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
+use tapline_source::OutputAccount;
 use tapline_store::Recorder;
 use tapline_sys::privilege::{self, Identity};
 use tapline_tap::protocol::{AttachRequest, RecordingStatus};

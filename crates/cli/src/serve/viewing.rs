@@ -12,12 +12,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use tapline_capture::Source as _;
 use tapline_daemon::{Log, Rules, Server};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet, RunEnd, Stage, ViewFile};
 use tapline_profile::Meters;
+use tapline_source::Source as _;
 use tapline_sys::privilege::Identity;
 use tapline_tap::protocol::AttachRequest;
 use tapline_tap::{Client, WakeThreshold};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use tapline_bpf::{Insn, PacketFilter, Program, code};
-use tapline_capture::Error;
 use tapline_graph::grouped;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Packet};
+use tapline_source::Error;
 
 use crate::live::link_type_text;
 

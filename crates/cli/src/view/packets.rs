@@ -14,10 +14,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use tapline_capture::{Advance, Source};
 use tapline_file::{BlockQueue, CopiedBlock, FileCreator, FileWriter, Section, WriteOptions};
 use tapline_packet::Selection;
 use tapline_print::{Options, Printer, Services, TimeStyle};
+use tapline_source::{Advance, Source};
 use tapline_tap::protocol::{AttachRequest, StartPosition};
 use tapline_tap::{Client, WakeThreshold, socket_path};
 use tapline_web::{PacketAnswer, PacketRequest, PacketSource, QuestionTime};

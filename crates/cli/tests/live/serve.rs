@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
-use tapline_capture::{Advance, Source};
+use tapline_source::{Advance, Source};
 use tapline_sys::{Memfd, Poller, passing, process};
 use tapline_tap::protocol::{AttachRequest, Policy, Reply, Request, VERSION};
 use tapline_tap::{Channel, Client, WakeThreshold};

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use tapline_bpf::code;
-use tapline_capture::{Advance, Error as CaptureError};
 use tapline_packet::{Batch, Meta, Record};
 use tapline_ring::{Policy, Reader, SourceCounter as Counted};
+use tapline_source::{Advance, Error as CaptureError};
 use tapline_sys::usage;
 
 use super::test_source::{HIDDEN, NumberedSource, PATIENCE, Wire, settle};

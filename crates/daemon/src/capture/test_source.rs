@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
+use tapline_source::{Advance, Error, InterfaceAccount, Source};
 
 /// The most packets of a batch.
 const BATCH: u64 = 100;

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use tapline_capture::{Advance, Error as CaptureError};
 use tapline_packet::Batch;
 use tapline_ring::{Policy, Reader, VerdictUse};
+use tapline_source::{Advance, Error as CaptureError};
 
 use super::test_source::{NumberedSource, Wire, settle};
 use super::*;

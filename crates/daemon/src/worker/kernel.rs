@@ -1,7 +1,7 @@
 //! The kernel's filter: the union of what readers and the history want. The rest is not even lent.
 
-use tapline_capture::Source;
 use tapline_ir::CompiledFilter;
+use tapline_source::Source;
 
 use crate::union::{self, Asked};
 
@@ -71,9 +71,9 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use tapline_capture::{Advance, Error, InterfaceAccount};
     use tapline_filter::Options;
     use tapline_packet::{Batch, Interface};
+    use tapline_source::{Advance, Error, InterfaceAccount};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use tapline_capture::Source;
 use tapline_filterset::Matches;
 use tapline_packet::{Batch, Selection};
+use tapline_source::Source;
 use tapline_sys::{clock, usage};
 
 use super::Dispatcher;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tapline_capture::{InterfaceAccount, LossPoint};
 use tapline_ring::{Guarantee, SourceCounter as Counted, SourceCounts};
+use tapline_source::{InterfaceAccount, LossPoint};
 use tapline_tap::protocol::ReaderCounts;
 
 use crate::view::{Rights, View};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use tapline_capture::Source;
 use tapline_ring::WriteRoom as RingRoom;
+use tapline_source::Source;
 use tapline_sys::clock;
 
 use super::part::within;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tapline_capture::Error;
 use tapline_filter::Options;
 use tapline_filterset::MatchPolicy;
 use tapline_ir::CompiledFilter;
+use tapline_source::Error;
 
 use super::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

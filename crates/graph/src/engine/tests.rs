@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tapline_capture::{Account, Balance, Count, Loss, LossPoint, OutputAccount};
+use tapline_source::{Account, Balance, Count, Loss, LossPoint, OutputAccount};
 
 use tapline_bpf::{Insn, Program};
 use tapline_ir::CompiledFilter;

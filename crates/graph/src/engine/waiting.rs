@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tapline_capture::{Error, Source};
+use tapline_source::{Error, Source};
 use tapline_sys::Poller;
 
 /// The wait for several sources.

@@ -1,7 +1,7 @@
 //! `balance`: each flow to one of several outputs.
 
-use tapline_capture::Error;
 use tapline_packet::headers::Headers;
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

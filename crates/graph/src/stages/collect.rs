@@ -12,7 +12,7 @@ use std::cell;
 use std::mem;
 use std::net::SocketAddr;
 
-use tapline_capture::{Error, InterfaceAccount, Listener};
+use tapline_capture::Listener;
 use tapline_collect::{
     Collector, CollectorSettings, DatagramFault, Forgotten, RefusedCause, SourceAccount, TemplateFile,
 };
@@ -20,6 +20,7 @@ use tapline_flow::{Flow, PacketCount, Sampling, Statistics};
 use tapline_packet::headers::Headers;
 use tapline_packet::numbers::ip_protocol;
 use tapline_packet::{Interface, Timestamp};
+use tapline_source::{Error, InterfaceAccount};
 
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

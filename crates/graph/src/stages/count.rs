@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use tapline_capture::af_packet::KernelTally;
 

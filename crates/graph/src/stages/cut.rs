@@ -1,8 +1,8 @@
 //! `cut`: what lies behind the headers is left out.
 
-use tapline_capture::Error;
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -11,10 +11,10 @@
 
 use std::any::Any;
 
-use tapline_capture::Error;
 use tapline_packet::headers::{Headers, Tunnel};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
-use tapline_capture::Error;
 use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -1,7 +1,7 @@
 //! `delay`: packets go on later.
 
-use tapline_capture::Error;
 use tapline_packet::Timestamp;
+use tapline_source::Error;
 
 use super::held::{Held, ROOM};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};

@@ -1,6 +1,6 @@
 //! `drop`: the end of a way.
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Error, FilterAccount, UnfitLinkType};
 use tapline_ir::CompiledFilter;
 use tapline_jit::{NATIVE_AFTER, Native};
 use tapline_packet::{Batch, Interface, InterfaceId, Selection};
+use tapline_source::{Error, FilterAccount, UnfitLinkType};
 
 use crate::graph::Out;
 use crate::packets::Packets;

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tapline_capture::Error;
 use tapline_filter::Options;
 use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, FragmentOutcome, MatchPolicy, Matches};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
+use tapline_source::Error;
 
 use super::unfit::UnfitFilters;
 use crate::catalog::{

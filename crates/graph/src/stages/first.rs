@@ -1,7 +1,7 @@
 //! `first`: the first packets of each flow.
 
-use tapline_capture::Error;
 use tapline_packet::headers::Headers;
+use tapline_source::Error;
 
 use super::recent::Recent;
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};

@@ -12,12 +12,12 @@ use std::cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use tapline_capture::Error;
 use tapline_flow::{
     DetailFields, EndReason, Flow, Journal, KeyFields, Meter, MeterSettings, PAYLOAD_MAX, Sampling,
     Statistics, UnmeteredCause,
 };
 use tapline_packet::{ClockReading, Interface, Selection, Timestamp};
+use tapline_source::Error;
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_capture::transmit::{DropReason, DropReasons};
-use tapline_capture::{Error, OutputAccount};
 use tapline_flow::export::{Element, ExportAccount};
 use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
 use tapline_places::Places;
+use tapline_source::{DropReason, DropReasons};
+use tapline_source::{Error, OutputAccount};
 
 use super::places::PlaceReader;
 use crate::catalog::Arguments;

@@ -4,13 +4,13 @@ use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{
     Details, Dns, DnsAnswer, Endpoint, Flow, Http, KnownField, LinkHeader, MacAddress, SIZES, SizeCounts,
     Tcp, TcpSide, Tls,
 };
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 use tapline_places::Places;
+use tapline_source::{Error, OutputAccount};
 
 use super::places::{self, PlaceReader};
 use super::top;

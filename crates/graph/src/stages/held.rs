@@ -11,8 +11,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use tapline_capture::Error;
 use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, Packet, Record, Timestamp};
+use tapline_source::Error;
 
 use crate::catalog::{Parameter, ParameterType};
 use crate::graph::Out;

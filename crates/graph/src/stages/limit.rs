@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use crate::engine::Control;
 use crate::graph::Out;

@@ -5,9 +5,9 @@
 
 use std::io::{self, Write};
 
-use tapline_capture::{Error, OutputAccount};
 use tapline_packet::{Interface, Packet};
 use tapline_print::{Printer, json};
+use tapline_source::{Error, OutputAccount};
 
 use super::color;
 use crate::graph::Out;

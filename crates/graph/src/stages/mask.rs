@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-use tapline_capture::Error;
 use tapline_mask::{Counts, KEY_LEN, Key, Masker, Payload, Settings};
 use tapline_packet::{Batch, LinkType, Meta, Record};
+use tapline_source::Error;
 
 use super::input_file;
 use crate::catalog::{

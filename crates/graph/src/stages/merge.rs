@@ -7,8 +7,8 @@
 
 use std::any::Any;
 
-use tapline_capture::Error;
 use tapline_packet::{ClockReading, Meta, Packet, Timestamp};
+use tapline_source::Error;
 
 use super::held::{Held, ROOM};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tapline_capture::transmit::{DropReason, DropReasons};
-use tapline_capture::{Error, OutputAccount};
 use tapline_export::{Cause, Destination, Limits, PacketExporter, Secret, Sensor, Spool};
 use tapline_file::Section;
+use tapline_source::{DropReason, DropReasons};
+use tapline_source::{Error, OutputAccount};
 
 use super::batches::{epoch, host, losses};
 use super::flow_export::losses_text;

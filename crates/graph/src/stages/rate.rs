@@ -13,8 +13,8 @@
 use std::any::Any;
 use std::collections::HashSet;
 
-use tapline_capture::Error;
 use tapline_packet::Timestamp;
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -1,9 +1,9 @@
 //! `record`: packets into capture files.
 
-use tapline_capture::transmit::{DropReason, DropReasons};
-use tapline_capture::{Count, Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_packet::{Interface, InterfaceId, Timestamp};
+use tapline_source::{Count, Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
+use tapline_source::{DropReason, DropReasons};
 
 use crate::graph::Out;
 use crate::packets::Packets;

@@ -1,7 +1,8 @@
 //! `reflect`: packets go back out of the interface from which they came.
 
-use tapline_capture::Error;
-use tapline_capture::transmit::{DropReason, DropReasons, Transmitter};
+use tapline_capture::transmit::Transmitter;
+use tapline_source::Error;
+use tapline_source::{DropReason, DropReasons};
 
 use super::bounce::{SWAP, counters};
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};

@@ -14,9 +14,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use tapline_capture::Error;
 use tapline_packet::headers::FiveTuple;
 use tapline_packet::numbers::ip_protocol::{TCP, UDP};
+use tapline_source::Error;
 use tapline_wire::rtp::{self, Codec, Header, Stream};
 use tapline_wire::sip::{self, Message, Start};
 

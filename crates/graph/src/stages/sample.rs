@@ -1,8 +1,8 @@
 //! `sample`: a share of the packets, a share of the flows, or one packet per interval.
 
-use tapline_capture::Error;
 use tapline_capture::af_packet::KernelTally;
 use tapline_packet::{BlockSample, Timestamp};
+use tapline_source::Error;
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

@@ -8,8 +8,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tapline_capture::{Account, Error, InterfaceAccount, OutputAccount};
 use tapline_packet::{ClockReading, Interface};
+use tapline_source::{Account, Error, InterfaceAccount, OutputAccount};
 
 use crate::graph::Out;
 use crate::packets::Packets;

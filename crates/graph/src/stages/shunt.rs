@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use tapline_capture::Error;
 use tapline_flow::{application_names, recognise};
 use tapline_packet::headers::Headers;
+use tapline_source::Error;
 
 use super::recent::Recent;
 use crate::catalog::{

@@ -1,6 +1,6 @@
 //! Packets cut to a snap length, as with `-s`.
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use crate::graph::Out;
 use crate::packets::Packets;

@@ -1,6 +1,6 @@
 //! The first node of a graph, through which the packets of a source enter.
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use crate::graph::Out;
 use crate::packets::Packets;

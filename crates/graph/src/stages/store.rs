@@ -1,8 +1,8 @@
 //! Packets into a store: `tapline record`.
 
-use tapline_capture::transmit::{DropReason, DropReasons};
-use tapline_capture::{Error, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_packet::{Interface, Timestamp};
+use tapline_source::{DropReason, DropReasons};
+use tapline_source::{Error, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_store::{Losses, Recorder, Totals};
 
 use super::record::statistics;

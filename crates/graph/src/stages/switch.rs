@@ -6,11 +6,11 @@
 //! by=protocol   the place of the value in the list, counted from 0          else the output behind the last
 //! ```
 
-use tapline_capture::Error;
 use tapline_filter::Options;
 use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
 use tapline_packet::headers::Headers;
 use tapline_packet::{BATCH_MAX, Interface, LinkType, Packet};
+use tapline_source::Error;
 
 use super::filters::of_indices;
 use super::unfit::UnfitFilters;

@@ -1,6 +1,6 @@
 //! `tee`: the same packets to all outputs.
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use crate::graph::Out;

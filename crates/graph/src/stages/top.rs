@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
 
-use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
+use tapline_source::Error;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -9,8 +9,8 @@
 //! All numbers have their high byte first. The FCS at the end is mostly not captured. The layouts are those that
 //! Wireshark's dissectors of the same names read.
 
-use tapline_capture::Error;
 use tapline_packet::{Batch, Packet, Record, Timestamp};
+use tapline_source::Error;
 
 use crate::catalog::{
     Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

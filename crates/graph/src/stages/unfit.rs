@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::Error;
 use tapline_filterset::Filter;
 use tapline_packet::{Interface, Packet};
+use tapline_source::Error;
 
 /// A sentence about a filter that an interface cannot have.
 pub(super) fn unfit_text(interface: &Interface, filter: &str, reason: &str) -> String {

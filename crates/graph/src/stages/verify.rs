@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tapline_capture::Error;
+use tapline_source::Error;
 use tapline_traffic::{Mark, Stream};
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};

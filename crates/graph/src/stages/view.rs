@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tapline_capture::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
+use tapline_source::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
 use tapline_view::{Ranker, Second, ViewFile};
 
 use crate::catalog::{Arguments, BuildContext, Constructor, Order, Outputs, StageClass, StageInput};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Source};
 use tapline_packet::{Interface, InterfaceId, Record, Timestamp};
+use tapline_source::{Advance, Error, Source};
 
 use super::{Key, PacketBlock, WorkerMerge, append_packet};
 use crate::delegate::delegate_source;

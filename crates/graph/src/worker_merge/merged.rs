@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_packet::{Batch, Interface, Record};
+use tapline_source::{Advance, Error, InterfaceAccount, Source};
 use tapline_sys::tsc;
 
 use super::WorkerMerge;

@@ -1,9 +1,10 @@
+use tapline_packet::{Meta, Timestamp};
+use tapline_source::{Advance, Source};
+use tapline_testkit::random::Random;
+
 use super::input::time_key;
 use super::*;
 use std::time::Duration;
-use tapline_capture::{Advance, Source};
-use tapline_packet::{Meta, Timestamp};
-use tapline_testkit::random::Random;
 
 /// Packets in each of two files.
 const PACKETS: u64 = 4000;

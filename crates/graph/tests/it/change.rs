@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
+use tapline_source::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tapline_capture::{InterfaceAccount, RingAccount};
 use tapline_graph::{TickContext, ViewFile};
 use tapline_packet::{ClockReading, Meta, Timestamp};
 use tapline_profile::RunFolder;
+use tapline_source::{InterfaceAccount, RingAccount};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, arp};
 use tapline_view::{Amount, Dimension, Key, Reader, Reading, Table};
 

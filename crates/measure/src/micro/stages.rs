@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tapline_arena::frame_batches::FrameBatches;
-use tapline_graph::{Error, Graph, NodeId, Out, Packets, Stage};
+use tapline_graph::{Graph, NodeId, Out, Packets, Stage};
 use tapline_packet::{BATCH_MAX, Batch, ClockReading};
 use tapline_profile::{Meters, Task};
+use tapline_source::Error;
 use tapline_sys::tsc;
 
 /// Stages in a row.

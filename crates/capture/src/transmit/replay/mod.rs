@@ -17,12 +17,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use tapline_packet::{Batch, Interface};
+use tapline_source::{Error, Source};
 
 pub use timeline::{ReplayRate, Timing};
 
 use super::Schedule;
 use super::rewrite::Rewrite;
-use crate::{Error, Source};
 use reader::{Prepared, Reader};
 
 /// Batches that are ready ahead of the one being sent.

@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, Direction, Interface, Packet, Record};
+use tapline_source::{Advance, Error};
 
 use super::timeline::Timeline;
 use super::{Opened, ReplayRead, ReplaySettings, Stopped};
 use crate::transmit::rewrite::Rewrite;
-use crate::{Advance, Error};
 
 /// The longest wait for the source between two looks at the order to stop.
 const WAIT: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::ArrowError;
-use tapline_capture::{Error, OutputAccount};
+use tapline_source::{Error, OutputAccount};
 
 use super::columns::Columns;
 use crate::graph::Out;

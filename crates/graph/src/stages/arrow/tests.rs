@@ -6,8 +6,8 @@ use arrow_array::{
     TimestampNanosecondArray,
 };
 use arrow_ipc::reader::StreamReader;
-use tapline_capture::Error;
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
+use tapline_source::Error;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, flags};
 
 use super::columns::Columns;

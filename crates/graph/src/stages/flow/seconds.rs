@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tapline_capture::InterfaceAccount;
 use tapline_flow::Journal;
 use tapline_packet::Timestamp;
+use tapline_source::InterfaceAccount;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Journals that were handed on and whose memory is kept for the next ones.

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{Error, FilterAccount};
 use tapline_cells::SharedCells;
 use tapline_packet::{Batch, Interface, Selection};
+use tapline_source::{Error, FilterAccount};
 
 use crate::graph::Out;
 use crate::packets::Packets;

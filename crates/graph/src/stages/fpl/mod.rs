@@ -5,7 +5,7 @@ mod program;
 
 use std::sync::Arc;
 
-use tapline_capture::Error;
+use tapline_source::Error;
 
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

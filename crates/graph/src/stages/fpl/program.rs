@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 use tapline_bpf::PacketFilter;
-use tapline_capture::Error;
 use tapline_cells::SharedCells;
 use tapline_fpl::functions::aho_corasick;
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions, Registry};
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_search::Patterns;
+use tapline_source::Error;
 
 use super::super::input_file;
 

@@ -5,10 +5,10 @@ mod flow;
 use std::any::Any;
 use std::cmp::Reverse;
 
-use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
+use tapline_source::Error;
 
 use crate::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,

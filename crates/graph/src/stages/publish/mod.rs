@@ -15,9 +15,9 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tapline_capture::transmit::{DropReason, DropReasons};
-use tapline_capture::{Error, OutputAccount};
 use tapline_packet::{Interface, Selection};
+use tapline_source::{DropReason, DropReasons};
+use tapline_source::{Error, OutputAccount};
 
 use super::filter::{Filters, native};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};

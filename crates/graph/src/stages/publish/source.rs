@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_bpf::code;
-use tapline_capture::{Advance, Count, Error, InterfaceAccount, RingAccount, Source};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Interface};
+use tapline_source::{Advance, Count, Error, InterfaceAccount, RingAccount, Source};
 use tapline_sys::{Poller, Wakeup, tsc};
 
 use super::queue::{PacketBlock, Queue, Wanted};

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use tapline_bpf::code;
-use tapline_capture::{Advance, Source};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
+use tapline_source::{Advance, Source};
 
 use super::queue::BLOCKS_MAX;
 use super::*;

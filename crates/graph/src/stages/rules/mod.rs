@@ -13,11 +13,11 @@ mod prepared;
 use std::path::Path;
 use std::sync::Arc;
 
-use tapline_capture::Error;
 use tapline_filterset::Matches;
 use tapline_packet::numbers::ip_protocol::has_ports;
 use tapline_packet::{BATCH_MAX, Interface, Selection};
 use tapline_rules::{Counts, Decision, Flow, OUTPUTS_MAX, Probes, Report, RuleFile, RuleSet};
+use tapline_source::Error;
 
 use super::filters::of_indices;
 use crate::catalog::{

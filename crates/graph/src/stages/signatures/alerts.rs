@@ -11,11 +11,11 @@ use std::io::{BufWriter, Stdout, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use tapline_capture::Error;
 use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use tapline_signature::Signature;
+use tapline_source::Error;
 use tapline_sys::output_file;
 
 use super::eve_time;

@@ -10,7 +10,6 @@ use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::path::Path;
 
-use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_packet::{BATCH_MAX, Packet, Selection, Timestamp};
@@ -18,6 +17,7 @@ use tapline_signature::{
     Action, Conversation, Detector, Direction, Finding, Refusal, Ruleset, Signature, Threshold,
     ThresholdState, Track, Variables,
 };
+use tapline_source::Error;
 
 use super::input_file;
 use super::recent::Recent;

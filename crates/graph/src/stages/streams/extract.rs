@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tapline_capture::Error;
+use tapline_source::Error;
 use tapline_stream::http::{BodyEvent, Conversation, Head, Request, StreamBytes, Unparsed};
 use tapline_stream::{EndCause, Event, Stream};
 

@@ -6,10 +6,10 @@
 
 use std::any::Any;
 
-use tapline_capture::Error;
 use tapline_packet::checksum::{RunningChecksum, updated};
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record};
+use tapline_source::Error;
 use tapline_stream::{Event, Piece, Taken};
 
 use super::super::filters::of_indices;

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
-use tapline_capture::Error;
+use tapline_source::Error;
 use tapline_stream::{Event, Stream};
 
 use super::super::folder::{Folder, appending};

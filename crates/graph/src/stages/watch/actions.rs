@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tapline_capture::Error;
+use tapline_source::Error;
 use tapline_sys::{output_file, unnamed};
 use tapline_watch::{
     Actions as RuleActions, Commands, DeliveryCounts, END_TIME, Event, EventKind, Holds, RecordedPeriod,

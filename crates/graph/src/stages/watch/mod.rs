@@ -15,8 +15,8 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tapline_capture::{Error, OutputAccount};
 use tapline_packet::{ClockReading, Timestamp};
+use tapline_source::{Error, OutputAccount};
 use tapline_watch::{Program, Watch};
 
 use crate::catalog::{

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tapline_capture::{InterfaceAccount, RingAccount};
 use tapline_packet::{ClockReading, Meta, Timestamp};
+use tapline_source::{InterfaceAccount, RingAccount};
 use tapline_testkit::frames::*;
 use tempfile::TempDir;
 

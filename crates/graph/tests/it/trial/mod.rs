@@ -8,7 +8,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
@@ -17,6 +16,7 @@ use tapline_graph::{
 };
 use tapline_packet::{BATCH_MAX, Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
+use tapline_source::{Balance, Error, InterfaceAccount, OutputAccount};
 
 /// A packet that came to an end of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,9 @@ pub enum Error {
     /// The filter cannot be compiled for an interface's link type. The text is the filter's own, with a caret.
     #[error("{0}")]
     Filter(String),
-    /// A capture file cannot be read (further). The text names the file and the byte.
+    /// A capture file cannot be read or written (further). The text names the file, and the byte where it is read.
     #[error(transparent)]
-    File(#[from] tapline_file::Error),
-    /// A capture file cannot be written (further). The text names the file.
-    #[error(transparent)]
-    Write(tapline_file::WriteError),
+    File(Box<dyn std::error::Error + Send + Sync>),
     /// A source failed.
     #[error("{what}: {source}")]
     Source {
@@ -32,7 +29,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The reader of our lines of text has gone (`| head`): no fault, but the end of the work. A capture file that is
-    /// not taken is an [`Error::Write`].
+    /// not taken is an [`Error::File`].
     #[error("{what}: the reader has gone (broken pipe)")]
     BrokenPipe {
         /// The stream.
@@ -52,11 +49,5 @@ impl Error {
     /// A source's failure.
     pub fn source(what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::Source { what: what.to_owned(), source: source.into() }
-    }
-}
-
-impl From<tapline_file::WriteError> for Error {
-    fn from(error: tapline_file::WriteError) -> Error {
-        Error::Write(error)
     }
 }

@@ -6,10 +6,10 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_file::{FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
 use tapline_packet::{Batch, Interface, InterfaceId};
+use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
-use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
+use crate::{FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
 
 /// One or more capture files.
 pub struct FileInput {
@@ -162,5 +162,17 @@ impl Source for FileInput {
     fn progress(&self) -> Option<(u64, u64)> {
         let (read, len) = self.files.position();
         Some((read, len?))
+    }
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Error {
+        Error::File(Box::new(error))
+    }
+}
+
+impl From<crate::WriteError> for Error {
+    fn from(error: crate::WriteError) -> Error {
+        Error::File(Box::new(error))
     }
 }

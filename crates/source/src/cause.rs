@@ -139,21 +139,6 @@ impl DropReason {
     pub fn is_loss(self) -> bool {
         !matches!(self, DropReason::Own | DropReason::Cut | DropReason::SmallFlow | DropReason::Unwanted)
     }
-
-    /// The cause that an error number of a send call stands for; `None` if it says nothing of it.
-    pub(super) fn of_errno(errno: i32) -> Option<DropReason> {
-        match errno {
-            // EAGAIN, ENOMEM, ENOBUFS
-            11 | 12 | 105 => Some(DropReason::QueueFull),
-            // EMSGSIZE
-            90 => Some(DropReason::TooLong),
-            // ENXIO, ENODEV, ENETDOWN
-            6 | 19 | 100 => Some(DropReason::Down),
-            // EINVAL
-            22 => Some(DropReason::Malformed),
-            _ => None,
-        }
-    }
 }
 
 /// Packets that were not sent, by cause.

@@ -15,7 +15,7 @@ use std::fmt;
 
 use tapline_packet::LinkType;
 
-use crate::transmit::DropReasons;
+use crate::DropReasons;
 
 /// A counter, or the statement that it is not counted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,13 +357,11 @@ pub struct UnfitLinkType {
 impl UnfitLinkType {
     /// The reason in one line.
     pub fn clause(&self) -> String {
-        unfit_clause(self.link_type, self.reason.lines().next().unwrap_or_default())
+        let (link_type, reason) = (self.link_type, self.reason.lines().next().unwrap_or_default());
+        format!(
+            "its link type {link_type} cannot have this filter, so its packets are not accepted: {reason}"
+        )
     }
-}
-
-/// A clause about an interface whose link type cannot have the filter.
-pub(crate) fn unfit_clause(link_type: LinkType, reason: &str) -> String {
-    format!("its link type {link_type} cannot have this filter, so its packets are not accepted: {reason}")
 }
 
 impl FilterAccount {

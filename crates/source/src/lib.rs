@@ -1,0 +1,25 @@
+//! Sources of packets, and the account of every packet.
+//!
+//! ```text
+//!   Source --advance--> batch --filter--> selection --> outputs
+//!     |                   |                   |            |
+//!     +---- InterfaceAccount         filtered, accepted   written, lost        = Account
+//! ```
+//!
+//! A source lends packets in place. Interfaces (crate `capture`), files (`file`), stores (`store`) and the daemon's
+//! buffers (`tap`) are sources; the loop that drives one is `graph::Engine`. Each part's counters end up in the
+//! [`Account`], whose sums must balance.
+#![forbid(unsafe_code)]
+
+mod account;
+mod cause;
+mod error;
+mod source;
+
+pub use account::{
+    Account, Balance, Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount,
+    RingAccount, TapAccount, UnfitLinkType, XdpAccount,
+};
+pub use cause::{DropReason, DropReasons};
+pub use error::Error;
+pub use source::{Advance, Event, Source};
