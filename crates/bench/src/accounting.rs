@@ -11,8 +11,7 @@ use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
-use tapline_file::FileInput;
-use tapline_file::MergeOrder;
+use tapline_file::{FileInput, MergeOrder};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet};

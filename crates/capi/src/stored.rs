@@ -18,14 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::{SearchFilter, SearchReport, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_jit::TieredFilter;
 use tapline_packet::{Batch, Direction, Interface, LinkType, Packet, Record};
 use tapline_source::{Advance, Source as _};
 use tapline_store::moments::Clock;
-use tapline_store::{Catalog, Question, Search, StoreName, Window};
+use tapline_store::{
+    Catalog, Question, Search, SearchFilter, SearchReport, StoreInput, StoreName, StoreReading, Window,
+};
 use tapline_sys::Wakeup;
 
 use crate::failure::Failure;

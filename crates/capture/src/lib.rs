@@ -5,8 +5,6 @@ pub mod af_packet;
 pub mod af_xdp;
 mod link_state;
 mod listener;
-mod store_input;
 pub mod transmit;
 
 pub use listener::Listener;
-pub use store_input::{SearchFilter, SearchReport, StoreInput, StoreReading};

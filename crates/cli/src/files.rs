@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use tapline_file::FileInput;
-use tapline_file::FileSource;
+use tapline_file::{FileInput, FileSource};
 use tapline_graph::Control;
 
 use crate::escape::plain;

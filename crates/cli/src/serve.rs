@@ -27,8 +27,7 @@ use tapline_daemon::{
     Capture, CaptureRule, CaptureTotals, Confinement, EntryKind, JournalEntry, Log, Orders, RecordRule,
     Rules, Server, Socket, TimeStamps, confine,
 };
-use tapline_file::FileInput;
-use tapline_file::MergeOrder;
+use tapline_file::{FileInput, MergeOrder};
 use tapline_filter::{HandleKind, Options};
 use tapline_packet::Interface;
 use tapline_profile::Meters;

@@ -23,6 +23,7 @@ mod error;
 mod files;
 mod hold;
 mod index;
+mod input;
 mod keys;
 mod layout;
 mod link_types;
@@ -50,6 +51,7 @@ pub use erase::{Eraser, ErasureAccount, Wanted};
 pub use error::Error;
 pub use hold::{Hold, HoldEntry};
 pub use index::IndexOptions;
+pub use input::{SearchFilter, SearchReport, StoreInput, StoreReading};
 pub use keys::{
     Class, Group, WAYS, WAYS_ALL, Way, flow_value, inner_key, key, mac_value, name_value, open_key,
     pair_value, port_value,
@@ -61,4 +63,4 @@ pub use question::{Fact, Question};
 pub use recorder::{Cutoff, Losses, Overload, Recorder, RecorderSettings, Totals};
 pub use recordings::{RecordingEntry, RecordingGap, Rest};
 pub use repair::{Repaired, repair};
-pub use search::{Examine, Examiners, Next, ParallelSearch, REACH, Search, SearchAccount, Window};
+pub use search::{REACH, Search, SearchAccount, Window};

@@ -8,8 +8,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
 };
 use tapline_export::TopicAddress;
-use tapline_file::FileInput;
-use tapline_file::{BlockQueue, MergeOrder};
+use tapline_file::{BlockQueue, FileInput, MergeOrder};
 use tapline_graph::{Control, CookedSource, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tapline_capture::transmit::replay::{Opened, Reopen};
-use tapline_file::FileInput;
-use tapline_file::MergeOrder;
+use tapline_file::{FileInput, MergeOrder};
 use tapline_graph::Control;
 use tapline_source::{Error, Source};
 use tapline_store::StoreName;

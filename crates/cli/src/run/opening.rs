@@ -12,8 +12,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
 use tapline_export::TopicAddress;
-use tapline_file::FileInput;
-use tapline_file::{FileWriter, MergeOrder, Section, WriteOptions};
+use tapline_file::{FileInput, FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::{Constructor, InterfaceOptions};
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tapline_capture::SearchReport;
 use tapline_graph::grouped;
 use tapline_packet::Timestamp;
 use tapline_store::moments::shown;
-use tapline_store::{Catalog, REACH, RecordingGap, SearchAccount, Window};
+use tapline_store::{Catalog, REACH, RecordingGap, SearchAccount, SearchReport, Window};
 
 use super::search_json;
 

@@ -13,14 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_bpf::PacketFilter;
-use tapline_capture::{SearchFilter, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_graph::stages::CompileFilter;
 use tapline_ir::CompiledFilter;
 use tapline_jit::TieredFilter;
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
-use tapline_store::{Catalog, NameFilter, Question, Search, StoreName, Window};
+use tapline_store::{
+    Catalog, NameFilter, Question, Search, SearchFilter, StoreInput, StoreName, StoreReading, Window,
+};
 use tapline_syntax::units;
 use tapline_sys::open_files;
 

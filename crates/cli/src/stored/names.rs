@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
-use tapline_capture::SearchFilter;
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
-use tapline_store::{NameFilter, NameMatcher};
+use tapline_store::{NameFilter, NameMatcher, SearchFilter};
 
 thread_local! {
     /// The matcher's buffers, of each thread that searches.

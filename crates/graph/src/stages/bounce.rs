@@ -8,8 +8,7 @@
 //! [`Transmitter`].
 
 use tapline_capture::transmit::Transmitter;
-use tapline_source::DropReasons;
-use tapline_source::{Error, OutputAccount};
+use tapline_source::{DropReasons, Error, OutputAccount};
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -10,8 +10,7 @@ use tapline_flow::export::{Element, ExportAccount};
 use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
 use tapline_places::Places;
-use tapline_source::{DropReason, DropReasons};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::{DropReason, DropReasons, Error, OutputAccount};
 
 use super::places::PlaceReader;
 use crate::catalog::Arguments;

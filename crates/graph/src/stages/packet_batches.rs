@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tapline_export::{Cause, Destination, Limits, PacketExporter, Secret, Sensor, Spool};
 use tapline_file::Section;
-use tapline_source::{DropReason, DropReasons};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::{DropReason, DropReasons, Error, OutputAccount};
 
 use super::batches::{epoch, host, losses};
 use super::flow_export::losses_text;

@@ -2,8 +2,9 @@
 
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_packet::{Interface, InterfaceId, Timestamp};
-use tapline_source::{Count, Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
-use tapline_source::{DropReason, DropReasons};
+use tapline_source::{
+    Count, DropReason, DropReasons, Error, InterfaceAccount, Loss, LossPoint, OutputAccount,
+};
 
 use crate::graph::Out;
 use crate::packets::Packets;

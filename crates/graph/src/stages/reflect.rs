@@ -1,8 +1,7 @@
 //! `reflect`: packets go back out of the interface from which they came.
 
 use tapline_capture::transmit::Transmitter;
-use tapline_source::Error;
-use tapline_source::{DropReason, DropReasons};
+use tapline_source::{DropReason, DropReasons, Error};
 
 use super::bounce::{SWAP, counters};
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};

@@ -1,8 +1,7 @@
 //! Packets into a store: `tapline record`.
 
 use tapline_packet::{Interface, Timestamp};
-use tapline_source::{DropReason, DropReasons};
-use tapline_source::{Error, InterfaceAccount, LossPoint, OutputAccount};
+use tapline_source::{DropReason, DropReasons, Error, InterfaceAccount, LossPoint, OutputAccount};
 use tapline_store::{Losses, Recorder, Totals};
 
 use super::record::statistics;

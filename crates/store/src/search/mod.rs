@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use tapline_packet::Timestamp;
 
 pub use account::SearchAccount;
-pub use parallel::{Examine, Examiners, Next, ParallelSearch};
+pub(crate) use parallel::{Examine, Next, ParallelSearch};
 
 use crate::catalog::Catalog;
 use crate::error::Error;

@@ -43,14 +43,14 @@ const FILES_PER_SEGMENT: u64 = 3;
 /// Makes something of intact sections: they stand at a place in a buffer, which may be taken. The time is the least
 /// that a packet of the next [`REACH`](super::REACH) slots may have: packets up to it are in the order of time already,
 /// once they are sorted among themselves.
-pub type Examine<T> = Box<dyn FnMut(&mut Vec<u8>, Range<usize>, Timestamp) -> T + Send>;
+pub(crate) type Examine<T> = Box<dyn FnMut(&mut Vec<u8>, Range<usize>, Timestamp) -> T + Send>;
 
 /// What is to be done, by the number of the thread, counted from 0 over all threads that ever were.
-pub type Examiners<T> = Arc<dyn Fn(usize) -> Examine<T> + Send + Sync>;
+pub(crate) type Examiners<T> = Arc<dyn Fn(usize) -> Examine<T> + Send + Sync>;
 
 /// What a search has for its caller.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<T> {
+pub(crate) enum Next<T> {
     /// What was made of the next sections.
     Found(T),
     /// Nothing within the time allowed; ask again.
@@ -60,7 +60,7 @@ pub enum Next<T> {
 }
 
 /// A search by several threads.
-pub struct ParallelSearch<T> {
+pub(crate) struct ParallelSearch<T> {
     shared: Arc<Shared<T>>,
     examiners: Examiners<T>,
     threads: Vec<JoinHandle<()>>,
@@ -116,7 +116,7 @@ enum Task {
 impl<T: Send + 'static> ParallelSearch<T> {
     /// Goes on with a search, by `threads` threads once it is [resumed](Self::resume), each with an examiner of its
     /// own. `rate` is the most bytes of chunks that are read a second.
-    pub fn new(
+    pub(crate) fn new(
         search: Search,
         threads: usize,
         rate: Option<NonZeroU64>,
@@ -155,7 +155,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
     }
 
     /// Makes the threads, with the rights of this one.
-    pub fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.shared.state().is_paused = false;
         while self.threads.len() < self.threads_max {
             let (shared, examine) = (Arc::clone(&self.shared), (self.examiners)(self.begun));
@@ -174,7 +174,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
     ///
     /// # Panics
     /// If a thread did.
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.shared.state().is_paused = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
@@ -188,7 +188,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
     ///
     /// # Panics
     /// If a thread did.
-    pub fn next(&mut self, wait: Duration) -> Next<T> {
+    pub(crate) fn next(&mut self, wait: Duration) -> Next<T> {
         let until = Instant::now() + wait;
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
@@ -250,12 +250,12 @@ impl<T: Send + 'static> ParallelSearch<T> {
     }
 
     /// Whether all is read that was there, and what comes is waited for.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.tail.is_some() && self.shared.state().is_done()
     }
 
     /// Takes a buffer back that an examiner took. Others are dropped.
-    pub fn give_back(&self, buffer: Vec<u8>) {
+    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
         let mut state = self.shared.state();
         if buffer.len() > SLOT_LEN && state.spare.len() < SPARE_MAX {
             state.spare.push(buffer);
@@ -263,7 +263,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
     }
 
     /// What it did so far.
-    pub fn account(&self) -> SearchAccount {
+    pub(crate) fn account(&self) -> SearchAccount {
         let state = self.shared.state();
         let chunks =
             |stretches: &VecDeque<Stretch>| -> u64 { stretches.iter().map(|stretch| stretch.chunks()).sum() };
@@ -276,13 +276,8 @@ impl<T: Send + 'static> ParallelSearch<T> {
         account
     }
 
-    /// The times that are asked for.
-    pub fn window(&self) -> Window {
-        self.shared.plan.window
-    }
-
     /// Segments done, and all.
-    pub fn progress(&self) -> (u64, u64) {
+    pub(crate) fn progress(&self) -> (u64, u64) {
         let state = self.shared.state();
         let left = (state.segments.len() + state.plans.len()) as u64;
         (state.total.saturating_sub(left), state.total)

@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::time::Duration;
 
 use super::*;
-use crate::{Error, Examiners, Next, ParallelSearch, check, repair};
+use crate::search::{Examine, Next, ParallelSearch};
+use crate::{Error, check, repair};
 
 /// A store whose recorder recycled segments; gives its segments' numbers.
 fn recycled(root: &Path) -> Vec<u64> {
@@ -445,7 +446,8 @@ fn a_followed_recording_ends_with_its_window() {
     let window = Window { from: at(0), to: at(5) };
     let mut search = Search::new(catalog, window, Question::Anything).unwrap();
     search.follow();
-    let examiners: Examiners<usize> = Arc::new(|_| Box::new(|_, place: Range<usize>, _| place.len()));
+    let examiners =
+        Arc::new(|_| Box::new(|_: &mut Vec<u8>, place: Range<usize>, _| place.len()) as Examine<usize>);
     let mut search = ParallelSearch::new(search, 2, None, examiners);
     search.resume();
     let mut found = 0;

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tapline_packet::{Interface, Selection};
-use tapline_source::{DropReason, DropReasons};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::{DropReason, DropReasons, Error, OutputAccount};
 
 use super::filter::{Filters, native};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};

@@ -8,7 +8,7 @@
 //! slots before an older one is lent behind it. Of packets whose clocks differ by more, as after a step of the clock,
 //! the newer ones are lent first, and counted.
 //!
-//! [`REACH`]: tapline_store::REACH
+//! [`REACH`]: crate::search::REACH
 
 use std::collections::VecDeque;
 

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
 use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
-use tapline_store::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
 pub use self::examine::SearchFilter;
 use self::examine::{Examiner, Found};
 use self::order::TimeOrder;
+use crate::search::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
 /// Packets of a store within the times of a search, which a filter accepts.
 pub struct StoreInput {

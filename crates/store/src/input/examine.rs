@@ -7,9 +7,9 @@ use tapline_bpf::PacketFilter;
 use tapline_file::SectionReader;
 use tapline_packet::{Interface, Record, Selection, Timestamp};
 use tapline_source::Error;
-use tapline_store::Window;
 
 use super::order::{copy_out, len_of};
+use crate::Window;
 
 /// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where
 /// every packet is wanted.
