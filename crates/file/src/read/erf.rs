@@ -18,7 +18,8 @@
 //! | padding 48 | | skipped |
 //! | all others (raw link 24, ATM, AAL, meta ...) | | ERF: the record as a whole, nothing is lost |
 //!
-//! There is no magic number; [`looks_like_records`] judges the first records as wiretap (`erf.c`) does.
+//! There is no magic number; [`looks_like_records`] judges the first records as wiretap (`erf.c`) does, but takes times
+//! that step back where the lengths of all records fit.
 
 use std::ops::Range;
 
@@ -39,7 +40,8 @@ const KIND_MAX: u8 = 27;
 
 /// Records that are judged before a file is taken for ERF.
 const TRIAL_RECORDS: usize = 20;
-/// Times may step back by this much between interfaces, and forth by a year.
+/// Times may step back by this much between interfaces, and forth by a year. Records whose lengths do not fit are taken
+/// for those of another format otherwise.
 const STEP_BACK_MAX: u64 = 1 << 32;
 const STEP_FORTH_MAX: u64 = (365 * 24 * 3600) << 32;
 
@@ -223,35 +225,51 @@ fn timestamp(time: u64) -> Timestamp {
 /// one.
 pub(super) fn looks_like_records(bytes: &[u8]) -> bool {
     let (mut at, mut packets, mut last_time) = (0, 0, None);
+    let (mut has_steps, mut has_misfit) = (false, false);
     for _ in 0..TRIAL_RECORDS {
         let rest = &bytes[at..];
         let Some(header) = rest.first_chunk().map(Header::parse) else { break };
-        if !is_plausible(&header, last_time) {
+        if header.len < HEADER_LEN || header.kind != KIND_PAD && !is_packet_kind(header.kind) {
             return false;
         }
-        let Some(record) = rest.get(..header.len) else { break };
+        let whole = rest.get(..header.len);
         if header.kind != KIND_PAD {
-            if data(&header, &Content::of(header.kind), record).is_err() {
-                return false;
-            }
+            has_steps |= last_time.is_some_and(|last| is_step(last, header.time));
             last_time = Some(header.time);
-            packets += 1;
+            if let Some(record) = whole {
+                let Some(fits) = lengths_fit(&header, record) else { return false };
+                has_misfit |= !fits;
+                packets += 1;
+            }
+        }
+        if whole.is_none() {
+            break;
         }
         at += header.len;
     }
-    packets > 0
+    packets > 0 && !(has_steps && has_misfit)
 }
 
-fn is_plausible(header: &Header, last_time: Option<u64>) -> bool {
-    if header.len < HEADER_LEN {
-        return false;
-    }
-    if header.kind == KIND_PAD {
-        return true;
-    }
-    let steps_well = last_time.is_none_or(|last| {
-        header.time.saturating_sub(last) <= STEP_FORTH_MAX
-            && last.saturating_sub(header.time) <= STEP_BACK_MAX
-    });
-    header.kind != KIND_LEGACY && header.kind <= KIND_MAX && steps_well
+/// Whether the whole of `bytes` is one record of a packet that [`Parser`] finds.
+pub(crate) fn is_packet(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk().map(Header::parse) else { return false };
+    header.len == bytes.len()
+        && is_packet_kind(header.kind)
+        && data(&header, &Content::of(header.kind), bytes).is_ok()
+}
+
+fn is_packet_kind(kind: u8) -> bool {
+    kind != KIND_LEGACY && kind <= KIND_MAX
+}
+
+fn is_step(last: u64, time: u64) -> bool {
+    time.saturating_sub(last) > STEP_FORTH_MAX || last.saturating_sub(time) > STEP_BACK_MAX
+}
+
+/// Whether the length of a record is that of its packet, or the packet was cut; `None` if it has no room for its headers.
+fn lengths_fit(header: &Header, record: &[u8]) -> Option<bool> {
+    let content = Content::of(header.kind);
+    let start = data(header, &content, record).ok()?.start;
+    let is_padded_to_8 = record.len() - start < usize::from(header.wire_len) + 8;
+    Some(matches!(content, Content::Whole) || is_padded_to_8)
 }

@@ -45,8 +45,8 @@ pub(crate) const FCS_LEN_SHIFT: u32 = 28;
 /// The bits of the same field that are 0.
 const LINK_TYPE_RESERVED: u32 = 0x03ff_0000;
 
-/// Records that are looked at to tell layouts apart, as many as wiretap tries.
-const TRIAL_RECORDS: usize = 3;
+/// Records that are looked at before a layout is doubted, as many as wiretap tries.
+const FIRST_RECORDS: usize = 3;
 
 /// Packets longer than this on the wire are a sign of a wrong layout: the longest D-Bus message.
 const TRIAL_WIRE_LEN_MAX: u32 = 128 << 20;
@@ -331,25 +331,30 @@ impl Parser {
         Fault { cap_len: Some(cap_len), ..Fault::new(reason) }
     }
 
-    /// Takes the first layout unless the records are odd in it and another fits them perfectly.
+    /// Takes the first layout unless the first records are odd in it, and another fits all records that have come
+    /// perfectly and finds more of them. A layout that is not the file's loses the records after one or two, so odd
+    /// records of the first layout, such as more captured bytes than on the wire, do not make it another one.
     fn choose_layout(&mut self, layouts: &[Layout], records: &[u8], snap_len: u32) {
-        if self.trial(records, snap_len).doubts == 0 {
+        if self.trial(records, snap_len, FIRST_RECORDS).doubts == 0 {
             return;
         }
+        let known = self.trial(records, snap_len, usize::MAX).whole;
         for &layout in &layouts[1..] {
-            let trial = Parser { layout, pseudo_header: None, ..*self }.trial(records, snap_len);
-            if trial.doubts == 0 && trial.whole >= 2 {
+            let parser = Parser { layout, pseudo_header: None, ..*self };
+            let trial = parser.trial(records, snap_len, usize::MAX);
+            if trial.doubts == 0 && trial.whole > known.max(1) {
                 self.layout = layout;
                 return;
             }
         }
     }
 
-    /// Reads the first records in this layout and counts what is odd. A record that is not there as a whole is not odd.
-    fn trial(&self, records: &[u8], snap_len: u32) -> Trial {
+    /// Reads up to `records_max` records in this layout and counts what is odd. A record that is not there as a whole is
+    /// not odd.
+    fn trial(&self, records: &[u8], snap_len: u32, records_max: usize) -> Trial {
         let mut trial = Trial::default();
         let mut at = 0usize;
-        while trial.whole < TRIAL_RECORDS {
+        while trial.whole < records_max {
             let Some(bytes) = records.get(at..at + self.layout.len()) else { break };
             let header = self.header(bytes);
             trial.doubts += self.header_doubts(&header, bytes, snap_len);

@@ -6,13 +6,13 @@
 //! | Cisco HDLC, PPP | 1 |
 //! | IPv4, IPv6, raw IP | 22, 23 |
 //! | InfiniBand | 21 |
-//! | ERF | as it is |
+//! | ERF | as it is, with the length of what is there |
 
 use flate2::Crc;
 use tapline_packet::{Interface, LinkType, Packet, Timestamp};
 
 use super::frame::Frame;
-use crate::read::erf::HEADER_LEN;
+use crate::read::erf::{HEADER_LEN, is_packet};
 
 /// Records are padded to this many bytes, as cards write them.
 const ALIGNMENT: usize = 8;
@@ -43,12 +43,16 @@ pub(super) fn holds(link_type: LinkType) -> bool {
 }
 
 /// Appends the record of a packet of this interface, whose link type [`holds`] has found to fit. `snap_len` bytes at
-/// most are kept of the packet; 0 for no limit.
-pub(super) fn packet(buffer: &mut Vec<u8>, packet: &Packet<'_>, interface: &Interface, snap_len: u32) {
+/// most are kept of the packet; 0 for no limit. Returns whether there is one: a packet of link type ERF may be none.
+pub(super) fn packet(
+    buffer: &mut Vec<u8>,
+    packet: &Packet<'_>,
+    interface: &Interface,
+    snap_len: u32,
+) -> bool {
     let frame = Frame::new(packet, interface.link_type, snap_len);
     if interface.link_type == LinkType::ERF {
-        frame.write(buffer);
-        return;
+        return whole_record(buffer, &frame);
     }
     let start = buffer.len();
     let pad: &[u8] = if interface.link_type == LinkType::ETHERNET { &[0, 0] } else { &[] };
@@ -63,7 +67,9 @@ pub(super) fn packet(buffer: &mut Vec<u8>, packet: &Packet<'_>, interface: &Inte
     if buffer.len() - data >= frame.wire_len as usize + fcs_len {
         buffer.resize(start + (buffer.len() - start).next_multiple_of(ALIGNMENT), 0);
     }
-    let wire_len = u16::try_from(frame.wire_len as usize + fcs_len).unwrap_or(u16::MAX);
+    // Bytes behind the length on the wire would be read as padding.
+    let wire_len = (frame.wire_len as usize).max(frame.len()) + fcs_len;
+    let wire_len = u16::try_from(wire_len).unwrap_or(u16::MAX);
     let losses = u16::try_from(packet.meta.drops_before).unwrap_or(u16::MAX);
     let len = (buffer.len() - start) as u16; // at most RECORD_LEN_MAX
     let header = &mut buffer[start..start + HEADER_LEN];
@@ -73,6 +79,24 @@ pub(super) fn packet(buffer: &mut Vec<u8>, packet: &Packet<'_>, interface: &Inte
     header[10..12].copy_from_slice(&len.to_be_bytes());
     header[12..14].copy_from_slice(&losses.to_be_bytes());
     header[14..16].copy_from_slice(&wire_len.to_be_bytes());
+    true
+}
+
+/// Appends a packet that is a record itself, unless a reader would not find it. Of a record that was cut the length is
+/// that of what is left.
+fn whole_record(buffer: &mut Vec<u8>, frame: &Frame<'_>) -> bool {
+    let start = buffer.len();
+    frame.write(buffer);
+    let record = &mut buffer[start..];
+    let (len, field) = (u16::try_from(record.len()), record.get_mut(10..12));
+    if let (Ok(len), Some(field)) = (len, field) {
+        field.copy_from_slice(&len.to_be_bytes());
+    }
+    let is_found = is_packet(record);
+    if !is_found {
+        buffer.truncate(start);
+    }
+    is_found
 }
 
 /// Appends the check sequence that Ethernet records end with, where the interface gives none and the frame is whole;

@@ -22,7 +22,8 @@ impl<'a> Frame<'a> {
     ///
     /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4. The
     /// packet is cut to `snap_len` (0 for no limit), so that no file holds more than its header says. Other writers'
-    /// files may: libpcap cuts their packets as it reads them (`pcap_next_packet` in sf-pcap.c).
+    /// files may: libpcap cuts their packets as it reads them (`pcap_next_packet` in sf-pcap.c). No reader takes more than
+    /// the link type's greatest length, which a tag may exceed.
     #[inline]
     pub(super) fn new(packet: &Packet<'a>, link_type: LinkType, snap_len: u32) -> Frame<'a> {
         let wire_len = packet.meta.wire_len;
@@ -31,7 +32,9 @@ impl<'a> Frame<'a> {
             None => whole,
             Some(tag) => whole.tagged(tag, link_type).unwrap_or(whole),
         };
-        if snap_len != 0 && frame.len() > snap_len as usize { frame.cut(snap_len as usize) } else { frame }
+        let len_max = link_type.snap_len_max();
+        let len_max = if snap_len == 0 { len_max } else { snap_len.min(len_max) } as usize;
+        if frame.len() > len_max { frame.cut(len_max) } else { frame }
     }
 
     /// Captured bytes.

@@ -373,7 +373,9 @@ impl FileWriter {
                     return Ok(false);
                 }
                 let limit = pcapng::limit(interface, self.options.snap_len);
-                erf::packet(&mut self.buffer, &packet, interface, limit);
+                if !erf::packet(&mut self.buffer, &packet, interface, limit) {
+                    return Ok(false);
+                }
             }
         }
         if let Some(current) = &mut self.current {

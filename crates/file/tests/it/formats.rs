@@ -75,6 +75,24 @@ fn pcap_with_longer_record_headers() {
     }
 }
 
+/// Odd records of the standard layout do not make it another one, though their bytes may look like its header.
+#[test]
+fn odd_records_are_of_the_standard_layout() {
+    for order in ORDERS {
+        for (fraction, cap_len, wire_len) in [(10, 40, 8), (2_000_000, 0, 0), (10, 0, 200 << 20)] {
+            let mut file = Bytes::new(order);
+            file.pcap_header(0xa1b2_c3d4, (2, 4), 2000, 1);
+            for _ in 0..200 {
+                file.pcap_record((SECOND, fraction), wire_len, &[], &vec![0; cap_len]);
+            }
+            let whole = read(&file.bytes);
+            assert!(whole.error.is_none(), "{:?}", whole.error);
+            assert_eq!(whole.packets.len(), 200, "{fraction} {cap_len} {wire_len}");
+            assert!(whole.packets.iter().all(|packet| packet.data.len() == cap_len));
+        }
+    }
+}
+
 #[test]
 fn pcap_versions_with_lengths_the_other_way_round() {
     for order in ORDERS {

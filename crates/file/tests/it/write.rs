@@ -804,3 +804,45 @@ fn a_length_that_is_no_multiple_of_four_is_told() {
         assert!(remark.starts_with("1 block has") && remark.contains("the first one 23"), "{remark}");
     }
 }
+
+/// Whatever lengths and times packets have, a reader finds what is told as written, with all bytes.
+#[test]
+fn written_is_what_a_reader_finds() {
+    let directory = tempfile::tempdir().unwrap();
+    let erf = |kind: u8, len: u16| {
+        let mut record = vec![0; 40];
+        (record[8], record[10], record[11]) = (kind, (len >> 8) as u8, len as u8);
+        record
+    };
+    let records = [erf(2, 40), erf(2, 1000), erf(48, 40), erf(0x82, 40), erf(24, 40), vec![2; 9]];
+    for (link_type, packets, found) in [
+        (LinkType::ETHERNET, [data(60), data(1), data(0), data(61), data(62), data(63)], 6),
+        (LinkType::IPV4, [data(60), data(1), data(0), data(61), data(62), data(63)], 6),
+        (LinkType::ERF, records, 4),
+    ] {
+        let interfaces = vec![Interface::new("eth0", link_type)];
+        for name in ["out.erf", "out.pcap", "out.pcapng"] {
+            let path = directory.path().join(name);
+            let mut writer = writer(WriteOptions::new(&path, &interfaces), &interfaces);
+            for (number, packet) in packets.iter().enumerate() {
+                let cap_len = packet.len() as u32;
+                // One in two has fewer bytes on the wire than captured, and the clock jumps by years.
+                let wire_len = if number % 2 == 0 { cap_len } else { cap_len / 4 };
+                let timestamp = seconds([0, 1 << 31, 5, -(1 << 30)][number % 4]);
+                let meta = Meta { timestamp, wire_len, ..Meta::default() };
+                let record = Record { offset: 0, cap_len, options_len: 0, meta };
+                writer.write(&Batch::new(packet, &[record]), &all(1), &interfaces).expect("written");
+            }
+            writer.finish(&[]).expect("complete");
+            let whole = read(&std::fs::read(&path).unwrap());
+            assert!(whole.error.is_none(), "{name} {link_type}: {:?}", whole.error);
+            assert_eq!(whole.packets.len() as u64, writer.written(), "{name} {link_type}");
+            assert_eq!(writer.written() + writer.lost(), packets.len() as u64);
+            assert_eq!(writer.written(), if name == "out.erf" { found } else { 6 }, "{name} {link_type}");
+            for (packet, written) in whole.packets.iter().zip(&packets).filter(|_| link_type != LinkType::ERF)
+            {
+                assert!(packet.data.starts_with(written), "{name} {link_type}");
+            }
+        }
+    }
+}
