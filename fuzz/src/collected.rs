@@ -40,12 +40,9 @@ pub fn collected(data: &[u8]) {
     sources.push(&collector.forgotten().account);
     assert_eq!(sources.iter().map(|source| source.flows).sum::<u64>(), flows.len() as u64);
     assert_eq!(sources.iter().map(|source| source.datagrams).sum::<u64>(), collector.datagrams());
-    let packets: u64 = flows.iter().map(Flow::packets).sum();
-    assert_eq!(sources.iter().map(|source| source.packets).sum::<u64>(), packets);
-    assert_eq!(
-        sources.iter().map(|source| source.bytes).sum::<u64>(),
-        flows.iter().map(Flow::bytes).sum::<u64>()
-    );
+    let sum = |of: fn(&Flow) -> u64| flows.iter().map(of).map(u128::from).sum::<u128>();
+    assert_eq!(sources.iter().map(|source| source.packets).sum::<u128>(), sum(Flow::packets));
+    assert_eq!(sources.iter().map(|source| source.bytes).sum::<u128>(), sum(Flow::bytes));
     assert!(sources.iter().all(|source| source.held == 0));
     assert!(flows.iter().all(|flow| flow.first() <= flow.last()
         && flow.endpoints[0].address.is_ipv4() == flow.endpoints[1].address.is_ipv4()));

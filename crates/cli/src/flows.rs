@@ -61,7 +61,7 @@ fn sources_text(table: &Table) -> String {
     };
     let row = |row: &Vec<Cell>| -> Vec<Entry> {
         let cell = |name: &str| row.get(at(name)?);
-        let number = |name: &str| if let Some(Cell::Number(number)) = cell(name) { *number } else { 0 };
+        let number = |name: &str| cell(name).map_or(0, number_of);
         let word = |name: &str| cell(name).map(Cell::to_string).unwrap_or_default();
         let mut remarks = Vec::new();
         if number("sampling") > 1 {
@@ -276,7 +276,16 @@ fn length(text: &str) -> usize {
 fn time_of(cell: &Cell) -> Option<i64> {
     match cell {
         Cell::Time(ns) => Some(*ns),
-        Cell::Number(_) | Cell::Text(_) | Cell::Unknown => None,
+        Cell::Number(_) | Cell::Sum(_) | Cell::Text(_) | Cell::Unknown => None,
+    }
+}
+
+/// The number of a cell; 0 if it has none.
+fn number_of(cell: &Cell) -> u128 {
+    match cell {
+        Cell::Number(number) => u128::from(*number),
+        Cell::Sum(sum) => *sum,
+        Cell::Time(_) | Cell::Text(_) | Cell::Unknown => 0,
     }
 }
 
@@ -305,14 +314,13 @@ fn totals(meters: &[&Table]) -> String {
         let rows = meters.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
         rows.filter_map(|(table, row)| row.get(cell(table)?)).collect()
     };
-    let number = |cell: &Cell| if let Cell::Number(number) = cell { *number } else { 0 };
-    let sum = |name: &str| cells(name).into_iter().map(number).sum::<u64>();
+    let sum = |name: &str| cells(name).into_iter().map(number_of).sum::<u128>();
     // Sources have columns of other meanings with the same names.
-    let of_meters = |name: &str| -> u64 {
+    let of_meters = |name: &str| -> u128 {
         let meters = meters.iter().filter(|table| !table.columns.contains(&"exporter"));
         let numbers = meters.flat_map(|table| {
             let at = table.columns.iter().position(|column| *column == name);
-            table.rows.iter().filter_map(move |row| row.get(at?)).map(number)
+            table.rows.iter().filter_map(move |row| row.get(at?)).map(number_of)
         });
         numbers.sum()
     };
@@ -355,13 +363,14 @@ fn totals(meters: &[&Table]) -> String {
     text
 }
 
-fn counted(count: u64, what: &str) -> String {
+fn counted(count: u128, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {what}{s}", amount(count, ""))
 }
 
 /// A number with three digits or so, and the letter of its thousands right behind `gap`.
-fn amount(number: u64, gap: &str) -> String {
+fn amount(number: impl Into<u128>, gap: &str) -> String {
+    let number = number.into();
     if number < 1000 {
         return format!("{number}{gap}");
     }
@@ -379,7 +388,7 @@ fn amount(number: u64, gap: &str) -> String {
 }
 
 /// Bytes, in thousands.
-fn bytes(number: u64) -> String {
+fn bytes(number: impl Into<u128>) -> String {
     amount(number, " ") + "B"
 }
 
@@ -483,7 +492,7 @@ mod tests {
         let texts =
             [0, 999, 1000, 3400, 99_949, 99_950, 999_499, 999_500, u64::MAX].map(|number| amount(number, ""));
         assert_eq!(texts, ["0", "999", "1.0k", "3.4k", "99.9k", "100k", "999k", "1.0M", "18.4E"]);
-        assert_eq!([0, 999, 1_200_000].map(bytes), ["0 B", "999 B", "1.2 MB"]);
+        assert_eq!([0_u64, 999, 1_200_000].map(bytes), ["0 B", "999 B", "1.2 MB"]);
         let times = [0, 5, 1500, 61_000, 3_660_000, 90_000_000].map(duration);
         assert_eq!(times, ["0 ms", "5 ms", "1.5 s", "1m 01s", "1h 01m", "1d 01h"]);
         let days = [-1, 0, 951_782_400, 1_700_000_000, 4_107_542_400]

@@ -97,7 +97,7 @@ pub enum RefusedCause {
     NoCounters = 3,
     /// Samples of packets that are not IP.
     NotIp = 4,
-    /// Records with counters greater than any router's: sums would no longer be right.
+    /// Records with counters greater than any router's.
     TooGreat = 5,
     /// Records of fewer octets than any description of a flow has: one datagram would have tens of thousands.
     TooShort = 6,
@@ -149,9 +149,9 @@ pub struct SourceAccount {
     /// Flows that a filter refused. They are not among the flows.
     pub filtered: u64,
     /// Packets that the flows count.
-    pub packets: u64,
+    pub packets: u128,
     /// Bytes that the flows count.
-    pub bytes: u64,
+    pub bytes: u128,
     /// What is missing by the sequence numbers, in the unit that they count.
     pub lost: u64,
     /// The unit: [`Protocol::unit`], unless the exporter counts otherwise.

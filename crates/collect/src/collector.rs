@@ -30,8 +30,9 @@ const RECORD_LEN_MIN: usize = 8;
 /// Packets and bytes of one record at most: half an hour at 1 Tbit/s is 2.7e12 packets and 2.3e14 bytes.
 const PACKETS_MAX: u64 = 1 << 42;
 const BYTES_MAX: u64 = 1 << 48;
-/// Packets and bytes of all records together, so that no sum wraps.
-const SUM_MAX: u64 = 1 << 63;
+/// Packets of all flows for which outputs answer: their sums do not wrap. Whoever forges records reaches it, so flows are
+/// not refused then, but each side counts as one packet ([`tapline_flow::Collected::is_beyond`]).
+const ANSWERED_MAX: u64 = 1 << 63;
 /// How long before its message a flow may begin, and how long behind it end.
 const BEFORE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 const BEHIND_NS: i64 = 3600 * 1_000_000_000;
@@ -61,8 +62,10 @@ pub struct Collector {
     /// Datagrams that were refused whole, by [`DatagramFault`].
     refused: [u64; DatagramFault::ALL.len()],
     read: u64,
-    /// Packets and bytes of all flows.
-    sums: (u64, u64),
+    /// Packets of all flows for which outputs answer.
+    answered: u64,
+    /// Whether they have reached [`ANSWERED_MAX`].
+    is_beyond: bool,
 }
 
 /// A datagram, and where and when it came from.
@@ -87,7 +90,8 @@ impl Collector {
             file: None,
             refused: [0; DatagramFault::ALL.len()],
             read: 0,
-            sums: (0, 0),
+            answered: 0,
+            is_beyond: false,
         };
         if let Some(mut file) = file {
             for (key, entry) in file.take_kept() {
@@ -140,10 +144,11 @@ impl Collector {
     pub fn filter_out(&mut self, flow: &Flow) {
         if let Some(account) = self.sources.last_used() {
             account.flows -= 1;
-            account.packets -= flow.packets();
-            account.bytes -= flow.bytes();
+            account.packets -= u128::from(flow.packets());
+            account.bytes -= u128::from(flow.bytes());
             account.filtered += 1;
         }
+        self.answered -= flow.answered_packets();
     }
 
     /// Datagrams that were read.
@@ -171,6 +176,11 @@ impl Collector {
     /// The sources that were forgotten, together.
     pub fn forgotten(&self) -> &Forgotten {
         self.sources.forgotten()
+    }
+
+    /// Whether flows came for whose packets outputs do not answer: their sums are at least what they say.
+    pub fn is_beyond(&self) -> bool {
+        self.is_beyond
     }
 
     /// Templates that the file did not keep.
@@ -206,10 +216,10 @@ impl Collector {
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = netflow5::header(protocol, &mut bytes).ok_or(DatagramFault::Short)?;
-        let Collector { settings, sources, sums, .. } = self;
+        let Collector { settings, sources, answered, is_beyond, .. } = self;
         let key = arrival.key(protocol, header.engine.into());
         let Arrival { from, received } = arrival;
-        let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
+        let mut sink = FlowSink { time: header.time, scales: settings.scales, answered, is_beyond, flows };
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
             source.account.sampling = (header.interval > 0).then_some(header.interval);
@@ -234,12 +244,12 @@ impl Collector {
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = sflow::header(&mut bytes).ok_or(DatagramFault::Short)?;
-        let Collector { settings, sources, sums, .. } = self;
+        let Collector { settings, sources, answered, is_beyond, .. } = self;
         let protocol = Protocol::SFlow5;
         let key = SourceKey { exporter: header.agent, port: 0, protocol, domain: header.sub_agent };
         let Arrival { from, received } = arrival;
         let time = MessageTime { export_ns: received.as_nanos(), uptime: None };
-        let mut sink = FlowSink { time, scales: settings.scales, sums, flows };
+        let mut sink = FlowSink { time, scales: settings.scales, answered, is_beyond, flows };
         sources.with(key, from.ip(), received, |source, _| {
             source.account.datagrams += 1;
             source.note_sequence(header.sequence, Some(1), received);
@@ -272,8 +282,8 @@ impl Collector {
         let Arrival { from, received } = arrival;
         let key = arrival.key(protocol, header.domain);
         self.adopt(key);
-        let Collector { settings, sources, file, sums, .. } = self;
-        let sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
+        let Collector { settings, sources, file, answered, is_beyond, .. } = self;
+        let sink = FlowSink { time: header.time, scales: settings.scales, answered, is_beyond, flows };
         let mut keeping = Keeping::Kept;
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
@@ -361,8 +371,9 @@ fn insert(source: &mut Source, id: u16, template: Template) -> bool {
 struct FlowSink<'f> {
     time: MessageTime,
     scales: bool,
-    /// Packets and bytes of all flows of all sources.
-    sums: &'f mut (u64, u64),
+    /// Packets of all flows of all sources for which outputs answer, and whether there are more.
+    answered: &'f mut u64,
+    is_beyond: &'f mut bool,
     flows: &'f mut Vec<Flow>,
 }
 
@@ -379,11 +390,16 @@ impl FlowSink<'_> {
         let mut flow = draft.flow(self.time, (account.exporter, account.domain), sampling, self.scales);
         let both = |of: fn(&Endpoint) -> u64| flow.endpoints.iter().map(of).fold(0, u64::saturating_add);
         let (packets, bytes) = (both(|side| side.packets), both(|side| side.bytes));
-        let sums = (self.sums.0.saturating_add(packets), self.sums.1.saturating_add(bytes));
-        if packets > PACKETS_MAX || bytes > BYTES_MAX || sums.0.max(sums.1) > SUM_MAX {
+        if packets > PACKETS_MAX || bytes > BYTES_MAX {
             return account.refuse(RefusedCause::TooGreat);
         }
-        *self.sums = sums;
+        if self.answered.saturating_add(packets) > ANSWERED_MAX
+            && let Some(collected) = &mut flow.collected
+        {
+            collected.is_beyond = true;
+            *self.is_beyond = true;
+        }
+        *self.answered += flow.answered_packets();
         if let Some(time) = self.misplaced(&flow) {
             account.retimed += 1;
             for side in flow.senders() {
@@ -392,8 +408,8 @@ impl FlowSink<'_> {
         }
         account.unscaled += u64::from(self.scales && sampling.is_none());
         account.flows += 1;
-        account.packets += packets;
-        account.bytes += bytes;
+        account.packets += u128::from(packets);
+        account.bytes += u128::from(bytes);
         let (first, last) = (flow.first(), flow.last());
         account.extend_span(Some((first, last)));
         self.flows.push(flow);

@@ -346,10 +346,54 @@ impl Draft {
 
     /// Takes the first bytes of a packet, which is a flow of one.
     fn set_section(&mut self, link_type: LinkType, bytes: &[u8]) {
-        if self.known.has(KnownField::Packets, 0) {
+        let mut head = Draft::new();
+        if packet_head(link_type, bytes, self.frame_len, &mut head) != Some(true) {
+            self.is_not_ip = !self.known.has(KnownField::Packets, 0);
             return;
         }
-        self.is_not_ip = packet_head(link_type, bytes, self.frame_len, self) != Some(true);
+        self.fill(&head);
+    }
+
+    /// Takes the fields of the first bytes of a packet that the record has not given otherwise.
+    fn fill(&mut self, head: &Draft) {
+        let (known, mut added) = (self.known, self.known);
+        let mut is_new = |field, side| {
+            let is_new = head.known.has(field, side) && !known.has(field, side);
+            if is_new {
+                added.add(field, side);
+            }
+            is_new
+        };
+        let (side, of_head) = (&mut self.sides[0], &head.sides[0]);
+        for (field, to, from) in [
+            (KnownField::TcpFlags, &mut side.tcp_flags, of_head.tcp_flags),
+            (KnownField::TtlMin, &mut side.ttl_min, of_head.ttl_min),
+            (KnownField::TtlMax, &mut side.ttl_max, of_head.ttl_max),
+            (KnownField::Tos, &mut side.tos, of_head.tos),
+            (KnownField::Protocol, &mut self.protocol, head.protocol),
+        ] {
+            if is_new(field, 0) {
+                *to = from;
+            }
+        }
+        for (field, to, from) in [
+            (KnownField::Packets, &mut side.packets, of_head.packets),
+            (KnownField::Bytes, &mut side.bytes, of_head.bytes),
+        ] {
+            if is_new(field, 0) {
+                *to = from;
+            }
+        }
+        if is_new(KnownField::Vlan, 0) {
+            self.vlan = head.vlan;
+        }
+        for end in 0..2 {
+            self.addresses[end] = self.addresses[end].or(head.addresses[end]);
+            if is_new(KnownField::Port, end) {
+                self.ports[end] = head.ports[end];
+            }
+        }
+        self.known = added;
     }
 
     /// Makes counters since the beginning of the flow those since its record before; how many flows were forgotten for
@@ -484,6 +528,7 @@ impl Draft {
             post_ports: self.post_ports,
             nat_event: self.nat_event,
             firewall_event: self.firewall_event,
+            is_beyond: false,
         };
         Flow {
             endpoints: [endpoint(0), endpoint(1)],

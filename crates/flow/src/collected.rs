@@ -33,6 +33,9 @@ pub struct Collected {
     pub nat_event: Option<u8>,
     /// The event of a firewall that the record reports (`firewallEvent`).
     pub firewall_event: Option<u8>,
+    /// The packets of all collected flows are too many for the sums of accounts: in these each side that sent counts as
+    /// one packet.
+    pub is_beyond: bool,
 }
 
 impl Collected {

@@ -140,6 +140,21 @@ impl Flow {
         self.endpoints[0].packets + self.endpoints[1].packets
     }
 
+    /// Packets of a side for which outputs answer in their accounts: those that it sent, but see
+    /// [`Collected::is_beyond`](crate::Collected::is_beyond).
+    #[inline]
+    pub fn answered_packets_of(&self, side: usize) -> u64 {
+        let packets = self.endpoints[side].packets;
+        let is_beyond = self.collected.as_ref().is_some_and(|collected| collected.is_beyond);
+        if is_beyond { packets.min(1) } else { packets }
+    }
+
+    /// Packets of both sides for which outputs answer in their accounts.
+    #[inline]
+    pub fn answered_packets(&self) -> u64 {
+        self.answered_packets_of(0) + self.answered_packets_of(1)
+    }
+
     /// Bytes of both sides.
     pub fn bytes(&self) -> u64 {
         self.endpoints[0].bytes + self.endpoints[1].bytes

@@ -46,10 +46,10 @@ impl PacketCount {
         self.bytes += bytes;
     }
 
-    /// Adds another count.
+    /// Adds another count. A sum beyond 64 bits, which only forged records reach, stays at the greatest number.
     pub fn merge(&mut self, other: PacketCount) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 
@@ -125,7 +125,7 @@ impl Statistics {
     /// Adds the counters of another meter.
     pub fn merge(&mut self, other: &Statistics) {
         self.metered.merge(other.metered);
-        self.flow_bytes += other.flow_bytes;
+        self.flow_bytes = self.flow_bytes.saturating_add(other.flow_bytes);
         self.not_metered.iter_mut().zip(other.not_metered).for_each(|(ours, theirs)| ours.merge(theirs));
         self.made += other.made;
         self.ended.merge(&other.ended);

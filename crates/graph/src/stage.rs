@@ -187,7 +187,7 @@ pub struct ExpiredFlows<'a> {
 impl ExpiredFlows<'_> {
     /// Packets that the flows count if other exporters metered them, else 0.
     pub fn reported(&self) -> u64 {
-        if self.is_collected { self.flows.iter().map(Flow::packets).sum() } else { 0 }
+        if self.is_collected { self.flows.iter().map(Flow::answered_packets).sum() } else { 0 }
     }
 }
 

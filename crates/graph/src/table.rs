@@ -18,6 +18,8 @@ pub struct Table {
 pub enum Cell {
     /// A number.
     Number(u64),
+    /// A sum of more than 64 bits.
+    Sum(u128),
     /// Nanoseconds since 1970, UTC; negative before.
     Time(i64),
     /// A word, left-aligned.
@@ -29,6 +31,13 @@ pub enum Cell {
 impl From<u64> for Cell {
     fn from(number: u64) -> Cell {
         Cell::Number(number)
+    }
+}
+
+impl Cell {
+    /// The cell of a sum, which may have more than 64 bits.
+    pub fn of_sum(sum: u128) -> Cell {
+        u64::try_from(sum).map_or(Cell::Sum(sum), Cell::Number)
     }
 }
 
@@ -63,6 +72,8 @@ impl Table {
             let members = self.columns.iter().zip(row).map(|(name, cell)| {
                 let value = match cell {
                     Cell::Number(number) => Value::from(*number),
+                    // The nearest number of 53 bits, which most readers of JSON make of any number.
+                    Cell::Sum(sum) => Value::from(*sum as f64),
                     Cell::Time(ns) => Value::from(*ns),
                     Cell::Text(text) => Value::from(text.as_str()),
                     Cell::Unknown => Value::Null,
@@ -87,6 +98,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cell::Number(number) => f.write_str(&grouped(*number)),
+            Cell::Sum(sum) => f.write_str(&grouped(*sum)),
             Cell::Time(ns) => {
                 let sign = if *ns < 0 { "-" } else { "" };
                 write!(f, "{sign}{}", grouped(ns.unsigned_abs()))
@@ -121,8 +133,8 @@ impl fmt::Display for Table {
 }
 
 /// Digits in groups of three: 1234567 is 1,234,567.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
+pub fn grouped(number: impl Into<u128>) -> String {
+    let digits = number.into().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (position, digit) in digits.chars().enumerate() {
         if position > 0 && (digits.len() - position).is_multiple_of(3) {
@@ -151,8 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn sums_may_have_more_than_64_bits() {
+        let sum = u128::from(u64::MAX);
+        assert_eq!([sum, sum + 1].map(Cell::of_sum), [Cell::Number(u64::MAX), Cell::Sum(1 << 64)]);
+        assert_eq!(Cell::Sum(1 << 64).to_string(), "18,446,744,073,709,551,616");
+        let mut table = Table::of_numbers(&[]);
+        table.add("bytes", Cell::Sum(1 << 64));
+        assert_eq!(table.to_json()[0]["bytes"], 18_446_744_073_709_551_616_f64);
+    }
+
+    #[test]
     fn groups_of_three() {
-        let texts = [0, 999, 1000, 1_234_567].map(grouped);
+        let texts = [0_u64, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
     }
 }

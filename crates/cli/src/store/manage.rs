@@ -180,9 +180,7 @@ fn recordings_text(catalog: &Catalog) -> String {
 fn given_up(standing: &Standing) -> String {
     let of = |way: Way, name: &str| match standing.open[way as usize] {
         0 => None,
-        slots => {
-            Some(format!("{name} in {} of {} slots", grouped(slots.into()), grouped(standing.slots.into())))
-        }
+        slots => Some(format!("{name} in {} of {} slots", grouped(slots), grouped(standing.slots))),
     };
     let ways = [
         of(Way::Flows, "flows and pairs"),

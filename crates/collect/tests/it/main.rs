@@ -316,6 +316,32 @@ fn templates_are_kept_over_restarts() {
     assert_eq!(flows.len(), 1);
 }
 
+/// Records of as many packets and bytes as one may have take nothing from other sources, and no sum wraps.
+#[test]
+fn sums_have_room_for_all_sources() {
+    let mut collector = collector();
+    let message = ipfix(0).template(256, &[(8, 4), (12, 4), (2, 8), (1, 8)]);
+    let greatest =
+        [&[10, 0, 0, 1, 10, 0, 0, 2][..], &(1_u64 << 42).to_be_bytes(), &(1_u64 << 48).to_be_bytes()];
+    let records = vec![greatest.concat(); 2000];
+    let octets = message.clone().records(256, &records).octets();
+    let mut flows = Vec::new();
+    let mut answered = 0_u128;
+    for _ in 0..1100 {
+        let _ = collector.read(from(EXPORTER), Timestamp::EPOCH, &octets, &mut flows);
+        answered += flows.drain(..).map(|flow| u128::from(flow.answered_packets())).sum::<u128>();
+    }
+    assert!(collector.is_beyond() && answered <= u128::from(u64::MAX), "{answered}");
+    let account = only(&collector);
+    let sums = (2_200_000_u128 << 42, 2_200_000_u128 << 48);
+    assert_eq!((account.packets, account.bytes), sums);
+    let honest = message
+        .records(256, &[[&[10, 0, 0, 1, 10, 0, 0, 2][..], &[0, 0, 0, 0, 0, 0, 0, 7].repeat(2)].concat()]);
+    let _ =
+        collector.read(from(IpAddr::from([192, 0, 2, 77])), Timestamp::EPOCH, &honest.octets(), &mut flows);
+    assert_eq!((flows.len(), flows[0].packets(), flows[0].answered_packets()), (1, 7, 1));
+}
+
 #[test]
 fn what_is_no_flow_is_counted_by_cause() {
     let mut collector = collector();
@@ -595,20 +621,24 @@ fn events_are_flows_that_count_nothing() {
 #[test]
 fn sections_of_packets_become_flows() {
     let mut collector = collector();
-    let mut ip = vec![0x45, 0, 5, 0xdc, 0, 1, 0x40, 0, 0x40, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let mut ip = vec![0x45, 0xb8, 5, 0xdc, 0, 1, 0x40, 0, 0x40, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     ip.extend([0x9c, 0x40, 1, 0xbb, 5, 0xc8, 0, 0]);
     let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0], &ip[..]].concat();
     let message =
         ipfix(0).template(256, &[(10, 4), (312, 2), (315, 65535)]).template(257, &[(302, 4), (313, 28)]);
+    let message = message.template(258, &[(2, 4), (1, 4), (313, 28)]);
     let of_frame = [&[0, 0, 0, 5, 5, 0xea, frame.len() as u8], &frame[..]].concat();
     let of_packet = [&[0, 0, 0, 1], &ip[..]].concat();
     let not_ip = [&[0, 0, 0, 5, 0, 60, 14], &frame[..12], &[8, 6]].concat();
     let message = message.records(256, &[of_frame, not_ip]).records(257, &[of_packet]);
-    let flows = read(&mut collector, &message.octets());
-    assert_eq!(flows.len(), 2);
-    for flow in flows {
+    let with_counters = [&[0, 0, 0, 9, 0, 0, 0x10, 0], &ip[..]].concat();
+    let flows = read(&mut collector, &message.records(258, &[with_counters]).octets());
+    assert_eq!(flows.len(), 3);
+    for (flow, counters) in flows.iter().zip([(1, 1500), (1, 1500), (9, 4096)]) {
         let [source, destination] = flow.endpoints;
-        assert_eq!((source.port, destination.port, source.packets, source.bytes), (40_000, 443, 1, 1500));
+        assert_eq!((source.port, destination.port, flow.protocol), (40_000, 443, 17));
+        assert_eq!((source.packets, source.bytes), counters);
+        assert_eq!((source.ttl_min, source.ttl_max, source.tos), (64, 64, 0xb8));
     }
     assert_eq!(refused(&only(&collector), RefusedCause::NotIp), 1);
 }

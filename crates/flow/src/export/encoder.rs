@@ -230,14 +230,14 @@ impl Templates {
         let view = |from, first, last| self.view(flow, from, (first, last), places);
         if self.biflow {
             let view = view(0, flow.first(), flow.last());
-            return self.record(&view, flow.packets(), sink);
+            return self.record(&view, flow.answered_packets(), sink);
         }
         let views = [0, 1].map(|from| {
             let side = &flow.endpoints[from];
             view(from, side.first, side.last)
         });
         for from in flow.senders() {
-            self.record(&views[from], flow.endpoints[from].packets, sink);
+            self.record(&views[from], flow.answered_packets_of(from), sink);
         }
     }
 

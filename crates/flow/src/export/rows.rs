@@ -155,7 +155,7 @@ impl RowWriter {
             }
             account.records += 1;
         });
-        self.account.waiting += flow.packets();
+        self.account.waiting += flow.answered_packets();
     }
 
     /// Writes what waits.
@@ -488,6 +488,7 @@ mod tests {
             post_ports: [None, Some(40_000)],
             nat_event: None,
             firewall_event: None,
+            is_beyond: false,
         };
         Flow {
             collected: Some(Box::new(collected)),

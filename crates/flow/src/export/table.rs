@@ -364,7 +364,8 @@ impl FlowTable {
         }
         for flow in flows {
             self.rows.rows += if shape.is_biflow { 1 } else { flow.senders().count() };
-            let (rows, packets, first, last) = (self.rows.rows, flow.packets(), flow.first(), flow.last());
+            let (rows, packets, first, last) =
+                (self.rows.rows, flow.answered_packets(), flow.first(), flow.last());
             self.rows.packets += packets;
             self.ends.push(FlowEnd { rows, packets, first, last });
         }

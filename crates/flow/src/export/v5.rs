@@ -81,7 +81,7 @@ impl V5 {
 
     pub(super) fn add(&mut self, flow: &Flow, sink: &mut MessageSink<'_>) {
         let [IpAddr::V4(_), _] = flow.endpoints.map(|side| side.address) else {
-            sink.account.left_out += flow.packets();
+            sink.account.left_out += flow.answered_packets();
             return;
         };
         if !self.boot.reaches(flow.first(), flow.last()) {
@@ -89,12 +89,14 @@ impl V5 {
             self.boot.set(flow.first());
         }
         for (from, side) in flow.endpoints.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+            let mut answered = flow.answered_packets_of(from);
             for (packets, bytes) in parts(side) {
                 if self.records.len() == self.records_max * RECORD_LEN {
                     self.flush(sink);
                 }
                 self.record(flow, from, packets, bytes);
-                self.packets += u64::from(packets);
+                let part = answered.min(packets.into());
+                (self.packets, answered) = (self.packets + part, answered - part);
                 sink.account.records += 1;
             }
         }

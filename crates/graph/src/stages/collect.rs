@@ -104,6 +104,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         viewed: is_viewed.then(Viewed::default),
         has_told_of_file: false,
         has_told_of_room: false,
+        has_told_of_sums: false,
     }))
 }
 
@@ -126,6 +127,7 @@ struct CollectStage {
     viewed: Option<Viewed>,
     has_told_of_file: bool,
     has_told_of_room: bool,
+    has_told_of_sums: bool,
 }
 
 impl CollectStage {
@@ -158,13 +160,13 @@ impl CollectStage {
             for flow in &self.flows {
                 let count = PacketCount { packets: flow.packets(), bytes: flow.bytes() };
                 viewed.statistics.metered.merge(count);
-                viewed.statistics.flow_bytes += flow.bytes();
+                viewed.statistics.flow_bytes = viewed.statistics.flow_bytes.saturating_add(count.bytes);
                 viewed.statistics.made += 1;
                 viewed.statistics.ended.count(flow.end_reason);
             }
             told = self.tell(Some(ChangesPart::Collected(&self.flows)), None, out);
         }
-        self.reported += self.flows.iter().map(Flow::packets).sum::<u64>();
+        self.reported += self.flows.iter().map(Flow::answered_packets).sum::<u64>();
         let handed = out.pass_flows(&ExpiredFlows {
             flows: &self.flows,
             now,
@@ -324,6 +326,11 @@ impl Stage for CollectStage {
                         silent for the longest time (--sources-max; in graphs sources=)";
             events.push(what.to_owned());
         }
+        if self.collector.is_beyond() && !mem::replace(&mut self.has_told_of_sums, true) {
+            let what = "the flows of all sources count more than 2^63 packets, which forged records do: in the account \
+                        each flow stands for one packet of each side from here on, so its sums are at least what they say";
+            events.push(what.to_owned());
+        }
         events
     }
 
@@ -346,9 +353,9 @@ fn row(source: &SourceAccount) -> Vec<Cell> {
         Cell::from(u64::from(source.port)),
         Cell::from(source.protocol.name().to_owned()),
     ];
-    let numbers =
-        [source.domain.into(), source.datagrams, source.flows, source.packets, source.bytes, source.lost];
-    cells.extend(numbers.map(Cell::from));
+    cells.extend([source.domain.into(), source.datagrams, source.flows].map(Cell::from));
+    cells.extend([source.packets, source.bytes].map(Cell::of_sum));
+    cells.extend([Cell::from(source.lost)]);
     cells.push(Cell::from(source.unit.to_owned()));
     cells.extend([source.late, source.restarts].map(Cell::from));
     cells.push(Cell::from(source.sampling.map(u64::from)));

@@ -255,7 +255,7 @@ impl Stage for ExportStage {
         self.exporter.set_live(ended.is_live);
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
         (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
-        let packets = ended.flows.iter().map(|flow| flow.packets() / self.scale).sum::<u64>();
+        let packets = ended.flows.iter().map(|flow| flow.answered_packets() / self.scale).sum::<u64>();
         self.given += packets;
         self.reported += ended.reported();
         self.given += ended.small_packets;

@@ -433,6 +433,7 @@ mod tests {
             post_ports: [None; 2],
             nat_event: None,
             firewall_event: None,
+            is_beyond: false,
         };
         let flow = Flow {
             endpoints: [side(443), side(0)],

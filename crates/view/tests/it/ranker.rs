@@ -326,6 +326,7 @@ fn unknown_addresses_are_no_hosts() {
         post_ports: [None; 2],
         nat_event: None,
         firewall_event: None,
+        is_beyond: false,
     };
     let flow = Flow {
         endpoints: [side(7), side(0)],

@@ -69,11 +69,11 @@ impl RowContext<'_> {
             );
         };
         if self.is_biflow {
-            return row(0, flow.first(), flow.last(), flow.packets());
+            return row(0, flow.first(), flow.last(), flow.answered_packets());
         }
         for from in flow.senders() {
             let side = &flow.endpoints[from];
-            row(from, side.first, side.last, side.packets);
+            row(from, side.first, side.last, flow.answered_packets_of(from));
         }
     }
 }

@@ -80,6 +80,7 @@ fn collected(number: usize) -> Collected {
         post_ports: [None, Some(40_000)],
         nat_event: None,
         firewall_event: number.is_multiple_of(3).then_some(2),
+        is_beyond: false,
     }
 }
 

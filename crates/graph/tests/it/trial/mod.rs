@@ -209,7 +209,7 @@ impl Trial {
         let cells = rows.iter().find(is_wanted).map(Vec::as_slice).unwrap_or(&[]);
         let number = |cell: &Cell| match cell {
             Cell::Number(number) => Some(*number),
-            Cell::Text(_) | Cell::Time(_) | Cell::Unknown => None,
+            Cell::Sum(_) | Cell::Text(_) | Cell::Time(_) | Cell::Unknown => None,
         };
         cells.iter().filter_map(number).collect()
     }
