@@ -4,7 +4,6 @@
 //! listen(udp://:4739) | file | device -> filter("messages") -> sources :: collect(filter="flows") -> export :: ipfix(...)  -> top :: flowtop(...)
 //! ```
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,14 +12,18 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_capture::Listener;
 use tapline_flow::export::ExportTarget;
+use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
+use crate::compiler::check_filter;
 use crate::container;
-use crate::destinations::{BATCHES, BatchArgs, Destinations, PlaceArgs};
+use crate::destinations::{
+    BATCHES, BatchArgs, Destinations, PlaceArgs, Records, collectors, inputs, lead, show,
+};
 use crate::flows;
-use crate::probe::{quoted, time, yes};
-use crate::run::{self, RunArgs};
+use crate::probe::TOP;
+use crate::run::{self, RunOptions};
 use crate::strict::StrictArgs;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -41,9 +44,6 @@ of its domains (observation domain, source id, engine, sub-agent). Columns of th
 the unit that the protocol counts; remarks tell of sampling, of messages that came late, and of what was refused by cause.
 The account is of packets: datagrams up to the stage `sources`, behind it the packets that the flows count.
 docs/collect.md has the fields that are read, the limits, and what the remarks mean.";
-
-/// Flows that are shown where nothing is exported.
-const TOP: u32 = 10;
 
 /// Elements beside the default ones: what a collected flow has and a metered one has not.
 const COLLECTED: &str =
@@ -164,12 +164,7 @@ pub(crate) struct CollectArgs {
 /// Runs the command.
 pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
     check(args)?;
-    let graph = graph(args);
-    if args.show_graph {
-        writeln!(io::stdout(), "{graph}")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    run::run(&RunArgs {
+    let options = RunOptions {
         netns: args.netns.clone(),
         duration: args.duration,
         json: args.json,
@@ -179,8 +174,9 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
-        ..RunArgs::of_graph(graph)
-    })
+        ..RunOptions::default()
+    };
+    run::run_graph(&options, &graph(args), args.show_graph)
 }
 
 /// Mistakes that are better told in the words of the command than in those of the graph.
@@ -212,12 +208,8 @@ fn check(args: &CollectArgs) -> Result<()> {
     if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("standard output takes one thing: name files for the others");
     }
-    for filter in [args.filter.join(" "), args.messages.clone().unwrap_or_default()] {
-        if let Err(error) = tapline_filter::parse(&filter) {
-            bail!("{}", error.render(&filter));
-        }
-    }
-    Ok(())
+    check_filter(&args.filter.join(" "))?;
+    check_filter(args.messages.as_deref().unwrap_or_default())
 }
 
 fn has_rows_on_stdout(args: &CollectArgs) -> bool {
@@ -225,74 +217,50 @@ fn has_rows_on_stdout(args: &CollectArgs) -> bool {
 }
 
 /// The graph that does it.
-fn graph(args: &CollectArgs) -> String {
-    let mut sources =
-        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
-    sources.extend(args.read.iter().map(|path| format!("file({})", quoted(&path.to_string_lossy()))));
-    sources.extend(args.listen.iter().map(|text| format!("listen({})", quoted(text))));
-    let (first, others) =
-        sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
-    // All sources meet in the first stage, which is declared once.
-    let way = collector(args);
-    let (mut text, meeting) = match &args.messages {
-        Some(filter) => (format!("{first} -> only :: filter({}) -> {way};", quoted(filter)), "only"),
-        None => (format!("{first} -> {way};"), "sources"),
+fn graph(args: &CollectArgs) -> PlanBuilder {
+    let mut graph = PlanBuilder::default();
+    let file = args.read.as_ref().map(|path| path.to_string_lossy());
+    let mut sources = inputs(&args.interface, file.as_deref());
+    sources
+        .extend(args.listen.iter().map(|text| StageDraft::new("listen").arg(text.as_str()).by("--listen")));
+    let meter = lead(&mut graph, sources, args.messages.as_deref(), collector(args));
+    let records = Records {
+        template: of_rows(args),
+        biflow: args.biflow,
+        domain: args.domain,
+        exporter: Some(Value::word("records")),
+        places: &args.places,
     };
-    for source in others {
-        text += &format!(" {source} -> {meeting};");
-    }
     let to = Destinations::of(args.export.as_deref());
     if !to.collectors.is_empty() {
-        text += &format!(
-            " sources -> export :: ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, exporter=records{});",
-            quoted(&to.collectors.join(",")),
-            args.version,
-            quoted(&of_messages(args)),
-            yes(args.biflow),
-            args.domain,
-            args.mtu,
-            args.places.argument(),
-        );
+        let export = collectors(&to.collectors.join(","));
+        let export = export.option("--version", "version", Value::word(&args.version));
+        let export = records.add_to(export, &of_messages(args)).option("--mtu", "mtu", args.mtu);
+        let export = graph.add(args.places.add_to(export.with_some("exporter", records.exporter.clone())));
+        graph.connect(meter, export);
     }
-    for (at, (format, path)) in to.rows.iter().enumerate() {
-        let (to, template, biflow) = (quoted(path), quoted(&of_rows(args)), yes(args.biflow));
-        text += &format!(
-            " sources -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}, exporter=records, \
-             parquet_size={}, parquet_time={}{});",
-            args.domain,
-            args.parquet_size,
-            time(args.parquet_time),
-            args.places.argument(),
-        );
-    }
-    let (template, biflow) = (quoted(&of_rows(args)), yes(args.biflow));
-    let more = format!(
-        ", template={template}, biflow={biflow}, domain={}, exporter=records{}",
-        args.domain,
-        args.places.argument()
-    );
-    text += &args.batches.stages("sources", &to, &more);
-    if args.view {
-        text += " sources -> live :: view;";
-    }
-    if args.top.is_some() || args.export.is_none() {
-        let places = args.places.argument();
-        text += &format!(" sources -> top :: flowtop(n={}{places});", args.top.unwrap_or(TOP));
-    }
-    text
+    records.write(&mut graph, meter, &to, &args.batches, |_, stage| {
+        stage.option("--parquet-size", "parquet_size", args.parquet_size).option(
+            "--parquet-time",
+            "parquet_time",
+            args.parquet_time,
+        )
+    });
+    let top = args.top.or(args.export.is_none().then_some(TOP));
+    show(&mut graph, meter, args.view, top, &args.places);
+    graph
 }
 
-fn collector(args: &CollectArgs) -> String {
-    let templates = args.templates.as_ref().map(|path| quoted(&path.to_string_lossy()));
+fn collector(args: &CollectArgs) -> StageDraft {
+    let templates = args.templates.as_ref().map(|path| path.to_string_lossy().into_owned());
     let filter = args.filter.join(" ");
-    format!(
-        "sources :: collect(scale={}, sources={}{}{}{})",
-        yes(args.scale),
-        args.sources_max,
-        templates.map(|path| format!(", templates={path}")).unwrap_or_default(),
-        if filter.trim().is_empty() { String::new() } else { format!(", filter={}", quoted(&filter)) },
-        if args.view { ", view=yes" } else { "" },
-    )
+    StageDraft::new("collect")
+        .named("sources")
+        .option("--scale", "scale", args.scale)
+        .option("--sources-max", "sources", args.sources_max)
+        .with_some("templates", templates)
+        .with_some("filter", (!filter.trim().is_empty()).then_some(filter))
+        .with_some("view", args.view.then_some(true))
 }
 
 /// The template of messages. Collectors of NetFlow know the default one best.

@@ -118,6 +118,11 @@ pub(crate) fn filter_text(file: Option<&Path>, words: &[String]) -> Result<Strin
     Ok(without_comments(&String::from_utf8_lossy(&text)))
 }
 
+/// Checks the grammar of a filter.
+pub(crate) fn check_filter(text: &str) -> Result<()> {
+    tapline_filter::parse(text).map(drop).map_err(|error| anyhow!("{}", error.render(text)))
+}
+
 /// Blanks what stands between a `#` and the end of its line, as tcpdump does in files. What is left keeps its place.
 fn without_comments(text: &str) -> String {
     let mut is_comment = false;

@@ -1,4 +1,5 @@
-//! Destinations of flows, as `probe` and `collect-flows` take them, and the options of those that take batches.
+//! Flows from sources to destinations as stages of a graph, as `probe`, `collect-flows` and `find` take them, and the
+//! options of destinations that take batches.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,11 +8,11 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_export::{Destination, Secret, Sensor};
 use tapline_file::Section;
+use tapline_graph::plan::{DraftId, PlanBuilder, StageDraft, Value};
 use tapline_graph::stages::ChunkSettings;
 use tapline_syntax::units::{count_in, size, size_in};
 
 use crate::args::parse_duration;
-use crate::probe::{quoted, time};
 use crate::run::confining;
 
 /// The least size of a spool, in bytes.
@@ -61,7 +62,7 @@ impl<'a> Destinations<'a> {
 }
 
 /// Files that tell where addresses are.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
     /// Files that tell where addresses are, with commas: CSV with a line of column names (network, name, country, as,
     /// as_name), or MMDB such as GeoLite2's. Records get country, autonomous system and network name of both ends, and
@@ -79,9 +80,9 @@ impl PlaceArgs {
         })
     }
 
-    /// The argument of a stage.
-    pub(crate) fn argument(&self) -> String {
-        self.enrich.as_ref().map_or(String::new(), |files| format!(", enrich={}", quoted(files)))
+    /// Adds the argument of a stage.
+    pub(crate) fn add_to(&self, stage: StageDraft) -> StageDraft {
+        stage.with_some("enrich", self.enrich.as_deref()).by("--enrich")
     }
 
     /// The template of rows: the default one has places where there are files of them.
@@ -193,37 +194,120 @@ impl BatchArgs {
         folder_and_size(spool).map(|_| ())
     }
 
-    /// The stages: each stands right behind `meter`, and `more` are further arguments.
-    pub(crate) fn stages(&self, meter: &str, to: &Destinations<'_>, more: &str) -> String {
-        let stage = |(at, text): (usize, &&str)| {
-            let (rows, memory) = (self.batch_rows, self.receiver.batch_memory);
-            format!(
-                " {meter} -> batches{at} :: batches({}, rows={rows}, time={}, memory={memory}, patience={}{}{more});",
-                quoted(text),
-                time(self.receiver.batch_time),
-                time(self.receiver.patience),
-                self.places(to.batches.len()),
-            )
-        };
-        to.batches.iter().enumerate().map(stage).collect()
+    /// The stage of one of several receivers, which share the size of the spool.
+    fn stage(&self, to: &str, receivers: usize) -> StageDraft {
+        let ReceiverArgs { spool, sensor, batch_time, batch_memory, patience, export_secret } =
+            &self.receiver;
+        let spool = spool.as_deref().and_then(|spool| folder_and_size(spool).ok());
+        let spool_size = spool.map(|(_, size)| (size / receivers.max(1) as u64).max(SPOOL_MIN));
+        let secret = export_secret.as_ref().map(|path| path.to_string_lossy().into_owned());
+        StageDraft::new("batches")
+            .arg(to)
+            .by("--export")
+            .option("--batch-rows", "rows", self.batch_rows)
+            .option("--batch-time", "time", *batch_time)
+            .option("--batch-memory", "memory", *batch_memory)
+            .option("--patience", "patience", *patience)
+            .with_some("spool", spool.map(|(folder, _)| folder))
+            .with_some("spool_size", spool_size)
+            .with_some("sensor", sensor.as_deref())
+            .with_some("secret", secret)
+    }
+}
+
+/// What the records of a command's flows are like.
+pub(crate) struct Records<'a> {
+    /// Elements of lines, Parquet and batches.
+    pub(crate) template: String,
+    pub(crate) biflow: bool,
+    pub(crate) domain: u32,
+    /// The exporter's address; the word `records` where each flow has its own.
+    pub(crate) exporter: Option<Value>,
+    pub(crate) places: &'a PlaceArgs,
+}
+
+impl Records<'_> {
+    /// Adds what all records have to a stage.
+    pub(crate) fn add_to(&self, stage: StageDraft, template: &str) -> StageDraft {
+        stage.option("--template", "template", template).option("--biflow", "biflow", self.biflow).option(
+            "--domain",
+            "domain",
+            self.domain,
+        )
     }
 
-    /// Arguments that are given only where the option is. Several receivers share the size of the spool.
-    fn places(&self, receivers: usize) -> String {
-        let mut text = String::new();
-        if let Some((folder, size)) =
-            self.receiver.spool.as_deref().and_then(|spool| folder_and_size(spool).ok())
-        {
-            let size = (size / receivers.max(1) as u64).max(SPOOL_MIN);
-            text += &format!(", spool={}, spool_size={size}", quoted(folder));
+    /// Adds the stages of files and receivers behind a meter. `parquet`: further arguments of files of a format.
+    pub(crate) fn write(
+        &self,
+        graph: &mut PlanBuilder,
+        meter: DraftId,
+        to: &Destinations<'_>,
+        batches: &BatchArgs,
+        of_files: impl Fn(&str, StageDraft) -> StageDraft,
+    ) {
+        let exporter =
+            |stage: StageDraft| stage.with_some("exporter", self.exporter.clone()).by("--exporter");
+        for (at, (format, path)) in to.rows.iter().enumerate() {
+            let lines = lines(at, format, path);
+            let lines = of_files(format, exporter(self.add_to(lines, &self.template)));
+            let lines = graph.add(self.places.add_to(lines));
+            graph.connect(meter, lines);
         }
-        if let Some(sensor) = &self.receiver.sensor {
-            text += &format!(", sensor={}", quoted(sensor));
+        for (at, receiver) in to.batches.iter().enumerate() {
+            let stage = batches.stage(receiver, to.batches.len()).named(format!("batches{at}"));
+            let stage = graph.add(self.places.add_to(exporter(self.add_to(stage, &self.template))));
+            graph.connect(meter, stage);
         }
-        if let Some(secret) = &self.receiver.export_secret {
-            text += &format!(", secret={}", quoted(&secret.to_string_lossy()));
-        }
-        text
+    }
+}
+
+/// The stage of a file of rows.
+pub(crate) fn lines(at: usize, format: &str, path: &str) -> StageDraft {
+    let lines = StageDraft::new("flowlog").named(format!("lines{at}")).arg(path).by("--export");
+    lines.with("format", Value::word(format))
+}
+
+/// The stage of collectors.
+pub(crate) fn collectors(to: &str) -> StageDraft {
+    StageDraft::new("ipfix").named("export").arg(to).by("--export")
+}
+
+/// Leads sources through a filter, if there is one, to a meter.
+pub(crate) fn lead(
+    graph: &mut PlanBuilder,
+    sources: impl IntoIterator<Item = StageDraft>,
+    filter: Option<&str>,
+    meter: StageDraft,
+) -> DraftId {
+    let only = filter.map(|text| StageDraft::new("filter").named("only").arg(text).by("FILTER"));
+    let mut sources = sources.into_iter();
+    let chain = graph.add_chain(sources.next().into_iter().chain(only).chain([meter]));
+    for source in sources {
+        let source = graph.add(source);
+        graph.connect(source, chain[1]);
+    }
+    chain[chain.len() - 1]
+}
+
+/// The stages of `-i` and `-r`.
+pub(crate) fn inputs(interfaces: &[String], file: Option<&str>) -> Vec<StageDraft> {
+    let devices = interfaces.iter().map(|name| StageDraft::new("device").arg(name.as_str()).by("-i"));
+    devices.chain(file.map(|name| StageDraft::new("file").arg(name).by("-r"))).collect()
+}
+
+/// Adds the view and the greatest flows of a command.
+pub(crate) fn show(
+    graph: &mut PlanBuilder,
+    meter: DraftId,
+    is_viewed: bool,
+    top: Option<u32>,
+    places: &PlaceArgs,
+) {
+    let view = is_viewed.then(|| StageDraft::new("view").named("live"));
+    let top = top.map(|count| StageDraft::new("flowtop").named("top").option("--top", "n", count));
+    for stage in view.into_iter().chain(top.map(|top| places.add_to(top))) {
+        let stage = graph.add(stage);
+        graph.connect(meter, stage);
     }
 }
 

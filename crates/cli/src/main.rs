@@ -204,7 +204,7 @@ fn main() -> ExitCode {
         Command::Find(args) => store::find(&args),
         Command::Store(command) => store::manage(&command),
         Command::Run(mut args) => {
-            args.netns = args.netns.take().or(args.container.take());
+            args.options.netns = args.options.netns.take().or(args.options.container.take());
             run::run(&args)
         }
         Command::Probe(mut args) => {

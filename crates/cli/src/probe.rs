@@ -11,17 +11,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use clap::{Args, Parser};
+use clap::Args;
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
 use tapline_flow::{DetailFields, KeyFields, PAYLOAD_MAX, Sampling, TIMEOUT_MAX};
+use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
+use crate::compiler::check_filter;
 use crate::container;
-use crate::destinations::{BATCHES, BatchArgs, Destinations, PlaceArgs};
+use crate::destinations::{
+    BATCHES, BatchArgs, Destinations, PlaceArgs, Records, collectors, inputs, lead, show,
+};
 use crate::flows;
 use crate::live::XdpArgs;
-use crate::run::{self, RunArgs};
+use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
 use crate::topics;
@@ -61,7 +65,7 @@ details left out for lack of memory.
 docs/flows.md lists the fields, docs/flow-table.md the cost.";
 
 /// Flows that are shown where nothing is exported.
-const TOP: u32 = 10;
+pub(crate) const TOP: u32 = 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
@@ -250,30 +254,10 @@ pub(crate) struct ProbeArgs {
     filter: Vec<String>,
 }
 
-/// The arguments alone, for other commands.
-#[derive(Debug, Parser)]
-struct ProbeLine {
-    #[command(flatten)]
-    args: ProbeArgs,
-}
-
-impl ProbeArgs {
-    /// As if these words had been typed.
-    pub(crate) fn of(words: &[String]) -> Result<ProbeArgs> {
-        let words = ["probe".to_owned()].into_iter().chain(words.iter().cloned());
-        Ok(ProbeLine::try_parse_from(words)?.args)
-    }
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     check(args)?;
-    let graph = graph(args);
-    if args.show_graph {
-        writeln!(io::stdout(), "{graph}")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    run::run(&RunArgs {
+    let options = RunOptions {
         netns: args.netns.clone(),
         xdp: args.xdp,
         wake: args.wake,
@@ -286,8 +270,9 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
-        ..RunArgs::of_graph(graph)
-    })
+        ..RunOptions::default()
+    };
+    run::run_graph(&options, &graph(args), args.show_graph)
 }
 
 /// Mistakes that are better told in the words of the command than in those of the graph.
@@ -343,11 +328,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
     if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("standard output takes one thing: name files for the others");
     }
-    let filter = args.filter.join(" ");
-    if let Err(error) = tapline_filter::parse(&filter) {
-        bail!("{}", error.render(&filter));
-    }
-    Ok(())
+    check_filter(&args.filter.join(" "))
 }
 
 fn check_sampling(args: &ProbeArgs) -> Result<()> {
@@ -365,83 +346,59 @@ fn has_rows_on_stdout(args: &ProbeArgs) -> bool {
 }
 
 /// The graph that does it.
-fn graph(args: &ProbeArgs) -> String {
-    let way = [filter(args), Some(meter(args))].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
-    let mut sources =
-        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
-    if let Some(path) = &args.read {
-        let name = match stored::store_name(path) {
-            Ok(Some(store)) => args.times.of(&store).text(),
-            _ => path.to_string_lossy().into_owned(),
-        };
-        sources.push(format!("file({})", quoted(&name)));
-    }
-    let (first, others) =
-        sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
-    // All sources meet in the first stage, which is declared once.
-    let mut text = match args.filter.is_empty() {
-        false => format!("{first} -> only :: {way};"),
-        true => format!("{first} -> {way};"),
+fn graph(args: &ProbeArgs) -> PlanBuilder {
+    let mut graph = PlanBuilder::default();
+    let file = args.read.as_deref().map(|path| match stored::store_name(path) {
+        Ok(Some(store)) => args.times.of(&store).text(),
+        _ => path.to_string_lossy().into_owned(),
+    });
+    let sources = inputs(&args.interface, file.as_deref());
+    let filter = (!args.filter.is_empty()).then(|| args.filter.join(" "));
+    let meter = lead(&mut graph, sources, filter.as_deref(), meter(args));
+    let records = Records {
+        template: args.places.of_rows(&template(args)),
+        biflow: args.biflow,
+        domain: args.domain,
+        exporter: args.exporter.map(|address| address.to_string().into()),
+        places: &args.places,
     };
-    let meeting = if args.filter.is_empty() { "meter" } else { "only" };
-    for source in others {
-        text += &format!(" {source} -> {meeting};");
-    }
     let to = Destinations::of(args.export.as_deref());
     if !to.collectors.is_empty() {
-        text += &format!(" meter -> export :: {};", export(args, &to.collectors.join(",")));
+        let export = graph.add(export(args, &records, &to.collectors.join(",")));
+        graph.connect(meter, export);
     }
-    for (at, (format, path)) in to.rows.iter().enumerate() {
-        let template = args.places.of_rows(&template(args));
-        let (to, template, biflow) = (quoted(path), quoted(&template), yes(args.biflow));
-        let of_files = if *format == "parquet" { parquet(args) } else { String::new() };
-        text += &format!(
-            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}{}{of_files}{});",
-            args.domain,
-            exporter(args),
-            args.places.argument(),
-        );
-    }
-    text += &args.batches.stages("meter", &to, &of_batches(args));
-    if args.view {
-        text += " meter -> live :: view;";
-    }
-    if args.top.is_some() || args.export.is_none() {
-        let places = args.places.argument();
-        text += &format!(" meter -> top :: flowtop(n={}{places});", args.top.unwrap_or(TOP));
-    }
-    text
+    records.write(&mut graph, meter, &to, &args.batches, |format, stage| match format {
+        "parquet" => stage.option("--parquet-size", "parquet_size", args.parquet_size).option(
+            "--parquet-time",
+            "parquet_time",
+            args.parquet_time,
+        ),
+        _ => stage,
+    });
+    let top = args.top.or(args.export.is_none().then_some(TOP));
+    show(&mut graph, meter, args.view, top, &args.places);
+    graph
 }
 
-fn of_batches(args: &ProbeArgs) -> String {
-    let (template, biflow) = (quoted(&args.places.of_rows(&template(args))), yes(args.biflow));
-    let (exporter, places) = (exporter(args), args.places.argument());
-    format!(", template={template}, biflow={biflow}, domain={}{exporter}{places}", args.domain)
-}
-
-fn filter(args: &ProbeArgs) -> Option<String> {
-    (!args.filter.is_empty()).then(|| format!("filter({})", quoted(&args.filter.join(" "))))
-}
-
-fn meter(args: &ProbeArgs) -> String {
-    format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, sample_by={}, seed={}, details={}, payload={}, min_packets={}, scale={}{})",
-        time(args.active_timeout),
-        time(args.idle_timeout),
-        time(args.closed_timeout),
-        args.flows_max,
-        quoted(&args.key),
-        yes(args.inner),
-        if args.layer2 { "frame" } else { "ip" },
-        args.sample.max(args.sample_flows),
-        if args.sample_flows > 1 { "flow" } else { "packet" },
-        args.sample_seed,
-        quoted(&details(args).words()),
-        args.payload.unwrap_or(64),
-        args.min_packets,
-        yes(args.scale),
-        if args.view { ", view=yes" } else { "" },
-    )
+fn meter(args: &ProbeArgs) -> StageDraft {
+    let sampled = if args.sample_flows > 1 { "flow" } else { "packet" };
+    let meter = StageDraft::new("flow")
+        .named("meter")
+        .option("--active-timeout", "active", args.active_timeout)
+        .option("--idle-timeout", "idle", args.idle_timeout)
+        .option("--closed-timeout", "closed", args.closed_timeout)
+        .option("--flows-max", "flows", args.flows_max)
+        .option("--key", "key", args.key.as_str())
+        .option("--inner", "inner", args.inner)
+        .option("--layer2", "bytes", Value::word(if args.layer2 { "frame" } else { "ip" }))
+        .option("--sample", "sample", args.sample.max(args.sample_flows))
+        .option("--sample-flows", "sample_by", Value::word(sampled))
+        .option("--sample-seed", "seed", args.sample_seed)
+        .option("--details", "details", details(args).words())
+        .option("--payload", "payload", args.payload.unwrap_or(64))
+        .option("--min-packets", "min_packets", args.min_packets)
+        .option("--scale", "scale", args.scale);
+    meter.with_some("view", args.view.then_some(true))
 }
 
 /// Fields of flows: those of the options, and those that the template needs.
@@ -460,66 +417,43 @@ fn template(args: &ProbeArgs) -> String {
     }
 }
 
-fn export(args: &ProbeArgs, to: &str) -> String {
-    format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, delay={}, records={}, spread={}, rate={}, enterprise={}{}{}{})",
-        quoted(to),
-        args.version,
-        quoted(&args.places.of_messages(&template(args), &args.version)),
-        yes(args.biflow),
-        args.domain,
-        args.mtu,
-        args.template_messages,
-        time(args.template_time),
-        time(args.message_delay),
-        args.message_records,
-        args.spread,
-        args.rate,
-        args.enterprise,
-        exporter(args),
-        tls(args),
-        args.places.argument(),
-    )
-}
-
-fn tls(args: &ProbeArgs) -> String {
-    let files = [("tls_ca", &args.tls_ca), ("tls_cert", &args.tls_cert), ("tls_key", &args.tls_key)];
-    let files = files.iter().filter_map(|(name, path)| Some((*name, path.as_ref()?.to_string_lossy())));
-    let name = args.tls_name.iter().map(|name| ("tls_name", name.into()));
-    files.chain(name).map(|(name, value)| format!(", {name}={}", quoted(&value))).collect()
-}
-
-fn exporter(args: &ProbeArgs) -> String {
-    args.exporter.map(|address| format!(", exporter=\"{address}\"")).unwrap_or_default()
-}
-
-fn parquet(args: &ProbeArgs) -> String {
-    let (size, time) = (args.parquet_size, time(args.parquet_time));
-    format!(", parquet_size={size}, parquet_time={time}")
-}
-
-pub(crate) fn yes(is_so: bool) -> &'static str {
-    if is_so { "yes" } else { "no" }
-}
-
-/// A time as graphs have it, to the nanosecond.
-pub(crate) fn time(time: Duration) -> String {
-    format!("{}ns", time.as_nanos())
-}
-
-/// A text as graphs have it.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+fn export(args: &ProbeArgs, records: &Records<'_>, to: &str) -> StageDraft {
+    let export = collectors(to).option("--version", "version", Value::word(&args.version));
+    let export = records
+        .add_to(export, &args.places.of_messages(&template(args), &args.version))
+        .option("--mtu", "mtu", args.mtu)
+        .option("--template-messages", "templates", args.template_messages)
+        .option("--template-time", "template_time", args.template_time)
+        .option("--message-delay", "delay", args.message_delay)
+        .option("--message-records", "records", args.message_records)
+        .option("--spread", "spread", Value::word(&args.spread))
+        .option("--rate", "rate", args.rate)
+        .option("--enterprise", "enterprise", args.enterprise)
+        .with_some("exporter", records.exporter.clone());
+    let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let export = export
+        .with_some("tls_ca", file(&args.tls_ca))
+        .with_some("tls_cert", file(&args.tls_cert))
+        .with_some("tls_key", file(&args.tls_key))
+        .with_some("tls_name", args.tls_name.as_deref());
+    args.places.add_to(export)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
     use tapline_graph::plan::{GraphText, Plan};
 
-    fn graph_of(line: &str) -> String {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        graph(&ProbeArgs::of(&words).expect(line))
+    #[derive(Debug, Parser)]
+    struct ProbeLine {
+        #[command(flatten)]
+        args: ProbeArgs,
+    }
+
+    fn graph_of(line: &str) -> PlanBuilder {
+        let words = ["probe"].into_iter().chain(line.split_whitespace());
+        graph(&ProbeLine::try_parse_from(words).expect(line).args)
     }
 
     #[test]
@@ -536,12 +470,12 @@ mod tests {
             ("-r a.pcap --export http://h/p,batch+file:a --spool s,20G --sensor x --batch-time 1s", 4),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
-            let text = graph_of(line);
-            let mut plan = Plan::changeable(&[GraphText { name: "probe", text: &text }])
-                .unwrap_or_else(|why| panic!("{why}"));
-            assert_eq!(plan.nodes.len(), nodes, "{text}");
-            plan.filter_in_user_space();
+            let graph = graph_of(line);
+            let plan = graph.plan().unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(plan.nodes.len(), nodes, "{graph}");
+            let read = Plan::new(&[GraphText { name: "probe", text: &graph.to_string() }]);
+            assert_eq!(read.unwrap_or_else(|why| panic!("{why}")).dot(), plan.dot(), "{graph}");
         }
-        assert!(graph_of("-r a").contains("active=60000000000ns, idle=15000000000ns"));
+        assert!(graph_of("-r a").to_string().contains("active=60000000000ns, idle=15000000000ns"));
     }
 }

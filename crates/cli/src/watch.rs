@@ -13,13 +13,15 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use tapline_graph::catalog::InterfaceOptions;
+use tapline_graph::plan::{PlanBuilder, StageDraft};
 use tapline_graph::stages::{check_watch, counted};
 use tapline_packet::Interface;
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
 use crate::compiler::Compiler;
+use crate::destinations::inputs;
 use crate::live::XdpArgs;
-use crate::run::{self, RunArgs};
+use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
 use crate::wake::WakeArgs;
@@ -144,12 +146,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         None => args.times.check_unused()?,
     }
     read_rules(rules, args.language)?;
-    let graph = graph(args, rules);
-    if args.show_graph {
-        writeln!(io::stdout(), "{graph}")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    run::run(&RunArgs {
+    let options = RunOptions {
         netns: args.netns.clone(),
         xdp: args.xdp,
         duration: args.duration,
@@ -160,8 +157,9 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
-        ..RunArgs::of_graph(graph)
-    })
+        ..RunOptions::default()
+    };
+    run::run_graph(&options, &graph(args, rules), args.show_graph)
 }
 
 /// Says what a command line lacks.
@@ -185,32 +183,31 @@ fn read_rules(path: &Path, language: LanguageArgs) -> Result<(usize, usize)> {
     Ok((rules.rules.len(), rules.scripts.len()))
 }
 
-fn graph(args: &WatchArgs, rules: &Path) -> String {
-    let mut sources: Vec<String> =
-        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect();
-    if let Some(path) = &args.read {
-        let name = match stored::store_name(path) {
-            Ok(Some(store)) => args.times.of(&store).text(),
-            _ => path.to_string_lossy().into_owned(),
-        };
-        sources.push(format!("file({})", quoted(&name)));
-    }
-    let text = |path: &Path| quoted(&path.to_string_lossy());
+fn graph(args: &WatchArgs, rules: &Path) -> PlanBuilder {
+    let file = args.read.as_deref().map(|path| match stored::store_name(path) {
+        Ok(Some(store)) => args.times.of(&store).text(),
+        _ => path.to_string_lossy().into_owned(),
+    });
+    let text = |path: &Path| path.to_string_lossy().into_owned();
     let to = args.events.as_deref().unwrap_or(Path::new("-"));
-    let json = if args.json { "yes" } else { "no" };
-    let stage =
-        format!("watch({}, to={}, json={json}, directory={})", text(rules), text(to), text(&args.directory));
-    match sources.as_slice() {
-        [source] => format!("{source} -> watch :: {stage};"),
-        // Packets of several interfaces are taken in the order of their times.
-        several => {
-            let ways: String = several.iter().map(|source| format!(" {source} -> all;")).collect();
-            format!("all :: merge; all -> watch :: {stage};{ways}")
-        }
+    let watch = StageDraft::new("watch")
+        .named("watch")
+        .arg(text(rules))
+        .by("--rules")
+        .option("--events", "to", text(to))
+        .option("--json", "json", args.json)
+        .option("--directory", "directory", text(&args.directory));
+    let mut graph = PlanBuilder::default();
+    let sources = inputs(&args.interface, file.as_deref());
+    if let [source] = sources.as_slice() {
+        graph.add_chain([source.clone(), watch]);
+        return graph;
     }
-}
-
-/// A string of the graph language.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    // Packets of several interfaces are taken in the order of their times.
+    let all = graph.add_chain([StageDraft::new("merge").named("all"), watch])[0];
+    for source in sources {
+        let source = graph.add(source);
+        graph.connect(source, all);
+    }
+    graph
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, FromArgMatches};
+use clap::Args;
 use tapline_syntax::units::count_in;
 
 use super::settings::RunSettings;
@@ -49,6 +49,13 @@ pub(crate) struct RunArgs {
     /// Describe all classes of stages, or the named one.
     #[arg(long, value_name = "CLASS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) stages: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
+}
+
+/// How a graph runs, whatever its stages are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunOptions {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
@@ -93,15 +100,29 @@ pub(crate) struct RunArgs {
     pub(crate) follow_links: bool,
 }
 
-impl RunArgs {
-    /// One graph as text, on one thread, until its sources end: for commands that make a graph of their arguments.
-    pub(crate) fn of_graph(graph: String) -> RunArgs {
-        let command = RunArgs::augment_args(clap::Command::new("run"));
-        let matches = command.get_matches_from(["run"]);
-        let args = RunArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        RunArgs { text: vec![graph], ..args }
+impl Default for RunOptions {
+    /// One thread, until the sources end.
+    fn default() -> RunOptions {
+        RunOptions {
+            netns: None,
+            container: None,
+            xdp: XdpArgs::default(),
+            wake: WakeArgs::default(),
+            i_own_this_network: Vec::new(),
+            workers: 1,
+            duration: None,
+            json: false,
+            results_aside: false,
+            flows: None,
+            strict: StrictArgs::default(),
+            language: LanguageArgs::default(),
+            relinquish_privileges: None,
+            follow_links: false,
+        }
     }
+}
 
+impl RunOptions {
     /// Settings of the run's sources and outputs.
     pub(super) fn settings(&self) -> RunSettings {
         RunSettings {

@@ -6,14 +6,14 @@ use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{watch_needs, watch_writes};
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
-use super::args::RunArgs;
 use super::publishing::socket_of;
 use crate::{privileges, stored};
 
-/// The needs of a graph. `has_opener`: files of captures are made by another process.
-pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> AllowedAccess {
+/// The needs of a graph. `may_change`: it may become another one. `has_opener`: files of captures are made by another
+/// process.
+pub(super) fn needs(plan: &Plan, may_change: bool, has_opener: bool) -> AllowedAccess {
     // A changed graph may write any file.
-    let mut needs = AllowedAccess { all_files: args.reload, ip: args.reload, ..AllowedAccess::default() };
+    let mut needs = AllowedAccess { all_files: may_change, ip: may_change, ..AllowedAccess::default() };
     plan.nodes.iter().for_each(|node| add(&mut needs, node, has_opener));
     let filters = plan.nodes.iter().filter(|node| node.class.name == "filter");
     // Rules that come later may have names of hosts.

@@ -14,7 +14,7 @@ pub(crate) mod sending;
 pub(crate) mod settings;
 mod working;
 
-pub(crate) use args::{EXAMPLES, RunArgs};
+pub(crate) use args::{EXAMPLES, RunArgs, RunOptions};
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use tapline_capture::Listener;
 use tapline_graph::catalog::{self, GraphSettings};
-use tapline_graph::plan::{self, Plan, SplitPlan};
+use tapline_graph::plan::{self, Plan, PlanBuilder, SplitPlan};
 use tapline_graph::stages::input_file;
 use tapline_graph::{Control, RunEnd, ViewFile};
 use tapline_packet::Interface;
@@ -52,13 +52,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let texts = texts(args)?;
     let plan = plan(args, &texts)?;
-    let compiler = Compiler::new(SNAP_LEN, true, args.language, false, None);
+    let compiler = Compiler::new(SNAP_LEN, true, args.options.language, false, None);
     opening::check_rules(&plan, &Arc::new(compiler), &[])?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.explain && args.workers > 1 {
+    if args.explain && args.options.workers > 1 {
         let SplitPlan { head, tail, .. } = plan.split();
         explain(args, &[("plan of each worker", &head), ("done once", &tail)])?;
     } else if args.explain {
@@ -70,7 +70,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    drive(args, &plan)
+    drive(&args.options, &plan, args.reload.then_some(args))
+}
+
+/// Runs the graph of a command; with `is_shown` prints it in the graph language.
+pub(crate) fn run_graph(options: &RunOptions, graph: &PlanBuilder, is_shown: bool) -> Result<ExitCode> {
+    if is_shown {
+        writeln!(io::stdout(), "{graph}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    drive(options, &graph.plan().map_err(|error| anyhow!(error))?, None)
 }
 
 /// The texts as one plan.
@@ -121,21 +130,23 @@ fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
     Ok(())
 }
 
-fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
-    if args.follow_links {
+/// Runs a plan. With `reload` its texts are read again on SIGHUP.
+fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<ExitCode> {
+    if options.follow_links {
         output_file::follow_links();
     }
-    let workers = usize::from(args.workers);
+    let workers = usize::from(options.workers);
     let parts =
         if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
     let control = Arc::new(Control::new(None));
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let identity = privileges::identity(options.relinquish_privileges.as_deref())?;
     let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
-    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
+    let compiler =
+        Arc::new(Compiler::new(SNAP_LEN, true, options.language, is_live, options.netns.as_deref()));
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if is_live { Some(signals::catch()?) } else { None };
     let places = Places::default();
-    let settings = RunSettings { places: Some(places.clone()), ..args.settings() };
+    let settings = RunSettings { places: Some(places.clone()), ..options.settings() };
     let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
@@ -148,11 +159,11 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let view = open_view(plan, &interfaces, identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
     if !confining::starts_commands(plan) {
-        privileges::confine(confining::needs(args, plan, identity.is_some()), &meters);
+        privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
     }
-    let options = Arc::clone(&compiler);
+    let of_filters = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {
-        options: Arc::new(move |interface| options.options(interface)),
+        options: Arc::new(move |interface| of_filters.options(interface)),
         workers,
         interpret: false,
         directory: PathBuf::new(),
@@ -161,7 +172,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         place_files: Default::default(),
     });
     let places = sockets.start()?;
-    if args.reload {
+    if let Some(args) = reload {
         // Places that come later would have no socket.
         let settings = RunSettings { places: None, ..settings };
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
@@ -182,10 +193,10 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         let reloading = Arc::clone(&control);
         caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
     }
-    if let Some(duration) = args.duration {
+    if let Some(duration) = options.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    let watch = reporting::Watcher::new(args, workers);
+    let watch = reporting::Watcher::new(options, workers);
     let crew = WorkerThreads { meters: &meters, control: &control, common: &common, watch: &watch };
     let done = if workers == 1 {
         crew.alone(plan, opened, head_outputs)?
@@ -194,20 +205,20 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     };
     places.end()?;
     watch.clear();
-    let code = code_of_whole(args, &done, compiler.unfit());
-    reporting::conclude(args, &done.account, &done.results, compiler.unfit())?;
+    let code = code_of_whole(options, &done, compiler.unfit());
+    reporting::conclude(options, &done.account, &done.results, compiler.unfit())?;
     Ok(code)
 }
 
 /// The exit status: not 0 where a store lacks packets that were to be written to it, where no link type of a store can
 /// have the filter, or for losses with `--strict`.
-fn code_of_whole(args: &RunArgs, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
+fn code_of_whole(options: &RunOptions, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
     let stages = || done.account.stages.iter();
     let outputs: Vec<_> = stages().filter_map(|stage| stage.counters.output.as_ref()).collect();
     let code = code(&done.ended, outputs.len());
     let mut losses = strict::losses(&done.account.interfaces, outputs);
     losses.extend(stages().filter_map(strict::of_recordings));
-    let code = args.strict.code(code, &losses);
+    let code = options.strict.code(code, &losses);
     let stores = stages().filter(|stage| stage.class == "store");
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
     let misfit = unfit.error();

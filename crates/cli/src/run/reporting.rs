@@ -10,7 +10,7 @@ use tapline_graph::plan::Plan;
 use tapline_graph::{GraphAccount, RunReport, Table, grouped};
 use tapline_sys::TerminalSize;
 
-use super::args::RunArgs;
+use super::args::RunOptions;
 use crate::escape::event_line;
 use crate::stored::UnfitLinkTypes;
 use crate::{flows, output, report, session};
@@ -79,7 +79,7 @@ struct State {
 }
 
 impl Watcher {
-    pub(super) fn new(args: &RunArgs, workers: usize) -> Watcher {
+    pub(super) fn new(options: &RunOptions, workers: usize) -> Watcher {
         let accounts = vec![GraphAccount::default(); workers];
         // With one worker there is nothing behind it.
         let ended = (0..=workers).map(|number| number == 1 && workers == 1).collect();
@@ -92,7 +92,7 @@ impl Watcher {
             answered: vec![false; workers + 1],
             ended,
         };
-        Watcher { json: args.json, flows: args.flows, state: Mutex::new(state) }
+        Watcher { json: options.json, flows: options.flows, state: Mutex::new(state) }
     }
 
     /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's
@@ -204,13 +204,13 @@ impl State {
 
 /// Results go to standard output, the account to standard error; as JSON both are the last objects of standard output.
 pub(super) fn conclude(
-    args: &RunArgs,
+    options: &RunOptions,
     account: &GraphAccount,
     results: &[(String, Table)],
     unfit: &UnfitLinkTypes,
 ) -> Result<()> {
     let unfit_text = unfit.text();
-    if args.json {
+    if options.json {
         let mut object = report::graph_json(account);
         if unfit_text.is_some() {
             object["account"]["unfit_link_types"] = unfit.to_json();
@@ -218,14 +218,14 @@ pub(super) fn conclude(
         return output::tell(&format!("{}\n{object}\n", results_json(results)));
     }
     let mut text = String::new();
-    if let Some(style) = args.flows {
+    if let Some(style) = options.flows {
         // Lines for a terminal are as wide as it is; files and pipes have one line a flow.
         let terminal = || TerminalSize::of(io::stdout().as_fd()).map(|size| usize::from(size.columns));
-        let width = if args.results_aside || !io::stdout().is_terminal() { None } else { terminal() };
+        let width = if options.results_aside || !io::stdout().is_terminal() { None } else { terminal() };
         text += &flows::text(&[results.to_vec()], style, width);
     }
-    text += &tables_text(args.flows, account, results);
-    let told = match args.results_aside {
+    text += &tables_text(options.flows, account, results);
+    let told = match options.results_aside {
         true => io::stderr().write_all(text.as_bytes()).map_err(Into::into),
         false if text.is_empty() => Ok(()),
         false => output::tell(&text),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{ArgAction, Args};
+use tapline_graph::plan::{PlanBuilder, StageDraft};
 use tapline_packet::Timestamp;
 use tapline_store::{Catalog, StoreName, Window};
 use tapline_syntax::units::count_in;
@@ -16,8 +17,11 @@ use tapline_tap::{Client, PREFIX as TAP, socket_path};
 
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, ArrowArgs, CaptureArgs};
-use crate::compiler::filter_text;
-use crate::probe::{self, ProbeArgs};
+use crate::compiler::{check_filter, filter_text};
+use crate::destinations::{Destinations, PlaceArgs, collectors, inputs, lead, lines, show};
+use crate::flows::Style;
+use crate::probe::TOP;
+use crate::run::{self, RunOptions};
 use crate::stored::PastArgs;
 
 pub(crate) const FIND_EXAMPLES: &str = "\
@@ -180,16 +184,29 @@ fn ask_daemon(args: &FindArgs, named: FindRequest) -> Result<CaptureArgs> {
     })
 }
 
-/// The flows of the packets, which `tapline probe` meters.
+/// The flows of the packets, as `tapline probe` meters them.
 fn flows(args: &FindArgs) -> Result<ExitCode> {
     let store = args.past.name_of(&StoreName::of(&args.store))?;
-    let mut words = vec!["-r".to_owned(), store];
-    words.extend(export(args)?.into_iter().flat_map(|to| ["--export".to_owned(), to]));
-    words.extend(args.language.scoped.then(|| "--scoped".to_owned()));
-    words.extend(args.language.ipv6_extensions.then(|| "--ipv6-extensions".to_owned()));
+    let export = export(args)?;
     let filter = filter_text(args.filter_file.as_deref(), &args.filter)?;
-    words.extend((!filter.trim().is_empty()).then(|| ["--".to_owned(), filter]).into_iter().flatten());
-    probe::run(&ProbeArgs::of(&words)?)
+    check_filter(&filter)?;
+    let filter = Some(filter.as_str()).filter(|filter| !filter.trim().is_empty());
+    let mut graph = PlanBuilder::default();
+    let meter = lead(&mut graph, inputs(&[], Some(&store)), filter, StageDraft::new("flow").named("meter"));
+    let to = Destinations::of(export.as_deref());
+    let rows = to.rows.iter().enumerate().map(|(at, (format, path))| lines(at, format, path));
+    for stage in rows.chain(to.collectors.iter().map(|to| collectors(to))) {
+        let stage = graph.add(stage);
+        graph.connect(meter, stage);
+    }
+    show(&mut graph, meter, false, export.is_none().then_some(TOP), &PlaceArgs::default());
+    let options = RunOptions {
+        results_aside: to.on_stdout() > 0,
+        flows: Some(Style { verbose: false, top: TOP as usize }),
+        language: args.language,
+        ..RunOptions::default()
+    };
+    run::run_graph(&options, &graph, false)
 }
 
 /// Where flows go; `None` for a table.

@@ -2,7 +2,8 @@
 
 use tapline_syntax::units;
 
-use crate::language::{Argument, Span, StageDeclaration, SyntaxError};
+use crate::language::SyntaxError;
+use crate::plan::{DraftArgument, StageDraft, Value};
 
 /// An argument that a class takes.
 #[derive(Debug)]
@@ -54,24 +55,32 @@ impl ParameterType {
         }
     }
 
-    fn check(self, text: &str) -> Result<(), String> {
-        let is_right = match self {
-            ParameterType::Text => true,
-            ParameterType::Path => !text.is_empty(),
+    /// The value of an argument, if it may have it.
+    fn value(self, given: &Value) -> Result<ArgumentValue, String> {
+        let text = given.text();
+        let wrong = || format!("`{text}` is not what it may be: {}", self.shown());
+        let (first, second) = match self {
+            ParameterType::Text => (0, 0),
+            ParameterType::Path if !text.is_empty() => (0, 0),
+            // A choice of numbers is one, too.
+            ParameterType::Choice(words) if words.contains(&text.as_str()) => (number(&text).unwrap_or(0), 0),
+            ParameterType::Path | ParameterType::Choice(_) => return Err(wrong()),
             ParameterType::Filter => {
-                return tapline_filter::parse(text).map(|_| ()).map_err(|error| error.render(text));
+                tapline_filter::parse(&text).map_err(|error| error.render(&text))?;
+                (0, 0)
             }
             ParameterType::Recipe => {
-                return tapline_traffic::Recipe::parse(text).map(|_| ()).map_err(|error| error.render(text));
+                tapline_traffic::Recipe::parse(&text).map_err(|error| error.render(&text))?;
+                (0, 0)
             }
             ParameterType::Number(min, max) => {
-                number(text).is_some_and(|number| (min..=max).contains(&number))
+                let number = number(&text).filter(|number| (min..=max).contains(number));
+                (number.ok_or_else(wrong)?, 0)
             }
-            ParameterType::Duration => nanoseconds(text).is_some(),
-            ParameterType::Ratio => ratio(text).is_some(),
-            ParameterType::Choice(words) => words.contains(&text),
+            ParameterType::Duration => (nanoseconds(&text).ok_or_else(wrong)?, 0),
+            ParameterType::Ratio => ratio(&text).ok_or_else(wrong)?,
         };
-        if is_right { Ok(()) } else { Err(format!("`{text}` is not what it may be: {}", self.shown())) }
+        Ok(ArgumentValue { text, numbers: (first, second) })
     }
 }
 
@@ -89,24 +98,31 @@ fn ratio(text: &str) -> Option<(u64, u64)> {
     (under > 0 && over <= under).then_some((over, under))
 }
 
+/// The value of an argument: as it was written, and the number, the nanoseconds or the share that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ArgumentValue {
+    text: String,
+    numbers: (u64, u64),
+}
+
 /// A stage's arguments, checked: every parameter of its class has a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    values: Vec<(&'static str, String)>,
+    values: Vec<(&'static str, ArgumentValue)>,
 }
 
 impl Arguments {
-    /// Checks what was written against what the class takes.
+    /// Checks what was given against what the class takes.
     pub(crate) fn check(
-        declared: &StageDeclaration,
+        declared: &StageDraft,
         parameters: &'static [Parameter],
     ) -> Result<Arguments, SyntaxError> {
-        let mut given: Vec<Option<&Argument>> = vec![None; parameters.len()];
+        let mut given: Vec<Option<&DraftArgument>> = vec![None; parameters.len()];
         for (position, argument) in declared.arguments.iter().enumerate() {
             let at = place(declared, parameters, position, argument)?;
             if let Some(before) = given[at].replace(argument) {
-                let message = format!("`{}` is given twice", parameters[at].name);
-                return Err(SyntaxError::at(argument.span, message).with_earlier_place(before.span));
+                let error = argument.origin.error(format!("`{}` is given twice", parameters[at].name));
+                return Err(before.origin.mark_earlier(error));
             }
         }
         let mut values = Vec::new();
@@ -116,9 +132,11 @@ impl Arguments {
         Ok(Arguments { values })
     }
 
-    /// Arguments that are right by their making.
+    /// Arguments of texts that are right by their making.
     pub(crate) fn of(values: &[(&'static str, String)]) -> Arguments {
-        Arguments { values: values.to_vec() }
+        let value =
+            |(name, text): &(_, String)| (*name, ArgumentValue { text: text.clone(), numbers: (0, 0) });
+        Arguments { values: values.iter().map(value).collect() }
     }
 
     /// The value of a parameter as text.
@@ -126,80 +144,84 @@ impl Arguments {
     /// # Panics
     /// If the class has no such parameter.
     pub fn text(&self, name: &str) -> &str {
-        let value = self.values.iter().find(|(known, _)| *known == name);
-        &value.unwrap_or_else(|| panic!("the class has no parameter {name}")).1
+        &self.value(name).text
     }
 
     /// The value of a parameter, if the class has it.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+        self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.text.as_str())
     }
 
     /// The value of a [`ParameterType::Number`].
     pub fn number(&self, name: &str) -> u64 {
-        number(self.text(name)).unwrap_or(0)
+        self.value(name).numbers.0
     }
 
     /// The value of a [`ParameterType::Duration`], in nanoseconds.
     pub fn nanoseconds(&self, name: &str) -> u64 {
-        nanoseconds(self.text(name)).unwrap_or(0)
+        self.value(name).numbers.0
     }
 
     /// The value of a [`ParameterType::Ratio`]: over, under.
     pub fn ratio(&self, name: &str) -> (u64, u64) {
-        ratio(self.text(name)).unwrap_or((1, 1))
+        self.value(name).numbers
+    }
+
+    fn value(&self, name: &str) -> &ArgumentValue {
+        let value = self.values.iter().find(|(known, _)| *known == name);
+        &value.unwrap_or_else(|| panic!("the class has no parameter {name}")).1
     }
 
     /// All with their names: equal for stages that do the same.
     pub fn canonical(&self) -> String {
-        let shown = self.values.iter().map(|(name, value)| format!("{name}={value:?}"));
+        let shown = self.values.iter().map(|(name, value)| format!("{name}={:?}", value.text));
         shown.collect::<Vec<_>>().join(", ")
     }
 }
 
 /// Which parameter an argument is for.
 fn place(
-    declared: &StageDeclaration,
+    declared: &StageDraft,
     parameters: &'static [Parameter],
     position: usize,
-    argument: &Argument,
+    argument: &DraftArgument,
 ) -> Result<usize, SyntaxError> {
     let names = || parameters.iter().map(|parameter| parameter.name).collect::<Vec<_>>().join(", ");
-    let Some(key) = &argument.key else {
-        if position < parameters.len() {
-            return Ok(position);
+    let fault = |message: String, hint: String| Err(argument.origin.error(message).hint(hint));
+    match &argument.key {
+        None if position < parameters.len() => Ok(position),
+        None => {
+            let hint = match parameters {
+                [] => "it takes none".to_owned(),
+                _ => format!("it input {}", names()),
+            };
+            fault(format!("`{}` takes no more arguments", declared.class), hint)
         }
-        let message = format!("`{}` takes no more arguments", declared.class);
-        let hint =
-            if parameters.is_empty() { "it takes none".to_owned() } else { format!("it input {}", names()) };
-        return Err(SyntaxError::at(argument.span, message).hint(hint));
-    };
-    parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
-        let message = format!("`{}` has no argument `{key}`", declared.class);
-        SyntaxError::at(argument.span, message).hint(format!("it takes {}", names()))
-    })
+        Some(key) => match parameters.iter().position(|parameter| parameter.name == key) {
+            Some(at) => Ok(at),
+            None => fault(
+                format!("`{}` has no argument `{key}`", declared.class),
+                format!("it takes {}", names()),
+            ),
+        },
+    }
 }
 
 fn value(
-    declared: &StageDeclaration,
+    declared: &StageDraft,
     parameter: &Parameter,
-    given: Option<&Argument>,
-) -> Result<String, SyntaxError> {
-    match (given, parameter.default) {
-        (Some(argument), _) => match parameter.kind.check(&argument.value) {
-            Ok(()) => Ok(argument.value.clone()),
-            Err(why) => {
-                let hint = format!("{}: {}", parameter.name, parameter.meaning);
-                Err(SyntaxError::at(argument.span, why).hint(hint))
-            }
-        },
-        (None, Some(default)) => Ok(default.to_owned()),
-        (None, None) => {
-            let message = format!("`{}` needs `{}`", declared.class, parameter.name);
-            Err(SyntaxError::at(Span { ..declared.span }, message)
-                .hint(format!("{}: {}", parameter.name, parameter.meaning)))
+    given: Option<&DraftArgument>,
+) -> Result<ArgumentValue, SyntaxError> {
+    let (origin, value) = match (given, parameter.default) {
+        (Some(argument), _) => (argument.origin, parameter.kind.value(&argument.value)),
+        // Where a parameter may be left out, its default may be what nobody can write: no file.
+        (None, Some(default)) => {
+            let absent = ArgumentValue { text: default.to_owned(), numbers: (0, 0) };
+            return Ok(parameter.kind.value(&Value::word(default)).unwrap_or(absent));
         }
-    }
+        (None, None) => (declared.origin, Err(format!("`{}` needs `{}`", declared.class, parameter.name))),
+    };
+    value.map_err(|why| origin.error(why).hint(format!("{}: {}", parameter.name, parameter.meaning)))
 }
 
 #[cfg(test)]
@@ -227,7 +249,7 @@ mod tests {
 
     #[test]
     fn every_class_takes_the_units_of_the_docs() {
-        let input = |kind: ParameterType, text: &str| kind.check(text).is_ok();
+        let input = |kind: ParameterType, text: &str| kind.value(&Value::word(text)).is_ok();
         for class in super::super::CLASSES {
             for parameter in class.parameters {
                 let shown = format!("{}({})", class.name, parameter.name);

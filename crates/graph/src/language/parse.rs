@@ -1,9 +1,10 @@
-//! Tokens to the tree.
+//! Tokens to a graph.
 
 use std::collections::HashMap;
 
 use super::lex::{Token, lex};
-use super::{Argument, Ast, Connection, Span, StageDeclaration, SyntaxError};
+use super::{Span, SyntaxError};
+use crate::plan::{Connection, DraftArgument, DraftId, Origin, PlanBuilder, StageDraft, Value};
 
 /// The most stages in one text.
 const STAGES_MAX: usize = 1000;
@@ -20,28 +21,28 @@ const PORT_MAX: usize = 255;
 /// The fault of the text, its place, and the mend.
 ///
 /// ```
-/// let ast = tapline_graph::language::parse("web :: filter(\"tcp port 80\"); device(lo) -> web -> count").unwrap();
-/// assert_eq!((ast.stages.len(), ast.links.len()), (3, 2));
+/// let graph = tapline_graph::language::parse("web :: filter(\"tcp port 80\"); device(lo) -> web -> count").unwrap();
+/// assert_eq!((graph.stages().len(), graph.links().len()), (3, 2));
 /// ```
-pub fn parse(text: &str) -> Result<Ast, SyntaxError> {
+pub fn parse(text: &str) -> Result<PlanBuilder, SyntaxError> {
     let tokens = lex(text)?;
     let mut parser = Parser {
         tokens: &tokens,
         at: 0,
         end: text.len(),
-        ast: Ast::default(),
+        graph: PlanBuilder::default(),
         ends: Vec::new(),
         links: Vec::new(),
         depth: 0,
     };
-    parser.graph()?;
+    parser.statements()?;
     parser.resolve()
 }
 
 /// One side of an arrow.
 struct End {
     /// A stage that was declared here, or a name to look up.
-    stage: Result<usize, (String, Span)>,
+    stage: Result<DraftId, (String, Span)>,
     input: usize,
     output: usize,
     span: Span,
@@ -52,7 +53,7 @@ struct Parser<'t> {
     at: usize,
     /// The offset of the end of the text.
     end: usize,
-    ast: Ast,
+    graph: PlanBuilder,
     /// The ends of connections, in order.
     ends: Vec<End>,
     /// Which of them are connected.
@@ -100,7 +101,7 @@ impl Parser<'_> {
         SyntaxError::at(self.span(), format!("{wanted}, found {found}")).hint(hint)
     }
 
-    fn graph(&mut self) -> Result<(), SyntaxError> {
+    fn statements(&mut self) -> Result<(), SyntaxError> {
         while self.peek().is_some() {
             if !self.take(&Token::Semicolon) {
                 self.statement()?;
@@ -170,9 +171,9 @@ impl Parser<'_> {
             names.push(self.word("a name")?);
         }
         self.expect(&Token::Colons, "name :: class(arguments)")?;
-        let (class, span, arguments) = self.stage()?;
+        let stage = self.stage()?;
         for name in names {
-            self.declare(Some(name), class.clone(), span, arguments.clone())?;
+            self.declare(Some(name), stage.clone())?;
         }
         Ok(())
     }
@@ -190,17 +191,17 @@ impl Parser<'_> {
         Ok(Ways { heads: place.clone(), tails: place })
     }
 
-    fn end_of_hop(&mut self) -> Result<Result<usize, (String, Span)>, SyntaxError> {
+    fn end_of_hop(&mut self) -> Result<Result<DraftId, (String, Span)>, SyntaxError> {
         match (self.peek(), self.peek_after(1)) {
             (Some(Token::Word(_)), Some(Token::Colons)) => {
                 let name = self.word("a name")?;
                 self.at += 1;
-                let (class, span, arguments) = self.stage()?;
-                self.declare(Some(name), class, span, arguments).map(Ok)
+                let stage = self.stage()?;
+                self.declare(Some(name), stage).map(Ok)
             }
             (Some(Token::Word(_)), Some(Token::Open)) => {
-                let (class, span, arguments) = self.stage()?;
-                self.declare(None, class, span, arguments).map(Ok)
+                let stage = self.stage()?;
+                self.declare(None, stage).map(Ok)
             }
             _ => self.word("a stage").map(Err),
         }
@@ -235,7 +236,7 @@ impl Parser<'_> {
         }
     }
 
-    fn stage(&mut self) -> Result<(String, Span, Vec<Argument>), SyntaxError> {
+    fn stage(&mut self) -> Result<StageDraft, SyntaxError> {
         let (class, span) = self.word("a class")?;
         let mut arguments = Vec::new();
         if self.take(&Token::Open) {
@@ -249,10 +250,10 @@ impl Parser<'_> {
                 arguments.push(self.argument()?);
             }
         }
-        Ok((class, span, arguments))
+        Ok(StageDraft { class, name: None, arguments, origin: Origin::Text(span) })
     }
 
-    fn argument(&mut self) -> Result<Argument, SyntaxError> {
+    fn argument(&mut self) -> Result<DraftArgument, SyntaxError> {
         let start = self.span();
         let key = match (self.peek(), self.peek_after(1)) {
             (Some(Token::Word(word)), Some(Token::Equals)) => {
@@ -264,65 +265,64 @@ impl Parser<'_> {
         };
         let span = start.to(self.span());
         let value = match self.peek() {
-            Some(Token::Word(value) | Token::Text(value)) => value.clone(),
+            Some(Token::Word(value)) => Value::Word(value.clone()),
+            Some(Token::Text(value)) => Value::Text(value.clone()),
             _ => return Err(self.unexpected("expected a value", "a word, a number, or a text in quotes")),
         };
         self.at += 1;
-        Ok(Argument { key, value, span })
+        Ok(DraftArgument { key, value, origin: Origin::Text(span) })
     }
 
     fn declare(
         &mut self,
         name: Option<(String, Span)>,
-        class: String,
-        span: Span,
-        arguments: Vec<Argument>,
-    ) -> Result<usize, SyntaxError> {
-        let index = self.ast.stages.len();
-        if index == STAGES_MAX {
-            return Err(SyntaxError::at(span, format!("more than {STAGES_MAX} stages")));
+        mut stage: StageDraft,
+    ) -> Result<DraftId, SyntaxError> {
+        if self.graph.stages.len() == STAGES_MAX {
+            return Err(stage.origin.error(format!("more than {STAGES_MAX} stages")));
         }
-        let is_named = name.is_some();
-        let name = match name {
-            Some((name, name_span)) => {
-                if !is_name(&name) {
-                    return Err(SyntaxError::at(name_span, format!("`{name}` cannot be a name"))
-                        .hint("a letter first, then letters, digits, _ - and ."));
-                }
-                if let Some(other) = self.ast.stages.iter().find(|other| other.name == name) {
-                    return Err(SyntaxError::at(name_span, format!("there are two stages `{name}`"))
-                        .with_earlier_place(other.span)
-                        .hint("a name is declared once with ::, and used without"));
-                }
-                name
+        if let Some((name, name_span)) = name {
+            if !is_name(&name) {
+                return Err(SyntaxError::at(name_span, format!("`{name}` cannot be a name"))
+                    .hint("a letter first, then letters, digits, _ - and ."));
             }
-            None => format!("{class}@{}", index + 1),
-        };
-        self.ast.stages.push(StageDeclaration { name, is_named, class, span, arguments });
-        Ok(index)
+            if let Some(other) = self.graph.stages.iter().find(|other| other.name.as_ref() == Some(&name)) {
+                let error = SyntaxError::at(name_span, format!("there are two stages `{name}`"));
+                return Err(other
+                    .origin
+                    .mark_earlier(error)
+                    .hint("a name is declared once with ::, and used without"));
+            }
+            stage.name = Some(name);
+        }
+        Ok(self.graph.add(stage))
     }
 
     /// Finds the stages that names mean; a name that was not declared is a stage without arguments.
-    fn resolve(mut self) -> Result<Ast, SyntaxError> {
-        let mut by_name: HashMap<String, usize> =
-            self.ast.stages.iter().enumerate().map(|(index, stage)| (stage.name.clone(), index)).collect();
+    fn resolve(mut self) -> Result<PlanBuilder, SyntaxError> {
+        let declared = (0..self.graph.stages.len()).map(DraftId);
+        let by_name: HashMap<String, DraftId> =
+            declared.map(|stage| (self.graph.name_of(stage), stage)).collect();
         let mut ends = Vec::new();
         for End { stage, input, output, span } in std::mem::take(&mut self.ends) {
             let stage = match stage {
                 Ok(stage) => stage,
                 Err((name, span)) => match by_name.get(&name) {
                     Some(stage) => *stage,
-                    None => self.declare(None, name, span, Vec::new())?,
+                    None => {
+                        let origin = Origin::Text(span);
+                        self.declare(None, StageDraft { origin, ..StageDraft::new(name) })?
+                    }
                 },
             };
-            by_name.entry(self.ast.stages[stage].name.clone()).or_insert(stage);
             ends.push((stage, input, output, span));
         }
         for (from, to) in std::mem::take(&mut self.links) {
             let ((from, _, output, _), (to, input, _, span)) = (ends[from], ends[to]);
-            self.ast.links.push(Connection { from, output, to, input, span });
+            let origin = Origin::Text(span);
+            self.graph.links.push(Connection { from, output, to, input, origin, is_continued: true });
         }
-        Ok(self.ast)
+        Ok(self.graph)
     }
 }
 
@@ -336,12 +336,12 @@ mod tests {
     use super::*;
 
     fn links(text: &str) -> Vec<String> {
-        let ast = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
-        let name = |index: usize| ast.stages[index].name.clone();
+        let graph = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         let show = |link: &Connection| {
-            format!("{}[{}] -> [{}]{}", name(link.from), link.output, link.input, name(link.to))
+            let [from, to] = [link.from, link.to].map(|stage| graph.name_of(stage));
+            format!("{from}[{}] -> [{}]{to}", link.output, link.input)
         };
-        ast.links.iter().map(show).collect()
+        graph.links.iter().map(show).collect()
     }
 
     fn message(text: &str) -> String {
@@ -388,13 +388,8 @@ mod tests {
 
     #[test]
     fn arguments_keep_their_words() {
-        let ast = parse("a(1/100, by=flow, \"x, y\", host=2001:db8::1, e=f(g))").expect("a graph");
-        let shown: Vec<String> = ast.stages[0]
-            .arguments
-            .iter()
-            .map(|argument| format!("{}:{}", argument.key.as_deref().unwrap_or(""), argument.value))
-            .collect();
-        assert_eq!(shown, [":1/100", "by:flow", ":x, y", "host:2001:db8::1", "e:f(g)"]);
+        let text = "a(1/100, by=flow, \"x, y\", host=2001:db8::1, e=f(g));";
+        assert_eq!(parse(text).expect("a graph").to_string(), text);
     }
 
     #[test]

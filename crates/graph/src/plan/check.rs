@@ -1,7 +1,8 @@
-//! A tree whose classes, arguments and connections are right, in order.
+//! A graph whose classes, arguments and connections are right, in order.
 
+use super::builder::{Connection, DraftId, Origin, PlanBuilder, StageDraft};
 use crate::catalog::{self, Arguments, CLASSES, Constructor, Outputs, StageClass, StageInput};
-use crate::language::{Ast, Connection, Span, StageDeclaration, SyntaxError, parse};
+use crate::language::SyntaxError;
 
 /// A stage that was checked.
 pub(super) struct Checked {
@@ -11,59 +12,62 @@ pub(super) struct Checked {
     pub(super) arguments: Arguments,
     /// Outputs that lead here: the index among the checked stages, and which output.
     pub(super) inputs: Vec<(usize, usize)>,
-    pub(super) span: Span,
+    pub(super) origin: Origin,
 }
 
-/// Parses and checks one text. The stages come in an order in which each stands before those that it leads to.
-pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
-    let ast = parse(text)?;
-    let classes =
-        ast.stages.iter().map(|stage| class(&stage.class, stage.span)).collect::<Result<Vec<_>, _>>()?;
-    for link in &ast.links {
-        check_link(&ast, &classes, link)?;
+/// Checks one graph. The stages come in an order in which each stands before those that it leads to.
+pub(super) fn check(graph: &PlanBuilder) -> Result<Vec<Checked>, SyntaxError> {
+    let classes = graph.stages.iter().map(class).collect::<Result<Vec<_>, _>>()?;
+    for link in &graph.links {
+        check_link(graph, &classes, link)?;
     }
-    let order = order(&ast)?;
+    let order = order(graph)?;
     let mut places = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &stage)| places[stage] = place);
     let mut checked: Vec<Checked> = Vec::new();
     for &stage in &order {
-        let declared = &ast.stages[stage];
-        let class = classes[stage];
+        let (declared, class, name) = (&graph.stages[stage], classes[stage], graph.name_of(DraftId(stage)));
         let arguments = Arguments::check(declared, class.parameters)?;
-        let links = ast.links.iter().filter(|link| link.to == stage);
-        let mut inputs: Vec<(usize, usize)> = links.map(|link| (places[link.from], link.output)).collect();
+        let links = graph.links.iter().filter(|link| link.to.0 == stage);
+        let mut inputs: Vec<(usize, usize)> = links.map(|link| (places[link.from.0], link.output)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         if inputs.is_empty() && !matches!(class.make, Constructor::Source) {
-            return Err(SyntaxError::at(declared.span, format!("nothing leads to `{}`", declared.name))
+            return Err(declared
+                .origin
+                .error(format!("nothing leads to `{name}`"))
                 .hint("connect it: device(eth0) -> ... -> this"));
         }
         let before = inputs.iter().map(|(from, _)| &checked[*from]).collect::<Vec<_>>();
-        check_meters(declared, class, &arguments, &before)?;
-        let (name, is_named, span) = (declared.name.clone(), declared.is_named, declared.span);
-        checked.push(Checked { name, is_named, class, arguments, inputs, span });
+        check_meters(declared, &name, class, &arguments, &before)?;
+        let (is_named, origin) = (declared.name.is_some(), declared.origin);
+        checked.push(Checked { name, is_named, class, arguments, inputs, origin });
     }
     Ok(checked)
 }
 
 /// Only meters lead to a stage that takes flows, and such as go with it.
 fn check_meters(
-    declared: &StageDeclaration,
+    declared: &StageDraft,
+    name: &str,
     class: &StageClass,
     arguments: &Arguments,
     before: &[&Checked],
 ) -> Result<(), SyntaxError> {
     let StageInput::Flows(check) = class.input else { return Ok(()) };
     if before.iter().any(|stage| stage.class.outputs != Outputs::Flows) {
-        let message = format!("`{}` takes flows, and something else leads to it", declared.name);
-        return Err(SyntaxError::at(declared.span, message)
+        let message = format!("`{name}` takes flows, and something else leads to it");
+        return Err(declared
+            .origin
+            .error(message)
             .hint("put a meter right before it: device(eth0) -> flow -> this"));
     }
     let meters: Vec<&Arguments> = before.iter().map(|stage| &stage.arguments).collect();
-    check(&meters, arguments).map_err(|why| SyntaxError::at(declared.span, why))
+    check(&meters, arguments).map_err(|why| declared.origin.error(why))
 }
 
-fn class(name: &str, span: Span) -> Result<&'static StageClass, SyntaxError> {
+fn class(stage: &StageDraft) -> Result<&'static StageClass, SyntaxError> {
+    let name = stage.class.as_str();
     catalog::class(name).ok_or_else(|| {
         let names = CLASSES.iter().map(|class| class.name);
         let hint = match names
@@ -77,7 +81,7 @@ fn class(name: &str, span: Span) -> Result<&'static StageClass, SyntaxError> {
                 names.collect::<Vec<_>>().join(", ")
             ),
         };
-        SyntaxError::at(span, format!("there is no class of stages `{name}`")).hint(hint)
+        stage.origin.error(format!("there is no class of stages `{name}`")).hint(hint)
     })
 }
 
@@ -96,24 +100,29 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-fn check_link(ast: &Ast, classes: &[&'static StageClass], link: &Connection) -> Result<(), SyntaxError> {
-    let (from, to) = (&ast.stages[link.from], &ast.stages[link.to]);
+fn check_link(
+    graph: &PlanBuilder,
+    classes: &[&'static StageClass],
+    link: &Connection,
+) -> Result<(), SyntaxError> {
+    let [from, to] = [link.from, link.to].map(|stage| graph.name_of(stage));
     let fault = |message: String, hint: &str| {
-        Err(SyntaxError::at(link.span, message).with_earlier_place(from.span).hint(hint))
+        let error = link.origin.error(message).hint(hint);
+        Err(graph.stages[link.from.0].origin.mark_earlier(error))
     };
-    if matches!(classes[link.to].make, Constructor::Source) {
-        return fault(format!("`{}` is a source: nothing leads to it", to.name), "a source stands first");
+    if matches!(classes[link.to.0].make, Constructor::Source) {
+        return fault(format!("`{to}` is a source: nothing leads to it"), "a source stands first");
     }
     if link.input > 0 {
-        return fault(format!("`{}` has no input [{}]", to.name, link.input), "it has one: [0], or nothing");
+        return fault(format!("`{to}` has no input [{}]", link.input), "it has one: [0], or nothing");
     }
-    match classes[link.from].outputs {
+    match classes[link.from.0].outputs {
         Outputs::None => fault(
-            format!("`{}` is the end of a way: nothing follows it", from.name),
+            format!("`{from}` is the end of a way: nothing follows it"),
             "connect what stands before it to both",
         ),
         Outputs::One | Outputs::Flows if link.output > 0 => fault(
-            format!("`{}` has no output [{}]", from.name, link.output),
+            format!("`{from}` has no output [{}]", link.output),
             "it has one, which may lead to several stages",
         ),
         _ => Ok(()),
@@ -121,37 +130,39 @@ fn check_link(ast: &Ast, classes: &[&'static StageClass], link: &Connection) -> 
 }
 
 /// The stages in an order in which each stands before those that it leads to, as early as it was written.
-fn order(ast: &Ast) -> Result<Vec<usize>, SyntaxError> {
-    let mut waiting: Vec<usize> = vec![0; ast.stages.len()];
-    ast.links.iter().for_each(|link| waiting[link.to] += 1);
+fn order(graph: &PlanBuilder) -> Result<Vec<usize>, SyntaxError> {
+    let count = graph.stages.len();
+    let mut waiting: Vec<usize> = vec![0; count];
+    graph.links.iter().for_each(|link| waiting[link.to.0] += 1);
     let mut order = Vec::new();
-    let mut is_done = vec![false; ast.stages.len()];
-    while let Some(next) = (0..ast.stages.len()).find(|&stage| !is_done[stage] && waiting[stage] == 0) {
+    let mut is_done = vec![false; count];
+    while let Some(next) = (0..count).find(|&stage| !is_done[stage] && waiting[stage] == 0) {
         is_done[next] = true;
         order.push(next);
-        ast.links.iter().filter(|link| link.from == next).for_each(|link| waiting[link.to] -= 1);
+        let leaving = graph.links.iter().filter(|link| link.from.0 == next);
+        leaving.for_each(|link| waiting[link.to.0] -= 1);
     }
-    match (0..ast.stages.len()).find(|&stage| !is_done[stage] && is_in_loop(ast, stage)) {
+    match (0..count).find(|&stage| !is_done[stage] && is_in_loop(graph, stage)) {
         Some(stage) => {
-            let declared = &ast.stages[stage];
-            let message = format!("packets would go round in a loop through `{}`", declared.name);
-            Err(SyntaxError::at(declared.span, message).hint("a graph leads from sources to ends"))
+            let name = graph.name_of(DraftId(stage));
+            let message = format!("packets would go round in a loop through `{name}`");
+            Err(graph.stages[stage].origin.error(message).hint("a graph leads from sources to ends"))
         }
         None => Ok(order),
     }
 }
 
 /// Whether a stage leads to itself.
-fn is_in_loop(ast: &Ast, stage: usize) -> bool {
-    let mut seen = vec![false; ast.stages.len()];
+fn is_in_loop(graph: &PlanBuilder, stage: usize) -> bool {
+    let mut seen = vec![false; graph.stages.len()];
     let mut work = vec![stage];
     while let Some(at) = work.pop() {
-        for link in ast.links.iter().filter(|link| link.from == at) {
-            if link.to == stage {
+        for DraftId(to) in graph.links.iter().filter(|link| link.from.0 == at).map(|link| link.to) {
+            if to == stage {
                 return true;
             }
-            if !std::mem::replace(&mut seen[link.to], true) {
-                work.push(link.to);
+            if !std::mem::replace(&mut seen[to], true) {
+                work.push(to);
             }
         }
     }

@@ -1,14 +1,15 @@
-//! From the texts of graphs to one plan that runs what they share once.
+//! From graphs, of texts or of values, to one plan that runs what they share once.
 //!
 //! ```text
-//! texts --parse--> trees --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
+//! texts --parse--> PlanBuilder --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
 //! ```
 //!
-//! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same
+//! One file a step: [`builder`] holds a graph as it was given, [`check`] knows classes and connections, [`share`] finds stages that do the same to the same
 //! packets, [`kernel`] finds filters that the source can run, [`sets`] filters that are asked together, [`split`] parts
 //! what several workers do from what is done once, [`build`] makes the stages of one worker.
 
 mod build;
+mod builder;
 mod check;
 mod dot;
 mod kernel;
@@ -22,8 +23,10 @@ use std::hash::{Hash, Hasher};
 use tapline_capture::af_packet::KernelTally;
 
 use crate::catalog::{Arguments, Constructor, StageClass};
+use crate::language::{SyntaxError, parse};
 
 pub use build::{WorkerContext, build, nodes};
+pub use builder::{Connection, DraftArgument, DraftId, Origin, PlanBuilder, StageDraft, Value};
 pub use split::SplitPlan;
 
 /// The text of a graph, and what messages call it.
@@ -66,17 +69,25 @@ pub struct PlanNode {
     pub exit: Option<usize>,
 }
 
+impl PlanBuilder {
+    /// Plans the graph.
+    ///
+    /// # Errors
+    /// The error, which names the option that a wrong argument came by.
+    pub fn plan(&self) -> Result<Plan, String> {
+        let mut plan = Plan::default();
+        plan.add(self, "").map_err(|error| error.render(""))?;
+        plan.with_sources()?.optimised()
+    }
+}
+
 impl Plan {
     /// Plans graphs as one.
     ///
     /// # Errors
     /// The error, with the line and a caret.
     pub fn new(sources: &[GraphText<'_>]) -> Result<Plan, String> {
-        let mut plan = Plan::changeable(sources)?;
-        kernel::push_down(&mut plan);
-        kernel::push_down_work(&mut plan)?;
-        sets::merge(&mut plan);
-        Ok(plan)
+        Plan::changeable(sources)?.optimised()
     }
 
     /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on
@@ -86,17 +97,33 @@ impl Plan {
     /// As for [`new`](Self::new).
     pub fn changeable(sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::default();
-        let is_several = sources.len() > 1;
-        for source in sources {
-            let in_source = |text: String| if is_several { format!("{}: {text}", source.name) } else { text };
-            let checked = check::check(source.text).map_err(|error| in_source(error.render(source.text)))?;
-            let prefix = if is_several { format!("{}/", source.name) } else { String::new() };
-            share::add(&mut plan, checked, &prefix).map_err(|error| in_source(error.render(source.text)))?;
+        for GraphText { name, text } in sources {
+            let (prefix, of_text) = match sources {
+                [_] => (String::new(), String::new()),
+                _ => (format!("{name}/"), format!("{name}: ")),
+            };
+            let added = parse(text).and_then(|graph| plan.add(&graph, &prefix));
+            added.map_err(|error| of_text + error.render(text).as_str())?;
         }
-        if !plan.nodes.iter().any(PlanNode::is_source) {
-            return Err("the graph has no source: begin with device(NAME) or file(\"NAME\")".to_owned());
+        plan.with_sources()
+    }
+
+    fn add(&mut self, graph: &PlanBuilder, prefix: &str) -> Result<(), SyntaxError> {
+        share::add(self, check::check(graph)?, prefix)
+    }
+
+    fn with_sources(self) -> Result<Plan, String> {
+        match self.nodes.iter().any(PlanNode::is_source) {
+            true => Ok(self),
+            false => Err("the graph has no source: begin with device(NAME) or file(\"NAME\")".to_owned()),
         }
-        Ok(plan)
+    }
+
+    fn optimised(mut self) -> Result<Plan, String> {
+        kernel::push_down(&mut self);
+        kernel::push_down_work(&mut self)?;
+        sets::merge(&mut self);
+        Ok(self)
     }
 
     /// A key for each node, equal in all plans of this process for stages that do the same to the same packets. The key

@@ -77,7 +77,9 @@ fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError>
     match other {
         Some(other) => {
             let message = format!("`{}` writes to {wanted} already", other.name);
-            Err(SyntaxError::at(stage.span, message)
+            Err(stage
+                .origin
+                .error(message)
                 .hint(format!("lead both ways to one {}, or give it another name", stage.class.name)))
         }
         None => Ok(()),
