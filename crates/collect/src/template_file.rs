@@ -81,6 +81,9 @@ impl TemplateFile {
         let fault = |source| Error::File { path: path.to_owned(), source };
         let file = output_file::open(path, OpenOptions::new().read(true).append(true).create(true));
         let file = file.map_err(fault)?;
+        if !file.metadata().map_err(fault)?.is_file() {
+            return Err(fault(io::Error::other("it is no file: templates are read again and added to")));
+        }
         let mut opened = TemplateFile { path: path.to_owned(), file, len: 0, refused: 0, kept: Vec::new() };
         opened.read()?;
         if opened.len == 0 {
@@ -332,6 +335,15 @@ mod tests {
         let kept = TemplateFile::open(&path).unwrap().take_kept();
         entries.push((key(1), entry));
         assert_eq!(kept, entries);
+    }
+
+    #[test]
+    fn a_pipe_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        tapline_sys::disk::make_pipe(&path).unwrap();
+        let error = TemplateFile::open(&path).unwrap_err();
+        assert!(format!("{error:?}").contains("it is no file"), "{error:?}");
     }
 
     #[test]

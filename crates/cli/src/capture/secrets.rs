@@ -1,11 +1,12 @@
 //! `--secrets`: files of keys, whose lines go into the capture file, so that what it holds can be decrypted.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use tapline_file::{BlockQueue, CopiedBlock, RawBlock, SecretsKind};
+use tapline_sys::disk;
 
 /// The most bytes of a file that are taken at the start, and of what is added to it meanwhile.
 const SECRETS_MAX: u64 = 16 << 20;
@@ -43,10 +44,10 @@ impl Secrets {
 
 fn open(path: &Path, queue: &BlockQueue) -> Result<SecretsFile> {
     let name = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read the secrets {name}"))?;
+    let failed = || format!("cannot read the secrets {name}");
+    let file = disk::open_at_once(path, OpenOptions::new().read(true)).with_context(failed)?;
+    let text = disk::read_file_at_most(&file, SECRETS_MAX).with_context(failed)?;
     let mut secrets = SecretsFile { file, kind: SecretsKind::Tls, read: 0 };
-    let mut text = Vec::new();
-    (&secrets.file).take(SECRETS_MAX + 1).read_to_end(&mut text).with_context(|| format!("{name}"))?;
     if text.len() as u64 > SECRETS_MAX {
         bail!("the secrets {name} have more than 16 MiB: keep the lines of this capture");
     }

@@ -1,8 +1,8 @@
 //! Files that stages read as a whole when a graph begins: rules, patterns, programs, keys.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
+
+use tapline_sys::disk;
 
 /// The most bytes of a file of rules: 16 million exact rules.
 pub(super) const RULES_MAX: u64 = 1 << 30;
@@ -18,12 +18,10 @@ pub const TEXT_MAX: u64 = 1 << 20;
 /// Reads a file, pipe or device of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// The file cannot be read, or is longer: devices such as `/dev/zero` have no end.
+/// The file cannot be read, is a pipe into which nobody writes, or is longer: devices such as `/dev/zero` have no end.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = disk::read_at_most(path, bytes_max)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     match bytes.len() as u64 > bytes_max {
         true => Err(format!("{} has more than {bytes_max} bytes, the most of such a file", path.display())),
         false => Ok(bytes),
@@ -42,6 +40,15 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_into_which_nobody_writes_is_refused() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let path = folder.path().join("pipe");
+        disk::make_pipe(&path).expect("there is room");
+        let error = read(&path, 1000).expect_err("nobody writes");
+        assert!(error.contains("into which nobody writes"), "{error}");
+    }
 
     #[test]
     fn endless_files_are_refused() {
