@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use tapline_bpf::Insn;
 use tapline_capture::af_packet::{
     AfPacketError, CaptureDirection, KernelCount, LinkLayerAddress, SingleCount, SingleSettings,
-    SingleSocket, TimestampSource, link_type,
+    SingleSocket, TimestampSource,
 };
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
@@ -210,7 +210,7 @@ impl Shape {
     fn of(link: Option<&Link>) -> Shape {
         let cooked = |warning| Shape { is_cooked: true, dlts: vec![SLL, SLL2], warning };
         let Some(link) = link else { return cooked(None) };
-        let found = link_type(link.hardware_type);
+        let found = LinkType::of_hardware(link.hardware_type);
         if link.hardware_type == HARDWARE_PPP {
             return cooked(None);
         }

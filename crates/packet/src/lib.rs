@@ -15,6 +15,7 @@
 mod batch;
 pub mod block_sample;
 pub mod checksum;
+mod hardware;
 pub mod headers;
 mod interface;
 pub mod link_type;

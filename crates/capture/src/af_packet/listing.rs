@@ -9,7 +9,7 @@ use tapline_sys::proc_packet::{self, PacketSocketEntry, SocketHolder};
 use tapline_sys::{DriverInfo, InterfaceAddress, Link, LinkControl, RouteSocket, SyscallError, XdpProgram};
 
 use super::opener::open_namespace;
-use super::{AfPacketError, TimestampSource, hardware};
+use super::{AfPacketError, TimestampSource};
 
 /// `ETH_P_ALL`: the protocol of sockets that capture.
 const ALL_PROTOCOLS: u16 = 3;
@@ -111,7 +111,7 @@ fn describe(link: &Link, control: &mut LinkControl) -> InterfaceInfo {
         name: link.name.clone(),
         description: link.alias.clone(),
         kind: link.kind.clone(),
-        link_type: hardware::link_type(link.hardware_type),
+        link_type: LinkType::of_hardware(link.hardware_type),
         is_up: link.is_up(),
         is_running: link.is_running(),
         is_loopback: link.is_loopback(),

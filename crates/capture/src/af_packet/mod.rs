@@ -32,7 +32,6 @@ mod counts;
 mod error;
 mod extended;
 mod growing;
-mod hardware;
 mod kernel_filter;
 mod links;
 mod listing;
@@ -60,7 +59,6 @@ use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, W
 pub use counting::{KernelCount, KernelTally};
 pub use error::AfPacketError;
 pub use extended::KernelFilterRuns;
-pub use hardware::link_type;
 pub use listing::{CapturingProcess, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
 pub(crate) use opener::open_namespace;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_bpf::{Insn, code};
 use tapline_ir::CompiledFilter;
-use tapline_packet::{Interface, InterfaceId};
+use tapline_packet::{Interface, InterfaceId, LinkType};
 use tapline_source::{Error, Event, UnfitLinkType};
 use tapline_sys::{
     BlockRing, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,
@@ -28,7 +28,7 @@ use super::extended::{Accepted, Loaded, text};
 use super::growing::{self, Growable};
 use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
-use super::{AfPacketError, AfPacketSettings, CaptureDirection, hardware, kernel_filter, size, timestamps};
+use super::{AfPacketError, AfPacketSettings, CaptureDirection, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
 
 /// Sockets kept for interfaces that come later.
@@ -267,7 +267,7 @@ impl Opener {
     }
 
     fn describe(&self, link: &Link, speed: Option<u64>) -> Interface {
-        let mut interface = Interface::new(&link.name, hardware::link_type(link.hardware_type));
+        let mut interface = Interface::new(&link.name, LinkType::of_hardware(link.hardware_type));
         interface.description.clone_from(&link.alias);
         interface.snap_len = self.settings.snap_len();
         interface.if_index = link.index;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tapline_ebpf::RxMetadataCalls;
 use tapline_ir::CompiledFilter;
-use tapline_packet::{Interface, InterfaceId};
+use tapline_packet::{Interface, InterfaceId, LinkType};
 use tapline_source::{Error, Event};
 use tapline_sys::bpf::kernel_functions;
 use tapline_sys::xsk::{BoundModes, BusyPolling, XdpSocket, XskSettings};
@@ -25,7 +25,7 @@ use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::told::Told;
 use super::{AfXdpError, AfXdpSettings, size};
-use crate::af_packet::{LossWatch, Patterns, TimestampSource, link_type, snap_len};
+use crate::af_packet::{LossWatch, Patterns, TimestampSource, snap_len};
 
 /// Packets that one poll takes, with busy polling.
 const BUSY_BUDGET: u32 = 64;
@@ -346,7 +346,7 @@ impl<'a> Opener<'a> {
     }
 
     fn describe(&mut self, link: &Link) -> Interface {
-        let mut interface = Interface::new(&link.name, link_type(link.hardware_type));
+        let mut interface = Interface::new(&link.name, LinkType::of_hardware(link.hardware_type));
         interface.description.clone_from(&link.alias);
         interface.snap_len = snap_len(self.settings.snap_len);
         interface.if_index = link.index;

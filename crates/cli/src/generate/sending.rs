@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use tapline_capture::transmit::{LEAD_NS, Pacer, Schedule};
 use tapline_graph::{Control, GeneratedSource};
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_source::{Advance, Error, Source};
 use tapline_traffic::Rate;
+use tapline_transmit::{LEAD_NS, Pacer, Schedule};
 
 use super::GenerateArgs;
 use crate::sending::{Outcome, Pace, Reporting, SendInput, SendTarget, conclude};

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tapline_capture::transmit::replay::{Opened, Reopen};
 use tapline_file::{FileInput, MergeOrder};
 use tapline_graph::Control;
 use tapline_source::{Error, Source};
 use tapline_store::StoreName;
+use tapline_transmit::replay::{Opened, Reopen};
 
 use super::ReplayArgs;
 use crate::args::{LanguageArgs, SNAP_LEN};

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use tapline_capture::transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
-use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
-use tapline_capture::transmit::{Backend, Pacer};
 use tapline_graph::{Control, grouped};
 use tapline_syntax::units::count_in;
 use tapline_sys::sandbox::{self, AllowedAccess};
+use tapline_transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
+use tapline_transmit::rewrite::{IpRule, MacRule, Rewrite};
+use tapline_transmit::{Backend, Pacer};
 
 use crate::args::parse_duration;
 use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude};

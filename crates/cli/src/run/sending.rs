@@ -1,10 +1,10 @@
 //! The stages that send: whether they may, and their sockets.
 
 use anyhow::Result;
-use tapline_capture::transmit::{FrameEdit, SendPolicy, SendSettings, Transmitter};
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Bounce, Reflect};
 use tapline_packet::Interface;
+use tapline_transmit::{FrameEdit, SendPolicy, SendSettings, Transmitter};
 
 use super::settings::RunSettings;
 use crate::live::bare_name;

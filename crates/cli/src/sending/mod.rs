@@ -9,11 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use tapline_capture::transmit::{
-    Backend, BackendChoice, SendPolicy, SendSettings, SkippedBackend, Transmitter,
-};
 use tapline_syntax::units::count_in;
 use tapline_sys::timer;
+use tapline_transmit::{Backend, BackendChoice, SendPolicy, SendSettings, SkippedBackend, Transmitter};
 
 use crate::strict::StrictArgs;
 pub(crate) use report::{Outcome, SendInput, conclude};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 use tapline_graph::grouped;
+use tapline_transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 
 use super::SendTarget;
 use crate::strict::{LostPackets, StrictArgs};

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tapline_capture::transmit::{PaceReport, Progress, ProgressReader, ProgressWriter, progress};
 use tapline_graph::{Control, grouped};
+use tapline_transmit::{PaceReport, Progress, ProgressReader, ProgressWriter, progress};
 
 use super::SendTarget;
 use super::report::{Outcome, SendInput, tell};

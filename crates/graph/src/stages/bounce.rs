@@ -7,8 +7,8 @@
 //! Packets that this host sends are captured too, but not sent again: they would go round without end. See
 //! [`Transmitter`].
 
-use tapline_capture::transmit::Transmitter;
 use tapline_source::{DropReasons, Error, OutputAccount};
+use tapline_transmit::Transmitter;
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;

@@ -1,7 +1,7 @@
 //! `reflect`: packets go back out of the interface from which they came.
 
-use tapline_capture::transmit::Transmitter;
 use tapline_source::{DropReason, DropReasons, Error};
+use tapline_transmit::Transmitter;
 
 use super::bounce::{SWAP, counters};
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};

@@ -22,6 +22,7 @@
 //! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the
 //! sender tries for as long as [`SendSettings::queue_timeout`] says, and then counts the packet. Without patience live
 //! frames are a wire: what finds no room is lost, and nothing slows down.
+#![forbid(unsafe_code)]
 
 mod backend;
 mod checksum;
@@ -62,7 +63,7 @@ pub struct SendSettings {
     /// The time for which a full queue is tried again before the packet counts as refused.
     pub queue_timeout: Duration,
     /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the
-    /// segments' size ([`AfPacketSettings::vnet_header`](crate::af_packet::AfPacketSettings::vnet_header)).
+    /// segments' size (`AfPacketSettings::vnet_header`).
     pub segments: bool,
     /// The changes to each frame.
     pub change: FrameEdit,

@@ -14,7 +14,7 @@ use tapline_source::{Advance, Error};
 
 use super::timeline::Timeline;
 use super::{Opened, ReplayRead, ReplaySettings, Stopped};
-use crate::transmit::rewrite::Rewrite;
+use crate::rewrite::Rewrite;
 
 /// The longest wait for the source between two looks at the order to stop.
 const WAIT: Duration = Duration::from_millis(100);

@@ -7,15 +7,14 @@
 //! anything else                                   no
 //! ```
 //!
-//! A [`Transmitter`](super::Transmitter) is opened with a [`SendPermit`], and only [`SendPolicy::permit`] makes one.
+//! A [`Transmitter`](crate::Transmitter) is opened with a [`SendPermit`], and only [`SendPolicy::permit`] makes one.
 
 use std::sync::Arc;
 
 use tapline_packet::LinkType;
 use tapline_sys::{Link, NetNs, RouteSocket, SyscallError};
 
-use super::TransmitError;
-use crate::af_packet;
+use crate::TransmitError;
 
 /// `ARPHRD_LOOPBACK` of linux/if_arp.h.
 const HARDWARE_LOOPBACK: u16 = 772;
@@ -102,7 +101,7 @@ impl SendPermit {
 
     /// The link type: the first header of a frame on it.
     pub fn link_type(&self) -> LinkType {
-        af_packet::link_type(self.link.hardware_type)
+        LinkType::of_hardware(self.link.hardware_type)
     }
 
     /// The largest packet that it sends, without the link header, in bytes.

@@ -31,7 +31,7 @@ const EAGAIN: i32 = 11;
 const EINVAL: i32 = 22;
 
 #[derive(Debug)]
-pub(in super::super) struct XdpSender {
+pub(crate) struct XdpSender {
     socket: XdpSocket,
     zero_copy: bool,
     /// Bytes of the frames in the ring that the kernel has not taken, the oldest first.

@@ -17,7 +17,7 @@ const TAG: [u8; 2] = [0x81, 0x00];
 const TYPE_AT: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Limit {
+pub(crate) struct Limit {
     mtu: u32,
     is_ethernet: bool,
 }
