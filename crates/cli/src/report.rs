@@ -15,11 +15,11 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tapline_graph::{GraphAccount, StageAccount, grouped};
 use tapline_source::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
-    TapAccount, UnfitLinkType, XdpAccount,
+    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossCounts, LossPoint, OutputAccount,
+    RingAccount, SkipCause, TapAccount, UnfitLinkType, XdpAccount,
 };
 
 use crate::escape::plain;
@@ -92,6 +92,19 @@ fn refused_word(class: &str) -> &'static str {
         "drop" => "dropped",
         _ => "refused",
     }
+}
+
+/// Causes of an output's losses with their packets, where it names any, between `before` and `after`.
+fn loss_causes(output: &OutputAccount, before: &str, after: &str) -> String {
+    let causes: Vec<String> = output
+        .lost_by
+        .iter()
+        .map(|(cause, packets)| match packets == output.lost {
+            true => cause.words().to_owned(),
+            false => format!("{} {}", grouped(packets), cause.words()),
+        })
+        .collect();
+    if causes.is_empty() { String::new() } else { format!("{before}{}{after}", causes.join(", ")) }
 }
 
 /// Word for packets that an output took.
@@ -367,8 +380,8 @@ impl Table {
         remark(counters.recordings_lost, "LOST in recordings");
         if let Some(output) = &counters.output {
             remark(output.written, written_word(stage.class));
-            remark(output.lost, "LOST");
-            output.unsent.iter().for_each(|(cause, packets)| remark(packets, cause.words()));
+            remark(output.lost, &format!("LOST{}", loss_causes(output, " (", ")")));
+            output.skipped.iter().for_each(|(cause, packets)| remark(*packets, cause.words()));
             remark(output.buffered, "on their way");
         }
         if let Some(filter) = &counters.filter {
@@ -381,9 +394,10 @@ impl Table {
     fn output(&mut self, output: &OutputAccount) {
         self.row(&format!("{}  written", output.name), Count::Known(output.written), "");
         if output.lost > 0 {
-            self.row(&format!("{}  LOST", output.name), Count::Known(output.lost), "");
+            let causes = loss_causes(output, "", "");
+            self.row(&format!("{}  LOST", output.name), Count::Known(output.lost), &causes);
         }
-        for (cause, packets) in output.unsent.iter() {
+        if let Some((cause, packets @ 1..)) = output.skipped {
             self.row(&format!("{}  left out", output.name), Count::Known(packets), cause.words());
         }
         if output.buffered > 0 {
@@ -467,15 +481,20 @@ fn loss_json(loss: &Loss) -> Value {
 }
 
 fn output_json(output: &OutputAccount) -> Value {
-    let OutputAccount { name, written, lost, buffered, unsent } = output;
+    let OutputAccount { name, written, lost, lost_by, buffered, skipped } = output;
     let mut value = json!({"name": name, "written": written, "lost": lost, "buffered": buffered});
-    // Only outputs that send have any.
-    let unsent: serde_json::Map<String, Value> =
-        unsent.iter().map(|(cause, packets)| (cause.name().to_owned(), packets.into())).collect();
+    let unsent = unsent_json(*skipped, lost_by);
     if !unsent.is_empty() {
         value["unsent"] = unsent.into();
     }
     value
+}
+
+/// Packets that an output left out or lost, by the name of the cause.
+pub(crate) fn unsent_json(skipped: Option<(SkipCause, u64)>, lost: &LossCounts) -> Map<String, Value> {
+    let skipped = skipped.filter(|(_, packets)| *packets > 0).map(|(cause, packets)| (cause.name(), packets));
+    let lost = lost.iter().map(|(cause, packets)| (cause.name(), packets));
+    skipped.into_iter().chain(lost).map(|(name, packets)| (name.to_owned(), packets.into())).collect()
 }
 
 /// The engines by number, null without a filter in user space.

@@ -5,7 +5,7 @@
 //! each source      delivered = handed on + unexamined
 //! each edge        what one stage handed on = what the next one received
 //! each stage       received = passed + refused + held + unexamined            (stages that hand on)
-//!                  received = written + lost + left + buffered + unexamined   (outputs; only those that send leave any;
+//!                  received = written + lost + skipped + buffered + unexamined   (outputs;
 //!                                         received also has the packets that collected flows count)
 //! ```
 
@@ -77,9 +77,9 @@ impl StageAccount {
         if let Some(output) = output {
             let (sum, received) = (output.total() + unexamined, received + reported);
             return (sum != received).then(|| {
-                let OutputAccount { written, lost, buffered, unsent, .. } = output;
-                let left = unsent.left();
-                format!("{name}: received {received} but written {written} + lost {lost} + left {left} + buffered {buffered} + unexamined {unexamined} = {sum}")
+                let OutputAccount { written, lost, buffered, .. } = output;
+                let skipped = output.skipped();
+                format!("{name}: received {received} but written {written} + lost {lost} + skipped {skipped} + buffered {buffered} + unexamined {unexamined} = {sum}")
             });
         }
         let refused = self.refused();

@@ -5,7 +5,7 @@
 //! file:  read     = delivered                                                (each interface)
 //! tap:   offered  = lost between daemon and us + unread at stop + delivered  (each capture)
 //! both:  delivered = filtered + accepted + unexamined                        (the engine)
-//!        accepted  = written + lost + left + buffered                        (each output; only those that send leave any)
+//!        accepted  = written + lost + skipped + buffered                     (each output)
 //! ```
 //!
 //! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters
@@ -15,7 +15,7 @@ use std::fmt;
 
 use tapline_packet::LinkType;
 
-use crate::DropReasons;
+use crate::{LossCounts, SkipCause};
 
 /// A counter, or the statement that it is not counted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,26 +304,37 @@ pub struct OutputAccount {
     pub name: String,
     /// Packets stored or printed whole.
     pub written: u64,
-    /// Packets that could not be stored: disk full, broken pipe.
+    /// Packets that could not be sent or stored: disk full, broken pipe.
     pub lost: u64,
+    /// Of these, those whose cause the output names.
+    pub lost_by: LossCounts,
     /// Packets in a buffer on their way out; 0 once the output is finished.
     pub buffered: u64,
-    /// Packets that a sending output did not send, by cause: losses, and packets that were rightly left out.
-    pub unsent: DropReasons,
+    /// Packets left out on purpose, and why; `None` at outputs that take all.
+    pub skipped: Option<(SkipCause, u64)>,
 }
 
 impl OutputAccount {
     /// Packets whose fate is known.
     pub fn total(&self) -> u64 {
-        self.written + self.lost + self.unsent.left() + self.buffered
+        self.written + self.lost + self.skipped() + self.buffered
     }
 
-    /// Adds the counts of another output of this name.
+    /// Packets left out on purpose.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.map_or(0, |(_, packets)| packets)
+    }
+
+    /// Adds the counts of another output of this name, which skips packets for the same cause.
     pub fn merge(&mut self, other: &OutputAccount) {
         self.written += other.written;
         self.lost += other.lost;
         self.buffered += other.buffered;
-        self.unsent.merge(&other.unsent);
+        self.lost_by.merge(&other.lost_by);
+        self.skipped = match (self.skipped, other.skipped) {
+            (Some((cause, ours)), Some((_, theirs))) => Some((cause, ours + theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
     }
 }
 
@@ -458,11 +469,11 @@ impl Account {
     fn output_fault(&self, output: &OutputAccount) -> Option<String> {
         let sum = output.total();
         (sum != self.accepted).then(|| {
-            let OutputAccount { name, written, lost, buffered, unsent } = output;
+            let OutputAccount { name, written, lost, buffered, .. } = output;
             format!(
-                "{name}: accepted {} but written {written} + lost {lost} + left {} + buffered {buffered} = {sum}",
+                "{name}: accepted {} but written {written} + lost {lost} + skipped {} + buffered {buffered} = {sum}",
                 self.accepted,
-                unsent.left()
+                output.skipped()
             )
         })
     }

@@ -1,14 +1,12 @@
-//! Why packets were not sent, or not stored.
+//! Causes of lost packets, and of packets left out on purpose.
 
-/// Why a packet was not sent, or not stored.
+/// Cause of a loss at an output: the packet should have been sent or stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum DropReason {
-    /// This host sent it, Tapline perhaps: sent again, packets would go round. No loss.
-    Own,
+pub enum LossCause {
     /// Not all of it was captured.
     Partial,
-    /// Its link type is not that of the interface.
+    /// Its link type is not that of the interface, or not one that the file can hold.
     LinkType,
     /// Shorter than the interface's link header.
     TooShort,
@@ -28,18 +26,12 @@ pub enum DropReason {
     Malformed,
     /// Something else, which ended the sending.
     Other,
-    /// The packet was beyond the cut-off of its flow (`tapline record --cut`). No loss.
-    Cut,
     /// It came while a store had no buffer free (`tapline record --overload newest`).
     OverloadNewest,
     /// It waited longest for the disk of a store (`tapline record --overload oldest`).
     OverloadOldest,
     /// Its flow began while the disk of a store was too slow (`tapline record --overload flows`).
     OverloadFlows,
-    /// Its flow had fewer packets than are exported (`tapline probe --min-packets`). No loss.
-    SmallFlow,
-    /// No reader of a published place of a graph wanted it. No loss.
-    Unwanted,
     /// More waited for a receiver of chunks than the memory that is allowed.
     BatchMemory,
     /// A receiver of chunks refused it.
@@ -50,130 +42,113 @@ pub enum DropReason {
     BatchUndelivered,
 }
 
-const COUNT: usize = 22;
+const COUNT: usize = 18;
 
-impl DropReason {
-    /// All of them.
-    pub const ALL: [DropReason; COUNT] = [
-        DropReason::Own,
-        DropReason::Partial,
-        DropReason::LinkType,
-        DropReason::TooShort,
-        DropReason::TooLong,
-        DropReason::Segments,
-        DropReason::Checksum,
-        DropReason::NoInterface,
-        DropReason::QueueFull,
-        DropReason::Down,
-        DropReason::Malformed,
-        DropReason::Other,
-        DropReason::Cut,
-        DropReason::OverloadNewest,
-        DropReason::OverloadOldest,
-        DropReason::OverloadFlows,
-        DropReason::SmallFlow,
-        DropReason::Unwanted,
-        DropReason::BatchMemory,
-        DropReason::BatchRefused,
-        DropReason::BatchSpool,
-        DropReason::BatchUndelivered,
+impl LossCause {
+    /// Each cause with its name for machines and its words for people, in the order of the variants.
+    const TABLE: [(LossCause, &'static str, &'static str); COUNT] = [
+        (LossCause::Partial, "partial", "not captured whole"),
+        (LossCause::LinkType, "link_type", "of another link type"),
+        (LossCause::TooShort, "too_short", "shorter than a link header"),
+        (LossCause::TooLong, "too_long", "longer than the MTU"),
+        (LossCause::Segments, "segments", "not segmented yet"),
+        (LossCause::Checksum, "checksum", "without a checksum"),
+        (LossCause::NoInterface, "no_interface", "from no interface to send on"),
+        (LossCause::QueueFull, "queue_full", "queue full"),
+        (LossCause::Down, "down", "interface down"),
+        (LossCause::Malformed, "malformed", "malformed"),
+        (LossCause::Other, "other", "for other reasons"),
+        (LossCause::OverloadNewest, "overload_newest", "disk too slow, the newest dropped"),
+        (LossCause::OverloadOldest, "overload_oldest", "disk too slow, the oldest dropped"),
+        (LossCause::OverloadFlows, "overload_flows", "disk too slow, new flows dropped"),
+        (LossCause::BatchMemory, "batch_memory", "memory full"),
+        (LossCause::BatchRefused, "batch_refused", "refused by the receiver"),
+        (LossCause::BatchSpool, "batch_spool", "spool full"),
+        (LossCause::BatchUndelivered, "batch_undelivered", "not delivered by the end"),
     ];
 
-    /// A few words for it, such as people read behind a number of packets.
+    /// Returns a few words that people read behind a number of packets.
     pub fn words(self) -> &'static str {
-        match self {
-            DropReason::Own => "sent by this host",
-            DropReason::Partial => "not captured whole",
-            DropReason::LinkType => "of another link type",
-            DropReason::TooShort => "shorter than a link header",
-            DropReason::TooLong => "longer than the MTU",
-            DropReason::Segments => "not segmented yet",
-            DropReason::Checksum => "without a checksum",
-            DropReason::NoInterface => "from no interface to send on",
-            DropReason::QueueFull => "queue full",
-            DropReason::Down => "interface down",
-            DropReason::Malformed => "malformed",
-            DropReason::Other => "for other reasons",
-            DropReason::Cut => "beyond the cut-off of their flow",
-            DropReason::OverloadNewest => "lost: disk too slow, the newest given up",
-            DropReason::OverloadOldest => "lost: disk too slow, the oldest given up",
-            DropReason::OverloadFlows => "lost: disk too slow, new flows given up",
-            DropReason::SmallFlow => "of flows with few packets",
-            DropReason::Unwanted => "that no reader wanted",
-            DropReason::BatchMemory => "lost: memory full",
-            DropReason::BatchRefused => "lost: refused by the receiver",
-            DropReason::BatchSpool => "lost: spool full",
-            DropReason::BatchUndelivered => "lost: not delivered by the end",
-        }
+        LossCause::TABLE[self as usize].2
     }
 
-    /// A name for machines.
+    /// Returns its name for machines.
     pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Own => "own",
-            DropReason::Partial => "partial",
-            DropReason::LinkType => "link_type",
-            DropReason::TooShort => "too_short",
-            DropReason::TooLong => "too_long",
-            DropReason::Segments => "segments",
-            DropReason::Checksum => "checksum",
-            DropReason::NoInterface => "no_interface",
-            DropReason::QueueFull => "queue_full",
-            DropReason::Down => "down",
-            DropReason::Malformed => "malformed",
-            DropReason::Other => "other",
-            DropReason::Cut => "cut",
-            DropReason::OverloadNewest => "overload_newest",
-            DropReason::OverloadOldest => "overload_oldest",
-            DropReason::OverloadFlows => "overload_flows",
-            DropReason::SmallFlow => "small_flow",
-            DropReason::Unwanted => "unwanted",
-            DropReason::BatchMemory => "batch_memory",
-            DropReason::BatchRefused => "batch_refused",
-            DropReason::BatchSpool => "batch_spool",
-            DropReason::BatchUndelivered => "batch_undelivered",
-        }
-    }
-
-    /// Whether a packet that was not sent because of it is a loss.
-    pub fn is_loss(self) -> bool {
-        !matches!(self, DropReason::Own | DropReason::Cut | DropReason::SmallFlow | DropReason::Unwanted)
+        LossCause::TABLE[self as usize].1
     }
 }
 
-/// Packets that were not sent, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DropReasons([u64; COUNT]);
+/// Cause for which an output leaves packets out on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SkipCause {
+    /// This host sent it, Tapline perhaps: sent again, packets would go round.
+    Own,
+    /// The packet was beyond the cut-off of its flow (`tapline record --cut`).
+    Cut,
+    /// Its flow had fewer packets than are exported (`tapline probe --min-packets`).
+    SmallFlow,
+    /// No reader of a published place of a graph wanted it.
+    Unwanted,
+}
 
-impl DropReasons {
+impl SkipCause {
+    /// Returns a few words that people read behind a number of packets.
+    pub fn words(self) -> &'static str {
+        match self {
+            SkipCause::Own => "sent by this host",
+            SkipCause::Cut => "beyond the cut-off of their flow",
+            SkipCause::SmallFlow => "of flows with few packets",
+            SkipCause::Unwanted => "that no reader wanted",
+        }
+    }
+
+    /// Returns its name for machines.
+    pub fn name(self) -> &'static str {
+        match self {
+            SkipCause::Own => "own",
+            SkipCause::Cut => "cut",
+            SkipCause::SmallFlow => "small_flow",
+            SkipCause::Unwanted => "unwanted",
+        }
+    }
+}
+
+/// Packets lost at an output, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossCounts([u64; COUNT]);
+
+impl LossCounts {
     /// Counts packets.
-    pub fn add(&mut self, cause: DropReason, packets: u64) {
+    pub fn add(&mut self, cause: LossCause, packets: u64) {
         self.0[cause as usize] += packets;
     }
 
-    /// Packets of a cause.
-    pub fn of(&self, cause: DropReason) -> u64 {
-        self.0[cause as usize]
+    /// Returns the causes that there were, with their packets.
+    pub fn iter(&self) -> impl Iterator<Item = (LossCause, u64)> {
+        LossCause::TABLE
+            .into_iter()
+            .zip(self.0)
+            .map(|((cause, ..), packets)| (cause, packets))
+            .filter(|(_, packets)| *packets > 0)
     }
 
-    /// The causes that there were, with their packets.
-    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> {
-        DropReason::ALL.into_iter().map(|cause| (cause, self.of(cause))).filter(|(_, packets)| *packets > 0)
+    /// Returns the packets of all causes.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
     }
 
-    /// Packets that are losses.
-    pub fn lost(&self) -> u64 {
-        self.iter().filter(|(cause, _)| cause.is_loss()).map(|(_, packets)| packets).sum()
-    }
-
-    /// Packets that were rightly left.
-    pub fn left(&self) -> u64 {
-        self.iter().filter(|(cause, _)| !cause.is_loss()).map(|(_, packets)| packets).sum()
-    }
-
-    /// Adds those of another sender.
-    pub fn merge(&mut self, other: &DropReasons) {
+    /// Adds those of another output.
+    pub fn merge(&mut self, other: &LossCounts) {
         self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
+    }
+}
+
+impl FromIterator<(LossCause, u64)> for LossCounts {
+    fn from_iter<I: IntoIterator<Item = (LossCause, u64)>>(losses: I) -> LossCounts {
+        let mut counts = LossCounts::default();
+        losses.into_iter().for_each(|(cause, packets)| counts.add(cause, packets));
+        counts
     }
 }
 
@@ -182,18 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_has_its_own_counter() {
-        let mut causes = DropReasons::default();
-        for (number, cause) in DropReason::ALL.into_iter().enumerate() {
-            assert_eq!(cause as usize, number);
-            causes.add(cause, 1 << number);
-        }
-        assert!(DropReason::ALL.iter().enumerate().all(|(number, cause)| causes.of(*cause) == 1 << number));
-        let left = [DropReason::Own, DropReason::Cut, DropReason::SmallFlow, DropReason::Unwanted];
-        let left = left.iter().map(|cause| 1 << *cause as u64).sum::<u64>();
-        assert_eq!((causes.left(), causes.lost()), (left, (1 << COUNT) - 1 - left));
-        let names: std::collections::HashSet<&str> =
-            DropReason::ALL.into_iter().map(DropReason::name).collect();
+    fn each_cause_has_its_own_counter_and_name() {
+        let all =
+            || LossCause::TABLE.into_iter().enumerate().map(|(number, (cause, ..))| (cause, 1 << number));
+        let counts: LossCounts = all().collect();
+        assert!(all().enumerate().all(|(number, (cause, _))| cause as usize == number));
+        assert!(counts.iter().eq(all()));
+        assert_eq!(counts.total(), (1 << COUNT) - 1);
+        let names: std::collections::HashSet<&str> = LossCause::TABLE.iter().map(|row| row.1).collect();
         assert_eq!(names.len(), COUNT);
     }
 }

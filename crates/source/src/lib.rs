@@ -20,6 +20,6 @@ pub use account::{
     Account, Balance, Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount,
     RingAccount, TapAccount, UnfitLinkType, XdpAccount,
 };
-pub use cause::{DropReason, DropReasons};
+pub use cause::{LossCause, LossCounts, SkipCause};
 pub use error::Error;
 pub use source::{Advance, Event, Source};

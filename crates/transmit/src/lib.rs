@@ -38,7 +38,7 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
-use tapline_source::{DropReason, DropReasons, Error};
+use tapline_source::{Error, LossCause, LossCounts};
 use tapline_sys::{RouteSocket, SubmittedFrames, SyscallError};
 
 pub use backend::{Backend, BackendChoice, SkippedBackend};
@@ -49,7 +49,7 @@ pub use progress::{Progress, ProgressReader, ProgressWriter, progress};
 pub use ready::FrameEdit;
 
 use backend::Way;
-use ready::Maker;
+use ready::{Maker, is_own};
 
 /// The longest wait at once for room in the socket.
 const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -89,8 +89,20 @@ pub struct SendCounts {
     pub packets: u64,
     /// Their bytes, with link header and tags, without frame check sequence.
     pub bytes: u64,
-    /// Packets that were not sent.
-    pub causes: DropReasons,
+    /// Packets that could not be sent.
+    pub lost: LossCounts,
+    /// Packets that this host had sent, which are left out: sent again, they would go round.
+    pub own: u64,
+}
+
+impl SendCounts {
+    /// Adds the counts of another interface.
+    pub fn merge(&mut self, other: &SendCounts) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.lost.merge(&other.lost);
+        self.own += other.own;
+    }
 }
 
 /// Sends packets out of one interface.
@@ -175,7 +187,7 @@ impl Transmitter {
         let (packets, bytes, errno) = self.way.finish(self.queue_timeout);
         self.sent.packets -= packets;
         self.sent.bytes -= bytes;
-        self.refuse(cause_of(errno).unwrap_or(DropReason::QueueFull), packets);
+        self.refuse(cause_of(errno).unwrap_or(LossCause::QueueFull), packets);
     }
 
     /// The interface's name.
@@ -194,8 +206,8 @@ impl Transmitter {
     }
 
     /// Counts packets as not sent.
-    pub fn refuse(&mut self, cause: DropReason, packets: u64) {
-        self.sent.causes.add(cause, packets);
+    pub fn refuse(&mut self, cause: LossCause, packets: u64) {
+        self.sent.lost.add(cause, packets);
     }
 
     /// Sends these packets of a batch, in this order; each is sent or counted when the call returns. `interfaces` says
@@ -211,8 +223,10 @@ impl Transmitter {
     ) -> Result<(), Error> {
         self.maker.clear();
         for index in which.take(BATCH_MAX) {
-            if let Err(cause) = self.maker.make(batch, index, interfaces) {
-                self.sent.causes.add(cause, 1);
+            if is_own(&batch.records()[index].meta) {
+                self.sent.own += 1;
+            } else if let Err(cause) = self.maker.make(batch, index, interfaces) {
+                self.sent.lost.add(cause, 1);
             }
         }
         let mut at = 0;
@@ -220,7 +234,7 @@ impl Transmitter {
             match self.hand(batch, at) {
                 // The kernel takes one frame at least, or says why not.
                 Ok(end) if end == at => {
-                    self.refuse(DropReason::Other, (self.maker.len() - at) as u64);
+                    self.refuse(LossCause::Other, (self.maker.len() - at) as u64);
                     return Ok(());
                 }
                 Ok(end) => at = end,
@@ -244,7 +258,7 @@ impl Transmitter {
             let SubmittedFrames { taken, lost } = self.handed[index];
             end = self.took(end, taken);
             let lost = lost.min(self.maker.len() - end);
-            self.refuse(DropReason::QueueFull, lost as u64);
+            self.refuse(LossCause::QueueFull, lost as u64);
             end += lost;
         }
         Ok(end)
@@ -262,16 +276,16 @@ impl Transmitter {
     fn refused(&mut self, batch: &Batch<'_>, at: usize, error: SyscallError) -> Result<usize, Error> {
         let rest = (self.maker.len() - at) as u64;
         match cause_of(error.errno()) {
-            Some(DropReason::QueueFull) if !self.is_jammed && self.try_again(batch, at, error.errno())? => {
+            Some(LossCause::QueueFull) if !self.is_jammed && self.try_again(batch, at, error.errno())? => {
                 Ok(at + 1)
             }
-            Some(DropReason::QueueFull) => {
+            Some(LossCause::QueueFull) => {
                 self.is_jammed = true;
-                self.refuse(DropReason::QueueFull, 1);
+                self.refuse(LossCause::QueueFull, 1);
                 Ok(at + 1)
             }
-            Some(DropReason::Down) => {
-                self.refuse(DropReason::Down, rest);
+            Some(LossCause::Down) => {
+                self.refuse(LossCause::Down, rest);
                 Ok(self.maker.len())
             }
             Some(cause) => {
@@ -279,7 +293,7 @@ impl Transmitter {
                 Ok(at + 1)
             }
             None => {
-                self.refuse(DropReason::Other, rest);
+                self.refuse(LossCause::Other, rest);
                 Err(Error::output(&self.name, error.source))
             }
         }
@@ -307,16 +321,16 @@ impl Transmitter {
 }
 
 /// The cause that an error number of a send call stands for; `None` if it says nothing of it.
-fn cause_of(errno: i32) -> Option<DropReason> {
+fn cause_of(errno: i32) -> Option<LossCause> {
     match errno {
         // EAGAIN, ENOMEM, ENOBUFS
-        11 | 12 | 105 => Some(DropReason::QueueFull),
+        11 | 12 | 105 => Some(LossCause::QueueFull),
         // EMSGSIZE
-        90 => Some(DropReason::TooLong),
+        90 => Some(LossCause::TooLong),
         // ENXIO, ENODEV, ENETDOWN
-        6 | 19 | 100 => Some(DropReason::Down),
+        6 | 19 | 100 => Some(LossCause::Down),
         // EINVAL
-        22 => Some(DropReason::Malformed),
+        22 => Some(LossCause::Malformed),
         _ => None,
     }
 }

@@ -11,8 +11,8 @@
 use std::ops::Range;
 
 use tapline_packet::headers::Headers;
-use tapline_packet::{BATCH_MAX, Batch, Checksum, Direction, Gso, Interface, LinkType, Packet};
-use tapline_source::DropReason;
+use tapline_packet::{BATCH_MAX, Batch, Checksum, Direction, Gso, Interface, LinkType, Meta, Packet};
+use tapline_source::LossCause;
 use tapline_sys::PIECES_MAX;
 
 use super::checksum::Field;
@@ -53,6 +53,12 @@ struct Ready {
     vnet: [u8; VNET_LEN],
 }
 
+/// Whether this host sent the packet, Tapline perhaps: sent again, packets would go round.
+pub(super) fn is_own(meta: &Meta) -> bool {
+    // In a file the word is another host's, or of another time.
+    meta.direction == Direction::Out && meta.if_index != 0
+}
+
 /// Makes frames of a batch's packets. Allocates nothing once it is made.
 #[derive(Debug)]
 pub(super) struct Maker {
@@ -88,23 +94,19 @@ impl Maker {
         batch: &Batch<'_>,
         index: usize,
         interfaces: &[Interface],
-    ) -> Result<(), DropReason> {
+    ) -> Result<(), LossCause> {
         let Packet { data, meta } = batch.packet(index);
-        // In a file the word is another host's, or of another time.
-        if meta.direction == Direction::Out && meta.if_index != 0 {
-            return Err(DropReason::Own);
-        }
         let interface = interfaces.get(meta.interface.0 as usize);
         if interface.is_some_and(|interface| interface.link_type != self.link_type) {
-            return Err(DropReason::LinkType);
+            return Err(LossCause::LinkType);
         }
         // A check sequence is the adapter's to make.
         let check_len = interface.and_then(|interface| interface.fcs_len).unwrap_or(0);
-        let end = (meta.wire_len as usize).checked_sub(check_len.into()).ok_or(DropReason::Partial)?;
-        let data = data.get(..end).ok_or(DropReason::Partial)?;
+        let end = (meta.wire_len as usize).checked_sub(check_len.into()).ok_or(LossCause::Partial)?;
+        let data = data.get(..end).ok_or(LossCause::Partial)?;
         let is_ethernet = self.link_type == LinkType::ETHERNET;
         if is_ethernet && data.len() < ETHERNET_LEN || data.is_empty() {
-            return Err(DropReason::TooShort);
+            return Err(LossCause::TooShort);
         }
         let mut ready = Ready { index: index as u8, skip: 0, end, head: (0, 0), vnet: NO_SEGMENTS };
         let swaps = is_ethernet && self.change == FrameEdit::SwapAddresses;
@@ -144,7 +146,7 @@ impl Maker {
         data: &[u8],
         has_tag: bool,
         vnet: &mut [u8; VNET_LEN],
-    ) -> Result<Option<(usize, [u8; 2])>, DropReason> {
+    ) -> Result<Option<(usize, [u8; 2])>, LossCause> {
         if checksum != Checksum::NotReady && gso.is_none() {
             return Ok(None);
         }
@@ -152,14 +154,14 @@ impl Maker {
         let field = Field::find(&headers, data).filter(|field| field.at + 2 <= HEAD_MAX);
         if let Some(gso) = gso {
             let (Some(field), true) = (field, self.segments && gso.size > 0) else {
-                return Err(DropReason::Segments);
+                return Err(LossCause::Segments);
             };
-            let payload = headers.payload().ok_or(DropReason::Segments)?;
+            let payload = headers.payload().ok_or(LossCause::Segments)?;
             *vnet = segment_header(gso, &field, payload, if has_tag { TAG_LEN } else { 0 })
-                .ok_or(DropReason::Segments)?;
+                .ok_or(LossCause::Segments)?;
             return Ok(None);
         }
-        let field = field.filter(|field| field.is_partial(data)).ok_or(DropReason::Checksum)?;
+        let field = field.filter(|field| field.is_partial(data)).ok_or(LossCause::Checksum)?;
         Ok(Some((field.at, field.complete(data))))
     }
 
@@ -196,7 +198,7 @@ fn segment_header(gso: Gso, field: &Field, payload: usize, moved: usize) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::{InterfaceId, Meta, Record, VlanTag};
+    use tapline_packet::{InterfaceId, Record, VlanTag};
     use tapline_testkit::traffic::Traffic;
 
     use super::*;
@@ -211,7 +213,7 @@ mod tests {
         data: &[u8],
         meta: Meta,
         interface: &Interface,
-    ) -> Result<Vec<u8>, DropReason> {
+    ) -> Result<Vec<u8>, LossCause> {
         let mut maker = Maker::new(LinkType::ETHERNET, change, false);
         let records = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta }];
         let batch = Batch::new(data, &records);
@@ -251,26 +253,23 @@ mod tests {
             frame(FrameEdit::None, &data, meta, interface).map(drop).unwrap_err()
         };
         let longer = Meta { wire_len: whole.wire_len + 1, ..whole };
-        assert_eq!(refused(longer, &ethernet()), DropReason::Partial);
-        assert_eq!(
-            refused(Meta { direction: Direction::Out, if_index: 3, ..whole }, &ethernet()),
-            DropReason::Own
-        );
+        assert_eq!(refused(longer, &ethernet()), LossCause::Partial);
+        assert!(is_own(&Meta { direction: Direction::Out, if_index: 3, ..whole }));
         let in_a_file = Meta { direction: Direction::Out, ..whole };
-        assert_eq!(frame(FrameEdit::None, &data, in_a_file, &ethernet()), Ok(data.clone()));
-        assert_eq!(refused(whole, &Interface::new("", LinkType::RAW)), DropReason::LinkType);
+        assert!(!is_own(&in_a_file));
+        assert_eq!(refused(whole, &Interface::new("", LinkType::RAW)), LossCause::LinkType);
         assert_eq!(
             refused(Meta { gso: Some(Gso { size: 0, kind: 1 }), ..whole }, &ethernet()),
-            DropReason::Segments
+            LossCause::Segments
         );
         assert_eq!(
             frame(FrameEdit::None, &data[..13], meta(&data[..13]), &ethernet()),
-            Err(DropReason::TooShort)
+            Err(LossCause::TooShort)
         );
-        assert_eq!(frame(FrameEdit::None, &[], meta(&[]), &ethernet()), Err(DropReason::TooShort));
+        assert_eq!(frame(FrameEdit::None, &[], meta(&[]), &ethernet()), Err(LossCause::TooShort));
         let checked = Interface { fcs_len: Some(4), ..ethernet() };
         assert_eq!(frame(FrameEdit::None, &data, whole, &checked), Ok(data[..data.len() - 4].to_vec()));
-        assert_eq!(frame(FrameEdit::None, &data[..3], meta(&data[..3]), &checked), Err(DropReason::Partial));
+        assert_eq!(frame(FrameEdit::None, &data[..3], meta(&data[..3]), &checked), Err(LossCause::Partial));
     }
 
     #[test]
@@ -290,7 +289,7 @@ mod tests {
             }
             // A checksum other than that of a pseudo-header belongs to a header further inside, which is not known.
             partial[field.at] ^= 0x55;
-            assert_eq!(frame(FrameEdit::None, &partial, not_ready, &ethernet()), Err(DropReason::Checksum));
+            assert_eq!(frame(FrameEdit::None, &partial, not_ready, &ethernet()), Err(LossCause::Checksum));
             completed += 1;
         }
         assert!(completed > 100, "{completed}");

@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tapline_graph::grouped;
+use tapline_source::SkipCause;
 use tapline_transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 
 use super::SendTarget;
+use crate::report::unsent_json;
 use crate::strict::{LostPackets, StrictArgs};
 
 /// Content of the report.
@@ -89,7 +91,7 @@ impl ReportNumbers {
             sent: sent.packets,
             bytes: sent.bytes,
             left: outcome.taken.left,
-            unsent: sent.causes.lost() + sent.causes.left(),
+            unsent: sent.lost.total() + sent.own,
             packet_rate: a_second(gaps, seconds),
             bit_rate: a_second(sent.bytes as f64 * 8.0 * share, seconds),
             asked_rate: a_second(gaps, planned).filter(|_| is_paced),
@@ -129,8 +131,8 @@ pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, strict: Str
 /// Packets that were to be sent and were not, by cause, and those that the driver dropped.
 fn losses(outcome: &Outcome<'_>) -> Vec<LostPackets> {
     let interface = &outcome.place.interface;
-    let causes = outcome.sent.causes.iter().filter(|(cause, _)| cause.is_loss());
-    let mut losses: Vec<LostPackets> = causes
+    let lost = outcome.sent.lost.iter();
+    let mut losses: Vec<LostPackets> = lost
         .map(|(cause, packets)| LostPackets::new(&format!("{interface} ({})", cause.words()), packets))
         .collect();
     let dropped = outcome.dropped_later.filter(|packets| *packets > 0);
@@ -150,9 +152,7 @@ pub(super) fn tell(outcome: &Outcome<'_>) {
 
 fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
     let pace = outcome.pacer;
-    let causes = outcome.sent.causes.iter();
-    let unsent: Map<String, Value> =
-        causes.map(|(cause, count)| (cause.name().to_owned(), count.into())).collect();
+    let skipped = Some((SkipCause::Own, outcome.sent.own));
     let skipped_backends = |over: &SkippedBackend| json!({ "name": over.backend.name(), "why": over.reason });
     let skipped_backends: Vec<Value> = outcome.place.skipped_backends.iter().map(skipped_backends).collect();
     let paced = |value: Option<u64>| numbers.planned_seconds.and(value);
@@ -181,10 +181,10 @@ fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
             "backwards": at_end(outcome.taken.backwards),
             "sent": numbers.sent,
             "bytes": numbers.bytes,
-            "unsent": unsent,
+            "unsent": unsent_json(skipped, &outcome.sent.lost),
             "not_reached": numbers.left,
             "tx_dropped": numbers.dropped_later,
-            "lost": outcome.sent.causes.lost(),
+            "lost": outcome.sent.lost.total(),
             "running": outcome.is_running,
             "balanced": numbers.is_balanced(),
         },
@@ -202,7 +202,10 @@ fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let repeated = if passes > 1 { format!("in {} passes", grouped(passes)) } else { String::new() };
     row(verb, numbers.taken, &repeated);
     row(&format!("{interface}  sent"), numbers.sent, &format!("{} bytes", grouped(numbers.bytes)));
-    for (cause, count) in outcome.sent.causes.iter() {
+    if outcome.sent.own > 0 {
+        row(&format!("{interface}  NOT SENT"), outcome.sent.own, SkipCause::Own.words());
+    }
+    for (cause, count) in outcome.sent.lost.iter() {
         row(&format!("{interface}  NOT SENT"), count, cause.words());
     }
     if numbers.left > 0 {

@@ -137,7 +137,7 @@ impl Reporter {
             Some(all @ 1..) => format!("{:3} %  ", (u128::from(done) * 100 / u128::from(all)).min(100)),
             _ => String::new(),
         };
-        let unsent = grouped(snapshot.sent.causes.lost());
+        let unsent = grouped(snapshot.sent.lost.total());
         let _ = write!(
             io::stderr(),
             "\r\x1b[K{share}{} packets  {unsent} not sent  {}/s",

@@ -196,12 +196,13 @@ impl RecordingThread {
     }
 
     fn show(&self, error: Option<&String>) {
-        let OutputAccount { written, lost, buffered, unsent, .. } = output_of(&self.account());
+        let output = output_of(&self.account());
+        let OutputAccount { written, lost, buffered, .. } = output;
         self.recording.set(RecordingStatus {
             store: self.rule.to.display().to_string(),
             written,
             lost,
-            cut: unsent.left(),
+            cut: output.skipped(),
             buffered,
             error: error.cloned().unwrap_or_default(),
         });

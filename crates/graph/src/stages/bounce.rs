@@ -7,8 +7,8 @@
 //! Packets that this host sends are captured too, but not sent again: they would go round without end. See
 //! [`Transmitter`].
 
-use tapline_source::{DropReasons, Error, OutputAccount};
-use tapline_transmit::Transmitter;
+use tapline_source::{Error, OutputAccount, SkipCause};
+use tapline_transmit::{SendCounts, Transmitter};
 
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
@@ -62,13 +62,13 @@ impl Stage for Bounce {
     }
 
     fn counters(&self) -> StageCounters {
-        let sent = self.0.sent();
-        counters(format!("sent on {}", self.0.name()), sent.packets, sent.causes)
+        counters(format!("sent on {}", self.0.name()), self.0.sent())
     }
 }
 
 /// The counters of a stage that sends packets.
-pub(super) fn counters(name: String, sent: u64, unsent: DropReasons) -> StageCounters {
-    let lost = unsent.lost();
-    StageCounters::of_output(OutputAccount { name, written: sent, lost, buffered: 0, unsent })
+pub(super) fn counters(name: String, sent: &SendCounts) -> StageCounters {
+    let SendCounts { packets: written, lost: lost_by, own, .. } = *sent;
+    let (lost, skipped) = (lost_by.total(), Some((SkipCause::Own, own)));
+    StageCounters::of_output(OutputAccount { name, written, lost, lost_by, buffered: 0, skipped })
 }

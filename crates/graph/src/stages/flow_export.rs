@@ -10,7 +10,7 @@ use tapline_flow::export::{Element, ExportAccount};
 use tapline_flow::{DetailFields, Flow, Sampling};
 use tapline_packet::Timestamp;
 use tapline_places::Places;
-use tapline_source::{DropReason, DropReasons, Error, OutputAccount};
+use tapline_source::{Error, OutputAccount, SkipCause};
 
 use super::places::PlaceReader;
 use crate::catalog::Arguments;
@@ -296,14 +296,13 @@ impl Stage for ExportStage {
         // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
         let rest = (self.received + self.reported).saturating_sub(self.given);
         let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
-        let mut unsent = DropReasons::default();
-        unsent.add(DropReason::SmallFlow, self.small_packets);
         let output = OutputAccount {
             name: self.exporter.names().to_owned(),
             written,
             lost: lost + left_out + missing,
             buffered: waiting + in_flows,
-            unsent,
+            skipped: Some((SkipCause::SmallFlow, self.small_packets)),
+            ..OutputAccount::default()
         };
         StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tapline_export::{Cause, Destination, Limits, PacketExporter, Secret, Sensor, Spool};
 use tapline_file::Section;
-use tapline_source::{DropReason, DropReasons, Error, OutputAccount};
+use tapline_source::{Error, LossCause, OutputAccount};
 
 use super::batches::{epoch, host, losses};
 use super::flow_export::losses_text;
@@ -19,11 +19,11 @@ use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 const CHUNK_MAX: usize = 900_000;
 
 /// The causes of loss, as an account of packets has them.
-const CAUSES: [(Cause, DropReason); 4] = [
-    (Cause::Memory, DropReason::BatchMemory),
-    (Cause::Refused, DropReason::BatchRefused),
-    (Cause::SpoolFull, DropReason::BatchSpool),
-    (Cause::Undelivered, DropReason::BatchUndelivered),
+const CAUSES: [(Cause, LossCause); 4] = [
+    (Cause::Memory, LossCause::BatchMemory),
+    (Cause::Refused, LossCause::BatchRefused),
+    (Cause::SpoolFull, LossCause::BatchSpool),
+    (Cause::Undelivered, LossCause::BatchUndelivered),
 ];
 
 /// Settings of an output of chunks.
@@ -117,16 +117,14 @@ impl Stage for ChunkOutput {
 
     fn counters(&self) -> StageCounters {
         let account = self.exporter.account();
-        let mut unsent = DropReasons::default();
-        for (cause, reason) in CAUSES {
-            unsent.add(reason, account.lost[cause as usize].packets);
-        }
+        let lost_by = CAUSES.map(|(cause, lost_by)| (lost_by, account.lost[cause as usize].packets));
         StageCounters::of_output(OutputAccount {
             name: self.name.clone(),
             written: account.acknowledged.packets + account.spooled.packets,
             lost: account.all_lost().packets,
             buffered: account.in_flight.packets,
-            unsent,
+            lost_by: lost_by.into_iter().collect(),
+            ..OutputAccount::default()
         })
     }
 

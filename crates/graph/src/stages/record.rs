@@ -2,9 +2,7 @@
 
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_packet::{Interface, InterfaceId, Timestamp};
-use tapline_source::{
-    Count, DropReason, DropReasons, Error, InterfaceAccount, Loss, LossPoint, OutputAccount,
-};
+use tapline_source::{Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -109,14 +107,13 @@ impl Stage for FileOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let mut unsent = DropReasons::default();
-        unsent.add(DropReason::LinkType, self.writer.unfit());
         StageCounters::of_output(OutputAccount {
             name: self.name.clone(),
             written: self.writer.written(),
             lost: self.writer.lost(),
             buffered: self.writer.buffered(),
-            unsent,
+            lost_by: [(LossCause::LinkType, self.writer.unfit())].into_iter().collect(),
+            ..OutputAccount::default()
         })
     }
 }

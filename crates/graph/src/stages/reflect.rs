@@ -1,7 +1,7 @@
 //! `reflect`: packets go back out of the interface from which they came.
 
-use tapline_source::{DropReason, DropReasons, Error};
-use tapline_transmit::Transmitter;
+use tapline_source::{Error, LossCause};
+use tapline_transmit::{SendCounts, Transmitter};
 
 use super::bounce::{SWAP, counters};
 use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
@@ -27,13 +27,13 @@ pub struct Reflect {
     /// By the kernel's number of the interface.
     transmitters: Vec<(u32, Transmitter)>,
     /// Packets for which there is none.
-    causes: DropReasons,
+    without_interface: u64,
 }
 
 impl Reflect {
     /// Sends with these transmitters, each for the packets of the interface with its number.
     pub fn new(transmitters: Vec<(u32, Transmitter)>) -> Reflect {
-        Reflect { transmitters, causes: DropReasons::default() }
+        Reflect { transmitters, without_interface: 0 }
     }
 }
 
@@ -48,14 +48,14 @@ impl Stage for Reflect {
             let which = selection.iter().filter(|index| of(*index) == *if_index);
             result = result.and(transmitter.send(batch, which, packets.interfaces));
         }
-        self.causes.add(DropReason::NoInterface, left as u64);
+        self.without_interface += left as u64;
         result
     }
 
     fn counters(&self) -> StageCounters {
-        let mut causes = self.causes;
-        self.transmitters.iter().for_each(|(_, transmitter)| causes.merge(&transmitter.sent().causes));
-        let sent = self.transmitters.iter().map(|(_, transmitter)| transmitter.sent().packets).sum();
-        counters("sent back".to_owned(), sent, causes)
+        let mut sent = SendCounts::default();
+        sent.lost.add(LossCause::NoInterface, self.without_interface);
+        self.transmitters.iter().for_each(|(_, transmitter)| sent.merge(transmitter.sent()));
+        counters("sent back".to_owned(), &sent)
     }
 }

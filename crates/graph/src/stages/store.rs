@@ -1,7 +1,7 @@
 //! Packets into a store: `tapline record`.
 
 use tapline_packet::{Interface, Timestamp};
-use tapline_source::{DropReason, DropReasons, Error, InterfaceAccount, LossPoint, OutputAccount};
+use tapline_source::{Error, InterfaceAccount, LossCause, LossPoint, OutputAccount, SkipCause};
 use tapline_store::{Losses, Recorder, Totals};
 
 use super::record::statistics;
@@ -97,12 +97,17 @@ impl Stage for StoreOutput {
     fn counters(&self) -> StageCounters {
         let Totals { written, lost, cut, overload, buffered, .. } = self.recorder.totals();
         let name = self.name.clone();
-        let mut unsent = DropReasons::default();
-        unsent.add(DropReason::Cut, cut);
         // In the order of `Overload::LOSING`.
-        let reasons = [DropReason::OverloadNewest, DropReason::OverloadOldest, DropReason::OverloadFlows];
-        reasons.into_iter().zip(overload).for_each(|(reason, packets)| unsent.add(reason, packets));
+        let causes = [LossCause::OverloadNewest, LossCause::OverloadOldest, LossCause::OverloadFlows];
+        let lost_by = causes.into_iter().zip(overload).collect();
         let lost = lost + overload.iter().sum::<u64>();
-        StageCounters::of_output(OutputAccount { name, written, lost, buffered, unsent })
+        StageCounters::of_output(OutputAccount {
+            name,
+            written,
+            lost,
+            lost_by,
+            buffered,
+            skipped: Some((SkipCause::Cut, cut)),
+        })
     }
 }

@@ -24,7 +24,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use tapline_source::DropReason;
+use tapline_source::LossCause;
 use tapline_sys::{
     FRAMES_PER_CALL, FrameSocket, LiveFrames, LiveFramesError, PIECES_MAX, SubmittedFrames, SyscallError,
 };
@@ -292,7 +292,7 @@ fn open_live(permit: &SendPermit, limit: Limit) -> Result<LiveFrames, String> {
             Err("the interface's driver takes no XDP frames (ndo_xdp_xmit)".to_owned())
         }
         // Whether it is up is for sending to tell.
-        Err(error) if super::cause_of(error.errno()) == Some(DropReason::Down) => Ok(live),
+        Err(error) if super::cause_of(error.errno()) == Some(LossCause::Down) => Ok(live),
         Err(error) => Err(error.to_string()),
         Ok(_) => Err("frames vanish: one that is longer than the interface sends was taken".to_owned()),
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tapline_packet::{Interface, Selection};
-use tapline_source::{DropReason, DropReasons, Error, OutputAccount};
+use tapline_source::{Error, OutputAccount, SkipCause};
 
 use super::filter::{Filters, native};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
@@ -220,14 +220,13 @@ impl Stage for Publish {
     }
 
     fn counters(&self) -> StageCounters {
-        let mut unsent = DropReasons::default();
-        unsent.add(DropReason::Unwanted, self.unwanted);
         StageCounters::of_output(OutputAccount {
             name: self.name.clone(),
             written: self.written,
             lost: self.lost.iter().sum(),
             buffered: self.block.len() as u64,
-            unsent,
+            skipped: Some((SkipCause::Unwanted, self.unwanted)),
+            ..OutputAccount::default()
         })
     }
 }
