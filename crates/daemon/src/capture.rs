@@ -204,7 +204,7 @@ impl Capture {
     }
 
     /// Whether something is withheld from readers with these rights.
-    fn withholds(&self, rights: &Rights) -> bool {
+    pub(crate) fn withholds(&self, rights: &Rights) -> bool {
         rights.withhold(self.options.snap_len)
     }
 

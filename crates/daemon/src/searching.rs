@@ -1,15 +1,20 @@
 //! A search of a recorded capture for a user: the rights of live readers, asked of stored packets.
 //!
 //! ```text
-//! store --Search: times, index--> chunks --in the window?--> forced filter, of the whole packet
-//!       --cut to the snap length--> the user's filter --> pcapng --> pipe --> client
+//! StoreInput: times, index --> forced filter, of the whole packet --> cut to the snap length --> the user's filter
+//!     --> pcapng --> pipe --> client
 //! ```
 //!
 //! A live capture has the outer VLAN tag of a packet beside its bytes, a store among them, so that `not port 22`
 //! accepts a tagged packet of port 22 there. The forced filter is therefore asked twice, of the packet as it is stored
 //! and as a live reader would have it, and must accept both.
 //!
-//! The answer ends within a block if it is not whole: readers of pcapng then say that the file is cut short.
+//! The index knows all packets of the store. Where the rules force a filter, it alone decides which chunks are read:
+//! else the time of an answer would say whether packets that the rules withhold have the addresses that a user asks
+//! for.
+//!
+//! The last section of the answer has the notes of the search as comments. An answer that was stopped ends within a
+//! block: readers of pcapng then say that the file is cut short.
 
 use std::collections::HashMap;
 use std::io::{PipeWriter, Write};
@@ -20,19 +25,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tapline_bpf::PacketFilter;
-use tapline_file::{Section, SectionReader, blocks};
+use tapline_file::{FileInput, Section, blocks};
 use tapline_filter::{HandleKind, Options};
-use tapline_ir::CompiledFilter;
-use tapline_packet::{Interface, InterfaceId, LinkType, Meta, Packet, Record, VlanTag};
-use tapline_store::{Catalog, Question, Search, Window};
+use tapline_jit::TieredFilter;
+use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Meta, Packet, Record, VlanTag};
+use tapline_source::{Advance, Event, Source};
+use tapline_store::{
+    Catalog, Question, Search, SearchAccount, SearchFilter, StoreInput, StoreReading, Window,
+};
 use tapline_sys::{disk, usage};
 
 use crate::view::{Rights, cut};
 
 /// The most bytes of a store that a search reads, in a second.
 const BYTES_PER_SECOND: u64 = 64 << 20;
-/// Bytes of the answer that are written at once.
-const ANSWER_LEN: usize = 256 << 10;
+/// The time for which a search works before it looks whether it may go on.
+const WORK: Duration = Duration::from_millis(10);
 /// The start of a block that has no end.
 const CUT_SHORT: [u8; 6] = [6, 0, 0, 0, 0xff, 0];
 
@@ -41,6 +49,8 @@ const CUT_SHORT: [u8; 6] = [6, 0, 0, 0, 0xff, 0];
 pub(crate) struct SearchSubject {
     pub(crate) store: PathBuf,
     pub(crate) rights: Rights,
+    /// Whether the rights withhold something of the capture.
+    pub(crate) is_restricted: bool,
     /// The user's filter.
     pub(crate) filter: String,
     pub(crate) window: Window,
@@ -53,7 +63,7 @@ pub(crate) struct SearchSubject {
 /// A search that runs.
 pub(crate) struct Searching {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<u64, String>>,
+    thread: JoinHandle<Result<(), String>>,
 }
 
 impl Searching {
@@ -64,15 +74,15 @@ impl Searching {
     pub(crate) fn start(subject: SearchSubject, pipe: PipeWriter) -> std::io::Result<Searching> {
         let stop = Arc::<AtomicBool>::default();
         let of_thread = Arc::clone(&stop);
-        let lookup = StoreLookup {
-            subject,
-            pipe,
-            stop: of_thread,
-            bytes: Vec::new(),
-            filters: HashMap::new(),
-            interfaces: HashMap::new(),
+        let work = move || {
+            let answered = Arc::new(subject).answer(&pipe, &of_thread);
+            if answered.is_err() {
+                // A client that has gone does not read it.
+                let _ = (&pipe).write_all(&CUT_SHORT);
+            }
+            answered
         };
-        let thread = std::thread::Builder::new().name("search".to_owned()).spawn(move || lookup.run())?;
+        let thread = std::thread::Builder::new().name("search".to_owned()).spawn(work)?;
         Ok(Searching { stop, thread })
     }
 
@@ -85,135 +95,103 @@ impl Searching {
         self.thread.is_finished()
     }
 
-    /// The packets that were found, or the reason for which the answer is not whole. Waits for the end.
-    pub(crate) fn join(self) -> Result<u64, String> {
+    /// The reason for which the answer is not whole. Waits for the end.
+    pub(crate) fn join(self) -> Result<(), String> {
         self.thread.join().unwrap_or_else(|_| Err("its thread has panicked".to_owned()))
     }
 }
 
-/// A search on its way.
-struct StoreLookup {
-    subject: SearchSubject,
-    pipe: PipeWriter,
-    stop: Arc<AtomicBool>,
-    /// Bytes that are to be written.
-    bytes: Vec<u8>,
-    filters: HashMap<LinkType, FilterPair>,
-    /// Interfaces that the answer describes, by their numbers in the store: their numbers in the answer.
-    interfaces: HashMap<InterfaceId, (u32, Interface)>,
-}
-
-/// The filters for a link type. `None` accepts no packet: the text does not compile for this type.
-struct FilterPair {
-    forced: Option<CompiledFilter>,
-    /// The forced filter for packets whose outer VLAN tag stands beside their bytes.
-    forced_live: Option<CompiledFilter>,
-    own: Option<CompiledFilter>,
-}
-
-impl StoreLookup {
-    fn run(mut self) -> Result<u64, String> {
+impl SearchSubject {
+    /// Writes the answer.
+    fn answer(self: Arc<Self>, pipe: &PipeWriter, stop: &AtomicBool) -> Result<(), String> {
         // Recorders come first, as far as the disk's scheduler knows classes.
         let _ = disk::set_idle_io_priority();
-        let found = self.search();
-        if found.is_err() {
-            // A client that is gone is told nothing.
-            let _ = self.pipe.write_all(&CUT_SHORT);
-        }
-        found
-    }
-
-    fn search(&mut self) -> Result<u64, String> {
         let told = |error: tapline_store::Error| error.to_string();
-        let catalog = Arc::new(Catalog::open(&self.subject.store).map_err(told)?);
-        let question =
-            Question::of(&self.subject.filter, &of_stored(&self.subject.options, LinkType::ETHERNET));
-        let mut search = Search::new(catalog, self.subject.window, question).map_err(told)?;
-        let mut reader = SectionReader::new();
-        let pace = SearchPace::new(self.subject.time_ms);
-        let mut found = 0;
-        blocks::section_header(
-            &mut self.bytes,
-            &Section { application: "tapline serve".to_owned(), ..Section::default() },
-        );
-        while fill(&mut reader, &mut search) {
-            while reader.advance()? {
-                found += self.take(&reader);
-                if self.bytes.len() >= ANSWER_LEN {
-                    self.write()?;
-                }
-                if self.stop.load(Ordering::Relaxed) {
-                    return Err("the rules no longer allow it".to_owned());
-                }
+        let section = Section { application: "tapline serve".to_owned(), ..Section::default() };
+        let mut answer = Answer::begin(pipe, self.rights.snap_len, &section)?;
+        let catalog = Arc::new(Catalog::open(&self.store).map_err(told)?);
+        let asked = if self.rights.filter.trim().is_empty() { &self.filter } else { &self.rights.filter };
+        let question = Question::of(asked, &of_stored(&self.options, LinkType::ETHERNET));
+        let search = Search::new(Arc::clone(&catalog), self.window, question).map_err(told)?;
+        let subject = Arc::clone(&self);
+        let sieve: SearchFilter = Arc::new(move |interface: &Interface| {
+            Ok(Some(Arc::new(RightsFilter::new(&subject, interface.link_type))))
+        });
+        let reading = StoreReading { threads: 1, sieve: Some(sieve), ..StoreReading::default() };
+        let mut input = StoreInput::new(search, &self.store.display().to_string(), reading);
+        let (report, pace) = (input.report(), SearchPace::new(self.time_ms));
+        loop {
+            match input.advance(WORK).map_err(|error| error.to_string())? {
+                Advance::Batch => answer.add(&input.batch(), input.interfaces())?,
+                Advance::Idle => {}
+                Advance::End => break,
             }
-            // What was found is there at once.
-            self.write()?;
-            pace.keep(search.account().bytes_read);
-        }
-        self.write()?;
-        let account = search.account();
-        match account.unread() {
-            0 => Ok(found),
-            damaged => {
-                Err(format!("{damaged} chunks, places or segments of the store are damaged or missing"))
+            if stop.load(Ordering::Relaxed) {
+                return Err("the rules no longer allow it".to_owned());
             }
+            pace.keep(report.get().bytes_read);
         }
+        let comments = self.notes(&catalog, &input.events(), &report.get(), answer.packets);
+        if comments.is_empty() { Ok(()) } else { answer.section(&Section { comments, ..Section::default() }) }
     }
 
-    /// Adds the packets of a batch that the user may have and asked for. Gives their number.
-    fn take(&mut self, reader: &SectionReader) -> u64 {
-        let (batch, snap_len) = (reader.batch(), self.subject.rights.snap_len);
-        let mut found = 0;
-        for (index, record) in batch.records().iter().enumerate() {
-            let whole = batch.packet(index);
-            let Some(interface) = reader.interfaces().get(whole.meta.interface.0 as usize) else { continue };
-            let Record { cap_len, mut meta, .. } = cut(record, snap_len);
-            let data = &whole.data[..cap_len as usize];
-            let is_wanted = self.subject.window.has(whole.meta.timestamp)
-                && self.filters(interface.link_type).accept(
-                    interface.link_type,
-                    whole,
-                    Packet { data, meta: &meta },
-                );
-            if is_wanted {
-                let (number, shown) = self.described(whole.meta.interface, interface);
-                meta.interface = InterfaceId(number);
-                blocks::packet(&mut self.bytes, &Packet { data, meta: &meta }, &shown, snap_len, &[]);
-                found += 1;
-            }
+    /// The notes of a search of the store's files. Where the rules withhold something they have no counts, as those of
+    /// live captures.
+    fn notes(&self, catalog: &Catalog, events: &[Event], account: &SearchAccount, found: u64) -> Vec<String> {
+        let warning = |text: &str| format!("{}{text}", FileInput::ANSWER_WARNING);
+        if !self.is_restricted {
+            let notes = catalog.search_notes(self.window, account, false, found);
+            return events.iter().map(|event| warning(&event.text)).chain(notes).collect();
         }
-        found
+        let damage = "parts of the store are damaged and were not searched: packets may be missing";
+        let losses = "not known: how many packets were lost while these times were recorded";
+        let is_lossy = account.lost > 0 || account.losses_unknown > 0;
+        let notes = [(!events.is_empty()).then(|| warning(damage)), is_lossy.then(|| losses.to_owned())];
+        notes.into_iter().flatten().collect()
+    }
+}
+
+/// The answer of a search: pcapng in a pipe.
+struct Answer<'a> {
+    pipe: &'a PipeWriter,
+    /// Bytes that are to be written.
+    bytes: Vec<u8>,
+    snap_len: u32,
+    /// Interfaces that the answer describes and their numbers in it, by their numbers in the store.
+    interfaces: HashMap<InterfaceId, (InterfaceId, Interface)>,
+    packets: u64,
+}
+
+impl Answer<'_> {
+    fn begin<'a>(pipe: &'a PipeWriter, snap_len: u32, section: &Section) -> Result<Answer<'a>, String> {
+        let mut answer = Answer { pipe, bytes: Vec::new(), snap_len, interfaces: HashMap::new(), packets: 0 };
+        answer.section(section).map(|()| answer)
     }
 
-    /// An interface of the answer. It is described when its first packet comes: name, description, link type, speed.
-    fn described(&mut self, id: InterfaceId, interface: &Interface) -> (u32, Interface) {
-        let (number, bytes) = (self.interfaces.len() as u32, &mut self.bytes);
-        let snap_len = self.subject.rights.snap_len;
-        let describe = || {
-            let shown = Interface {
-                description: interface.description.clone(),
-                speed: interface.speed,
-                fcs_len: interface.fcs_len,
-                ..Interface::new(&interface.name, interface.link_type)
-            };
-            blocks::interface(bytes, &shown, snap_len);
-            (number, shown)
-        };
-        self.interfaces.entry(id).or_insert_with(describe).clone()
+    fn section(&mut self, section: &Section) -> Result<(), String> {
+        blocks::section_header(&mut self.bytes, section);
+        self.write()
     }
 
-    fn filters(&mut self, link_type: LinkType) -> &FilterPair {
-        let SearchSubject { rights, filter, options, .. } = &self.subject;
-        self.filters.entry(link_type).or_insert_with(|| {
-            let stored = of_stored(options, link_type);
-            let live = Options { link_type, handle: HandleKind::Live, ..options.clone() };
-            let compile = |text: &str, options: &Options| tapline_filter::compile(text, options).ok();
-            FilterPair {
-                forced: compile(&rights.filter, &stored),
-                forced_live: compile(&rights.filter, &live),
-                own: compile(filter, &stored),
-            }
-        })
+    /// Adds the packets of a batch as the user may see them.
+    fn add(&mut self, batch: &Batch<'_>, interfaces: &[Interface]) -> Result<(), String> {
+        for (record, whole) in batch.records().iter().zip(batch.iter()) {
+            let Record { cap_len, mut meta, .. } = cut(record, self.snap_len);
+            let Some(interface) = interfaces.get(meta.interface.0 as usize) else { continue };
+            let number = InterfaceId(self.interfaces.len() as u32);
+            // Interfaces without a packet in the answer are not the user's business.
+            let (number, shown) = self.interfaces.entry(meta.interface).or_insert_with(|| {
+                let shown = shown(interface);
+                blocks::interface(&mut self.bytes, &shown, self.snap_len);
+                (number, shown)
+            });
+            meta.interface = *number;
+            let packet = Packet { data: &whole.data[..cap_len as usize], meta: &meta };
+            blocks::packet(&mut self.bytes, &packet, shown, self.snap_len, &[]);
+            self.packets += 1;
+        }
+        // Packets that were found are in the pipe at once.
+        self.write()
     }
 
     fn write(&mut self) -> Result<(), String> {
@@ -223,14 +201,57 @@ impl StoreLookup {
     }
 }
 
-impl FilterPair {
+/// An interface as a user may know it.
+fn shown(interface: &Interface) -> Interface {
+    Interface {
+        description: interface.description.clone(),
+        speed: interface.speed,
+        fcs_len: interface.fcs_len,
+        ..Interface::new(&interface.name, interface.link_type)
+    }
+}
+
+/// The filters of a search for a link type. `None` accepts no packet: the text does not compile for this type.
+struct RightsFilter {
+    link_type: LinkType,
+    snap_len: u32,
+    forced: Option<TieredFilter>,
+    /// The forced filter for packets whose outer VLAN tag stands beside their bytes.
+    forced_live: Option<TieredFilter>,
+    own: Option<TieredFilter>,
+}
+
+impl RightsFilter {
+    fn new(subject: &SearchSubject, link_type: LinkType) -> RightsFilter {
+        let SearchSubject { rights, filter, options, .. } = subject;
+        let stored = of_stored(options, link_type);
+        let live = Options { handle: HandleKind::Live, ..stored.clone() };
+        let compile =
+            |text: &str, options| tapline_filter::compile(text, options).ok().map(TieredFilter::new);
+        RightsFilter {
+            link_type,
+            snap_len: rights.snap_len,
+            forced: compile(&rights.filter, &stored),
+            forced_live: compile(&rights.filter, &live),
+            own: compile(filter, &stored),
+        }
+    }
+}
+
+impl PacketFilter for RightsFilter {
     /// Whether the rules allow the whole packet, and the user asked for its part that they show.
-    fn accept(&self, link_type: LinkType, whole: Packet<'_>, shown: Packet<'_>) -> bool {
-        let is_allowed_live = || match untagged(link_type, whole) {
+    fn accepts(&self, whole: Packet<'_>) -> bool {
+        let is_allowed_live = || match untagged(self.link_type, whole) {
             Some((data, meta)) => accepts(&self.forced_live, Packet { data: &data, meta: &meta }),
             None => accepts(&self.forced_live, whole),
         };
-        accepts(&self.own, shown) && accepts(&self.forced, whole) && is_allowed_live()
+        let is_wanted = || {
+            let record = Record { cap_len: whole.data.len() as u32, meta: *whole.meta, ..Record::default() };
+            let Record { cap_len, meta, .. } = cut(&record, self.snap_len);
+            accepts(&self.own, Packet { data: &whole.data[..cap_len as usize], meta: &meta })
+        };
+        // The user's filter is asked last: its time would tell of packets that the rules withhold.
+        accepts(&self.forced, whole) && is_allowed_live() && is_wanted()
     }
 }
 
@@ -247,24 +268,13 @@ fn untagged(link_type: LinkType, packet: Packet<'_>) -> Option<(Vec<u8>, Meta)> 
     Some((data, Meta { wire_len, vlan: Some(VlanTag { tpid, tci }), ..*packet.meta }))
 }
 
-fn accepts(filter: &Option<CompiledFilter>, packet: Packet<'_>) -> bool {
+fn accepts(filter: &Option<TieredFilter>, packet: Packet<'_>) -> bool {
     filter.as_ref().is_some_and(|filter| filter.accepts(packet))
 }
 
 /// How filters of stored packets are compiled, whose VLAN tags are among their bytes.
 fn of_stored(options: &Options, link_type: LinkType) -> Options {
     Options { link_type, handle: HandleKind::Savefile, ..options.clone() }
-}
-
-/// Reads the next chunks. `false` at the end.
-fn fill(reader: &mut SectionReader, search: &mut Search) -> bool {
-    let mut is_there = false;
-    let filled = reader.refill(|buffer| {
-        is_there = search.next(buffer);
-        Ok::<_, std::convert::Infallible>(())
-    });
-    filled.unwrap_or_else(|never| match never {});
-    is_there
 }
 
 /// The speed of a search: bytes read, and processor time.
@@ -308,20 +318,26 @@ mod tests {
         let meta = Meta { wire_len: 64, ..Meta::default() };
         let packet = Packet { data: &data, meta: &meta };
         let compile = |text: &str, handle| {
-            tapline_filter::compile(text, &Options { handle, ..Options::default() }).ok()
+            tapline_filter::compile(text, &Options { handle, ..Options::default() })
+                .ok()
+                .map(TieredFilter::new)
         };
-        let pair = |forced: &str| FilterPair {
+        let filters = |forced: &str, own: &str| RightsFilter {
+            link_type: LinkType::ETHERNET,
+            snap_len: 30,
             forced: compile(forced, HandleKind::Savefile),
             forced_live: compile(forced, HandleKind::Live),
-            own: compile("", HandleKind::Savefile),
+            own: compile(own, HandleKind::Savefile),
         };
         assert!(compile("not port 22", HandleKind::Savefile).unwrap().accepts(packet));
-        assert!(!pair("not port 22").accept(LinkType::ETHERNET, packet, packet));
-        assert!(pair("not port 23").accept(LinkType::ETHERNET, packet, packet));
-        assert!(pair("").accept(LinkType::ETHERNET, packet, packet));
+        assert!(!filters("not port 22", "").accepts(packet));
+        assert!(filters("not port 23", "").accepts(packet));
+        assert!(filters("", "").accepts(packet));
+        // The user's filter sees no byte behind the cut.
+        assert!(filters("", "ether[29] = 0").accepts(packet));
+        assert!(!filters("", "ether[41] = 22").accepts(packet));
         // One that does not compile allows nothing.
-        let none = FilterPair { forced: None, ..pair("") };
-        assert!(!none.accept(LinkType::ETHERNET, packet, packet));
+        assert!(!RightsFilter { forced: None, ..filters("", "") }.accepts(packet));
     }
 
     #[test]

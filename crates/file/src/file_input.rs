@@ -21,9 +21,16 @@ pub struct FileInput {
     is_read: bool,
     /// What is wrong with the files was told.
     is_remarked: bool,
+    /// It is the answer of a daemon to a search, whose comments are notes on it.
+    is_answer: bool,
 }
 
 impl FileInput {
+    /// How a comment in the answer of a daemon begins that says that packets may be missing.
+    pub const ANSWER_WARNING: &str = "warning: ";
+    /// The loss in the account of such an answer.
+    pub const ANSWER_LOSS: &str = "in parts of the store that were not searched";
+
     /// Opens a file by name.
     ///
     /// # Errors
@@ -48,7 +55,19 @@ impl FileInput {
             stopped: false,
             is_read: false,
             is_remarked: false,
+            is_answer: false,
         }
+    }
+
+    /// The answer of a daemon to a search.
+    pub fn of_answer(file: FileSource) -> FileInput {
+        FileInput { is_answer: true, ..FileInput::new(vec![file], MergeOrder::Given) }
+    }
+
+    /// The notes of an answer.
+    fn notes(&self) -> impl Iterator<Item = &str> {
+        let files = self.files.files().filter(|_| self.is_answer);
+        files.flat_map(FileSource::sections).flat_map(|section| &section.comments).map(String::as_str)
     }
 
     /// Counts what was just lent. The files' own counters run ahead: they count what is parsed.
@@ -145,7 +164,16 @@ impl Source for FileInput {
             }));
         }
         accounts.sort_by_key(|(id, _)| *id); // the order of the table, in which files may take turns
-        accounts.into_iter().map(|(_, account)| account).collect()
+        let mut accounts: Vec<InterfaceAccount> = accounts.into_iter().map(|(_, account)| account).collect();
+        if self.notes().any(|note| note.starts_with(FileInput::ANSWER_WARNING)) {
+            if accounts.is_empty() {
+                accounts.extend(self.files.files().map(|file| InterfaceAccount::of_file(file.name(), 0)));
+            }
+            let (place, counter) = (LossPoint::File, FileInput::ANSWER_LOSS.to_owned());
+            let loss = Loss { place, counter, count: Count::Unknown };
+            accounts.iter_mut().take(1).for_each(|first| first.losses.push(loss.clone()));
+        }
+        accounts
     }
 
     /// Remarks on the files, once they were read.
@@ -156,7 +184,12 @@ impl Source for FileInput {
         let remark = |file: &FileSource| {
             Some(Event { interface: file.name().to_owned(), text: file.remark()?, is_warning: true })
         };
-        self.files.files().filter_map(remark).collect()
+        let note = |text: &str| {
+            let warning = text.strip_prefix(FileInput::ANSWER_WARNING);
+            let (interface, text) = (String::new(), warning.unwrap_or(text).to_owned());
+            Event { interface, text, is_warning: warning.is_some() }
+        };
+        self.files.files().filter_map(remark).chain(self.notes().map(note)).collect()
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

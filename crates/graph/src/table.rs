@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value};
+pub use tapline_syntax::units::grouped;
 
 /// A table: named columns, and rows of as many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,19 +133,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// Digits in groups of three: 1234567 is 1,234,567.
-pub fn grouped(number: impl Into<u128>) -> String {
-    let digits = number.into().to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,11 +158,5 @@ mod tests {
         let mut table = Table::of_numbers(&[]);
         table.add("bytes", Cell::Sum(1 << 64));
         assert_eq!(table.to_json()[0]["bytes"], 18_446_744_073_709_551_616_f64);
-    }
-
-    #[test]
-    fn groups_of_three() {
-        let texts = [0_u64, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -63,4 +63,4 @@ pub use question::{Fact, Question};
 pub use recorder::{Cutoff, Losses, Overload, Recorder, RecorderSettings, Totals};
 pub use recordings::{RecordingEntry, RecordingGap, Rest};
 pub use repair::{Repaired, repair};
-pub use search::{REACH, Search, SearchAccount, Window};
+pub use search::{REACH, Search, SearchAccount, Window, gap_lines};

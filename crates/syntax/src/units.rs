@@ -41,6 +41,24 @@ fn or_form<T>(value: Option<T>, text: &str, form: &'static str) -> Result<T, Uni
     value.ok_or_else(|| UnitError { text: text.to_owned(), form })
 }
 
+/// A number with its digits in groups of three.
+///
+/// ```
+/// use tapline_syntax::units;
+/// assert_eq!([0_u64, 999, 1_234_567].map(units::grouped), ["0", "999", "1,234,567"]);
+/// ```
+pub fn grouped(number: impl Into<u128>) -> String {
+    let digits = number.into().to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A whole number; `k`, `M`, `G` and `T` multiply by powers of 1000.
 ///
 /// # Errors

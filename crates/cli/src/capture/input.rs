@@ -113,7 +113,11 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     let announcements = files.iter().map(announcement).collect();
     let may_grow = files.iter().any(|file| file.format_name() == "pcapng");
     let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
-    let source = with_link_type(args, Box::new(FileInput::new(files, order)))?;
+    let input = match args.stream {
+        Some(_) => FileInput::of_answer(files.remove(0)),
+        None => FileInput::new(files, order),
+    };
+    let source = with_link_type(args, Box::new(input))?;
     Ok(Input { sources: vec![source], announcements, is_live: false, search: None, may_grow, blocks })
 }
 

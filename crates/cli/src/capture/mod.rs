@@ -23,7 +23,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
-use tapline_file::BlockQueue;
+use tapline_file::{BlockQueue, FileInput};
 use tapline_graph::stages::{ChunkSettings, CompileFpl, FplProgram, SharedOutput, input_file};
 use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
@@ -341,7 +341,8 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         tell_account(args, &account, (search, &notes), unfit, failure);
     }
     let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
-    let is_part = code == ExitCode::SUCCESS && search.is_some_and(Asked::is_answered_in_part);
+    let is_whole = !search.is_some_and(Asked::is_answered_in_part) && !is_answer_in_part(args, &account);
+    let is_part = code == ExitCode::SUCCESS && !is_whole;
     told.map(|()| if is_part { ExitCode::from(INCOMPLETE) } else { code })
 }
 
@@ -356,6 +357,12 @@ fn code_of_whole(args: &CaptureArgs, account: &Account, misfit: Option<&str>) ->
 /// Whether a file ended within a packet: what a program that is stopped leaves in a pipe.
 fn is_truncation(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { .. }))
+}
+
+/// Whether the daemon that was asked for packets of a store could not search all of it.
+fn is_answer_in_part(args: &CaptureArgs, account: &Account) -> bool {
+    let mut losses = account.interfaces.iter().flat_map(|interface| &interface.losses);
+    args.stream.is_some() && losses.any(|loss| loss.counter == FileInput::ANSWER_LOSS)
 }
 
 /// Packets that `--count` counted, in the kernel and here.

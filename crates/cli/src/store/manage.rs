@@ -9,7 +9,9 @@ use serde_json::json;
 use tapline_graph::grouped;
 use tapline_packet::Timestamp;
 use tapline_store::moments::shown;
-use tapline_store::{Catalog, Finding, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Way, Window};
+use tapline_store::{
+    Catalog, Finding, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Way, Window, gap_lines,
+};
 use tapline_sys::sandbox::{self, AllowedAccess};
 
 use super::forget::{self, FORGET_EXAMPLES, ForgetArgs};
@@ -17,7 +19,7 @@ use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs, printable};
 use super::import::{self, IMPORT_EXAMPLES, ImportArgs};
 use super::mend::{self, CHECK_EXAMPLES, REPAIR_EXAMPLES};
 use super::progress::{ProgressLine, print};
-use crate::stored::{gap_json, gap_lines};
+use crate::stored::gap_json;
 
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:

@@ -25,7 +25,7 @@ use tapline_store::{
 use tapline_syntax::units;
 use tapline_sys::open_files;
 
-pub(crate) use self::answer::{Asked, gap_json, gap_lines};
+pub(crate) use self::answer::{Asked, gap_json};
 pub(crate) use self::report::{search_json, search_text};
 pub(crate) use self::unfit::UnfitLinkTypes;
 use crate::args::LanguageArgs;

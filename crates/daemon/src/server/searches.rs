@@ -69,6 +69,7 @@ impl Server {
         capture.compile(&rights, &find.filter)?;
         let subject = SearchSubject {
             store,
+            is_restricted: capture.withholds(&rights),
             rights: rights.clone(),
             filter: find.filter.clone(),
             window: window(find),

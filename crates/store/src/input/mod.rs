@@ -10,7 +10,7 @@ mod order;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
 use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
@@ -54,7 +54,7 @@ pub struct StoreInput {
 /// Settings for reading a store.
 #[derive(Clone, Default)]
 pub struct StoreReading {
-    /// Threads that read; 0 for two a processor.
+    /// Threads that read; 0 for two a processor. 1 is the thread that calls [`advance`](Source::advance).
     pub threads: usize,
     /// Bytes of chunks that are read a second at most.
     pub rate: Option<NonZeroU64>,
@@ -224,6 +224,7 @@ impl Source for StoreInput {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.search.resume();
         }
+        let (until, mut is_late) = (Instant::now() + wait, false);
         loop {
             if self.next_batch() {
                 return Ok(Advance::Batch);
@@ -235,10 +236,17 @@ impl Source for StoreInput {
                 self.end();
                 return Err(failure);
             }
+            if is_late {
+                return Ok(Advance::Idle);
+            }
             let next = self.search.next(wait);
             self.note_account();
             match next {
-                Next::Found(found) => self.take(found),
+                Next::Found(found) => {
+                    self.take(found);
+                    // Chunks without a wanted packet are no reason to keep the caller.
+                    is_late = Instant::now() >= until;
+                }
                 Next::Idle if self.search.is_waiting() && self.lend_all() => {}
                 Next::End if self.lend_all() => {}
                 Next::Idle => return Ok(Advance::Idle),

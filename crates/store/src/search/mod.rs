@@ -7,6 +7,7 @@
 
 mod account;
 mod fetch;
+mod notes;
 mod parallel;
 mod plan;
 mod tail;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use tapline_packet::Timestamp;
 
 pub use account::SearchAccount;
+pub use notes::gap_lines;
 pub(crate) use parallel::{Examine, Next, ParallelSearch};
 
 use crate::catalog::Catalog;

@@ -65,8 +65,10 @@ pub(crate) struct ParallelSearch<T> {
     examiners: Examiners<T>,
     threads: Vec<JoinHandle<()>>,
     threads_max: usize,
-    /// Threads so far.
+    /// Examiners so far.
     begun: usize,
+    /// The caller's examiner and its buffer, where no thread works.
+    here: Option<(Examine<T>, Vec<u8>)>,
     tail: Option<Tail>,
     /// The followed recording has reached the end of the window.
     is_over: bool,
@@ -115,7 +117,8 @@ enum Task {
 
 impl<T: Send + 'static> ParallelSearch<T> {
     /// Goes on with a search, by `threads` threads once it is [resumed](Self::resume), each with an examiner of its
-    /// own. `rate` is the most bytes of chunks that are read a second.
+    /// own. With one, that thread is the caller's, and [`next`](Self::next) does the work. `rate` is the most bytes of
+    /// chunks that are read a second.
     pub(crate) fn new(
         search: Search,
         threads: usize,
@@ -126,7 +129,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         // Each segment that is planned, and each that is read, has open files.
         let files = open_files::limit().unwrap_or(u64::MAX).saturating_sub(FILES_LEFT);
         let open_max = usize::try_from(files / FILES_PER_SEGMENT).unwrap_or(usize::MAX).max(2);
-        let threads_max = threads.clamp(1, open_max / 2);
+        let workers = threads.clamp(1, open_max / 2);
         let state = State {
             segments,
             total,
@@ -146,12 +149,13 @@ impl<T: Send + 'static> ParallelSearch<T> {
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
-            room: 2 * threads_max + 2,
-            ahead: (AHEAD * threads_max).min(open_max - threads_max).max(1),
+            room: 2 * workers + 2,
+            ahead: (AHEAD * workers).min(open_max - workers).max(1),
             rate,
         };
+        let threads_max = if threads > 1 { workers } else { 0 };
         let (shared, threads) = (Arc::new(shared), Vec::new());
-        ParallelSearch { shared, examiners, threads, threads_max, begun: 0, tail, is_over: false }
+        ParallelSearch { shared, examiners, threads, threads_max, begun: 0, here: None, tail, is_over: false }
     }
 
     /// Makes the threads, with the rights of this one.
@@ -237,15 +241,17 @@ impl<T: Send + 'static> ParallelSearch<T> {
         }
     }
 
-    /// Where no thread can be made the caller does one thing, if there is one.
+    /// Where no thread works the caller does one thing, if there is one.
     fn work_here(&mut self) -> bool {
         let mut state = self.shared.state();
         let task = if state.is_paused { None } else { state.task(self.shared.room, self.shared.ahead) };
         drop(state);
         let Some(task) = task else { return false };
-        let mut examine = (self.examiners)(self.begun);
-        self.begun += 1;
-        self.shared.perform(task, &mut examine, &mut Vec::new());
+        let (examine, buffer) = self.here.get_or_insert_with(|| {
+            self.begun += 1;
+            ((self.examiners)(self.begun - 1), Vec::new())
+        });
+        self.shared.perform(task, examine, buffer);
         true
     }
 

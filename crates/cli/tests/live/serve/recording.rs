@@ -22,7 +22,7 @@ pub(super) fn count(daemon: &Daemon, filter: &str) -> u64 {
     finish(command.arg(daemon.store()).args(["--", filter])).succeeded().account().output("written")
 }
 
-fn segments(daemon: &Daemon, ending: &str) -> Vec<PathBuf> {
+pub(super) fn segments(daemon: &Daemon, ending: &str) -> Vec<PathBuf> {
     let mut files = files_in(&daemon.store().join("seg"));
     files.retain(|path| path.extension().is_some_and(|found| found == ending));
     files

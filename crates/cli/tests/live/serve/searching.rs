@@ -1,10 +1,11 @@
 //! Searches of a recording by the rules: bytes and packets of others are withheld, and searches are bounded.
 
+use std::os::unix::fs::FileExt as _;
 use std::process::Stdio;
 
 use tapline_testkit::capture_file::read_packets;
 
-use super::recording::{count, record_table, recording};
+use super::recording::{count, record_table, recording, segments};
 use super::*;
 
 impl Daemon {
@@ -126,6 +127,40 @@ fn without_the_word_store_no_user_searches() {
     run(["find", "tap:office", "--explain"]).failed_saying(&["--explain", "DIRECTORY"]);
     run(["find", "tap:office", "--name", "a.b"]).failed_saying(&["--name", "DIRECTORY"]);
     daemon.terminate();
+}
+
+/// Damage is reported as by a search of the files; where the rules withhold packets, without a count.
+#[test]
+fn damage_of_a_store_is_reported_with_the_answer() {
+    const TEST: &str = "damage_of_a_store_is_reported_with_the_answer";
+    if !root_or_skip(TEST) || !nobody_or_skip(TEST) {
+        return;
+    }
+    let rule = "[[access]]\nusers = [\"65534\"]\nfilter = \"udp or arp\"\nstore = true";
+    let Some(mut daemon) = recording(TEST, &format!("size = \"64MiB\"\n{rule}")) else { return };
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    daemon.send(&frames(44, 12_000));
+    wait_for("all packets to be found", || count(&daemon, "") == 12_000);
+    // In the packets of the second slot of a segment that is complete: in others a chunk may be under way.
+    wait_for("a sealed segment", || !segments(&daemon, "tix").is_empty());
+    let segment = segments(&daemon, "tix").remove(0).with_extension("pcapng");
+    let segment = File::options().read(true).write(true).open(segment).unwrap();
+    let (mut byte, place) = ([0], (1 << 20) + 5000);
+    segment.read_exact_at(&mut byte, place).unwrap();
+    segment.write_all_at(&[byte[0] ^ 1], place).unwrap();
+    for (user, told) in
+        [(0, "warning: 1 chunk is damaged"), (NOBODY, "warning: parts of the store are damaged")]
+    {
+        let found = daemon.find(user, "found.pcapng", &[]).unwrap();
+        assert_eq!(found.status.code(), Some(3), "{user}: {}", found.stderr);
+        assert!(found.stderr.contains(told), "{user}: {}", found.stderr);
+        assert!((1..12_000).contains(&packets_of(&daemon.file("found.pcapng")).len()), "{user}");
+    }
+    let by_files = run(["find", &daemon.file("store").display().to_string(), "--count"]);
+    assert_eq!(by_files.status.code(), Some(3));
+    assert!(by_files.stderr.contains("warning: 1 chunk is damaged"), "{}", by_files.stderr);
+    let (_, told) = daemon.terminate();
+    assert!(!told.contains("was cut short"), "{told}");
 }
 
 /// Searches whose clients take nothing: two of a user, and the recorder goes on; new rules end them.
